@@ -72,7 +72,7 @@ run: tools
 
 # One set of packages and features for all tests, so that nothing is built twice: deliberate bugs
 # can be planted in every layer, and none is unless a test asks for it.
-PLANTED := manylogs-schedule manylogs-logstore manylogs-engine manylogs-everest manylogs manylogs-torture manylogs-storage \
+PLANTED := manylogs-schedule manylogs-logstore manylogs-engine manylogs-everest manylogs-gecko manylogs manylogs-torture manylogs-storage \
 	manylogs-ext4 manylogs-near manylogs-serve manylogs-ublk manylogs-cli
 comma := ,
 empty :=
@@ -99,6 +99,7 @@ test-campaigns: tools
 	$(TORTURE) --faults --states 60000
 	$(TORTURE) --trouble --states 10000
 	$(TORTURE) --system everest --states 60000
+	$(TORTURE) --system gecko --states 60000
 	$(TORTURE) --system ext4 --states 10000
 	$(TORTURE) --system lazy --states 4000
 	$(TORTURE) --system ext4 --mutate 10000 --e2fsck-every 200

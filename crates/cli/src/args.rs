@@ -1,6 +1,7 @@
 //! The command line.
 
 pub(crate) mod applications;
+pub(crate) mod chain;
 pub(crate) mod drive;
 pub(crate) mod exercise;
 pub(crate) mod fs;
@@ -52,6 +53,9 @@ pub(crate) enum Command {
     Sweep(lab::SweepArgs),
     /// Measure small durable writes beside streams on modelled drives, under several policies.
     Interfere(interfere::InterfereArgs),
+    /// Measure a chain of drives (Gecko) on modelled drives: what its gates ask for, and what it
+    /// reaches.
+    Chain(chain::ChainArgs),
     /// Run the figures of the papers, and put what comes out beside what they have.
     Reproduce(reproduce::ReproduceArgs),
     /// List the volumes of this machine and their servers.

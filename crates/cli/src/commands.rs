@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod advise;
+pub(crate) mod chain;
 pub(crate) mod drive;
 mod exercise;
 pub(crate) mod fs;

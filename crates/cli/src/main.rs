@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Interfere(args) => commands::interfere::run(&args),
+        Command::Chain(args) => commands::chain::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Format(args) => volume::format::run(&args),

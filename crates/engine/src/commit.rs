@@ -54,7 +54,9 @@ fn commit_one<S: System>(system: &Rc<S>) -> bool {
 /// The log for the next record. While a record is on its way, the next goes behind it: the drive
 /// writes both in one pass, wherever its queue takes the head in between.
 fn choose_log<S: System>(system: &S, state: &mut S::State) -> Option<LogId> {
-    if let Some(log) = state.store().log_in_use() {
+    if system.follows_newest()
+        && let Some(log) = state.store().log_in_use()
+    {
         return Some(log);
     }
     let (log, unopened) = match system.place(state)? {
@@ -77,17 +79,18 @@ fn choose_log<S: System>(system: &S, state: &mut S::State) -> Option<LogId> {
 }
 
 /// Begins an epoch in `log`, where that must be durable before entries follow: resolves when they
-/// may.
-pub async fn begin_epoch<S: System>(system: &S, log: LogId) {
+/// may. False if there was nothing to write: another caller's record may be on its way.
+pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
     let engine = system.engine();
     let begun = engine.with_store(|store| store.begin_epoch(log));
-    let Some((sequence, slot)) = begun else { return };
+    let Some((sequence, slot)) = begun else { return false };
     let write = Request::write_fua(slot.target, slot.payload);
     let device = engine.with_store(|store| store.logs().device(log));
     match engine.members.of(device).submit(Phase::Reset, write).await {
         Ok(_) => engine.with_store(|store| store.record_written(log, sequence)),
         Err(error) => record_failed(system, log, sequence, &error),
     }
+    true
 }
 
 /// Writes the record; its entries take effect when it and all before it in the log are durable.

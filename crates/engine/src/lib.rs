@@ -18,6 +18,7 @@ mod opener;
 mod patience;
 mod phase;
 mod read;
+mod reads;
 mod recover;
 mod relocate;
 mod root;

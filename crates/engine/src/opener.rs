@@ -42,10 +42,15 @@ async fn open_wanted_log<S: System>(system: &S) {
         // Without it the system takes no writes any more.
         let _ = opening.await;
     }
+    let mut changed = !opened;
     if engine.with_store(|store| store.is_opened(log)) || plant::is(Bug::OpenedSetLate) {
-        begin_epoch(system, log).await;
+        changed |= begin_epoch(system, log).await;
     }
-    engine.notify_progress();
+    // While the record of another caller begins the epoch there is nothing new to tell: placement
+    // would ask again and again. That caller tells.
+    if changed || engine.with_store(|store| store.has_begun(log)) {
+        engine.notify_progress();
+    }
 }
 
 /// Tells the root of logs that went out of use, so that they stay so.

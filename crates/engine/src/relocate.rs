@@ -1,16 +1,16 @@
 //! Emptying a log: what it holds moves as it is to another log, or is renewed at the newest end.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload};
-use manylogs_logstore::store::{Live, Relocated, chunk_len, span_of};
-use manylogs_logstore::{Headers, LogId, ScanOf, Space, scan};
+use manylogs_logstore::store::{Live, Relocated, Ticket};
+use manylogs_logstore::{Headers, LogId, ScanOf, scan};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::commit::submit_record;
-use crate::member::Reader;
 use crate::phase::Phase;
-use crate::read::{end_read, read_log};
+use crate::reads::{Chunk, Chunks};
 use crate::system::{Shared, System};
 use crate::wait::wait_done;
 
@@ -25,7 +25,8 @@ pub enum Moved {
     Nothing,
 }
 
-/// What the table still has in `log`, in the order of the log: its records tell where to look.
+/// What the table still has in `log`, in the order of the log: its records tell where to look, or
+/// what the log knows of its entries.
 ///
 /// # Errors
 /// If the log cannot be read.
@@ -33,6 +34,9 @@ pub async fn live_in<S: System>(system: &S, log: LogId) -> Result<Vec<Live>, IoE
     let engine = system.engine();
     let found = engine.with_store(|store| {
         let shape = store.logs().shape();
+        if let Some(live) = store.live_by_inverse(log) {
+            return Err(live);
+        }
         if shape.headers == Headers::Apart {
             return Err(store.live_by_table(log));
         }
@@ -54,23 +58,6 @@ pub async fn live_in<S: System>(system: &S, log: LogId) -> Result<Vec<Live>, IoE
     Ok(engine.with_store(|store| store.live_in(log, &scanned.records)))
 }
 
-/// Reads the content of `chunk`, which is in `log`: the part of the log that was read, and what it
-/// holds.
-async fn read_chunk<S: System>(
-    system: &S,
-    log: LogId,
-    chunk: &[Live],
-) -> Result<(Extent, Payload), IoError> {
-    let Some(span) = span_of(chunk) else { return Ok(Default::default()) };
-    let (read, found) = {
-        let mut state = system.engine().state.borrow_mut();
-        read_log(system, &mut state, log, span, Reader::System)
-    };
-    let home = Space::of(chunk[0].extent).1;
-    let content = end_read(system, &read, found.await, home)?;
-    Ok((read.within, content))
-}
-
 /// Copies what recovery needs of `from`, which the caller has set aside, to `to`, and points the
 /// table at the copies. Stops, without loss, when [`System::may_move`] says so; what was copied by
 /// then stays copied.
@@ -85,23 +72,40 @@ pub async fn move_log<S: System>(system: &Rc<S>, from: LogId, to: LogId) -> Resu
     if !move_supersedes(system, from, to).await? {
         return Ok(Moved::InPart);
     }
-    let mut rest = live.as_slice();
-    while !rest.is_empty() {
+    let (mut chunks, mut under_way) = (Chunks::new(&**system, from, &live), VecDeque::new());
+    let moved = move_chunks(system, (from, to), &mut chunks, &mut under_way).await;
+    chunks.end().await;
+    for last in under_way {
+        wait_done(&**system, last).await?;
+    }
+    moved
+}
+
+async fn move_chunks<S: System>(
+    system: &Rc<S>,
+    (from, to): (LogId, LogId),
+    chunks: &mut Chunks<'_, S>,
+    under_way: &mut VecDeque<Ticket>,
+) -> Result<Moved, IoError> {
+    loop {
+        if chunks.is_over() {
+            return Ok(Moved::All);
+        }
         if !system.may_move().await {
             return Ok(Moved::InPart);
         }
-        let (chunk, others) = rest.split_at(chunk_len(rest));
-        rest = others;
-        let (within, content) = read_chunk(&**system, from, chunk).await?;
+        let Some(Chunk { live, within, content }) = chunks.next().await? else { continue };
         let engine = system.engine();
-        let moved =
-            engine.with_store(|store| store.relocate((from, to), chunk, (within, &content)));
+        let moved = engine.with_store(|store| store.relocate((from, to), live, (within, &content)));
         match moved {
-            Some(moved) => write_moved(system, to, moved).await?,
+            Some(moved) => under_way.push_back(submit_moved(system, to, moved)),
             None => return Ok(Moved::InPart),
         }
+        while under_way.len() >= system.moves_in_flight().max(1) {
+            let Some(last) = under_way.pop_front() else { break };
+            wait_done(&**system, last).await?;
+        }
     }
-    Ok(Moved::All)
 }
 
 async fn move_supersedes<S: System>(
@@ -117,22 +121,19 @@ async fn move_supersedes<S: System>(
         let relocated = engine.with_store(|store| store.relocate_supersedes(from, to, moved));
         let Some(relocated) = relocated else { return Ok(false) };
         moved += relocated.count;
-        write_moved(system, to, relocated).await?;
+        let last = submit_moved(system, to, relocated);
+        wait_done(&**system, last).await?;
     }
     engine.with_store(|store| store.clear_supersedes(from));
     Ok(true)
 }
 
-/// Writes a record of versions that keep their numbers, and waits until they are durable.
-async fn write_moved<S: System>(
-    system: &Rc<S>,
-    to: LogId,
-    moved: Relocated,
-) -> Result<(), IoError> {
+/// Writes a record of versions that keep their numbers. The ticket is done when they are durable.
+fn submit_moved<S: System>(system: &Rc<S>, to: LogId, moved: Relocated) -> Ticket {
     let Relocated { sequence, slot, last, .. } = moved;
     system.moving(&mut system.engine().state.borrow_mut(), slot.target.len);
     submit_record(system, Phase::Swap, to, sequence, slot);
-    wait_done(&**system, last).await
+    last
 }
 
 /// Appends the live versions of `log` again as the newest ones; false if there is no room for them
@@ -142,12 +143,19 @@ async fn write_moved<S: System>(
 /// If the device fails.
 pub async fn renew_log<S: System>(system: &S, log: LogId) -> Result<bool, IoError> {
     let live = live_in(system, log).await?;
-    let mut rest = live.as_slice();
-    while !rest.is_empty() {
-        let (chunk, others) = rest.split_at(chunk_len(rest));
-        rest = others;
-        let (within, content) = read_chunk(system, log, chunk).await?;
-        for live in chunk {
+    let mut chunks = Chunks::new(system, log, &live);
+    let renewed = renew_chunks(system, &mut chunks).await;
+    chunks.end().await;
+    renewed
+}
+
+async fn renew_chunks<S: System>(system: &S, chunks: &mut Chunks<'_, S>) -> Result<bool, IoError> {
+    while !chunks.is_over() {
+        if !system.may_renew().await {
+            return Ok(false);
+        }
+        let Some(Chunk { live, within, content }) = chunks.next().await? else { continue };
+        for live in live {
             if !renew_when_there_is_room(system, live, within, &content).await {
                 return Ok(false);
             }

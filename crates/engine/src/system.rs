@@ -46,6 +46,12 @@ pub trait System: Sized + 'static {
     /// The log for the next record, by the system's policy: see [`Store::choose_log`].
     fn place(&self, state: &Self::State) -> Option<Choice>;
 
+    /// Whether a record goes behind the newest one in flight, wherever that is, without asking
+    /// [`System::place`]: for systems with one place to append to.
+    fn follows_newest(&self) -> bool {
+        true
+    }
+
     /// Most payload of a record that several batches share.
     fn longest_record(&self) -> Sectors;
 
@@ -82,6 +88,21 @@ pub trait System: Sized + 'static {
     /// Whether a move of a log may go on now. Asked between two of its records.
     fn may_move(&self) -> impl Future<Output = bool> {
         async { true }
+    }
+
+    /// Whether renewing a log may go on now. Asked before each chunk that is read.
+    fn may_renew(&self) -> impl Future<Output = bool> {
+        async { true }
+    }
+
+    /// Records of moved versions that are in flight at a time.
+    fn moves_in_flight(&self) -> usize {
+        1
+    }
+
+    /// Parts of a log that is cleaned that are read at a time.
+    fn reads_ahead(&self) -> usize {
+        1
     }
 
     /// A record of moved versions is about to be submitted.

@@ -1,6 +1,7 @@
 //! Experiments: policies x drives x workloads, statistics and reports.
 
 pub mod advise;
+pub mod chain;
 pub mod exercise;
 pub mod interfere;
 pub mod load;

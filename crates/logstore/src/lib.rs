@@ -7,6 +7,7 @@
 mod append;
 mod content;
 mod entry;
+mod inverse;
 mod leaf;
 mod log;
 mod map;
@@ -23,6 +24,7 @@ mod units;
 pub use append::{AppendOf, AppendSlot, Offsets, Payloads, UnitChecksums};
 pub use content::{LogContent, Supersede};
 pub use entry::{Class, ENTRY_BYTES, Entry, EntryKind};
+pub use inverse::Inverse;
 pub use log::Log;
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use ondisk::NvramError;

@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use crate::content::{LogContent, Supersede};
 use crate::{
-    AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset,
-    Offsets, Payloads, Record, RecordHeader, RecordSequence, RecordShape, Unit, UnitTable,
-    units_of,
+    AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, Inverse, LogId,
+    LogOffset, Offsets, Payloads, Record, RecordHeader, RecordSequence, RecordShape, Unit,
+    UnitTable, units_of,
 };
 
 mod needed;
@@ -54,6 +54,8 @@ pub struct Log {
     /// Whether the next record begins an epoch. An empty log may have records all the same, if
     /// headers are kept apart.
     fresh: bool,
+    /// What its entries name, if that is kept.
+    inverse: Option<Inverse>,
 }
 
 impl Log {
@@ -80,7 +82,20 @@ impl Log {
             only_begun: false,
             was_reset: false,
             fresh: true,
+            inverse: None,
         }
+    }
+
+    /// From now on the log knows what its entries name.
+    pub fn keep_inverse(&mut self) {
+        self.inverse.get_or_insert_default();
+    }
+
+    /// What its entries name, in the order of the log, if that is kept. Some may be of an earlier
+    /// epoch.
+    #[must_use]
+    pub const fn inverse(&self) -> Option<&Inverse> {
+        self.inverse.as_ref()
     }
 
     /// A log as a snapshot describes it: its end and what it holds.
@@ -269,6 +284,7 @@ impl Log {
         for entry in &record.entries {
             if entry.kind != EntryKind::Supersede {
                 self.oldest = self.oldest.min(entry.data_sequence);
+                self.inverse.iter_mut().for_each(|inverse| inverse.push(entry.extent));
             }
             match entry.kind {
                 EntryKind::Data => {
@@ -339,6 +355,7 @@ impl Log {
         self.oldest = DataSequence(u64::MAX);
         // Dropped, not cleared: a volume has more logs than are in use at a time.
         self.units = UnitTable::default();
+        self.inverse = self.inverse.take().map(|_| Inverse::default());
     }
 
     /// Keeps the log from being reset while a read points into it.

@@ -16,6 +16,7 @@ use crate::adopt::{self, AdoptPlan};
 use crate::everest::{self, EverestPlan};
 use crate::ext4::{self, Ext4Plan, Images, Journal, Templates};
 use crate::forks::Report;
+use crate::gecko::{self, GeckoPlan};
 use crate::history::run_history;
 use crate::image::Violation;
 use crate::plan::Plan;
@@ -29,6 +30,8 @@ pub enum System {
     Volume,
     /// Base volumes whose writes are off-loaded to Everest's circular store.
     Everest,
+    /// A chain of drives.
+    Gecko,
     /// The file system ext4 with its own journal.
     Ext4,
     /// The same, with a journal that keeps what it holds; some mounts are in another mode.
@@ -213,6 +216,7 @@ impl Campaign {
                 System::Ext4 | System::Lazy | System::Adopt | System::Mlfs => {
                     self.run_ext4(seed, &mut images)
                 }
+                System::Gecko => run_gecko(&GeckoPlan::of_seed(seed)),
             };
             lock(ledger).take_up(seed, result, self.states, progress);
         }
@@ -246,6 +250,14 @@ pub fn run_plan(plan: &Plan, faults: bool) -> Result<Report, Violation> {
 /// The broken promise.
 pub fn run_everest(plan: &EverestPlan) -> Result<Report, Violation> {
     caught(plan, || everest::run_history(plan))
+}
+
+/// Runs a history of a chain of drives; a panic is a failure like any other.
+///
+/// # Errors
+/// The broken promise.
+pub fn run_gecko(plan: &GeckoPlan) -> Result<Report, Violation> {
+    caught(plan, || gecko::run_history(plan))
 }
 
 /// Runs a history of ext4; a panic is a failure like any other.

@@ -9,9 +9,9 @@
 //! device fails requests, and some images are damaged. Some volumes have their table in
 //! non-volatile RAM: these are forked between any two operations on that as well.
 //!
-//! Everest's store, and the file system ext4 with its journal, are crashed in the same way; images
-//! of ext4 are also damaged, and used. File systems that MLFS takes over and gives back are crashed
-//! on the way.
+//! Everest's store, a chain of drives, and the file system ext4 with its journal, are crashed in
+//! the same way; images of ext4 are also damaged, and used. File systems that MLFS takes over and
+//! gives back are crashed on the way.
 //!
 //! What must hold is in `docs/semantics.md`, and for ext4 in `docs/mlfs.md`; the model that knows
 //! it is [`manylogs_sim::Oracle`], and for ext4 one of names and contents.
@@ -26,6 +26,7 @@ mod everest;
 pub mod ext4;
 mod fault;
 mod forks;
+mod gecko;
 mod history;
 mod image;
 mod incarnation;
@@ -43,11 +44,12 @@ mod zones;
 pub use adopt::{AdoptPlan, Roots, Told, tell};
 pub use campaign::{
     Campaign, Digest, Ext4Campaign, Failure, Progress, Summary, System, run_adopt, run_everest,
-    run_ext4, run_mutant, run_plan, run_seed,
+    run_ext4, run_gecko, run_mutant, run_plan, run_seed,
 };
 pub use everest::EverestPlan;
 pub use fault::{Detected, Fault};
 pub use forks::Report;
+pub use gecko::GeckoPlan;
 pub use image::{CrashedVolume, Violation, new_volume};
 pub use parameters::small_config;
 pub use plan::Plan;

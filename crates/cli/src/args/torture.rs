@@ -12,6 +12,8 @@ pub(crate) enum TorturedSystem {
     Volume,
     /// Base volumes whose writes are off-loaded to Everest's circular store.
     Everest,
+    /// A chain of drives.
+    Gecko,
     /// The file system ext4 of `manylogs fs`, with its own journal; needs mkfs.ext4 and e2fsck.
     Ext4,
     /// The same with a journal that keeps what it holds (mode lazy), mounted in another mode now

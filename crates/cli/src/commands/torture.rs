@@ -24,6 +24,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
     let system = match args.system {
         TorturedSystem::Volume => System::Volume,
         TorturedSystem::Everest => System::Everest,
+        TorturedSystem::Gecko => System::Gecko,
         TorturedSystem::Ext4 => System::Ext4,
         TorturedSystem::Lazy => System::Lazy,
         TorturedSystem::Adopt => System::Adopt,
@@ -111,12 +112,14 @@ fn repeated(args: &TortureArgs, seed: u64) -> String {
     command += match args.system {
         TorturedSystem::Volume => "",
         TorturedSystem::Everest => " --system everest",
+        TorturedSystem::Gecko => " --system gecko",
         TorturedSystem::Ext4 => " --system ext4",
         TorturedSystem::Lazy => " --system lazy",
         TorturedSystem::Adopt => " --system adopt",
         TorturedSystem::Mlfs => " --system mlfs",
     };
-    if !matches!(args.system, TorturedSystem::Volume | TorturedSystem::Everest) {
+    let others = [TorturedSystem::Volume, TorturedSystem::Everest, TorturedSystem::Gecko];
+    if !others.contains(&args.system) {
         let _ = write!(command, " --e2fsck-every {}", args.e2fsck_every);
     }
     let flags = [

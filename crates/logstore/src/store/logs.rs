@@ -38,6 +38,8 @@ pub struct Logs {
     retired: usize,
     /// Length of all logs together.
     sectors: u64,
+    /// Whether logs know what their entries name.
+    inverse: bool,
 }
 
 impl Logs {
@@ -56,6 +58,7 @@ impl Logs {
             used: 0,
             retired: 0,
             sectors: regions.iter().map(|region| region.len.0).sum::<u64>().max(1),
+            inverse: false,
         };
         logs.count_room();
         logs
@@ -74,8 +77,14 @@ impl Logs {
 
     /// Returns the same logs as if they had never been used.
     pub fn blank(&self) -> Self {
-        let devices = self.devices.clone();
-        Self { devices, ..Self::new(&self.regions, self.largest_record, self.shape) }
+        let (devices, inverse) = (self.devices.clone(), self.inverse);
+        Self { devices, inverse, ..Self::new(&self.regions, self.largest_record, self.shape) }
+    }
+
+    /// The same logs, each of which knows what its entries name: [`Log::inverse`].
+    #[must_use]
+    pub fn with_inverse(self) -> Self {
+        Self { inverse: true, ..self }
     }
 
     /// Takes the logs out and leaves blank ones behind.
@@ -138,6 +147,9 @@ impl Logs {
         let mut log = self.logs[id.0 as usize]
             .take()
             .unwrap_or_else(|| Box::new(Log::new(id, region, shape)));
+        if self.inverse {
+            log.keep_inverse();
+        }
         let (room, used) = (self.room_of(&log), log.used().0);
         let was_retired = usize::from(log.is_retired());
         let result = change(&mut log);

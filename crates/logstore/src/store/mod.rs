@@ -39,7 +39,7 @@ pub use sequences::{LAST, LOW};
 pub use slots::{InFlightRecord, InFlightRecords, Origin, RecordSlots, SlotId, Ticket};
 pub use versions::Versions;
 
-use crate::{ExtentMap, LogId, VolumeId};
+use crate::{ExtentMap, Inverse, Log, LogId, VolumeId};
 
 use crate::ondisk::root::Root;
 use apart::NvTable;
@@ -149,10 +149,12 @@ impl Store {
         &self.counters
     }
 
-    /// Memory of the table: the map itself, and the checksums of what logs hold.
+    /// Memory of the table: the map itself, the checksums of what logs hold, and what they name, if
+    /// that is kept.
     pub fn table_bytes(&self) -> u64 {
-        let checksums: usize = self.logs.iter().map(|log| log.units().bytes()).sum();
-        (self.map.bytes() + checksums) as u64
+        let inverse = |log: &Log| log.inverse().map_or(0, Inverse::bytes);
+        let of_logs = self.logs.iter().map(|log| log.units().bytes() + inverse(log));
+        (self.map.bytes() + of_logs.sum::<usize>()) as u64
     }
 
     /// Notes the table's size if it is the largest so far; called where it shrinks.

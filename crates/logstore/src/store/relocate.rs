@@ -3,11 +3,11 @@
 
 use std::cmp::Reverse;
 
-use manylogs_block::{Extent, Payload, Sectors};
+use manylogs_block::{Extent, Lba, Payload, Sectors};
 use smallvec::SmallVec;
 
 use super::{Batch, NewEntry, Origin, Place, RecordSlots, Room, SlotId, Store, Ticket};
-use crate::{AppendSlot, Class, Entry, EntryKind, LogId, Mapped, Record, RecordSequence};
+use crate::{AppendSlot, Class, Entry, EntryKind, LogId, MapValue, Mapped, Record, RecordSequence};
 use manylogs_plant::{self as plant, Bug};
 
 /// Sectors that are read at once.
@@ -34,6 +34,20 @@ impl Live {
             Place::Log { offset, .. } => offset.0.into(),
             Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => 0,
         }
+    }
+
+    /// Leaves out what is before `end`, and moves that to the end of the rest; false if there is
+    /// no rest.
+    fn keep_from(&mut self, end: &mut Lba) -> bool {
+        let this_end = self.extent.end();
+        if this_end <= *end {
+            return false;
+        }
+        let skip = Sectors(end.0.saturating_sub(self.extent.start.0));
+        self.mapped.value = self.mapped.value.advance(skip);
+        self.extent = Extent::between(self.extent.start + skip, this_end);
+        *end = this_end;
+        true
     }
 
     fn kind(&self) -> EntryKind {
@@ -114,6 +128,27 @@ impl Store {
         live.sort_by_key(|live| (live.position(), live.extent.start, Reverse(live.extent.len)));
         live.dedup_by_key(|live| live.extent.start);
         live
+    }
+
+    /// As [`Store::live_in`], found without reading the log, by what its entries name; `None` if
+    /// the logs do not keep that.
+    #[must_use]
+    pub fn live_by_inverse(&self, log: LogId) -> Option<Vec<Live>> {
+        let inverse = self.logs.get(log)?.inverse()?;
+        let mut live: Vec<Live> = Vec::new();
+        for named in inverse.iter() {
+            for (extent, mapped) in self.map.lookup(named) {
+                if let Some(mapped) = mapped.filter(|mapped| mapped.value.log() == Some(log)) {
+                    live.push(Live { extent, mapped, version: 0 });
+                }
+            }
+        }
+        // Entries that overlap find the same versions, or parts of them.
+        live.sort_unstable_by_key(|live| (live.extent.start, Reverse(live.extent.len)));
+        let mut end = Lba(0);
+        live.retain_mut(|live| live.keep_from(&mut end));
+        live.sort_unstable_by_key(|live| (live.position(), live.extent.start));
+        Some(live)
     }
 
     /// As [`Store::live_in`], found in the table: for logs whose headers are kept apart.

@@ -86,6 +86,16 @@ impl Store {
         self.reset_what_can_be();
     }
 
+    /// Resets `log` if recovery does not need it any more, however little of it was used. For
+    /// systems that fill logs one after the other.
+    pub fn reset_small(&mut self, log: LogId) {
+        let used = self.logs.get(log).is_some_and(|log| log.may_reset() && !log.is_empty());
+        if used {
+            self.logs.with(log, Log::reset);
+            self.counters.log_resets += 1;
+        }
+    }
+
     /// Number of logs that may be free and have not been looked at.
     #[must_use]
     pub fn reset_candidates(&self) -> usize {

@@ -14,6 +14,7 @@ mod everest;
 mod ext4;
 mod ext4_planted;
 mod failing_logs;
+mod gecko;
 mod lazy_planted;
 mod logs_settings;
 mod mlfs;

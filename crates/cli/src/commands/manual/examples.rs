@@ -92,6 +92,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[("manylogs sweep grid.toml", "replays a grid of runs; call it again after Ctrl-C")],
     ),
     (
+        "manylogs-chain",
+        &[(
+            "manylogs chain --drive exos-x20 --gates fresh,readers,steady --json chain.json",
+            "measures a chain of three drives against its gates",
+        )],
+    ),
+    (
         "manylogs-interfere",
         &[(
             "manylogs interfere --drive exos-x20 --policy nologging,mlb --stream read \

@@ -1,0 +1,79 @@
+//! `manylogs chain`: the gates of a chain of drives, in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use manylogs_lab::chain::{ChainFailure, Gate, GateGroup, GateResult, gates, run_gates, text};
+use manylogs_lab::replay::DriveSettings;
+use serde_json::json;
+
+use super::command_line;
+use crate::args::chain::{ChainArgs, Gates};
+use crate::failure::Failure;
+use crate::output::{Output, print};
+
+pub(crate) fn run(args: &ChainArgs) -> Result<(), Failure> {
+    let sets = sets(args)?;
+    let json = args.json.as_deref().map(Output::reserve).transpose()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or(cores, manylogs_block::to_usize);
+    let mut results = Vec::new();
+    for set in sets {
+        let found = run_gates(&set, threads, &stop).map_err(|error| failure(&error))?;
+        results.extend(found);
+    }
+    let interrupted = stop.load(Ordering::Relaxed);
+    print(&text(&results))?;
+    if let Some(json) = json {
+        let all = all(&results, interrupted).map_err(Failure::failed)?;
+        json.write((all + "\n").as_bytes())?;
+        print(&format!("figures: {}\n", json.path().display()))?;
+    }
+    if interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+fn all(results: &[GateResult], interrupted: bool) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&json!({
+        "format": 1,
+        "command": command_line(std::env::args()),
+        "interrupted": interrupted,
+        "gates": results,
+    }))
+}
+
+/// Every combination of the lists; the gates of a group beside each other.
+fn sets(args: &ChainArgs) -> Result<Vec<Vec<Gate>>, Failure> {
+    let mut sets = Vec::new();
+    for name in &args.drive {
+        let profile = super::drive(name)?.fitted(args.capacity).map_err(Failure::input)?;
+        let profile = Arc::new(profile);
+        for &write_cache in &args.drive_cache {
+            let drive = DriveSettings::new(Arc::clone(&profile), write_cache);
+            for &seed in &args.seed {
+                let of_group =
+                    |group: &Gates| gates(group_of(*group), &drive, args.segment, args.span, seed);
+                sets.extend(args.gates.iter().map(of_group));
+            }
+        }
+    }
+    Ok(sets)
+}
+
+const fn group_of(gates: Gates) -> GateGroup {
+    match gates {
+        Gates::Fresh => GateGroup::Fresh,
+        Gates::Readers => GateGroup::Readers,
+        Gates::Steady => GateGroup::Steady,
+    }
+}
+
+fn failure(error: &ChainFailure) -> Failure {
+    match error {
+        ChainFailure::Chain { .. } => Failure::input(error),
+        other => Failure::failed(other),
+    }
+}

@@ -1,0 +1,76 @@
+//! Reads of what a log holds, some of them ahead of their use.
+
+use std::collections::VecDeque;
+
+use manylogs_block::{Completion, Extent, IoError, Payload};
+use manylogs_logstore::store::{Live, LogRead, chunk_len, span_of};
+use manylogs_logstore::{LogId, Space};
+
+use crate::member::Reader;
+use crate::read::{end_read, read_log};
+use crate::system::System;
+
+/// The chunks of a log's live versions, one after the other, each with its content.
+pub(crate) struct Chunks<'a, S: System> {
+    system: &'a S,
+    log: LogId,
+    rest: &'a [Live],
+    under_way: VecDeque<Reading<'a>>,
+}
+
+/// A chunk, and the read of its content if it has any.
+struct Reading<'a> {
+    chunk: &'a [Live],
+    read: Option<(LogRead, Completion)>,
+}
+
+/// A chunk that was read: its versions, and what the log holds at the extent.
+pub(crate) struct Chunk<'a> {
+    pub(crate) live: &'a [Live],
+    pub(crate) within: Extent,
+    pub(crate) content: Payload,
+}
+
+impl<'a, S: System> Chunks<'a, S> {
+    pub(crate) const fn new(system: &'a S, log: LogId, live: &'a [Live]) -> Self {
+        Self { system, log, rest: live, under_way: VecDeque::new() }
+    }
+
+    /// The next chunk; `None` after the last. As many as [`System::reads_ahead`] says are read in
+    /// the meantime.
+    pub(crate) async fn next(&mut self) -> Result<Option<Chunk<'a>>, IoError> {
+        while self.under_way.len() < self.system.reads_ahead().max(1) && !self.rest.is_empty() {
+            let (chunk, rest) = self.rest.split_at(chunk_len(self.rest));
+            self.rest = rest;
+            let read = span_of(chunk).map(|span| {
+                let mut state = self.system.engine().state.borrow_mut();
+                read_log(self.system, &mut state, self.log, span, Reader::System)
+            });
+            self.under_way.push_back(Reading { chunk, read });
+        }
+        let Some(Reading { chunk, read }) = self.under_way.pop_front() else { return Ok(None) };
+        let (mut within, mut content) = (Extent::default(), Payload::default());
+        if let Some((read, found)) = read {
+            let home = Space::of(chunk[0].extent).1;
+            within = read.within;
+            content = end_read(self.system, &read, found.await, home)?;
+        }
+        Ok(Some(Chunk { live: chunk, within, content }))
+    }
+
+    /// Whether there is no other chunk.
+    pub(crate) fn is_over(&self) -> bool {
+        self.rest.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Ends the reads that are under way: each keeps its log from a reset.
+    pub(crate) async fn end(self) {
+        for Reading { chunk, read } in self.under_way {
+            if let Some((read, found)) = read {
+                let home = Space::of(chunk[0].extent).1;
+                // Nobody wants the content, or whether it is whole.
+                let _ = end_read(self.system, &read, found.await, home);
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Errors of a chain as a whole.
+
+use manylogs_block::{IoError, Sectors};
+use manylogs_logstore::{LogId, LogOffset};
+use thiserror::Error;
+
+/// Why a chain cannot be made or opened.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChainError {
+    /// A drive failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// So many drives make no chain.
+    #[error("a chain has 2 to 7 drives, not {0}: the drive at the tail only writes")]
+    Drives(usize),
+    /// A drive is too small for the segments that it must have.
+    #[error("drive {drive} has {} sectors, a chain of such segments needs {}", have.0, need.0)]
+    TooSmall {
+        /// Which, in the order given.
+        drive: usize,
+        /// Size of the drive.
+        have: Sectors,
+        /// Least size that would do.
+        need: Sectors,
+    },
+    /// A segment length that makes no chain.
+    #[error("a segment has {} to {} sectors, a multiple of 8, not {}", least.0, most.0, given.0)]
+    SegmentLength {
+        /// The value that was asked for.
+        given: Sectors,
+        /// The shortest.
+        least: Sectors,
+        /// The longest.
+        most: Sectors,
+    },
+    /// Cleaning could not bear so large an export.
+    #[error(
+        "such a chain exports at most {} sectors, not {}: cleaning needs the rest", limit.0, given.0
+    )]
+    Export {
+        /// The size that was asked for.
+        given: Sectors,
+        /// The largest.
+        limit: Sectors,
+    },
+    /// Neither copy of the superblock is whole.
+    #[error("drive {drive} holds no chain: neither of its superblocks is whole")]
+    NotAChain {
+        /// Which, in the order given.
+        drive: usize,
+    },
+    /// The drives are of different chains.
+    #[error("drive {drive} belongs to another chain than the drives before it")]
+    Foreign {
+        /// Which, in the order given.
+        drive: usize,
+    },
+    /// A drive is given twice.
+    #[error("drive {drive} is given twice: it is member {member} of the chain, as one before it")]
+    Twice {
+        /// Which, in the order given.
+        drive: usize,
+        /// Its number in the chain.
+        member: usize,
+    },
+    /// Some of the drives of the chain are not there.
+    #[error("the chain has {wanted} drives, and {missing:?} of them (counted from 0) are missing")]
+    Missing {
+        /// Number of drives of the chain.
+        wanted: usize,
+        /// The members that were not given.
+        missing: Vec<usize>,
+    },
+    /// Written by another version of the program.
+    #[error("the chain has format version {found}, this program knows version {known} only")]
+    Version {
+        /// On the drive.
+        found: u32,
+        /// Version that this program understands.
+        known: u32,
+    },
+    /// All places of the root are damaged.
+    #[error("every copy of the root is damaged: the state of the chain is unknown")]
+    NoRoot,
+    /// A drive holds an older state than the others, as a copy of it that was made earlier.
+    #[error(
+        "a drive is older than the others, or lost an update: it holds opening {found} of the \
+         chain, the others {newest} (drive {drive})"
+    )]
+    Stale {
+        /// Which, in the order of the chain.
+        drive: usize,
+        /// The opening that it took part in.
+        found: u32,
+        /// The newest opening.
+        newest: u32,
+    },
+    /// The root is older than records in the segments: an update of it was lost.
+    #[error("the newest root is older than records in the segments: the chain's state is unknown")]
+    StaleRoot,
+    /// A segment holds something durable that is not whole, and nobody knows what it was.
+    #[error("segment {} is damaged at sector {} over {} sectors", segment.0, offset.0, sectors.0)]
+    Damaged {
+        /// The segment.
+        segment: LogId,
+        /// First damaged sector within it.
+        offset: LogOffset,
+        /// Length of the damaged range.
+        sectors: Sectors,
+    },
+    /// No sequence number is left.
+    #[error("the chain has no sequence numbers left: copy what it holds and make it anew")]
+    Worn,
+}

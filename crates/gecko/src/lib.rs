@@ -1,0 +1,29 @@
+//! Gecko (Shin et al., FAST 2013): a chain of drives that writes like one quiet drive.
+//!
+//! A [`Chain`] is a block device on two to seven drives. All writes are appended to one log, which
+//! fills one drive after the other. The drive at the tail gets appends alone; the others are read
+//! and cleaned. So neither readers nor cleaning move the head that writes.
+//!
+//! A chain is a system on `manylogs_engine`, beside the volume and Everest's store: segments are
+//! logs, records describe themselves, and recovery needs nothing but the records. The promises are
+//! in `docs/semantics.md`, the bytes in `docs/format.md`, and the policies in `docs/gecko.md`.
+
+mod admit;
+mod chain;
+mod cleaning;
+mod error;
+mod limit;
+mod ondisk;
+mod open;
+mod pace;
+mod policy;
+mod read;
+mod state;
+mod system;
+mod tail;
+
+pub use chain::{Chain, ChainFigures};
+pub use error::ChainError;
+pub use limit::export_limit;
+pub use open::ChainOptions;
+pub use policy::{ChainSettings, Cleaning};

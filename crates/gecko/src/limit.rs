@@ -1,0 +1,53 @@
+//! How much of a chain can be exported.
+
+use manylogs_block::{Extent, Sectors};
+use manylogs_logstore::store::Room;
+use manylogs_logstore::{EntryKind, RecordShape};
+
+/// Longest write that a crash keeps or loses as a whole. Longer ones are several.
+const PIECE_MOST: Sectors = Sectors(512);
+/// Segments that cleaning has for itself.
+pub(crate) const SPARE_SEGMENTS: u64 = 3;
+/// Segments that each drive has at least.
+pub(crate) const SEGMENTS_LEAST: u64 = 4;
+
+/// Sizes that follow from the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub(crate) drives: usize,
+    /// Segments of each drive.
+    pub(crate) per_drive: u64,
+    pub(crate) segment: Sectors,
+    pub(crate) shape: RecordShape,
+}
+
+impl Geometry {
+    /// Longest entry with content.
+    pub(crate) fn piece(&self) -> Sectors {
+        Sectors((self.segment.0 / 8).min(PIECE_MOST.0))
+    }
+
+    /// The most room that an entry needs.
+    pub(crate) fn largest(&self) -> Room {
+        let extent = Extent { len: self.piece(), ..Extent::default() };
+        Room::of_one(EntryKind::Data, extent, self.shape)
+    }
+
+    /// The largest export: one drive is empty when the tail comes to it, so that what is exported
+    /// must fit the others. A record of 4 KiB blocks that is full is 99 % content.
+    pub(crate) fn export_limit(&self) -> Sectors {
+        let segments = (self.drives as u64 - 1) * self.per_drive;
+        let usable = self.segment.0.saturating_sub(self.largest().log.0);
+        let content = segments.saturating_sub(SPARE_SEGMENTS) * usable / 100 * 97;
+        Sectors(content / 8 * 8)
+    }
+}
+
+/// The largest export of a chain of `drives` drives, the smallest of which has `smallest` sectors,
+/// with segments of this length.
+#[must_use]
+pub fn export_limit(drives: usize, smallest: Sectors, segment: Sectors) -> Sectors {
+    let per_drive = crate::ondisk::segments_in(smallest, segment);
+    let shape = RecordShape::in_log(Sectors(8));
+    Geometry { drives: drives.max(1), per_drive, segment, shape }.export_limit()
+}

@@ -1,0 +1,224 @@
+//! Making a chain, and opening one after an orderly close or a crash.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle, Request, Sectors, Signal};
+use manylogs_engine::{
+    Engine, Member, Members, Phase, PhaseProbe, RootSlot, reserve_sequences, retire_failed,
+    run_committer, run_opener, update_root,
+};
+use manylogs_logstore::ondisk::root::{Left, Root};
+use manylogs_logstore::store::{Device, Logs, Room, Store};
+use manylogs_logstore::{Incarnation, Log, LogId, RecordShape, UnitTable, new_volume_id};
+use manylogs_plant::{self as plant, Bug};
+
+use crate::chain::Chain;
+use crate::error::ChainError;
+use crate::limit::{Geometry, SEGMENTS_LEAST};
+use crate::ondisk::{Superblock, least_drive, root_slots, segments_in};
+use crate::policy::ChainSettings;
+use crate::state::{Inner, State};
+
+mod found;
+use found::Found;
+
+const SEGMENT_LEAST: Sectors = Sectors(128);
+const SEGMENT_MOST: Sectors = Sectors((1 << 28) - 8);
+/// Drives of a chain.
+const DRIVES: std::ops::RangeInclusive<usize> = 2..=7;
+
+/// Options of making a chain.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainOptions {
+    /// Length of a segment: what is cleaned at a time. A multiple of 8 sectors.
+    pub segment: Sectors,
+    /// Size of the device; the largest that cleaning can bear when not given.
+    pub export: Option<Sectors>,
+}
+
+impl Chain {
+    /// Makes an empty chain of `drives`, in their order, and overwrites what they hold. The
+    /// smallest drive counts.
+    ///
+    /// # Errors
+    /// If the drives or the options make no chain, or a drive fails.
+    pub async fn create(
+        runtime: Handle,
+        drives: Vec<Rc<dyn BlockDevice>>,
+        options: ChainOptions,
+        settings: ChainSettings,
+    ) -> Result<Self, ChainError> {
+        let superblocks = lay_out(&runtime, &drives, options)?;
+        let found = Found { reads: drives.clone(), drives, superblocks };
+        let logs = found.logs();
+        let mut root = Root::first(logs.count());
+        // Recovery looks at all segments: most of them are used.
+        logs.ids().for_each(|log| root.open_around(log, logs.count()));
+        let chain = found.superblocks[0].chain;
+        for RootSlot { device, place } in root_slots() {
+            found.drives[usize::from(device.0)].submit(root.write_to(place, chain)).await?;
+        }
+        // The first copy on the first drive last: with that it is a chain.
+        for (drive, superblock) in found.drives.iter().zip(&found.superblocks).rev() {
+            for write in superblock.writes() {
+                drive.submit(write).await?;
+            }
+        }
+        let store = Store::new(chain, logs, root, 1);
+        let made = found.assemble(&runtime, State::new(store, LogId(0)), settings);
+        made.0.run();
+        Ok(made)
+    }
+
+    /// Opens the chain that `drives` are the members of, in any order.
+    ///
+    /// # Errors
+    /// If they hold no chain, or not all of it, one that is newer or damaged, or a drive fails.
+    pub async fn open(
+        runtime: Handle,
+        drives: Vec<Rc<dyn BlockDevice>>,
+        settings: ChainSettings,
+    ) -> Result<Self, ChainError> {
+        // Data that a killed process left in a drive's cache must be durable before it is believed.
+        for drive in &drives {
+            drive.submit(Request::Flush).await?;
+        }
+        let mut found = Found::on(&runtime, drives).await?;
+        let (root, slot) = found.root().await?;
+        let first = root.sequence_limit;
+        let mut store = Store::new(found.superblocks[0].chain, found.logs(), root, slot);
+        retire_failed(&mut store);
+        found.recover(&mut store).await?;
+        let reused = plant::is(Bug::ChainReusesSequences);
+        store.number_from(if reused { 1 + store.map().len() as u64 } else { first.0 });
+        let tail = seal_all_but_the_newest(&mut store);
+        found.begin_opening(store.root().incarnation).await?;
+        let opened = found.assemble(&runtime, State::new(store, tail), settings);
+        opened.0.begin_incarnation().await?;
+        opened.0.run();
+        Ok(opened)
+    }
+}
+
+impl Inner {
+    /// Starts the chain's tasks.
+    fn run(self: &Rc<Self>) {
+        let runtime = &self.engine.runtime;
+        runtime.spawn(run_committer(Rc::clone(self)));
+        runtime.spawn(Rc::clone(self).run_cleaner());
+        runtime.spawn(Rc::clone(self).run_flusher());
+        runtime.spawn(run_opener(Rc::clone(self)));
+        runtime.spawn(reserve_sequences(Rc::clone(self)));
+    }
+
+    /// Counts the opening and sets sequences aside for it, durably before anything is appended.
+    async fn begin_incarnation(&self) -> Result<(), ChainError> {
+        let limit = self.engine.state.borrow().store.root().sequence_limit.extended();
+        let limit = limit.ok_or(ChainError::Worn)?;
+        let update = update_root(self, Phase::Open, |root| {
+            root.sequence_limit = limit;
+            root.incarnation = Incarnation(root.incarnation.0.saturating_add(1));
+            root.left = Left::Open;
+        });
+        Ok(update.await?)
+    }
+}
+
+impl Found {
+    fn geometry(&self) -> Geometry {
+        let first = &self.superblocks[0];
+        Geometry {
+            drives: self.superblocks.len(),
+            per_drive: first.segments,
+            segment: first.segment,
+            shape: RecordShape::in_log(first.physical),
+        }
+    }
+
+    fn logs(&self) -> Logs {
+        let regions: Vec<_> = self.superblocks.iter().flat_map(Superblock::regions).collect();
+        let geometry = self.geometry();
+        Logs::on_devices(&regions, geometry.largest().log, geometry.shape).with_inverse()
+    }
+
+    fn assemble(self, runtime: &Handle, state: State, settings: ChainSettings) -> Chain {
+        let geometry = self.geometry();
+        // What is live in a segment must fit at the tail before the segment can be reset.
+        let spared = Room { log: geometry.segment, ..geometry.largest() };
+        let member = |drive| Member::new(drive, PhaseProbe::default());
+        let members = Members::of_all(self.drives.into_iter().map(member).collect());
+        Chain(Rc::new(Inner {
+            engine: Engine::new(runtime.clone(), members, state),
+            geometry,
+            settings,
+            export: self.superblocks[0].export,
+            spared,
+            longest: Cell::default(),
+            alarm: Cell::default(),
+            flush_asked: Signal::default(),
+        }))
+    }
+}
+
+/// The superblocks of a new chain.
+fn lay_out(
+    runtime: &Handle,
+    drives: &[Rc<dyn BlockDevice>],
+    options: ChainOptions,
+) -> Result<Vec<Superblock>, ChainError> {
+    let (segment, count) = (options.segment, drives.len());
+    if !DRIVES.contains(&count) {
+        return Err(ChainError::Drives(count));
+    }
+    if !segment.0.is_multiple_of(8) || segment < SEGMENT_LEAST || !UnitTable::fits(segment) {
+        let (least, most) = (SEGMENT_LEAST, SEGMENT_MOST);
+        return Err(ChainError::SegmentLength { given: segment, least, most });
+    }
+    let told: Vec<_> = drives.iter().map(|drive| drive.capabilities()).collect();
+    let need = least_drive(SEGMENTS_LEAST, segment);
+    for (drive, have) in told.iter().map(|told| told.capacity).enumerate() {
+        if have < need {
+            return Err(ChainError::TooSmall { drive, have, need });
+        }
+    }
+    let physical = told.iter().map(|told| told.physical_sector).max().unwrap_or(Sectors(1));
+    let smallest = told.iter().map(|told| told.capacity).min().unwrap_or_default();
+    let segments = segments_in(smallest, segment);
+    let shape = RecordShape::in_log(physical);
+    let limit = Geometry { drives: count, per_drive: segments, segment, shape }.export_limit();
+    let export = options.export.unwrap_or(limit);
+    if export > limit || export.0 == 0 {
+        return Err(ChainError::Export { given: export, limit });
+    }
+    let chain = new_volume_id(runtime);
+    let of_drive = |(drive, told): (usize, &manylogs_block::Capabilities)| Superblock {
+        chain,
+        drive: manylogs_block::narrow(drive),
+        drives: manylogs_block::narrow(count),
+        physical,
+        segment,
+        segments,
+        export,
+        sectors: told.capacity,
+        opening: 1,
+    };
+    Ok(told.iter().enumerate().map(of_drive).collect())
+}
+
+/// The segment that was appended to last stays the tail. The rest of every other one stays unused.
+fn seal_all_but_the_newest(store: &mut Store) -> LogId {
+    let used = |log: &&Log| !log.is_empty();
+    let used: Vec<LogId> = store.logs().iter().filter(used).map(Log::id).collect();
+    let newest = |id: &&LogId| store.logs().get(**id).map(Log::bound);
+    let tail = used.iter().max_by_key(newest).copied().unwrap_or_default();
+    for id in used {
+        if id != tail {
+            store.seal(id);
+        }
+        store.reset_small(id);
+    }
+    tail
+}
+
+const _: () = assert!(Device(0).0 == 0 && SEGMENT_LEAST.0 / 8 > 8);

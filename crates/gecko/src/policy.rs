@@ -1,0 +1,72 @@
+//! What a user chooses of a chain each time it is opened.
+
+use std::fmt;
+use std::str::FromStr;
+
+use manylogs_block::{Nanos, Sectors};
+
+/// How room is made: see `docs/gecko.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cleaning {
+    /// Move-to-tail: live blocks of the drive after the tail's are appended at the tail, until the
+    /// drive is empty. Other drives are only read.
+    #[default]
+    MoveToTail,
+}
+
+/// A name that no way of cleaning has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownCleaning(String);
+
+impl Cleaning {
+    /// Every way, in the order of their declaration.
+    pub const ALL: [Self; 1] = [Self::MoveToTail];
+
+    /// Name in options and outputs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MoveToTail => "mtt",
+        }
+    }
+}
+
+impl FromStr for Cleaning {
+    type Err = UnknownCleaning;
+
+    fn from_str(name: &str) -> Result<Self, UnknownCleaning> {
+        let found = Self::ALL.into_iter().find(|cleaning| cleaning.name() == name);
+        found.ok_or_else(|| UnknownCleaning(name.to_owned()))
+    }
+}
+
+impl fmt::Display for UnknownCleaning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = Cleaning::ALL.iter().map(|cleaning| cleaning.name()).collect();
+        write!(f, "no way of cleaning is called {:?} (there are: {})", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownCleaning {}
+
+/// Settings of an opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainSettings {
+    /// How room is made.
+    pub cleaning: Cleaning,
+    /// Writes that are answered and not durable yet hold at most so much memory. Further ones wait
+    /// for a record.
+    pub buffer: Sectors,
+    /// A write that nobody waits for is on its way to the drive after this time.
+    pub buffer_age: Nanos,
+}
+
+impl Default for ChainSettings {
+    fn default() -> Self {
+        Self {
+            cleaning: Cleaning::default(),
+            buffer: Sectors::from_bytes_ceil(16 << 20),
+            buffer_age: Nanos::from_millis(500),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a chain is made of while it is open.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use manylogs_block::{Completer, Sectors};
+use manylogs_engine::Engine;
+use manylogs_logstore::LogId;
+use manylogs_logstore::store::{Device, Room, Store, Stream};
+
+use crate::admit::Asked;
+use crate::limit::Geometry;
+use crate::pace::Pace;
+use crate::policy::ChainSettings;
+
+/// The stream of all changes by clients: they keep one order over a crash, so that only a suffix of
+/// them is ever lost.
+pub(crate) const ORDER: Stream = Stream(0);
+
+/// The store, and what changes together with it.
+pub(crate) struct State {
+    pub(crate) store: Store,
+    /// The segment that is appended to.
+    pub(crate) tail: LogId,
+    /// Changes that wait for room, in the order in which they came.
+    pub(crate) waiting: VecDeque<Asked>,
+    /// Flushes that wait for a task to look after them.
+    pub(crate) flushes: Vec<Completer>,
+    /// Content of the entries that wait for a record.
+    pub(crate) queued: Sectors,
+    /// Content of the last record that was appended.
+    pub(crate) last_record: Sectors,
+    pub(crate) pace: Pace,
+    pub(crate) counters: Counters,
+}
+
+/// Counters of an opening.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// Content of clients' writes.
+    pub(crate) written: Sectors,
+    /// Content that cleaning appended again.
+    pub(crate) renewed: Sectors,
+    /// How often the tail went to another drive.
+    pub(crate) hops: u64,
+    /// Changes that had to wait for room.
+    pub(crate) waited: u64,
+}
+
+/// A chain that is open.
+pub(crate) struct Inner {
+    pub(crate) engine: Engine<Self>,
+    pub(crate) geometry: Geometry,
+    pub(crate) settings: ChainSettings,
+    pub(crate) export: Sectors,
+    /// Room that only cleaning may use.
+    pub(crate) spared: Room,
+    /// Most content of the next record.
+    pub(crate) longest: Cell<Sectors>,
+    /// When the committer is called for a write that nobody waits for.
+    pub(crate) alarm: Cell<Option<manylogs_block::Time>>,
+    /// A flush was asked for.
+    pub(crate) flush_asked: manylogs_block::Signal,
+}
+
+impl State {
+    pub(crate) fn new(store: Store, tail: LogId) -> Self {
+        Self {
+            store,
+            tail,
+            waiting: VecDeque::new(),
+            flushes: Vec::new(),
+            queued: Sectors(0),
+            last_record: Sectors(0),
+            pace: Pace::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The drive at the tail.
+    pub(crate) fn tail_drive(&self) -> Device {
+        self.store.logs().device(self.tail)
+    }
+}

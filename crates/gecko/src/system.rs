@@ -1,0 +1,184 @@
+//! The chain as a system on the engine: records of clients follow one another at the tail.
+
+use std::rc::Rc;
+
+use manylogs_block::{Sectors, Time};
+use manylogs_engine::{Engine, RootSlot, Shared, System};
+use manylogs_logstore::store::{Batch, Choice, Room, Store};
+use manylogs_logstore::{LogId, RECORD_PAYLOAD_MAX};
+
+use crate::ondisk::root_slots;
+use crate::state::{Inner, State};
+use crate::tail::{Tail, is_blank};
+
+/// Records in flight at most: while the drive writes one, the next is behind it in its queue.
+const IN_FLIGHT: usize = 2;
+/// Less content than this goes in one record.
+const WORTH_TWO: Sectors = Sectors(128);
+/// Parts of a segment that cleaning reads at a time.
+const READS_AHEAD: usize = 3;
+
+impl Shared for State {
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+}
+
+impl System for Inner {
+    type State = State;
+
+    fn engine(&self) -> &Engine<Self> {
+        &self.engine
+    }
+
+    fn root_slots(&self) -> [RootSlot; 2] {
+        root_slots()
+    }
+
+    fn capacity(&self) -> Sectors {
+        self.export
+    }
+
+    fn place(&self, state: &State) -> Option<Choice> {
+        state.store.choose_log(&self.tail(state))
+    }
+
+    fn follows_newest(&self) -> bool {
+        false
+    }
+
+    fn longest_record(&self) -> Sectors {
+        self.longest.get()
+    }
+
+    fn is_due(self: &Rc<Self>, state: &mut State) -> bool {
+        let entries = state.store.entries();
+        if state.store.read_only().is_some() || entries.pending.is_empty() {
+            return false;
+        }
+        let in_flight = entries.records.len();
+        let most = RECORD_PAYLOAD_MAX;
+        // Two records of half the length keep the drive busy without a pause, where one would lose
+        // a revolution each time.
+        let halved = in_flight == 0 && state.queued > WORTH_TWO && state.queued < most;
+        self.longest.set(if halved { Sectors(state.queued.0.div_ceil(2)) } else { most });
+        match in_flight {
+            0 => self.is_awaited(state) || state.queued >= most,
+            IN_FLIGHT.. => false,
+            // A short record behind a long one would end before the next is there.
+            _ => state.queued >= most || self.is_awaited(state) && is_half(state),
+        }
+    }
+
+    fn appended(&self, state: &mut State, log: LogId) {
+        let newest = state.store.entries().records.last();
+        let content = newest.map_or(Sectors(0), |record| {
+            let content = |id| state.store.entries().slots.get(id).entry.payload_sectors();
+            record.slots.iter().fold(Sectors(0), |sum, id| sum + content(*id))
+        });
+        let left = state.queued.0.saturating_sub(content.0);
+        state.queued = Sectors(if state.store.entries().pending.is_empty() { 0 } else { left });
+        state.last_record = content;
+        state.advance(log);
+    }
+
+    fn committer_rests(self: &Rc<Self>) {
+        self.look_again();
+    }
+
+    fn record_ended(&self, _sent: Time) {
+        self.offer_room_to_clients();
+        self.engine.commit.notify();
+        self.engine.wanted.notify();
+    }
+
+    fn offer_room(&self) {
+        self.engine.progress.notify();
+        self.engine.wanted.notify();
+    }
+
+    async fn may_renew(&self) -> bool {
+        self.waits_for_its_turn().await
+    }
+
+    fn reads_ahead(&self) -> usize {
+        READS_AHEAD
+    }
+
+    fn put_renewed(&self, state: &mut State, batch: Batch, room: Room) {
+        let content = batch.payload_sectors();
+        state.queued += content;
+        state.counters.renewed += content;
+        state.pace.advance(content);
+        state.store.put(batch, room, None);
+        self.keep_young(state);
+    }
+}
+
+/// Whether what waits is at least half as long as the record in flight.
+fn is_half(state: &State) -> bool {
+    2 * state.queued.0 >= state.last_record.0
+}
+
+impl Inner {
+    pub(crate) fn tail(&self, state: &State) -> Tail {
+        Tail { at: state.tail, per_drive: manylogs_block::narrow(self.geometry.per_drive) }
+    }
+
+    /// Whether what waits for a record should go now.
+    fn is_awaited(&self, state: &State) -> bool {
+        let entries = state.store.entries();
+        let Some(first) = entries.pending.front() else { return false };
+        let forced = entries.force.is_some_and(|force| force >= entries.slots.get(*first).ticket);
+        let now = self.engine.runtime.now();
+        forced || entries.waiters > 0 || entries.volatile_until.is_some_and(|until| until <= now)
+    }
+
+    /// What was just put, and nobody waits for, is not in memory alone for long.
+    pub(crate) fn keep_young(&self, state: &mut State) {
+        if state.store.entries().volatile_until.is_none() {
+            let until = self.engine.runtime.now() + self.settings.buffer_age;
+            state.store.keep_volatile_until(until);
+        }
+    }
+
+    /// Calls the committer when the oldest write that nobody waits for is due.
+    fn look_again(self: &Rc<Self>) {
+        let until = self.engine.state.borrow().store.entries().volatile_until;
+        let Some(until) = until.filter(|until| *until > self.engine.runtime.now()) else { return };
+        if self.alarm.get().is_some_and(|alarm| alarm <= until) {
+            return;
+        }
+        self.alarm.set(Some(until));
+        let chain = Rc::clone(self);
+        self.engine.runtime.spawn(async move {
+            chain.engine.runtime.sleep_until(until).await;
+            chain.alarm.set(None);
+            chain.engine.commit.notify();
+        });
+    }
+
+    /// Lets in clients that wait, where there is room now.
+    pub(crate) fn offer_room_to_clients(&self) {
+        self.admit(&mut self.engine.state.borrow_mut());
+    }
+}
+
+impl State {
+    /// Moves the tail to `log`. The rest of the segment before it stays unused.
+    fn advance(&mut self, log: LogId) {
+        if log == self.tail {
+            return;
+        }
+        if !is_blank(self.store.logs(), self.tail) {
+            self.store.seal(self.tail);
+        }
+        let before = self.tail_drive();
+        self.tail = log;
+        self.counters.hops += u64::from(self.tail_drive() != before);
+    }
+}

@@ -1,0 +1,62 @@
+//! Which segment takes the next record of clients: the tail of the log.
+
+use manylogs_block::Sectors;
+use manylogs_logstore::store::{Logs, Placement};
+use manylogs_logstore::{Log, LogId};
+
+/// The segment at the tail as long as it takes records; then an empty one of the same drive, the
+/// next in order of address; and when the drive has none left, one of the next drive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail {
+    pub(crate) at: LogId,
+    /// Segments of each drive.
+    pub(crate) per_drive: u32,
+}
+
+/// Whether the segment holds nothing and may be appended to, perhaps when its epoch has begun: the
+/// record that begins it may be on its way.
+pub(crate) fn is_blank(logs: &Logs, id: LogId) -> bool {
+    let blank = |log: &Log| log.is_empty() && !log.is_retired();
+    logs.get(id).is_none_or(blank)
+}
+
+impl Tail {
+    /// All segments but the one at the tail: those of its drive that follow it, those before it,
+    /// and then those of the other drives, in the order of the chain.
+    pub(crate) fn around(self, count: usize) -> impl Iterator<Item = LogId> {
+        let count: u32 = manylogs_block::narrow(count);
+        let begin = self.at.0 / self.per_drive * self.per_drive;
+        let end = begin + self.per_drive;
+        let own = (self.at.0 + 1..end).chain(begin..self.at.0);
+        own.chain(end..count).chain(0..begin).map(LogId)
+    }
+}
+
+impl Placement for Tail {
+    fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId> {
+        let takes = |id: &LogId| logs.takes(*id, needed);
+        if takes(&self.at) && ready(self.at) {
+            return Some(self.at);
+        }
+        // The next one or none: if one were passed over, the tail would leave its drive too early.
+        let next = self.around(logs.count()).find(|id| is_blank(logs, *id) && takes(id));
+        // Where segments have failed the ends of others are better than nothing.
+        let next = next.or_else(|| self.around(logs.count()).find(takes));
+        next.filter(|id| ready(*id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_goes_round_its_drive_and_then_on() {
+        let order = |at| {
+            let tail = Tail { at: LogId(at), per_drive: 3 };
+            tail.around(9).map(|log| log.0).collect::<Vec<_>>()
+        };
+        assert_eq!(order(4), [5, 3, 6, 7, 8, 0, 1, 2]);
+        assert_eq!(order(8), [6, 7, 0, 1, 2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,102 @@
+//! What is measured.
+
+use std::fmt;
+use std::str::FromStr;
+
+use manylogs_block::{Nanos, Sectors};
+use manylogs_gecko::Cleaning;
+
+use crate::replay::DriveSettings;
+
+/// When writes become durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Each write is durable when it is answered.
+    Each,
+    /// Writes are answered at once, and a flush follows each second.
+    FlushEachSecond,
+}
+
+/// Which blocks are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// All alike.
+    Uniform,
+    /// Nine writes in ten go to a tenth of the blocks.
+    Hot,
+}
+
+/// What the chain holds before it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Nothing.
+    Nothing,
+    /// The first drive is full, and the tail is on the second.
+    FirstDrive,
+    /// The measured writes went on until the raw capacity was written so many times.
+    Raw(u32),
+}
+
+/// A chain and its load.
+#[derive(Clone, Debug)]
+pub struct ChainCase {
+    /// Each of the drives.
+    pub drive: DriveSettings,
+    /// Number of drives.
+    pub links: usize,
+    /// Length of a segment.
+    pub segment: Sectors,
+    /// Share of the raw capacity that is exported; as much as can be when not given.
+    pub export: Option<f64>,
+    /// How room is made.
+    pub cleaning: Cleaning,
+    /// When writes become durable.
+    pub durability: Durability,
+    /// Which blocks are written.
+    pub pattern: Pattern,
+    /// Writes in flight.
+    pub in_flight: u32,
+    /// Random reads of 4 KiB in flight, of what the first drive holds.
+    pub readers: u32,
+    /// What was written before.
+    pub fill: Fill,
+    /// Simulated time that is measured.
+    pub span: Nanos,
+    /// Decides everything random.
+    pub seed: u64,
+}
+
+/// A name that nothing has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPattern(String);
+
+impl Pattern {
+    /// Both, in the order of their declaration.
+    pub const ALL: [Self; 2] = [Self::Uniform, Self::Hot];
+
+    /// Name in options and outputs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Hot => "90/10",
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = UnknownPattern;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPattern> {
+        let found = Self::ALL.into_iter().find(|pattern| pattern.name() == name);
+        found.ok_or_else(|| UnknownPattern(name.to_owned()))
+    }
+}
+
+impl fmt::Display for UnknownPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no pattern is called {:?} (there are: uniform, 90/10)", self.0)
+    }
+}
+
+impl std::error::Error for UnknownPattern {}

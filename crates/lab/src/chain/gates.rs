@@ -1,0 +1,175 @@
+//! The gates: what a chain should reach, and what it reaches.
+
+use std::sync::atomic::AtomicBool;
+
+use manylogs_block::{Nanos, Sectors};
+use manylogs_gecko::Cleaning;
+use serde::Serialize;
+
+use super::case::{ChainCase, Durability, Fill, Pattern};
+use super::measure::{ChainFailure, ChainMeasured, measure};
+use crate::parallel::in_parallel;
+use crate::replay::DriveSettings;
+
+/// Gates that are measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateGroup {
+    /// Random writes on an empty chain.
+    Fresh,
+    /// The same beside readers of what other drives hold.
+    Readers,
+    /// After the raw capacity was written three times.
+    Steady,
+}
+
+impl GateGroup {
+    /// Every group, in the order of their declaration.
+    pub const ALL: [Self; 3] = [Self::Fresh, Self::Readers, Self::Steady];
+
+    /// Name in options and outputs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Readers => "readers",
+            Self::Steady => "steady",
+        }
+    }
+}
+
+/// What should be reached in a case.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// In words.
+    pub name: String,
+    /// Least share of the drive's sequential bandwidth, or with readers of that without them.
+    pub least: f64,
+    /// The case.
+    pub case: ChainCase,
+    /// Which gate the share is of, by its number; the drive's own bandwidth when not given.
+    pub beside: Option<usize>,
+}
+
+/// What was reached.
+#[derive(Clone, Debug, Serialize)]
+pub struct GateResult {
+    /// The drive profile's name.
+    pub drive: String,
+    /// Whether the drive's cache was on.
+    pub write_cache: bool,
+    /// The gate in words.
+    pub gate: String,
+    /// Decides everything random.
+    pub seed: u64,
+    /// Least share.
+    pub least: f64,
+    /// The share that was reached.
+    pub reached: f64,
+    /// 99th percentile of the latency of a write, as a multiple of that without readers.
+    pub p99_times: Option<f64>,
+    /// Whether that is enough.
+    pub holds: bool,
+    /// All figures.
+    pub figures: ChainMeasured,
+}
+
+/// p99 of a write beside readers may be this many times that without.
+const P99_TIMES: f64 = 1.1;
+
+/// The gates of a group, on drives of this profile.
+#[must_use]
+pub fn gates(
+    group: GateGroup,
+    drive: &DriveSettings,
+    segment: Sectors,
+    span: Nanos,
+    seed: u64,
+) -> Vec<Gate> {
+    let fresh = ChainCase {
+        drive: drive.clone(),
+        links: 3,
+        segment,
+        export: None,
+        cleaning: Cleaning::MoveToTail,
+        durability: Durability::Each,
+        pattern: Pattern::Uniform,
+        in_flight: 64,
+        readers: 0,
+        fill: Fill::Nothing,
+        span,
+        seed,
+    };
+    let gate = |name: &str, least, case| Gate { name: name.to_owned(), least, case, beside: None };
+    match group {
+        GateGroup::Fresh => {
+            let flushed = ChainCase { durability: Durability::FlushEachSecond, ..fresh.clone() };
+            let deep = ChainCase { in_flight: 256, ..fresh.clone() };
+            vec![
+                gate("random writes, a flush each second", 0.95, flushed),
+                gate("durable random writes, 256 in flight", 0.90, deep),
+                gate("durable random writes, 64 in flight", 0.70, fresh),
+            ]
+        }
+        GateGroup::Readers => {
+            let case = ChainCase { fill: Fill::FirstDrive, ..fresh };
+            let mut all = vec![gate("durable random writes, the first drive full", 0.70, case)];
+            for readers in [1, 4, 16, 32] {
+                let case = ChainCase { readers, ..all[0].case.clone() };
+                let name = format!("the same beside {readers} readers");
+                all.push(Gate { name, least: 0.98, case, beside: Some(0) });
+            }
+            all
+        }
+        GateGroup::Steady => {
+            let steady = ChainCase {
+                fill: Fill::Raw(3),
+                export: Some(0.48),
+                durability: Durability::FlushEachSecond,
+                ..fresh
+            };
+            let hot = ChainCase { pattern: Pattern::Hot, ..steady.clone() };
+            vec![
+                gate("steady, 48 % exported, mtt, uniform", 0.45, steady),
+                gate("steady, 48 % exported, mtt, 90/10", 0.33, hot),
+            ]
+        }
+    }
+}
+
+/// Measures all gates, on up to `threads` threads. Those that have not begun when `stop` is set are
+/// left out.
+///
+/// # Errors
+/// The first failure.
+pub fn run_gates(
+    gates: &[Gate],
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<Vec<GateResult>, ChainFailure> {
+    let found = in_parallel(gates, threads, stop, |gate| measure(&gate.case))?;
+    let result = |(gate, figures): (&Gate, &Option<ChainMeasured>)| {
+        let figures = (*figures)?;
+        let alone = match gate.beside {
+            Some(other) => Some(found[other]?),
+            None => None,
+        };
+        let p99_times = alone.map(|alone| figures.write_p99_ms / alone.write_p99_ms.max(1e-3));
+        let reached = match alone {
+            Some(alone) => figures.write_mb_s / alone.write_mb_s.max(1e-3),
+            None => figures.share,
+        };
+        let holds = reached >= gate.least && p99_times.is_none_or(|times| times <= P99_TIMES);
+        Some(GateResult {
+            drive: gate.case.drive.profile.name.clone(),
+            write_cache: gate.case.drive.write_cache,
+            gate: gate.name.clone(),
+            seed: gate.case.seed,
+            least: gate.least,
+            reached: crate::stats::round3(reached),
+            p99_times: p99_times.map(crate::stats::round3),
+            holds,
+            figures,
+        })
+    };
+    Ok(gates.iter().zip(&found).filter_map(result).collect())
+}

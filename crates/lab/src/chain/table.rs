@@ -1,0 +1,46 @@
+//! The results as a table.
+
+use std::fmt::Write;
+
+use super::gates::GateResult;
+
+/// One line for each gate.
+#[must_use]
+pub fn text(results: &[GateResult]) -> String {
+    let mut text = format!(
+        "{:<14}{:<6}{:<46}{:>6}{:>8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}  {}\n",
+        "drive",
+        "cache",
+        "",
+        "gate",
+        "reached",
+        "MB/s",
+        "B, MB/s",
+        "p99, ms",
+        "max, ms",
+        "appended",
+        "B/block",
+        ""
+    );
+    for result in results {
+        let figures = &result.figures;
+        let p99 = result.p99_times.map_or(String::new(), |times| format!("p99 {times:.2} times, "));
+        let _ = writeln!(
+            text,
+            "{:<14}{:<6}{:<46}{:>6.2}{:>8.3}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.2}{:>9.1}  {p99}{}",
+            result.drive,
+            if result.write_cache { "on" } else { "off" },
+            format!("{}, seed {}", result.gate, result.seed),
+            result.least,
+            result.reached,
+            figures.write_mb_s,
+            figures.sequential_mb_s,
+            figures.write_p99_ms,
+            figures.write_max_ms,
+            figures.appended_per_byte,
+            figures.table_bytes_per_block,
+            if result.holds { "holds" } else { "falls short" },
+        );
+    }
+    text
+}

@@ -1,0 +1,272 @@
+//! One history: clients, a chain, and forks at the events of its drives.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use manylogs::Phase;
+use manylogs_block::{Payload, Rng, Time};
+use manylogs_gecko::Chain;
+use manylogs_sim::{Order, Sim};
+
+use super::clients::{Known, World};
+use super::plan::GeckoPlan;
+use super::world::{Drives, Images, read_all};
+use crate::forks::Report;
+
+/// A history that goes on for longer hangs.
+const PATIENCE: Time = Time(600_000_000_000);
+const STEPS_MOST: u64 = 4_000_000;
+/// By then a recovery and the reclaiming behind it are over.
+const AT_REST: Time = Time(2_000_000_000);
+
+struct History<'a> {
+    plan: &'a GeckoPlan,
+    rng: Rng,
+    known: Rc<RefCell<Known>>,
+    next_tag: Rc<Cell<u64>>,
+    /// States that were judged, at the moments of the model.
+    judged: HashSet<(u64, u64)>,
+    seen: HashSet<u64>,
+    /// What drives held when an incarnation ended.
+    before: Vec<Images>,
+    report: Report,
+}
+
+/// Progress of an incarnation.
+#[derive(Clone, Default)]
+struct Watch {
+    problem: Rc<RefCell<Option<String>>>,
+    /// The chain is there: from now on it must be found.
+    born: Rc<Cell<bool>>,
+    ended: Rc<Cell<bool>>,
+    opened: Rc<RefCell<Option<Chain>>>,
+}
+
+/// Runs the history of `plan`.
+///
+/// # Errors
+/// What did not hold.
+pub(crate) fn run_history(plan: &GeckoPlan) -> Result<Report, String> {
+    let mut history = History {
+        plan,
+        rng: Rng::new(plan.seed ^ 0x5eed),
+        known: Rc::new(RefCell::new(Known::of_blank(plan.export, plan.piece()))),
+        next_tag: Rc::new(Cell::new(1)),
+        judged: HashSet::new(),
+        seen: HashSet::new(),
+        before: Vec::new(),
+        report: Report::default(),
+    };
+    let mut images = Images::blank(plan);
+    for incarnation in 0..plan.settings.len() {
+        images = history.live(incarnation, &images)?;
+        history.mix(incarnation, &images)?;
+        history.before.push(images.clone());
+    }
+    history.report.tally.histories = 1;
+    Ok(history.report)
+}
+
+impl History<'_> {
+    /// Runs one incarnation from opening to crash, and returns the content of the drives after it.
+    fn live(&mut self, incarnation: usize, images: &Images) -> Result<Images, String> {
+        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let (drive, user) = (sim.node(), sim.node());
+        let drives = Drives::new(&sim.handle(drive), self.plan, images);
+        let watch = Watch::default();
+        watch.born.set(incarnation > 0);
+        let given = Given {
+            incarnation,
+            known: Rc::clone(&self.known),
+            next_tag: Rc::clone(&self.next_tag),
+            rng: self.rng.split(),
+        };
+        let run = run(sim.handle(user), self.plan.clone(), drives.clone(), given, watch.clone());
+        sim.handle(user).spawn(run);
+        self.report.tally.incarnations += 1;
+        self.report.tally.operations += self.plan.operations;
+        let linger = self.rng.below(200);
+        self.watch(&sim, &drives, &watch, linger)?;
+        if !watch.ended.get() {
+            let time = sim.now();
+            let state = watch.opened.borrow();
+            return Err(format!("clients hang: {time:?} passed; {state:?}"));
+        }
+        if let Some(chain) = &*watch.opened.borrow() {
+            let figures = chain.figures();
+            self.report.tally.resets += figures.emptied;
+            self.report.tally.starved += figures.waited;
+            self.report.tally.swaps += figures.hops;
+        }
+        let images = drives.crash(&mut self.rng);
+        self.judge(&images, Phase::Recovery, true)?;
+        Ok(images)
+    }
+
+    /// A chain with one drive from an earlier crash must not be opened.
+    fn mix(&mut self, incarnation: usize, images: &Images) -> Result<(), String> {
+        let Some(before) = self.before.last() else { return Ok(()) };
+        let mut mixed = images.clone();
+        let drive = manylogs_block::to_usize(self.rng.below(mixed.0.len() as u64));
+        mixed.0[drive] = before.0[drive].clone();
+        match self.recover(&mixed) {
+            Err(_) => Ok(()),
+            Ok(_) => Err(format!(
+                "drive {drive} of opening {incarnation} was taken for one of the next opening"
+            )),
+        }
+    }
+
+    /// Runs the world until its clients have ended and `linger` events more have passed, and forks
+    /// it at its events.
+    fn watch(
+        &mut self,
+        sim: &Sim,
+        drives: &Drives,
+        watch: &Watch,
+        linger: u64,
+    ) -> Result<(), String> {
+        let mut seen = drives.events();
+        let (mut steps, mut last, mut wrong) = (0, None, None);
+        sim.run_until(|| {
+            steps += 1;
+            let events = drives.events();
+            if events != seen {
+                seen = events;
+                let phase = if watch.born.get() { Phase::Append } else { Phase::Open };
+                if self.rng.one_in(self.plan.fork_every)
+                    && let Err(problem) = self.fork(drives, phase, watch.born.get())
+                {
+                    wrong = Some(problem);
+                }
+            }
+            let total = events;
+            if watch.ended.get() && last.is_none() {
+                last = Some(total + linger);
+            }
+            let hangs = steps > STEPS_MOST || sim.now() > PATIENCE;
+            let over = last.is_some_and(|last| total >= last);
+            over || hangs || wrong.is_some() || watch.problem.borrow().is_some()
+        });
+        match wrong.or_else(|| watch.problem.take()) {
+            Some(problem) => Err(problem),
+            None => Ok(()),
+        }
+    }
+
+    fn fork(&mut self, drives: &Drives, phase: Phase, born: bool) -> Result<(), String> {
+        let (mut images, mut phase) = (drives.crash(&mut self.rng), phase);
+        while born && self.rng.one_in(4) {
+            images = self.crash_in_recovery(&images);
+            phase = Phase::Recovery;
+            self.report.tally.nested += 1;
+        }
+        self.judge(&images, phase, born)
+    }
+
+    /// Opens the crashed drives and crashes somewhere within that, or in what follows.
+    fn crash_in_recovery(&mut self, images: &Images) -> Images {
+        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let (drive, user) = (sim.node(), sim.node());
+        let drives = Drives::new(&sim.handle(drive), self.plan, images);
+        let (runtime, plan, opened) = (sim.handle(user), self.plan.clone(), drives.clone());
+        sim.handle(user).spawn(async move {
+            let Ok(chain) = opened.open(runtime, &plan, 0, false).await else { return };
+            let _ = read_all(&chain).await;
+        });
+        let crash_at = 1 + self.rng.below(60);
+        sim.run_until(|| drives.events() >= crash_at || sim.now() > AT_REST);
+        drives.crash(&mut self.rng)
+    }
+
+    /// Opens the images and compares what the chain holds with the model.
+    fn judge(&mut self, images: &Images, phase: Phase, born: bool) -> Result<(), String> {
+        let fingerprint = images.fingerprint();
+        let state = Rng::new(fingerprint ^ phase as u64).next_u64();
+        if self.seen.insert(state) {
+            self.report.states.push((state, phase));
+        }
+        let moment = self.known.borrow().oracle.moment();
+        if !self.judged.insert((fingerprint, moment)) {
+            return Ok(());
+        }
+        self.report.tally.judged += 1;
+        self.report.tally.unborn += u64::from(!born);
+        let content = match self.recover(images) {
+            Ok(content) => content,
+            Err(_) if !born => return Ok(()),
+            Err(problem) => return Err(problem),
+        };
+        self.report.tally.recovered += 1;
+        let checked = self.known.borrow().changes.check(&content);
+        checked.map(drop).map_err(|wrong| format!("after recovery: {wrong}"))
+    }
+
+    fn recover(&self, images: &Images) -> Result<Payload, String> {
+        let sim = Sim::new(self.plan.seed, Order::Shuffled);
+        let (drive, user) = (sim.node(), sim.node());
+        let drives = Drives::new(&sim.handle(drive), self.plan, images);
+        let (runtime, plan) = (sim.handle(user), self.plan.clone());
+        sim.block_on(user, async move {
+            let chain = drives.open(runtime, &plan, 0, false).await;
+            let chain = chain.map_err(|error| format!("recovery failed: {error}"))?;
+            read_all(&chain).await
+        })
+    }
+}
+
+/// State that an incarnation takes over from the last one.
+struct Given {
+    incarnation: usize,
+    known: Rc<RefCell<Known>>,
+    next_tag: Rc<Cell<u64>>,
+    rng: Rng,
+}
+
+/// Opens the chain, compares what it holds, and lets the clients work.
+async fn run(
+    runtime: manylogs_block::Handle,
+    plan: GeckoPlan,
+    drives: Drives,
+    given: Given,
+    watch: Watch,
+) {
+    let Given { incarnation, known, next_tag, rng } = given;
+    let note = |problem: String| {
+        watch.problem.borrow_mut().get_or_insert(problem);
+    };
+    let chain = match drives.open(runtime.clone(), &plan, incarnation, incarnation == 0).await {
+        Ok(chain) => chain,
+        Err(error) => return note(format!("open: {error}")),
+    };
+    watch.opened.replace(Some(chain.clone()));
+    let content = match read_all(&chain).await {
+        Ok(content) => content,
+        Err(problem) => return note(problem),
+    };
+    if let Err(wrong) = known.borrow_mut().go_on_with(&content) {
+        return note(format!("reopened: {wrong}"));
+    }
+    watch.born.set(true);
+    let world = Rc::new(World {
+        runtime: runtime.clone(),
+        chain,
+        known,
+        rng: RefCell::new(rng),
+        next_tag,
+        longest: plan.longest,
+        left: Cell::new(plan.operations),
+    });
+    let running = Rc::new(Cell::new(plan.clients));
+    for _ in 0..plan.clients {
+        let (world, running, watch) = (Rc::clone(&world), Rc::clone(&running), watch.clone());
+        runtime.spawn(async move {
+            if let Err(problem) = world.client().await {
+                watch.problem.borrow_mut().get_or_insert(problem);
+            }
+            running.set(running.get() - 1);
+            watch.ended.set(running.get() == 0);
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! Everything that a seed decides ahead of a history.
+
+use manylogs_block::{Nanos, Rng, Sectors, to_usize};
+use manylogs_gecko::{ChainOptions, ChainSettings, Cleaning, export_limit};
+use manylogs_sim::CrashDiskConfig;
+
+/// The plan of a history. The chain is so small that its tail goes round all the time.
+#[derive(Clone, Debug)]
+pub struct GeckoPlan {
+    /// The seed that it was made from.
+    pub seed: u64,
+    /// The drives.
+    pub(crate) drives: Vec<CrashDiskConfig>,
+    pub(crate) segment: Sectors,
+    pub(crate) export: Sectors,
+    /// Longest write of a client.
+    pub(crate) longest: u64,
+    /// Settings of each incarnation.
+    pub(crate) settings: Vec<ChainSettings>,
+    pub(crate) clients: u64,
+    /// Number of operations of all clients in one incarnation.
+    pub(crate) operations: u64,
+    /// One event in this number is forked.
+    pub(crate) fork_every: u64,
+}
+
+impl GeckoPlan {
+    /// The plan of a seed; the same one each time.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x6ec0_c4a1);
+        let segment = 128 + 8 * rng.below(17);
+        let drives: Vec<CrashDiskConfig> = (0..2 + rng.below(3))
+            .map(|_| CrashDiskConfig {
+                capacity: Sectors(80 + (4 + rng.below(4)) * segment + rng.below(40)),
+                physical_sector: if rng.one_in(3) { Sectors(8) } else { Sectors(1) },
+                volatile_cache: !rng.one_in(4),
+                native_fua: !rng.one_in(4),
+                latency_max: Nanos(1 << (10 + rng.below(14))),
+            })
+            .collect();
+        let smallest = drives.iter().map(|drive| drive.capacity.0).min().unwrap_or(0);
+        let limit = export_limit(drives.len(), Sectors(smallest), Sectors(segment));
+        let export = Sectors(limit.0 / (1 + rng.below(3)) / 8 * 8);
+        let incarnations = 1 + rng.below(3);
+        let settings = (0..incarnations).map(|_| ChainSettings {
+            cleaning: Cleaning::ALL[to_usize(rng.below(Cleaning::ALL.len() as u64))],
+            buffer: Sectors(8 + rng.below(100)),
+            buffer_age: Nanos::from_micros(1 << rng.below(18)),
+        });
+        let settings = settings.collect();
+        Self {
+            seed,
+            drives,
+            segment: Sectors(segment),
+            export,
+            longest: 1 + rng.below(40),
+            settings,
+            clients: 1 + rng.below(5),
+            operations: 60 + rng.below(240),
+            fork_every: 6 + rng.below(10),
+        }
+    }
+
+    /// Longest write that a crash keeps or loses as a whole: an eighth of a segment.
+    pub(crate) fn piece(&self) -> Sectors {
+        Sectors((self.segment.0 / 8).min(512))
+    }
+
+    pub(crate) const fn options(&self) -> ChainOptions {
+        ChainOptions { segment: self.segment, export: Some(self.export) }
+    }
+}

@@ -1,0 +1,59 @@
+//! A chain of drives, crashed by the campaign.
+
+use std::ops::RangeInclusive;
+
+use manylogs_torture::{Campaign, GeckoPlan, Progress, Summary, System, run_gecko};
+
+/// Histories of one run.
+const HISTORIES: u64 = 80;
+
+fn run(seeds: RangeInclusive<u64>) -> Summary {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let system = System::Gecko;
+    let (faults, trouble) = (false, false);
+    let campaign = Campaign { system, seeds, states: None, jobs, faults, trouble, ext4: None };
+    let summary = campaign.run(&Progress::default());
+    assert_eq!(summary.failure, None);
+    summary
+}
+
+#[test]
+fn a_crash_loses_a_suffix_of_what_was_not_promised() {
+    let summary = run(1..=HISTORIES);
+    let tally = &summary.tally;
+    let states = tally.phases.total();
+    println!("{states} crash states of {HISTORIES} histories, {} segments emptied", tally.resets);
+    assert!(states > 25 * HISTORIES, "{states} crash states are too few");
+    assert!(tally.resets > 5 * HISTORIES && tally.swaps > HISTORIES, "too little was cleaned");
+    assert!(tally.starved > 0, "no write waited for cleaning");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_are_noticed() {
+    use manylogs_plant::{Bug, GECKO, plant};
+    // Bugs of the store and the engine that a chain depends on.
+    let of_store = [
+        Bug::StreamSwitchesLog,
+        Bug::AckPastHole,
+        Bug::DeadBeforeSuccessorDurable,
+        Bug::FlushSkipsBuffer,
+        Bug::EpochNotBegun,
+        Bug::ResetUnderRead,
+        Bug::BufferedReadFromStart,
+    ];
+    for bug in GECKO.iter().chain(&of_store) {
+        plant(Some(*bug));
+        let noticed = (1..=400).find(|seed| run_gecko(&GeckoPlan::of_seed(*seed)).is_err());
+        plant(None);
+        assert!(noticed.is_some(), "{bug:?} is not noticed");
+        println!("{bug:?}: seed {noticed:?}");
+    }
+}
+
+/// The same seed is the same history.
+#[test]
+fn a_history_repeats_itself() {
+    let run = || run_gecko(&GeckoPlan::of_seed(3));
+    assert_eq!(run(), run());
+}
