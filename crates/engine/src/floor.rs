@@ -1,7 +1,7 @@
 //! Raising the floor: entries below it are dead from then on.
 
 use manylogs_block::IoError;
-use manylogs_logstore::DataSequence;
+use manylogs_logstore::Floors;
 use manylogs_plant::{self as plant, Bug};
 
 use crate::phase::Phase;
@@ -9,20 +9,20 @@ use crate::root::update_root;
 use crate::system::System;
 use crate::wait::wait_durable;
 
-/// Makes `floor` durable: entries below it are dead from then on.
+/// Makes the floors durable: entries below them are dead from then on. None is lowered.
 ///
 /// # Errors
 /// If the root cannot be written: see [`update_root`].
 pub async fn raise_floor<S: System>(
     system: &S,
     phase: Phase,
-    floor: DataSequence,
+    floors: Floors,
 ) -> Result<(), IoError> {
     let apart =
-        system.engine().with_store(|store| store.is_apart().then(|| store.keep_floor(floor)));
+        system.engine().with_store(|store| store.is_apart().then(|| store.keep_floor(floors.home)));
     match apart {
         Some(kept) => kept,
-        None => update_root(system, phase, |root| root.floor = floor).await,
+        None => update_root(system, phase, |root| root.raise(floors)).await,
     }
 }
 
@@ -42,8 +42,9 @@ pub async fn raise_floor_to_oldest<S: System>(system: &S) -> Result<(), IoError>
     }
     let floor = engine.with_store(|store| store.oldest_needed());
     if floor > engine.with_store(|store| store.floor()) {
-        raise_floor(system, Phase::Checkpoint, floor).await?;
-        engine.with_store(|store| store.floor_raised(floor));
+        let floors = Floors::both(floor);
+        raise_floor(system, Phase::Checkpoint, floors).await?;
+        engine.with_store(|store| store.floor_raised(floors));
     }
     Ok(())
 }

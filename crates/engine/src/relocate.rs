@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload};
-use manylogs_logstore::store::{Live, Relocated, Ticket};
-use manylogs_logstore::{Headers, LogId, ScanOf, scan};
+use manylogs_logstore::store::{Live, Relocated, Store, Ticket};
+use manylogs_logstore::{Headers, Log, LogId, ScanOf, scan};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::commit::submit_record;
@@ -45,7 +45,7 @@ pub async fn live_in<S: System>(system: &S, log: LogId) -> Result<Vec<Live>, IoE
             log,
             region: store.logs().region(log),
             physical: shape.physical,
-            floor: store.floor(),
+            floor: store.floors().kept,
             capacity: system.capacity(),
         };
         Ok((of, store.logs().device(log)))
@@ -66,7 +66,8 @@ pub async fn live_in<S: System>(system: &S, log: LogId) -> Result<Vec<Live>, IoE
 /// If the device fails, or the store stops taking entries.
 pub async fn move_log<S: System>(system: &Rc<S>, from: LogId, to: LogId) -> Result<Moved, IoError> {
     let live = live_in(&**system, from).await?;
-    if live.is_empty() {
+    let buries = |store: &mut Store| store.logs().get(from).is_some_and(Log::buries_kept);
+    if live.is_empty() && !system.engine().with_store(buries) {
         return Ok(Moved::Nothing);
     }
     if !move_supersedes(system, from, to).await? {

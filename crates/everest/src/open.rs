@@ -10,8 +10,8 @@ use manylogs_engine::{
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Device, Logs, Room, Store, Versions as Recovered};
 use manylogs_logstore::{
-    Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordShape, Space, UnitTable,
-    new_volume_id,
+    Entry, EntryKind, Floors, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordShape, Space,
+    UnitTable, new_volume_id,
 };
 use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::Targets;
@@ -239,7 +239,7 @@ impl Found {
                 if store.root().is_older_than(record) {
                     return Err(StoreError::StaleRoot);
                 }
-                versions.take_record(log, record, floor, scanned.is_whole(record));
+                versions.take_record(log, record, Floors::both(floor), scanned.is_whole(record));
                 entries.extend_from_slice(&record.entries);
             }
         }

@@ -34,6 +34,8 @@ pub struct AppendOf {
     pub sequence: RecordSequence,
     /// The durable floor.
     pub floor: DataSequence,
+    /// The durable floor of kept versions.
+    pub kept_floor: DataSequence,
     /// The next data sequence of the volume.
     pub next_data: DataSequence,
 }

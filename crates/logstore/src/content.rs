@@ -11,6 +11,8 @@ pub struct Supersede {
     pub extent: Extent,
     /// Versions before this one are dead.
     pub data_sequence: DataSequence,
+    /// Whether kept versions may be among these: see [`crate::Entry::over_kept`].
+    pub kept: bool,
 }
 
 /// Content of a log as a snapshot keeps it.

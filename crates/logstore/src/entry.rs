@@ -10,6 +10,9 @@ use crate::{DataSequence, RecordError};
 /// Bytes of one entry in a record header.
 pub const ENTRY_BYTES: usize = 32;
 
+/// Bit of the class: see [`Entry::over_kept`].
+const OVER_KEPT: u8 = 0x80;
+
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
@@ -45,8 +48,8 @@ pub enum Class {
     Data,
     /// Metadata of a file system.
     Metadata,
-    /// Content that the owner also has in memory and writes home from there. The logged copy is
-    /// read only after a crash.
+    /// Content that is kept in the logs: it must be durable and needs no place. Checkpoints neither
+    /// read nor write it. It has a floor of its own, see [`crate::Floors`].
     DurabilityOnly,
 }
 
@@ -69,13 +72,23 @@ pub struct Entry {
     pub kind: EntryKind,
     /// What the version is to its owner.
     pub class: Class,
+    /// Whether the newest version before this one was kept: kept versions of the extent that are
+    /// older than this are dead for as long as they can be found, even when this one is below the
+    /// floor. No kept version has the mark.
+    pub over_kept: bool,
 }
 
 impl Entry {
     /// An entry of the class [`Class::Data`], whose owner has no number for its version.
     #[must_use]
     pub const fn new(extent: Extent, data_sequence: DataSequence, kind: EntryKind) -> Self {
-        Self { extent, data_sequence, version: 0, kind, class: Class::Data }
+        Self { extent, data_sequence, version: 0, kind, class: Class::Data, over_kept: false }
+    }
+
+    /// Whether the version is kept in the logs.
+    #[must_use]
+    pub const fn is_kept(&self) -> bool {
+        matches!((self.kind, self.class), (EntryKind::Data, Class::DurabilityOnly))
     }
 
     /// Sectors of payload behind the header.
@@ -108,7 +121,7 @@ pub(crate) fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
             Class::Data => 0,
             Class::Metadata => 1,
             Class::DurabilityOnly => 2,
-        },
+        } | if entry.over_kept { OVER_KEPT } else { 0 },
     };
     zerocopy::transmute!(raw)
 }
@@ -123,7 +136,7 @@ pub(crate) fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
         4 => EntryKind::Lost,
         _ => return Err(RecordError::Impossible("entry kind")),
     };
-    let class = Class::ALL.get(usize::from(raw.class));
+    let class = Class::ALL.get(usize::from(raw.class & !OVER_KEPT));
     let class = *class.ok_or(RecordError::Impossible("entry class"))?;
     let [a, b, c, d, e, f] = raw.sectors;
     let sectors = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
@@ -132,5 +145,10 @@ pub(crate) fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
         return Err(RecordError::Impossible("extent"));
     }
     let data_sequence = DataSequence(raw.data_sequence.get());
-    Ok(Entry { extent, data_sequence, version: raw.version.get(), kind, class })
+    let over_kept = raw.class & OVER_KEPT != 0;
+    let entry = Entry { extent, data_sequence, version: raw.version.get(), kind, class, over_kept };
+    if over_kept && entry.is_kept() {
+        return Err(RecordError::Impossible("entry class"));
+    }
+    Ok(entry)
 }

@@ -33,7 +33,7 @@ pub use record::{
 };
 pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, ScanWork, Scanned, scan};
 pub use sequence::{
-    DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence, SequenceLimit,
+    DataSequence, Epoch, Floors, Incarnation, LogId, LogOffset, RecordSequence, SequenceLimit,
 };
 pub use shape::{Headers, RecordShape, header_bytes, units_in};
 pub use space::{LBA_BITS, Space};

@@ -157,7 +157,7 @@ impl Log {
     }
 
     /// Whether entries may be appended. If entries of an earlier epoch are not below the durable
-    /// floor, the new epoch must first begin durably ([`Log::begin`]). Otherwise a torn first
+    /// floor, that of kept versions, the new epoch must first begin durably ([`Log::begin`]). Otherwise a torn first
     /// record could not be told from damage to the earlier epoch.
     #[must_use]
     pub fn is_begun(&self, floor: DataSequence) -> bool {
@@ -230,7 +230,7 @@ impl Log {
     /// [`Log::is_begun`].
     #[must_use]
     pub fn append(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Payloads) -> AppendSlot {
-        assert!(self.is_begun(of.floor), "log {} takes entries before its epoch", self.id.0);
+        assert!(self.is_begun(of.kept_floor), "log {} takes entries before its epoch", self.id.0);
         self.push(of, entries, payloads)
     }
 
@@ -295,10 +295,11 @@ impl Log {
                     }
                     at += entry.extent.len;
                 }
-                EntryKind::Supersede => self
-                    .supersedes
-                    .push(Supersede { extent: entry.extent, data_sequence: entry.data_sequence }),
-                EntryKind::Zeroes | EntryKind::Lost => {}
+                EntryKind::Supersede | EntryKind::Zeroes | EntryKind::Lost => {}
+            }
+            if entry.kind == EntryKind::Supersede || entry.over_kept {
+                let (extent, data_sequence) = (entry.extent, entry.data_sequence);
+                self.supersedes.push(Supersede { extent, data_sequence, kept: entry.over_kept });
             }
         }
         self.epoch = record.header.epoch;

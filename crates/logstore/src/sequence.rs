@@ -31,6 +31,36 @@ pub struct LogId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogOffset(pub u32);
 
+/// Which entries are dead, wherever they are found: those with smaller data sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Floors {
+    /// Of entries that go home.
+    pub home: DataSequence,
+    /// Of entries that are kept in the logs, see [`crate::Class::DurabilityOnly`], and of what says
+    /// that kept versions are dead. Never above `home`.
+    pub kept: DataSequence,
+}
+
+impl Floors {
+    /// Everything below `floor` is dead.
+    #[must_use]
+    pub const fn both(floor: DataSequence) -> Self {
+        Self { home: floor, kept: floor }
+    }
+
+    /// The floor of versions that are kept, or of the others.
+    #[must_use]
+    pub const fn of(self, is_kept: bool) -> DataSequence {
+        if is_kept { self.kept } else { self.home }
+    }
+
+    /// Whether one of them is higher than in `other`.
+    #[must_use]
+    pub fn rise_above(self, other: Self) -> bool {
+        self.home > other.home || self.kept > other.kept
+    }
+}
+
 impl Incarnation {
     /// The last one that may be opened.
     pub const MAX: Self = Self(u32::MAX - 1);

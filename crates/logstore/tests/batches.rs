@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use manylogs_block::{Extent, Payload, Rng, Sectors};
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Batch, Choice, Logs, NewEntry, Placement, Store, Stream, Versions};
-use manylogs_logstore::{
-    AppendSlot, Class, DataSequence, EntryKind, LogId, RecordSequence, RecordShape,
-};
+use manylogs_logstore::{AppendSlot, Class, EntryKind, Floors, LogId, RecordSequence, RecordShape};
 #[cfg(feature = "plant")]
 use manylogs_plant::{self as plant, Bug};
 
@@ -119,7 +117,7 @@ impl World {
             if torn.contains(&sent.log) {
                 continue;
             }
-            versions.take_record(sent.log, &sent.slot.record, DataSequence(0), true);
+            versions.take_record(sent.log, &sent.slot.record, Floors::default(), true);
             for entry in &sent.slot.record.entries {
                 found[usize::try_from(entry.version).unwrap()] += 1;
             }

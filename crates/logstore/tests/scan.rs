@@ -65,6 +65,7 @@ impl World {
             volume: VOLUME,
             sequence: RecordSequence(self.next),
             floor: DataSequence(self.floor),
+            kept_floor: DataSequence(self.floor),
             next_data: DataSequence(self.next + 1),
         };
         self.next += 1;
@@ -327,6 +328,7 @@ fn hostile(region: u64) -> Scanned {
             volume: VOLUME,
             sequence: RecordSequence(sequence),
             floor: DataSequence(0),
+            kept_floor: DataSequence(0),
             next_data: DataSequence(sequence + 1),
         };
         let data_sequence = DataSequence(sequence);

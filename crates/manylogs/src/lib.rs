@@ -45,6 +45,7 @@ pub use reports::outlook::DrainEstimate;
 pub use reports::stats::{Health, LogOccupancy, VolumeStats};
 pub use settings::config::{CheckpointPolicy, LogPlacement, TablePlace, VolumeConfig};
 pub use settings::config_error::ConfigError;
+pub use settings::durable::DurableOnly;
 pub use settings::policy::{Policy, PolicyError};
 pub use settings::{Settings, SettingsError};
 pub use volume::{MappedExtent, Volume};

@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) config: Cell<VolumeConfig>,
     pub(crate) locks: HomeLocks,
+    /// Whether the move of a log that goes on does not wait for clients.
+    pub(crate) hurries: Cell<bool>,
     /// One of checkpoint, swap and snapshot at a time.
     pub(crate) cleaning: TaskLock,
     /// One flush of the whole volume at a time.
@@ -83,6 +85,8 @@ pub(crate) struct State {
     pub(crate) home_pace: f64,
     /// What passes took, for the estimate of the time to drain.
     pub(crate) passes_seen: PassesSeen,
+    /// Share of the log space that is there for what is kept, when the last pass ended.
+    pub(crate) pinned_share: f64,
     /// Requests that wait for room in the logs.
     pub(crate) starved: Starved,
     /// No requests are accepted any more.
@@ -108,6 +112,7 @@ impl State {
             ration: None,
             home_pace: PACE,
             passes_seen: PassesSeen::default(),
+            pinned_share: 0.0,
             starved: Starved::default(),
             closing: false,
             counters: Counters::default(),

@@ -62,6 +62,10 @@ impl System for Inner {
 
     /// While a log moves, clients come first.
     async fn may_move(&self) -> bool {
+        if self.hurries.get() {
+            // It is clients that need the room.
+            return self.engine.state.borrow().store.read_only().is_none();
+        }
         if !self.is_idle() {
             self.engine.runtime.sleep(self.config().idle).await;
         }

@@ -63,6 +63,7 @@ impl Volume {
             layout,
             config: Cell::new(config),
             locks: HomeLocks::default(),
+            hurries: Cell::default(),
             cleaning: manylogs_block::TaskLock::default(),
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),

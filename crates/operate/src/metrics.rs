@@ -14,7 +14,7 @@ const HEALTHS: [&str; 3] = ["good", "degraded", "read-only"];
 /// Name without the prefix, help, value.
 type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-const COUNTERS: [Row<VolumeStatus>; 10] = [
+const COUNTERS: [Row<VolumeStatus>; 12] = [
     ("logged_writes_total", "Client writes that were logged.", |v| v.logged_writes),
     ("logged_bytes_total", "Length of the client writes that were logged.", |v| v.logged_bytes),
     ("bypassed_writes_total", "Client writes that went home.", |v| v.bypassed_writes),
@@ -27,8 +27,14 @@ const COUNTERS: [Row<VolumeStatus>; 10] = [
     ("log_swaps_total", "Full logs whose content was moved to an empty one.", |v| v.log_swaps),
     ("checkpoints_total", "Checkpoints that ran to the end.", |v| v.checkpoints),
     ("failed_checkpoints_total", "Checkpoints that did not.", |v| v.failed_checkpoints),
+    ("o_dur_home_bytes_total", "Kept in logs for durability only, and gone home.", |v| {
+        v.o_dur_home_bytes
+    }),
+    ("o_dur_moved_bytes_total", "Kept in logs for durability only, and moved.", |v| {
+        v.o_dur_moved_bytes
+    }),
 ];
-const GAUGES: [Row<VolumeStatus>; 12] = [
+const GAUGES: [Row<VolumeStatus>; 14] = [
     ("at_risk_bytes", "Home bytes whose newest version is only in a log.", |v| v.at_risk_bytes),
     ("threshold_bytes", "The longest write that is logged now.", |v| v.threshold_bytes),
     ("volatile_bytes", "Acknowledged bytes in memory until a flush.", |v| v.volatile_bytes),
@@ -39,6 +45,10 @@ const GAUGES: [Row<VolumeStatus>; 12] = [
     ("lost_extents", "Extents whose logged copy is damaged.", |v| v.lost_extents),
     ("unread_extents", "Extents whose logged copy the last checkpoint could not read.", |v| {
         v.unread_extents
+    }),
+    ("o_dur_live_bytes", "Kept in logs for durability only.", |v| v.o_dur_live_bytes),
+    ("o_dur_pinned_bytes", "Log space appended to of logs that keep them.", |v| {
+        v.o_dur_pinned_bytes
     }),
     ("log_space_bytes", "Room for logs.", |v| v.occupancy.iter().map(|s| s.log_bytes).sum()),
     ("log_used_bytes", "Log space appended to.", |v| {

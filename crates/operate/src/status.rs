@@ -181,6 +181,19 @@ pub struct VolumeStatus {
     /// Extents whose logged copy the last checkpoint could not read: the next one tries again.
     #[serde(default)]
     pub unread_extents: u64,
+    /// Bytes that are kept in the logs, as they need durability but no place: they do not wait to
+    /// go home.
+    #[serde(default)]
+    pub o_dur_live_bytes: u64,
+    /// Those that went home all the same since the server began.
+    #[serde(default)]
+    pub o_dur_home_bytes: u64,
+    /// Those that moved from log to log.
+    #[serde(default)]
+    pub o_dur_moved_bytes: u64,
+    /// What was appended to the logs that are there for them.
+    #[serde(default)]
+    pub o_dur_pinned_bytes: u64,
     /// Writes of the volume to the device by purpose.
     pub written: Vec<Reason>,
     /// Occupancy of the logs along the disk, in stretches of equal length.

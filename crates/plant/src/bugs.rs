@@ -41,6 +41,27 @@ with_file_systems! {
         /// A drive with an older state than the others is taken for a member.
         StaleDriveBelieved,
     }
+    /// Bugs of what is kept in the logs that crash histories show.
+    KEPT {
+        /// What displaces a kept version does not say that older kept ones are dead.
+        KeptNotBuried,
+        /// A snapshot forgets which supersede entries are over kept versions.
+        SnapshotWithoutMarks,
+        /// A kept version loses its class when it moves.
+        ClassLostByMove,
+        /// The floor of kept versions rises over them.
+        KeptFloorOverKept,
+        /// The floor of kept versions rises before what displaced them is durable.
+        KeptFloorWithoutBarrier,
+        /// A log that is emptied drops what it says of kept versions.
+        MoveDropsBurials,
+        /// A log begins anew over kept versions as if they were below the floor.
+        KeptEpochNotBegun,
+        /// A drain leaves kept versions in the logs.
+        DrainLeavesKept,
+        /// Recovery takes what is below the floor for nothing, also over older kept versions.
+        DeadBuryNothing,
+    }
     /// Bugs of the scheduler, that its own tests show.
     SCHEDULER {
         /// Nothing else goes while records do.

@@ -118,7 +118,8 @@ impl World {
         let extent = self.place(len);
         let fua = self.below(2) == 0;
         let payload = Payload::tags(self.next_tags(len), Sectors(len));
-        let hint = if self.below(10) == 0 { Hint::DurabilityOnly } else { Hint::None };
+        let hint =
+            if self.below(self.plan.durable_only) == 0 { Hint::DurabilityOnly } else { Hint::None };
         let request = Request::Write { extent, payload: payload.clone(), fua, hint };
         self.send(extent, &payload, request, fua)
     }

@@ -1,7 +1,7 @@
 //! Everything that a seed decides ahead of a history.
 
-use manylogs::{CheckpointPolicy, LogPlacement, TablePlace, VolumeConfig};
-use manylogs_block::{Nanos, Rng, Sectors, to_usize};
+use manylogs::{CheckpointPolicy, DurableOnly, LogPlacement, TablePlace, VolumeConfig};
+use manylogs_block::{Extent, Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
 use crate::parameters::{changed, small_config};
@@ -23,6 +23,9 @@ const BANDS: u64 = 0xba4d;
 
 /// Salt that decides in which histories clients write runs, chosen in the same way.
 const RUNS: u64 = 0x8b;
+
+/// Salt of what is kept in the logs.
+const KEPT: u64 = 0x0d_0e;
 
 /// The plan of a history. The volume is so small that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
@@ -50,6 +53,8 @@ pub struct Plan {
     pub(crate) between: Option<Between>,
     /// Whether half of the discards are durable when they are acknowledged.
     pub(crate) durable_discards: bool,
+    /// One write in this number needs durability and no place.
+    pub(crate) durable_only: u64,
 }
 
 /// Whether the device fails requests in one of the incarnations, and when it begins.
@@ -161,6 +166,7 @@ impl Plan {
             sets: false,
             between: None,
             durable_discards: false,
+            durable_only: 10,
         };
         if rng.one_in(8) { plan.with_nvram() } else { plan }
     }
@@ -227,6 +233,22 @@ impl Plan {
         if rng.one_in(3) {
             self.config.hold = Nanos::from_millis(1 << rng.below(6));
         }
+        self
+    }
+
+    /// The same with versions that are kept in the logs: a part of the writes ask for it, and in
+    /// some histories a range of the volume. Blocks are written by either kind, again and again.
+    #[must_use]
+    pub fn keeping(mut self) -> Self {
+        let mut rng = Rng::new(self.seed ^ KEPT);
+        self.config.table = TablePlace::Logs;
+        // Not the default in any history: the volume says so in its superblock.
+        self.config.durable_budget = 0.1 + 0.25 * rng.below(4) as f64;
+        if rng.one_in(3) {
+            let range = Extent::new(8 * rng.below(40), 1 + rng.below(120));
+            self.config.durable_only = DurableOnly::of(&[range]).unwrap_or(DurableOnly::NONE);
+        }
+        self.durable_only = 1 + rng.below(4);
         self
     }
 

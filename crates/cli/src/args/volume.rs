@@ -29,6 +29,9 @@ Settings, as key=value:
   sequential=home         small writes that continue more than 1 MiB and that nobody waits for
                           go home, many together; or logged, like others
   snapshot=1h             interval of table snapshots, or none
+  durable-only=none       ranges that are only logs, as 0+1G or 4G+512M:8G+64M (offset+length):
+                          what is written there stays in the logs
+  durable-budget=50%      share of the log space that it may take; more goes home, oldest first
   band=none               length of the bands of a shingled drive that manages itself, as 30M
 
 Sizes are in bytes, or with K, M, G (powers of 1024); times with ms, s, min, h.";

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Sectors};
 use manylogs_engine::{PatientReads, Scanner, find_root, read_copy};
-use manylogs_logstore::Incarnation;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Store, Versions};
+use manylogs_logstore::{Floors, Incarnation};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::error::ChainError;
@@ -108,7 +108,8 @@ impl Found {
                 if store.root().is_older_than(record) {
                     return Err(ChainError::StaleRoot);
                 }
-                versions.take_record(segment, record, floor, scanned.is_whole(record));
+                let whole = scanned.is_whole(record);
+                versions.take_record(segment, record, Floors::both(floor), whole);
             }
         }
         store.fill(versions);

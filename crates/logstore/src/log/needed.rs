@@ -1,8 +1,8 @@
 //! What of a log recovery may still need.
 
 use super::Log;
-use crate::DataSequence;
 use crate::content::Supersede;
+use crate::{DataSequence, Floors};
 
 impl Log {
     /// Sectors of home addresses whose newest durable version may be here.
@@ -41,9 +41,15 @@ impl Log {
         self.live = self.live.saturating_sub(sectors);
     }
 
-    /// Drops the supersedes below `floor`, which nothing needs any more.
-    pub fn raise_floor(&mut self, floor: DataSequence) {
-        self.supersedes.retain(|supersede| supersede.data_sequence >= floor);
+    /// Whether it says of kept versions that they are dead.
+    #[must_use]
+    pub fn buries_kept(&self) -> bool {
+        self.supersedes.iter().any(|supersede| supersede.kept)
+    }
+
+    /// Drops the supersedes below the floors, which nothing needs any more.
+    pub fn raise_floor(&mut self, floors: Floors) {
+        self.supersedes.retain(|found| found.data_sequence >= floors.of(found.kept));
     }
 
     /// Removes the supersedes, which the caller has made durable elsewhere.

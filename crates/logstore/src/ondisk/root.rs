@@ -4,7 +4,7 @@
 //! newest root, then the other. It is effective when the first write is durable, and survives the
 //! loss of either slot when the second is.
 
-use crate::{DataSequence, Incarnation, LogId, Record, SequenceLimit, VolumeId};
+use crate::{DataSequence, Floors, Incarnation, LogId, Record, SequenceLimit, VolumeId};
 use bytes::Bytes;
 use manylogs_block::{Extent, Payload, Request, Sectors, to_usize};
 use manylogs_plant::{self as plant, Bug};
@@ -39,7 +39,8 @@ struct Raw {
     flags: U32,
     retired_count: U32,
     sequence_limit: U64,
-    reserved: [u8; 44],
+    kept_floor: U64,
+    reserved: [u8; 36],
     opened: [u8; LOG_BITMAP_BYTES],
     used: [u8; LOG_BITMAP_BYTES],
     retired: [U32; RETIRED_MAX],
@@ -84,6 +85,8 @@ pub struct Root {
     pub sequence_limit: SequenceLimit,
     /// Entries with smaller data sequences are dead, wherever they are found.
     pub floor: DataSequence,
+    /// The same for versions that are kept in the logs: never above `floor`.
+    pub kept_floor: DataSequence,
     /// The snapshot that recovery may begin with.
     pub snapshot: Option<SnapshotRef>,
     /// Logs that may have changed since the snapshot.
@@ -104,12 +107,25 @@ impl Root {
             incarnation: Incarnation(1),
             sequence_limit: SequenceLimit(SequenceLimit::NONE_USED.0 + SequenceLimit::STEP),
             floor: DataSequence(0),
+            kept_floor: DataSequence(0),
             snapshot: None,
             opened: LogBitmap::none(logs),
             used: LogBitmap::none(logs),
             retired: Vec::new(),
             left: Left::Open,
         }
+    }
+
+    /// Both floors.
+    #[must_use]
+    pub const fn floors(&self) -> Floors {
+        Floors { home: self.floor, kept: self.kept_floor }
+    }
+
+    /// Raises the floors, or leaves them.
+    pub fn raise(&mut self, floors: Floors) {
+        self.floor = self.floor.max(floors.home);
+        self.kept_floor = self.kept_floor.max(floors.kept);
     }
 
     /// Marks `log` and its neighbours as opened.
@@ -157,7 +173,9 @@ impl Root {
             flags: U32::new(flags),
             retired_count: U32::new(u32::try_from(retired.len()).unwrap_or(0)),
             sequence_limit: U64::new(self.sequence_limit.0),
-            reserved: [0; 44],
+            // Where nothing is kept the bytes are those of older programs.
+            kept_floor: U64::new(if self.kept_floor < self.floor { self.kept_floor.0 } else { 0 }),
+            reserved: [0; 36],
             opened: *self.opened.bits(),
             used: *self.used.bits(),
             retired: [U32::ZERO; RETIRED_MAX],
@@ -197,6 +215,7 @@ impl Root {
         if raw.generation.get() > GENERATION_MAX
             || incarnation > Incarnation::MAX
             || raw.floor.get() > sequence_limit.0
+            || raw.kept_floor.get() > raw.floor.get()
         {
             return None;
         }
@@ -211,6 +230,10 @@ impl Root {
             incarnation,
             sequence_limit,
             floor: DataSequence(raw.floor.get()),
+            kept_floor: DataSequence(match raw.kept_floor.get() {
+                0 => raw.floor.get(),
+                kept => kept,
+            }),
             snapshot,
             opened: LogBitmap::from_raw(raw.logs_per_bit.get(), raw.opened)?,
             used: LogBitmap::from_raw(raw.logs_per_bit.get(), raw.used)?,
@@ -233,6 +256,7 @@ mod tests {
             incarnation: Incarnation(4),
             sequence_limit: SequenceLimit(1 << 50),
             floor: DataSequence(77),
+            kept_floor: DataSequence(75),
             snapshot: Some(SnapshotRef { slot: 1, bytes: 1000, checksum: 5 }),
             used: opened.clone(),
             opened,

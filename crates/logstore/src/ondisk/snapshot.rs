@@ -11,8 +11,11 @@ use bytes::{Buf, BufMut};
 use manylogs_block::{Extent, Lba, Sectors};
 
 use crate::store::place::Place;
+use manylogs_plant::{self as plant, Bug};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNP3");
+/// Supersede entries say whether they are over kept versions.
+const MAGIC_KEPT: u64 = u64::from_le_bytes(*b"MLOGSNP4");
 const KIND_LOG: u64 = 1;
 const KIND_ZEROES: u64 = 2;
 const KIND_LOST: u64 = 3;
@@ -91,11 +94,12 @@ pub fn encode<'a>(
     map: impl Iterator<Item = (Extent, Mapped<Place>)>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(expected_bytes);
-    out.put_u64_le(MAGIC);
     let used: Vec<&Log> = logs.filter(|log| log.bound().0 > 0).collect();
+    let marks = used.iter().any(|log| log.buries_kept());
+    out.put_u64_le(if marks { MAGIC_KEPT } else { MAGIC });
     put(&mut out, used.len() as u64);
     for log in used {
-        encode_log(&mut out, log);
+        encode_log(&mut out, log, marks);
     }
     let mut last = Previous::default();
     for (extent, mapped) in map {
@@ -135,7 +139,7 @@ struct Previous {
     sequence: u64,
 }
 
-fn encode_log(out: &mut Vec<u8>, log: &Log) {
+fn encode_log(out: &mut Vec<u8>, log: &Log, marks: bool) {
     put(out, log.id().0.into());
     out.put_u64_le(log.epoch().0);
     // Behind the record that failed there is no knowing what a scan will find: nothing may be
@@ -148,6 +152,9 @@ fn encode_log(out: &mut Vec<u8>, log: &Log) {
         put(out, supersede.extent.start.0);
         put(out, supersede.extent.len.0);
         put(out, supersede.data_sequence.0);
+        if marks {
+            out.put_u8(u8::from(supersede.kept && !plant::is(Bug::SnapshotWithoutMarks)));
+        }
     }
     // Of a log that holds nothing live only the end matters.
     let units = if log.live() > 0 { log.units().iter().len() } else { 0 };
@@ -163,12 +170,14 @@ fn encode_log(out: &mut Vec<u8>, log: &Log) {
 /// `None` where the bytes end too early or make no sense.
 pub fn decode(mut bytes: &[u8]) -> Option<Snapshot> {
     let input = &mut bytes;
-    if input.try_get_u64_le().ok()? != MAGIC {
-        return None;
-    }
+    let marks = match input.try_get_u64_le().ok()? {
+        MAGIC => false,
+        MAGIC_KEPT => true,
+        _ => return None,
+    };
     let mut snapshot = Snapshot::default();
     for _ in 0..get(input)? {
-        snapshot.logs.push(decode_log(input)?);
+        snapshot.logs.push(decode_log(input, marks)?);
     }
     let mut last = Previous::default();
     loop {
@@ -192,7 +201,7 @@ pub fn decode(mut bytes: &[u8]) -> Option<Snapshot> {
     }
 }
 
-fn decode_log(input: &mut &[u8]) -> Option<LogState> {
+fn decode_log(input: &mut &[u8], marks: bool) -> Option<LogState> {
     let id = LogId(u32::try_from(get(input)?).ok()?);
     let epoch = Epoch(input.try_get_u64_le().ok()?);
     let tail = Sectors(get(input)?);
@@ -202,7 +211,8 @@ fn decode_log(input: &mut &[u8]) -> Option<LogState> {
     for _ in 0..get(input)? {
         let extent = checked_extent(get(input)?, get(input)?)?;
         let data_sequence = DataSequence(get(input)?);
-        supersedes.push(Supersede { extent, data_sequence });
+        let kept = marks && input.try_get_u8().ok()? == 1;
+        supersedes.push(Supersede { extent, data_sequence, kept });
     }
     let (mut units, mut last) = (UnitTable::default(), 0u64);
     for _ in 0..get(input)? {

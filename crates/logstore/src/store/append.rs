@@ -107,7 +107,7 @@ impl Store {
 
     /// The record that begins an epoch in `log`, where that must be durable before entries follow.
     pub fn begin_epoch(&mut self, log: LogId) -> Option<(RecordSequence, AppendSlot)> {
-        let floor = self.roots.on_disk.floor;
+        let floor = self.epoch_floor();
         let begun = |log: &Log| log.used().0 > 0 || log.is_begun(floor) || log.is_retired();
         if self.logs.get(log).is_none_or(begun) {
             return None;
@@ -125,8 +125,9 @@ impl Store {
         }
         let sequence = self.sequences.next_record;
         self.sequences.next_record = sequence.next();
-        let (floor, next_data) = (self.roots.on_disk.floor, self.sequences.next_data);
-        AppendOf { volume: self.volume, sequence, floor, next_data }
+        let (floor, kept_floor) = (self.floor(), self.epoch_floor());
+        let next_data = self.sequences.next_data;
+        AppendOf { volume: self.volume, sequence, floor, kept_floor, next_data }
     }
 
     /// A record was written. Its entries take effect when all before it in the log are durable.

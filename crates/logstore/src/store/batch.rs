@@ -127,7 +127,8 @@ impl Store {
             let rest: u16 = narrow(count - 1 - index);
             let data_sequence = self.take_data_sequence();
             let NewEntry { extent, kind, class, version, payload } = new;
-            let entry = Entry { extent, data_sequence, version, kind, class };
+            let class = self.class_of(kind, class);
+            let entry = Entry { extent, data_sequence, version, kind, class, over_kept: false };
             if volatile {
                 self.entries.volatile_sectors += entry.payload_sectors().0;
             }
@@ -160,6 +161,12 @@ impl Store {
             let mapped = Mapped { sequence, value: Place::Buffered { slot: id, skip: 0 } };
             self.map.insert(extent, mapped, |part, old| displaced.add(part, old));
         }
+        if entry.is_kept() {
+            self.kept.put(extent.len);
+        } else if entry.kind != EntryKind::Supersede {
+            self.kept.put_other();
+        }
+        self.bury(id, &displaced);
         self.book_displaced(id, displaced);
     }
 }

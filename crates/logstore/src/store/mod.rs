@@ -9,6 +9,7 @@ mod entries;
 mod failure;
 mod fits;
 mod homebound;
+mod kept;
 mod log_set;
 mod logs;
 pub mod place;
@@ -27,6 +28,7 @@ mod versions;
 pub use batch::{Batch, NewEntry, Stream, StreamsInFlight};
 pub use cleaner::{Cleaner, Job};
 pub use entries::Entries;
+pub use kept::KeptIn;
 pub use logs::{Device, Logs};
 pub use place::{Displaced, Place};
 pub use placement::{Choice, Placement};
@@ -43,6 +45,7 @@ use crate::{ExtentMap, Inverse, Log, LogId, VolumeId};
 
 use crate::ondisk::root::Root;
 use apart::NvTable;
+use kept::Kept;
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +58,10 @@ pub struct StoreCounters {
     pub supersedes: u64,
     /// Logs that began anew.
     pub log_resets: u64,
+    /// Sectors of kept versions that went home all the same.
+    pub kept_home_sectors: u64,
+    /// Sectors of kept versions that moved from log to log.
+    pub kept_moved_sectors: u64,
     /// Largest size of the table, measured when it was about to shrink.
     pub table_bytes_max: u64,
 }
@@ -84,6 +91,8 @@ pub struct Store {
     overtakers: Vec<(SlotId, Ticket, u64)>,
     /// Logs that lost live sectors: freed when the change under way is complete.
     reset_candidates: Vec<LogId>,
+    /// What is kept in the logs.
+    kept: Kept,
     /// Counters for reports.
     counters: StoreCounters,
 }
@@ -103,6 +112,7 @@ impl Store {
             read_only: None,
             overtakers: Vec::new(),
             reset_candidates: Vec::new(),
+            kept: Kept::default(),
             counters: StoreCounters::default(),
         }
     }

@@ -47,6 +47,11 @@ impl Place {
         }
     }
 
+    /// Whether the version is kept in its log.
+    pub const fn is_kept(self) -> bool {
+        matches!(self, Self::Log { class: Class::DurabilityOnly, .. })
+    }
+
     /// The log that must not begin a new epoch while this version counts. If the headers of records
     /// are kept apart, a version without payload does not need its log.
     pub const fn kept_by(self, shape: RecordShape) -> Option<LogId> {
@@ -148,6 +153,8 @@ impl Place {
 pub struct Displaced {
     shape: RecordShape,
     any: bool,
+    /// Sectors of kept versions among them, of those in logs.
+    pub kept: u64,
     /// Sectors in logs that held the displaced versions.
     pub logged: SmallVec<[(LogId, u64); 2]>,
     /// Entries not yet durable that held them.
@@ -157,12 +164,13 @@ pub struct Displaced {
 impl Displaced {
     /// Nothing yet, of records of this shape.
     pub fn of(shape: RecordShape) -> Self {
-        Self { shape, any: false, logged: SmallVec::new(), buffered: SmallVec::new() }
+        Self { shape, any: false, kept: 0, logged: SmallVec::new(), buffered: SmallVec::new() }
     }
 
     /// Notes that `part` of the version `old` was displaced.
     pub fn add(&mut self, part: Extent, old: Mapped<Place>) {
         self.any = true;
+        self.kept += if old.value.is_kept() { part.len.0 } else { 0 };
         if let Place::Buffered { slot, .. } = old.value {
             return self.buffered.push((slot, part.len.0));
         }

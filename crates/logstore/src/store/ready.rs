@@ -2,7 +2,7 @@
 
 use manylogs_block::Sectors;
 
-use crate::{Log, LogId};
+use crate::{DataSequence, Log, LogId};
 
 use super::{Device, Logs, Store};
 use manylogs_plant::{self as plant, Bug};
@@ -54,11 +54,17 @@ impl Store {
 
     /// Whether the log's epoch has begun durably, so that records may follow.
     pub fn has_begun(&self, log: LogId) -> bool {
-        let floor = self.roots.on_disk.floor;
+        let floor = self.epoch_floor();
         if plant::is(Bug::EpochNotBegun) {
             return true;
         }
         self.logs.get(log).is_none_or(|log| log.is_begun(floor))
+    }
+
+    /// Where all entries of an old epoch are below this, the next may begin with any record.
+    pub(super) fn epoch_floor(&self) -> DataSequence {
+        let floors = self.floors();
+        if plant::is(Bug::KeptEpochNotBegun) { floors.home } else { floors.kept }
     }
 
     /// Whether the root allows records in `log`.

@@ -60,6 +60,9 @@ impl Live {
 
     fn class(&self) -> Class {
         match self.mapped.value {
+            Place::Log { class: Class::DurabilityOnly, .. } if plant::is(Bug::ClassLostByMove) => {
+                Class::Data
+            }
             Place::Log { class, .. } => class,
             Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => Class::Data,
         }
@@ -179,6 +182,8 @@ impl Store {
                 version: live.version,
                 kind: live.kind(),
                 class: live.class(),
+                // The mark moves as a supersede entry.
+                over_kept: false,
             };
             (entry, live.content(within, read))
         });
@@ -195,7 +200,9 @@ impl Store {
         let log = self.logs.get(from)?;
         let entries = log.supersedes().iter().skip(skip).take(SUPERSEDES).map(|supersede| {
             let (extent, sequence) = (supersede.extent, supersede.data_sequence);
-            (Entry::new(extent, sequence, EntryKind::Supersede), None)
+            let entry = Entry::new(extent, sequence, EntryKind::Supersede);
+            let over_kept = supersede.kept && !plant::is(Bug::MoveDropsBurials);
+            (Entry { over_kept, ..entry }, None)
         });
         let entries: Vec<_> = entries.collect();
         self.append_as_they_are(from, to, entries)
@@ -226,6 +233,9 @@ impl Store {
         let mut entry = entry;
         if plant::is(Bug::SwapFreshSequence) {
             entry.data_sequence = self.take_data_sequence();
+        }
+        if entry.is_kept() {
+            self.counters.kept_moved_sectors += entry.extent.len.0;
         }
         let reserved = Room::of_one(entry.kind, entry.extent, self.logs.shape());
         let id = self.queue(entry, payload, None, reserved, Origin::Swap(from));

@@ -1,9 +1,9 @@
 //! Resets of logs that recovery does not need any more.
 
-use crate::{DataSequence, Log, LogId};
+use crate::{DataSequence, Floors, Log, LogId};
 
-use super::Store;
 use super::logs::KEPT_SHARE;
+use super::{Place, Store};
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
@@ -33,16 +33,24 @@ impl Store {
         in_logs.chain(under_way).min().unwrap_or(self.sequences.next_data)
     }
 
-    /// Everything below `floor`, which is durable, is home: the map forgets it, and logs that held
-    /// nothing else are free.
-    pub fn forget_below(&mut self, floor: DataSequence) {
+    /// Everything below the floors, which are durable, is home: the map forgets it, and logs that
+    /// held nothing else are free.
+    pub fn forget_below(&mut self, floors: Floors) {
         self.note_table_size();
         let shape = self.logs.shape();
         let mut gone: Vec<(LogId, u64)> = Vec::new();
+        let (mut kept, mut waits) = (0, false);
+        let slots = &self.entries.slots;
         self.map.retain(|extent, mapped| {
-            if mapped.sequence >= floor {
+            let is_kept = match mapped.value {
+                Place::Buffered { slot, .. } => slots.get(slot).entry.is_kept(),
+                place => place.is_kept(),
+            };
+            if mapped.sequence >= floors.of(is_kept) {
+                waits |= !is_kept;
                 return true;
             }
+            kept += if is_kept { extent.len.0 } else { 0 };
             if let Some(log) = mapped.value.kept_by(shape) {
                 match gone.last_mut() {
                     Some((last, sectors)) if *last == log => *sectors += extent.len.0,
@@ -54,25 +62,27 @@ impl Store {
         for (log, sectors) in gone {
             self.sub_live(log, sectors);
         }
-        self.floor_raised(floor);
+        self.kept.went_home(kept, waits);
+        self.counters.kept_home_sectors += kept;
+        self.floor_raised(floors);
         self.rewrite_after_checkpoint();
     }
 
     /// Everything in the logs is dead: `floor`, which is durable, is above all of it.
     pub fn forget_all(&mut self, floor: DataSequence) {
         for id in self.logs.ids() {
-            self.logs.adjust(id, |log| log.raise_floor(floor));
+            self.logs.adjust(id, |log| log.raise_floor(Floors::both(floor)));
             if self.logs.get(id).is_some_and(Log::may_reset) {
                 self.logs.with(id, Log::reset);
             }
         }
     }
 
-    /// To be called when `floor` is durable. Logs drop the supersedes below it, and those that hold
-    /// nothing else are reset.
-    pub fn floor_raised(&mut self, floor: DataSequence) {
+    /// To be called when the floors are durable. Logs drop the supersedes below them, and those that
+    /// hold nothing else are reset.
+    pub fn floor_raised(&mut self, floors: Floors) {
         for id in self.logs.ids() {
-            self.logs.adjust(id, |log| log.raise_floor(floor));
+            self.logs.adjust(id, |log| log.raise_floor(floors));
             if self.logs.get(id).is_some() {
                 self.reset_candidates.push(id);
             }

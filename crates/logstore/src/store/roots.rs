@@ -3,7 +3,7 @@
 use manylogs_block::TaskLock;
 
 use super::Store;
-use crate::DataSequence;
+use crate::{DataSequence, Floors};
 
 use crate::ondisk::log_bitmap::LogBitmap;
 use crate::ondisk::root::Root;
@@ -46,6 +46,12 @@ impl Store {
         self.roots.on_disk.floor
     }
 
+    /// That floor, and the one of kept versions.
+    #[must_use]
+    pub const fn floors(&self) -> Floors {
+        self.roots.on_disk.floors()
+    }
+
     /// Held while the root is changed: changes follow one another.
     #[must_use]
     pub fn root_lock(&self) -> TaskLock {
@@ -70,7 +76,8 @@ impl Store {
     pub fn root_changed(&mut self, root: Root) {
         // A table in non-volatile RAM may have raised the floor meanwhile.
         let floor = root.floor.max(self.roots.on_disk.floor);
-        self.roots.on_disk = Root { floor, ..root };
+        let kept_floor = root.kept_floor.max(self.roots.on_disk.kept_floor);
+        self.roots.on_disk = Root { floor, kept_floor, ..root };
     }
 
     /// From now on the logs that are appended to are noted, beside those that are: a snapshot of

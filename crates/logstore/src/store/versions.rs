@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{DataSequence, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record};
+use crate::{
+    DataSequence, EntryKind, ExtentMap, Floors, LogId, LogOffset, MapValue, Mapped, Record,
+};
 use manylogs_block::{Extent, Sectors};
 
 use super::{Logs, Place, Store};
@@ -12,7 +14,7 @@ use manylogs_plant::{self as plant, Bug};
 /// A version that recovery found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
-    /// `None` if it was superseded: the version at home is newer.
+    /// `None` if it was superseded: the version at home is newer, or as new.
     place: Option<Place>,
     /// The record it is from, or the first of its epoch. Of two copies of one version the later one
     /// counts: it was moved from the earlier one.
@@ -74,9 +76,11 @@ impl Versions {
         }
     }
 
-    /// Takes the entries of a record that are not below `floor`. If the record is not `whole`,
+    /// Takes the entries of a record that are not below the floors. What is below the floor of its
+    /// own kind, but not below that of kept versions, is home, and newer than kept ones before it.
+    /// If the record is not `whole`,
     /// another copy of a version is preferred: the one that it was moved from may still be there.
-    pub fn take_record(&mut self, log: LogId, record: &Record, floor: DataSequence, whole: bool) {
+    pub fn take_record(&mut self, log: LogId, record: &Record, floors: Floors, whole: bool) {
         let offsets = self.logs.with(log, |log| log.take_up(record));
         let mut offsets = offsets.into_iter();
         for entry in &record.entries {
@@ -94,17 +98,20 @@ impl Versions {
             } else {
                 0
             };
-            let found = Found { place, record: rank };
-            if entry.data_sequence >= floor {
+            let counts = entry.data_sequence >= floors.of(entry.is_kept());
+            let found = Found { place: place.filter(|_| counts), record: rank };
+            let buries = entry.data_sequence >= floors.kept && !plant::is(Bug::DeadBuryNothing);
+            if counts || buries {
                 self.add(entry.extent, entry.data_sequence, found);
             }
         }
     }
 
-    /// The versions that are logged and not below `floor`, by address.
-    pub fn logged(&self, floor: DataSequence) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
+    /// The versions that are logged and not below the floors, by address.
+    pub fn logged(&self, floors: Floors) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
         self.map.iter().filter_map(move |(extent, mapped)| {
-            let value = mapped.value.place.filter(|_| mapped.sequence >= floor)?;
+            let place = mapped.value.place?;
+            let value = Some(place).filter(|_| mapped.sequence >= floors.of(place.is_kept()))?;
             Some((extent, Mapped { sequence: mapped.sequence, value }))
         })
     }
@@ -119,10 +126,10 @@ impl Versions {
     }
 
     /// Tells the logs how much of each is live, and drops the supersedes that are not needed.
-    pub fn book_live(&mut self, floor: DataSequence) {
+    pub fn book_live(&mut self, floors: Floors) {
         let shape = self.logs.shape();
         let live: Vec<(LogId, u64, DataSequence)> = self
-            .logged(floor)
+            .logged(floors)
             .filter_map(|(extent, mapped)| {
                 Some((mapped.value.kept_by(shape)?, extent.len.0, mapped.sequence))
             })
@@ -131,13 +138,15 @@ impl Versions {
             self.logs.adjust(log, |log| log.add_found(sectors, sequence));
         }
         for id in self.logs.ids() {
-            self.logs.adjust(id, |log| log.raise_floor(floor));
+            self.logs.adjust(id, |log| log.raise_floor(floors));
         }
     }
 
     fn add(&mut self, extent: Extent, sequence: DataSequence, found: Found) {
+        // What a version buried may be said again by an entry with the number of that version.
+        let rank = |found: &Found| (found.place.is_some(), found.record);
         let newer =
-            |old: &Mapped<Found>| (old.sequence, old.value.record) < (sequence, found.record);
+            |old: &Mapped<Found>| (old.sequence, rank(&old.value)) < (sequence, rank(&found));
         let wins = |old: &Mapped<Found>| plant::is(Bug::RecoveryTakesLast) || newer(old);
         self.map.insert_where(extent, Mapped { sequence, value: found }, wins, |_, _| ());
     }
@@ -147,9 +156,10 @@ impl Store {
     /// Fills the table of a new store with what recovery found. Entries below the durable floor do
     /// not count.
     pub fn fill(&mut self, mut versions: Versions) {
-        let floor = self.roots.on_disk.floor;
-        versions.book_live(floor);
-        for (extent, mapped) in versions.logged(floor) {
+        let floors = self.floors();
+        versions.book_live(floors);
+        for (extent, mapped) in versions.logged(floors) {
+            self.kept.found(extent, mapped.value);
             self.map.insert(extent, mapped, |_, _| ());
         }
         self.logs = versions.logs;

@@ -248,7 +248,7 @@ pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Sca
     if log.0 as usize >= logs {
         return Err(VolumeError::NoSuchLog { log, logs });
     }
-    let scanned = scan(device, superblock.scan_of(log, root.floor), Payload::default()).await;
+    let scanned = scan(device, superblock.scan_of(log, root.kept_floor), Payload::default()).await;
     scanned.map_err(VolumeError::of_opening)
 }
 

@@ -79,7 +79,7 @@ impl Inner {
             || (!paused && starved)
             || (!paused
                 && self.config().checkpoint == CheckpointPolicy::Idle
-                && !state.store.map().is_empty());
+                && state.store.waits_for_home());
         if waits_for_idle {
             return Some(Nanos(self.config().idle.0.max(LOOK_LEAST.0)));
         }
@@ -106,12 +106,15 @@ impl Inner {
         if state.is_pressed(self.config().watermark) {
             return Some(Pace::Urgent);
         }
+        if self.keeps_too_much(&state) {
+            return Some(Pace::Steady);
+        }
         if state.futility.has_failed() && !state.suspects.is_empty() {
             // Copies that could not be read are tried again soon, under every policy.
             return Some(Pace::Steady);
         }
         let since = now.since(agenda.last_checkpoint);
-        let due = !state.store.map().is_empty()
+        let due = state.store.waits_for_home()
             && match self.config().checkpoint {
                 CheckpointPolicy::OnFull => false,
                 CheckpointPolicy::Every(span) => since >= span,
@@ -124,7 +127,7 @@ impl Inner {
             };
         drop(state);
         let idle = self.config().checkpoint == CheckpointPolicy::Idle
-            && !self.engine.state.borrow().store.map().is_empty()
+            && self.engine.state.borrow().store.waits_for_home()
             && self.is_idle();
         (due || idle).then_some(if idle { Pace::Gentle } else { Pace::Steady })
     }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::Nanos;
+use manylogs_logstore::Floors;
 use manylogs_logstore::ondisk::log_bitmap::LogBitmap;
 use manylogs_logstore::ondisk::root::Left;
 
@@ -129,7 +130,7 @@ impl Inner {
             self.make_durable(Phase::Drain).await?;
         }
         let floor = self.engine.state.borrow().store.next_data();
-        raise_floor(&**self, Phase::Drain, floor).await?;
+        raise_floor(&**self, Phase::Drain, Floors::both(floor)).await?;
         self.engine.state.borrow_mut().store.forget_all(floor);
         Ok(())
     }

@@ -15,6 +15,8 @@ use crate::ondisk::superblock::Superblock;
 use crate::records::largest::{check_room, largest_record};
 use crate::settings::Settings;
 use crate::settings::config::VolumeConfig;
+use crate::settings::config_error::ConfigError;
+use crate::settings::keep::check_durable;
 use crate::volume::Volume;
 use manylogs_engine::write_root;
 use manylogs_engine::{Member, Phase};
@@ -70,8 +72,13 @@ impl Volume {
             nvram: options.nvram.is_some(),
             // Where they would be no shorter the volume stays one for older programs.
             short_headers: options.nvram.is_none() && below.physical_sector.0 > 1,
+            keeps: config.needs_kept_versions(),
             layout: layout.clone(),
         };
+        if superblock.keeps && !superblock.may_keep() {
+            return Err(ConfigError::NoRoomForDurable.into());
+        }
+        check_durable(&superblock.config(), &layout, superblock.shape())?;
         if options.layout.is_some() {
             superblock.config().validate()?;
         }
@@ -97,6 +104,9 @@ impl Volume {
         let mut store = Store::new(volume, logs, root, 1);
         if let Some(table) = table {
             store.keep_apart(table);
+        }
+        if superblock.keeps {
+            store.keep();
         }
         let table = table_place(options.nvram.as_ref());
         let config = VolumeConfig { table, ..*config };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Handle, Request, Sectors, Time};
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Logs, Room, Store, apart};
-use manylogs_logstore::{Incarnation, RecordShape, SequenceLimit};
+use manylogs_logstore::{Floors, Incarnation, RecordShape, SequenceLimit};
 
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
@@ -99,11 +99,14 @@ impl Opening {
         }
         let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
         let mut store = found.await?;
+        if superblock.keeps {
+            store.keep();
+        }
         if has_short_sectors {
             // A record would share a sector of the device with the durable one before it.
             store.take_no_more();
         }
-        root.floor = store.floor();
+        root.raise(store.floors());
         root.left = Left::Open;
         store.number_from(first);
         report.mapped_extents = store.map().len() as u64;
@@ -137,10 +140,13 @@ impl Opening {
             let mut state = inner.engine.state.borrow_mut();
             let nvram = options.nvram.clone();
             let begun = state.store.begin_apart(nvram, superblock.volume, largest, &root);
-            root.floor = begun?;
+            root.raise(Floors::both(begun?));
         }
         // The root must be durable before anything is appended.
         update_root(inner, Phase::Open, |on_disk| *on_disk = root).await?;
+        if volume.config().needs_kept_versions() {
+            volume.keep_versions().await?;
+        }
         if !options.to_read {
             volume.run();
         }

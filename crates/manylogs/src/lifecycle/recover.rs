@@ -72,7 +72,7 @@ pub(crate) async fn rebuild(
         versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
     }
     let of = (superblock.volume, superblock.physical, layout.capacity());
-    let floor = store.floor();
+    let floor = store.floors().kept;
     let mut scanner = Scanner::new(devices, &versions.logs, wanted, of, floor);
     while let Some((log, scanned)) = scanner.next().await.map_err(VolumeError::of_opening)? {
         note(report, layout, log, &scanned);
@@ -81,7 +81,7 @@ pub(crate) async fn rebuild(
                 return Err(VolumeError::StaleRoot);
             }
             let whole = scanned.is_whole(record);
-            versions.take_record(log, record, store.floor(), whole);
+            versions.take_record(log, record, store.floors(), whole);
         }
     }
     if let Some(unknown) = report.damage.iter().find(|found| !found.damage.known)

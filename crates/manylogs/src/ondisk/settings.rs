@@ -1,11 +1,12 @@
 //! The settings of a volume as its superblock keeps them. Zeroes are the defaults.
 
-use manylogs_block::{Nanos, Sectors, to_usize};
+use manylogs_block::{Extent, Nanos, Sectors, to_usize};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::settings::Settings;
 use crate::settings::config::{CheckpointPolicy, VolumeConfig};
+use crate::settings::durable::DurableOnly;
 
 /// Bits of `given`: the setting is not the default, and its field counts.
 const SWAP: u32 = 1;
@@ -173,6 +174,45 @@ impl RawSettings {
             ON_FULL => Ok(CheckpointPolicy::OnFull),
             _ => Err("checkpoint policy"),
         }
+    }
+}
+
+/// Settings of what is kept in the logs, where the superblock says that versions may be kept.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawDurable {
+    budget_millionths: U32,
+    range_count: U32,
+    ranges: [[U64; 2]; DurableOnly::MOST],
+    reserved: [u8; 24],
+}
+
+const _: () = assert!(size_of::<RawDurable>() == 160);
+
+impl RawDurable {
+    /// A budget of zero is the default.
+    pub(crate) fn of(config: &VolumeConfig) -> Self {
+        let mut raw = Self::default();
+        if config.durable_budget != VolumeConfig::default().durable_budget {
+            raw.budget_millionths = U32::new(saturated(millionths(config.durable_budget)));
+        }
+        raw.range_count = U32::new(saturated(config.durable_only.iter().count() as u64));
+        for (field, range) in raw.ranges.iter_mut().zip(config.durable_only.iter()) {
+            *field = [U64::new(range.start.0), U64::new(range.len.0)];
+        }
+        raw
+    }
+
+    pub(crate) fn apply_to(&self, config: &mut VolumeConfig) -> Result<(), &'static str> {
+        if self.budget_millionths.get() > 0 {
+            config.durable_budget = share(self.budget_millionths);
+        }
+        let ranges = self.ranges.get(..to_usize(self.range_count.get().into()));
+        let ranges = ranges.ok_or("number of ranges in durable-only")?;
+        let extents: Vec<Extent> =
+            ranges.iter().map(|[start, len]| Extent::new(start.get(), len.get())).collect();
+        config.durable_only = DurableOnly::of(&extents).ok_or("range in durable-only")?;
+        Ok(())
     }
 }
 

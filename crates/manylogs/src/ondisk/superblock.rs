@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::error::VolumeError;
 use crate::ondisk::layout::{Anchors, Layout, LogRun, Parts, SUPERBLOCK_LEAST};
 use crate::ondisk::protective;
-use crate::ondisk::settings::RawSettings;
+use crate::ondisk::settings::{RawDurable, RawSettings};
 use crate::settings::Settings;
 use crate::settings::config::{LogPlacement, VolumeConfig};
 
@@ -23,11 +23,16 @@ const TABLE_IN_NVRAM: u64 = 1;
 const PLACES_GIVEN: u64 = 2;
 /// Headers of records are whole sectors of 512 bytes, not whole physical ones.
 const SHORT_HEADERS: u64 = 4;
+/// Versions may be kept in the logs, below the floor of the others. The last runs of the head make
+/// room for the settings of these.
+const KEPT_VERSIONS: u64 = 8;
 /// Features that this program knows, by what not knowing them forbids (see `docs/format.md`).
-const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS;
+const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; more follow behind it.
 const RUNS_IN_HEAD: usize = 120;
+/// The same where versions are kept.
+const RUNS_BEFORE_DURABLE: usize = RUNS_IN_HEAD - size_of::<RawDurable>() / RUN_BYTES;
 /// With more runs than these there is no room for the protective MBR.
 const RUNS_BEFORE_MBR: usize = 5;
 /// What is read first, with all but the further runs.
@@ -76,6 +81,7 @@ struct RawRun {
 
 const _: () = assert!(size_of::<Raw>() == HEAD_BYTES);
 const _: () = assert!(size_of::<RawRun>() == RUN_BYTES);
+const _: () = assert!(size_of::<RawDurable>().is_multiple_of(RUN_BYTES));
 const _: () = assert!(std::mem::offset_of!(Raw, settings) == 160);
 const _: () = assert!(std::mem::offset_of!(Raw, runs) == 256);
 const _: () = assert!(256 + RUNS_BEFORE_MBR * RUN_BYTES <= protective::AT);
@@ -97,7 +103,14 @@ pub(crate) struct Superblock {
     pub(crate) nvram: bool,
     /// Whether headers of records share physical sectors with the payload.
     pub(crate) short_headers: bool,
+    /// Whether versions may be kept in the logs.
+    pub(crate) keeps: bool,
     pub(crate) layout: Layout,
+}
+
+/// Runs in the head of a superblock.
+const fn runs_in_head(keeps: bool) -> usize {
+    if keeps { RUNS_BEFORE_DURABLE } else { RUNS_IN_HEAD }
 }
 
 /// How many runs a superblock of `len` sectors holds.
@@ -116,6 +129,14 @@ impl Superblock {
             floor,
             capacity: self.layout.capacity(),
         }
+    }
+
+    /// Whether all runs fit, with the settings of kept versions beside them.
+    pub(crate) fn may_keep(&self) -> bool {
+        let parts = self.layout.parts();
+        let anchors = if parts.anchors.is_some() { 2 } else { 0 };
+        let behind = (parts.runs.len() + anchors).saturating_sub(RUNS_BEFORE_DURABLE);
+        HEAD_BYTES + behind * RUN_BYTES <= to_usize(parts.superblock.bytes())
     }
 
     /// The parameters of the volume: those of the layout, and the settings that it keeps.
@@ -156,7 +177,7 @@ impl Superblock {
         let config = self.settings.applied_to(&VolumeConfig::default());
         let anchors = parts.anchors.iter().flat_map(|anchors| anchors.both()).map(anchor_run);
         let runs: Vec<RawRun> = anchors.chain(parts.runs.iter().copied()).map(raw_run).collect();
-        let (head_runs, tail_runs) = runs.split_at(runs.len().min(RUNS_IN_HEAD));
+        let (head_runs, tail_runs) = runs.split_at(runs.len().min(runs_in_head(self.keeps)));
         let tail = tail_runs.as_bytes();
         let field = |n: u64| U32::new(narrow(n));
         let mut raw = Raw {
@@ -183,6 +204,11 @@ impl Superblock {
             runs: [RawRun::default(); RUNS_IN_HEAD],
         };
         raw.runs[..head_runs.len()].copy_from_slice(head_runs);
+        if self.keeps {
+            let durable = RawDurable::of(&config);
+            let at = HEAD_BYTES - size_of::<RawDurable>();
+            raw.as_mut_bytes()[at..].copy_from_slice(durable.as_bytes());
+        }
         let label = self.label.as_bytes();
         let len = label.len().min(raw.label.len());
         raw.label[..len].copy_from_slice(&label[..len]);
@@ -201,7 +227,8 @@ impl Superblock {
     fn features_incompatible(&self) -> u64 {
         let nvram = if self.nvram { TABLE_IN_NVRAM } else { 0 };
         let places = if self.layout.anchors().is_some() { PLACES_GIVEN } else { 0 };
-        nvram | places | if self.short_headers { SHORT_HEADERS } else { 0 }
+        let keeps = if self.keeps { KEPT_VERSIONS } else { 0 };
+        nvram | places | keeps | if self.short_headers { SHORT_HEADERS } else { 0 }
     }
 
     /// How many sectors a copy has that begins with `head`.
@@ -255,6 +282,7 @@ impl Superblock {
             features_compatible: raw.features_compatible.get(),
             nvram: raw.features_incompatible.get() & TABLE_IN_NVRAM != 0,
             short_headers: raw.features_incompatible.get() & SHORT_HEADERS != 0,
+            keeps: keeps_of(&raw),
             layout: Layout::from_parts(parts),
         };
         superblock.config().validate()?;
@@ -273,8 +301,18 @@ fn settings_of(raw: &Raw, space: Sectors) -> Result<Settings, VolumeError> {
     if threshold.max(record) > space || record.0 == 0 {
         return Err(VolumeError::Impossible("length of a record"));
     }
-    let config = raw.settings.config().map_err(VolumeError::Impossible)?;
+    let mut config = raw.settings.config().map_err(VolumeError::Impossible)?;
+    if keeps_of(raw) {
+        let at = HEAD_BYTES - size_of::<RawDurable>();
+        let durable = RawDurable::read_from_bytes(&raw.as_bytes()[at..]);
+        let durable = durable.map_err(|_| VolumeError::Impossible("durable-only"))?;
+        durable.apply_to(&mut config).map_err(VolumeError::Impossible)?;
+    }
     Ok(Settings::of(&VolumeConfig { threshold, record, ..config }))
+}
+
+fn keeps_of(raw: &Raw) -> bool {
+    raw.features_incompatible.get() & KEPT_VERSIONS != 0
 }
 
 fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
@@ -303,7 +341,8 @@ fn raw_of(bytes: &[u8]) -> Result<Raw, VolumeError> {
 
 fn decode_runs(raw: &Raw, bytes: &[u8]) -> Result<Vec<LogRun>, VolumeError> {
     let count = raw.run_count.get() as usize;
-    let tail_bytes = count.saturating_sub(RUNS_IN_HEAD) * RUN_BYTES;
+    let in_head = runs_in_head(keeps_of(raw));
+    let tail_bytes = count.saturating_sub(in_head) * RUN_BYTES;
     let most = raw.superblock_sectors.get() as usize * 512;
     if HEAD_BYTES + tail_bytes > most.max(to_usize(SUPERBLOCK_LEAST.bytes())) {
         return Err(VolumeError::Impossible("number of log runs"));
@@ -314,7 +353,7 @@ fn decode_runs(raw: &Raw, bytes: &[u8]) -> Result<Vec<LogRun>, VolumeError> {
     }
     let (tail, _) = <[RawRun]>::ref_from_prefix_with_elems(tail, tail_bytes / RUN_BYTES)
         .map_err(|_| VolumeError::Superblock)?;
-    let head = raw.runs[..count.min(RUNS_IN_HEAD)].iter();
+    let head = raw.runs[..count.min(in_head)].iter();
     head.chain(tail).map(run_of).collect()
 }
 
@@ -403,6 +442,7 @@ mod tests {
             features_compatible: 0,
             nvram: runs.is_multiple_of(2),
             short_headers: runs.is_multiple_of(3),
+            keeps: false,
             layout: Layout::from_parts(parts),
         }
     }

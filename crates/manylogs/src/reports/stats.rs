@@ -69,6 +69,16 @@ pub struct VolumeStats {
     pub failed_checkpoints: u64,
     /// The address of the volume that the pass under way has come to; zero if none is.
     pub checkpoint_at: u64,
+    /// Bytes whose newest version is kept in the logs, as it needs durability but no place.
+    pub o_dur_live_bytes: u64,
+    /// Bytes of such versions that went home all the same: beyond the budget, on a drain, or as
+    /// there was no room.
+    pub o_dur_home_bytes: u64,
+    /// Bytes of such versions that moved from log to log.
+    pub o_dur_moved_bytes: u64,
+    /// What was appended to the logs that hold such versions, or say of older ones that they are
+    /// dead.
+    pub o_dur_pinned_bytes: u64,
     /// Bytes of non-volatile RAM that the table may take, and those it takes; zero where it is in
     /// the logs.
     pub nvram_bytes: u64,
@@ -146,6 +156,10 @@ impl Volume {
             unread_extents: counters.unread_extents,
             failed_checkpoints: counters.failed_checkpoints,
             checkpoint_at: state.pass_at.0,
+            o_dur_live_bytes: store.kept_sectors().bytes(),
+            o_dur_home_bytes: Sectors(store.counters().kept_home_sectors).bytes(),
+            o_dur_moved_bytes: Sectors(store.counters().kept_moved_sectors).bytes(),
+            o_dur_pinned_bytes: state.pinned().used.bytes(),
             nvram_bytes: store.table_apart().map_or(0, NvTable::half_len),
             nvram_bytes_used: store.table_apart().map_or(0, NvTable::used),
             nvram_rewrites: store.table_apart().map_or(0, NvTable::rewrites),

@@ -121,7 +121,7 @@ impl Inner {
     fn put(self: &Rc<Self>, state: &mut State, batch: Batch) -> Completion {
         let (completer, completion) = completion();
         state.note_logged(batch.payload_sectors());
-        if state.store.map().is_empty() {
+        if !state.store.waits_for_home() {
             // Idle time has something to do again.
             self.engine.wanted.notify();
         }

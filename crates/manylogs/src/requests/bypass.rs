@@ -5,8 +5,8 @@ use std::rc::Rc;
 use manylogs_block::{
     Completion, Extent, Hint, IoError, Payload, Request, Sectors, all_done, completion,
 };
-use manylogs_logstore::store::{Origin, Room, SlotId};
-use manylogs_logstore::{DataSequence, Entry, EntryKind};
+use manylogs_logstore::store::{Room, SlotId};
+use manylogs_logstore::{DataSequence, EntryKind};
 
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::{Inner, State};
@@ -166,9 +166,8 @@ impl Inner {
         } else {
             (None, None)
         };
-        let entry = Entry::new(extent, sequence, EntryKind::Supersede);
-        let id = state.store.queue(entry, None, waiter, reserved, Origin::Client);
-        state.store.book_displaced(id, displaced);
+        let answered = (waiter, reserved);
+        let id = state.store.queue_supersede(extent, sequence, displaced, answered);
         let ticket = state.store.entries().slots.get(id).ticket;
         state.home.add(&state.store, ticket, extent);
         self.make_due(state, id, fua);

@@ -3,13 +3,31 @@
 use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, Hint, IoError, Payload, Sectors, all_done, completion};
-use manylogs_logstore::EntryKind;
 use manylogs_logstore::store::{Batch, Room};
+use manylogs_logstore::{Class, EntryKind};
 
 use crate::cleaning::checkpoint::ration::LOOK;
 use crate::requests::home_lock::Writer;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
+
+/// What an entry of a client is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct What {
+    kind: EntryKind,
+    class: Class,
+}
+
+impl What {
+    /// Content that is kept in the logs.
+    const KEPT: Self = Self { kind: EntryKind::Data, class: Class::DurabilityOnly };
+}
+
+impl From<EntryKind> for What {
+    fn from(kind: EntryKind) -> Self {
+        Self { kind, class: Class::Data }
+    }
+}
 
 impl Inner {
     /// Entry point of client writes.
@@ -22,6 +40,9 @@ impl Inner {
     ) -> Completion {
         // Without logging every write is a large one: physical sectors must not be torn even then.
         let logging = self.config().logging;
+        if logging && self.is_durable_only(extent, hint) {
+            return self.keep_write(extent, &payload, fua);
+        }
         if logging && self.is_small(extent.len) {
             if fua {
                 self.device.sync_asked();
@@ -37,7 +58,7 @@ impl Inner {
         // A band is locked for longer than a client should wait.
         let locked = self.band() > Sectors(0) && self.locks.is_held(Writer::Checkpoint, extent);
         if logging && (hint == Hint::DurabilityOnly || locked) {
-            return self.log_in_parts(extent, &payload, fua);
+            return self.log_in_parts(EntryKind::Data.into(), extent, &payload, fua);
         }
         let whole = self.whole_physical(extent);
         if whole == extent {
@@ -75,13 +96,34 @@ impl Inner {
         self.join(parts)
     }
 
-    fn log_in_parts(self: &Rc<Self>, extent: Extent, payload: &Payload, fua: bool) -> Completion {
+    /// Whether the write needs durability and no place.
+    fn is_durable_only(&self, extent: Extent, hint: Hint) -> bool {
+        let asked = hint == Hint::DurabilityOnly || self.config().durable_only.contains(extent);
+        asked && self.engine.state.borrow().store.keeps()
+    }
+
+    /// Logs a write of any length, to be kept there.
+    fn keep_write(self: &Rc<Self>, extent: Extent, payload: &Payload, fua: bool) -> Completion {
+        if fua {
+            self.device.sync_asked();
+        }
+        self.note_in_run(extent);
+        self.log_in_parts(What::KEPT, extent, payload, fua)
+    }
+
+    fn log_in_parts(
+        self: &Rc<Self>,
+        what: What,
+        extent: Extent,
+        payload: &Payload,
+        fua: bool,
+    ) -> Completion {
         let step = self.config().threshold.0;
         let parts = (0..extent.len.0.div_ceil(step)).map(|i| {
             let start = Sectors(i * step);
             let len = Sectors(step.min(extent.len.0 - start.0));
             let part = Extent { start: extent.start + start, len };
-            self.log_write(EntryKind::Data, part, Some(payload.slice(start, len)), fua)
+            self.log_write(what, part, Some(payload.slice(start, len)), fua)
         });
         let parts = parts.collect();
         self.join(parts)
@@ -102,40 +144,40 @@ impl Inner {
     /// as soon as it is buffered, within the bound on volatile bytes.
     pub(crate) fn log_write(
         self: &Rc<Self>,
-        kind: EntryKind,
+        what: impl Into<What>,
         extent: Extent,
         payload: Option<Payload>,
         fua: bool,
     ) -> Completion {
+        let what = what.into();
         let mut state = self.engine.state.borrow_mut();
         if let Err(error) = state.admit_write(self.engine.runtime.now()) {
             return Completion::ready(Err(error));
         }
-        let reserved = self.record_room(kind, extent);
+        let reserved = self.record_room(what.kind, extent);
         if state.starved.is_empty() && state.fits(reserved, self.engine.runtime.now()) {
-            return self.buffer(&mut state, kind, extent, payload, fua, reserved);
+            return self.buffer(&mut state, what, extent, payload, fua, reserved);
         }
         state.counters.starved_writes += 1;
         let mapped = state.store.map().overlaps(extent);
+        let goes_home =
+            !mapped && self.band() == Sectors(0) && self.whole_physical(extent) == extent;
+        if goes_home && what.class == Class::DurabilityOnly {
+            state.store.note_kept_home(extent.len);
+        }
         drop(state);
         self.engine.wanted.notify();
         match payload {
             // The logs are full. What is not logged already can go home at once, but for a shingled
             // drive, to which it would be a random write.
-            Some(payload)
-                if !mapped
-                    && self.band() == Sectors(0)
-                    && self.whole_physical(extent) == extent =>
-            {
-                self.bypass(extent, payload, fua)
-            }
-            payload => self.buffer_when_there_is_room(kind, extent, payload, fua),
+            Some(payload) if goes_home => self.bypass(extent, payload, fua),
+            payload => self.buffer_when_there_is_room(what, extent, payload, fua),
         }
     }
 
     fn buffer_when_there_is_room(
         self: &Rc<Self>,
-        kind: EntryKind,
+        what: What,
         extent: Extent,
         payload: Option<Payload>,
         fua: bool,
@@ -143,9 +185,9 @@ impl Inner {
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
         self.engine.runtime.spawn(async move {
-            let reserved = inner.record_room(kind, extent);
+            let reserved = inner.record_room(what.kind, extent);
             let result = match inner.wait_for_room(reserved).await {
-                Ok(()) => inner.buffer_now(kind, extent, payload, fua).await,
+                Ok(()) => inner.buffer_now(what, extent, payload, fua).await,
                 Err(error) => Err(error),
             };
             completer.complete(result);
@@ -155,13 +197,13 @@ impl Inner {
 
     fn buffer_now(
         self: &Rc<Self>,
-        kind: EntryKind,
+        what: What,
         extent: Extent,
         payload: Option<Payload>,
         fua: bool,
     ) -> Completion {
-        let reserved = self.record_room(kind, extent);
-        self.buffer(&mut self.engine.state.borrow_mut(), kind, extent, payload, fua, reserved)
+        let reserved = self.record_room(what.kind, extent);
+        self.buffer(&mut self.engine.state.borrow_mut(), what, extent, payload, fua, reserved)
     }
 
     /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
@@ -209,12 +251,13 @@ impl Inner {
     pub(crate) fn buffer(
         self: &Rc<Self>,
         state: &mut State,
-        kind: EntryKind,
+        what: impl Into<What>,
         extent: Extent,
         payload: Option<Payload>,
         fua: bool,
         reserved: Room,
     ) -> Completion {
+        let What { kind, class } = what.into();
         let full = state.volatile_sectors() + extent.len.0 > self.config().buffer.0
             && kind == EntryKind::Data;
         let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
@@ -223,12 +266,13 @@ impl Inner {
         } else {
             (None, Completion::ready(Ok(Payload::default())))
         };
-        let batch = Batch::of(kind, extent, payload);
+        let mut batch = Batch::of(kind, extent, payload);
+        batch.entries[0].class = class;
         state.note_logged(batch.payload_sectors());
         if waiter.is_none() {
             self.arm_buffer_age(state);
         }
-        if state.store.map().is_empty() {
+        if !state.store.waits_for_home() {
             // Idle time has something to do again.
             self.engine.wanted.notify();
         }

@@ -4,6 +4,7 @@ use manylogs_block::{Nanos, Sectors};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
 
 use super::config_error::ConfigError;
+use super::durable::DurableOnly;
 
 /// Sectors in a mebibyte and a kibibyte.
 const MIB: u64 = 2048;
@@ -116,6 +117,11 @@ pub struct VolumeConfig {
     /// such a drive wants it: one log until it is full, and home from the first changed place of a
     /// band to its end. Zero for drives whose sectors can be written one by one.
     pub band: Sectors,
+    /// What may be kept in the logs of what needs durability but no place, as a share of the log
+    /// space; what is beyond goes home, oldest first.
+    pub durable_budget: f64,
+    /// Addresses of the volume of which every write is kept in the logs.
+    pub durable_only: DurableOnly,
     /// Where the table is. Which memory it is, [`crate::CreateOptions`] say.
     pub table: TablePlace,
 }
@@ -147,6 +153,8 @@ impl Default for VolumeConfig {
             adaptive: false,
             logging: true,
             band: Sectors(0),
+            durable_budget: 0.5,
+            durable_only: DurableOnly::NONE,
             table: TablePlace::Logs,
         }
     }
@@ -236,6 +244,12 @@ impl VolumeConfig {
         }
     }
 
+    /// Whether these settings are only for volumes that keep versions in their logs.
+    pub(crate) fn needs_kept_versions(&self) -> bool {
+        let default = Self::default();
+        self.durable_only != default.durable_only || self.durable_budget != default.durable_budget
+    }
+
     /// The longest payload that a record may be set to.
     pub(crate) fn longest_record(&self) -> Sectors {
         RECORD_PAYLOAD_MAX.min(Sectors(self.log.0 / 2))
@@ -282,7 +296,12 @@ impl VolumeConfig {
         if self.threshold.0 == 0 {
             return Err(ConfigError::LogsNothing);
         }
-        for (setting, value) in [("swap", self.swap), ("watermark", self.watermark)] {
+        let shares = [
+            ("swap", self.swap),
+            ("watermark", self.watermark),
+            ("durable-budget", self.durable_budget),
+        ];
+        for (setting, value) in shares {
             if !(value > 0.0 && value <= 1.0) {
                 return Err(ConfigError::Share { setting, value });
             }

@@ -1,6 +1,6 @@
 //! Parameters that make no sense, alone or beside others.
 
-use manylogs_block::{Nanos, Sectors, bytes_text, span_text};
+use manylogs_block::{Extent, Nanos, Sectors, bytes_text, span_text};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
 use thiserror::Error;
 
@@ -79,6 +79,29 @@ pub enum ConfigError {
          disk by itself, so that nobody may write whole bands there"
     )]
     BandOfOthers,
+    /// A range that is not in the volume.
+    #[error(
+        "durable-only={}+{} ends beyond the volume, which has {}",
+        size(Sectors(range.start.0)), size(range.len), size(*capacity)
+    )]
+    DurableBeyondEnd {
+        /// The range.
+        range: Extent,
+        /// Length of the volume.
+        capacity: Sectors,
+    },
+    /// The table is not in the logs.
+    #[error(
+        "durable-only= and durable-budget= are for volumes whose table is in their logs: with a \
+         table in non-volatile RAM everything goes home"
+    )]
+    KeptApart,
+    /// The superblock is full of runs.
+    #[error(
+        "the superblock of this volume has no room for durable-only= and durable-budget=: its logs \
+         are in too many runs"
+    )]
+    NoRoomForDurable,
     /// A log is longer than its checksums can be found in.
     #[error("log={} exceeds 128 GiB", size(*log))]
     LogTooLong {

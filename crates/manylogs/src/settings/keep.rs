@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, IoError, Request, Sectors};
-use manylogs_logstore::RecordShape;
+use manylogs_logstore::{Headers, RecordShape};
 
 use super::Settings;
 use super::config::VolumeConfig;
@@ -52,6 +52,7 @@ impl Volume {
         }
         let (anchors, least) = (inner.layout.anchors(), inner.record_least.get());
         let (superblock, _) = changed(inner.device.device(), anchors, settings, least).await?;
+        let keeps = superblock.keeps;
         if superblock.volume != inner.volume {
             return Err(VolumeError::NotAVolume);
         }
@@ -60,7 +61,50 @@ impl Volume {
         } else {
             write_superblock(&inner.device, &superblock).await?;
         }
+        if keeps {
+            inner.engine.state.borrow_mut().store.keep();
+        }
         self.reconfigure(&settings.applied_to(&self.config()))
+    }
+
+    /// Lets writes that need durability and no place ([`manylogs_block::Hint::DurabilityOnly`]) be
+    /// kept in the logs from now on. The first time both superblocks say so, durably, and programs
+    /// that do not know such versions refuse the volume from then on. False if the volume keeps
+    /// none: its table is in non-volatile RAM, or its superblock has no room. The hint is then one
+    /// to log the write.
+    ///
+    /// # Errors
+    /// Those of the device, [`VolumeError::Closed`], or if no more writes are accepted.
+    pub async fn keep_versions(&self) -> Result<bool, VolumeError> {
+        let inner = self.shared();
+        if inner.engine.state.borrow().store.keeps() {
+            return Ok(true);
+        }
+        if inner.shape.headers == Headers::Apart {
+            return Ok(false);
+        }
+        let _activity = Rc::clone(&inner.activity);
+        let _turn = inner.superblock_lock.take().await;
+        inner.engine.state.borrow().store.writable()?;
+        let report = &mut RecoveryReport::default();
+        let device = inner.device.device();
+        let (found, _) = read_superblock(device, inner.layout.anchors(), report).await?;
+        let superblock = Superblock { generation: found.generation + 1, keeps: true, ..found };
+        if superblock.volume != inner.volume {
+            return Err(VolumeError::NotAVolume);
+        }
+        if !superblock.may_keep() {
+            return Ok(false);
+        }
+        write_superblock(&inner.device, &superblock).await?;
+        inner.engine.state.borrow_mut().store.keep();
+        Ok(true)
+    }
+
+    /// Whether versions may be kept in the logs: see [`Volume::keep_versions`].
+    #[must_use]
+    pub fn keeps_versions(&self) -> bool {
+        self.shared().engine.state.borrow().store.keeps()
     }
 
     /// As [`Volume::set`], of the volume on `device` that nobody has open. What `options` say of
@@ -98,7 +142,11 @@ async fn changed(
 ) -> Result<(Superblock, Option<Superblock>), VolumeError> {
     let (found, older) = read_superblock(device, anchors, &mut RecoveryReport::default()).await?;
     let generation = found.generation + 1;
-    let changed = Superblock { generation, settings: *settings, ..found };
+    let keeps = found.keeps || settings.needs_kept_versions();
+    let changed = Superblock { generation, settings: *settings, keeps, ..found };
+    if keeps && !changed.may_keep() {
+        return Err(ConfigError::NoRoomForDurable.into());
+    }
     check_settings(&changed.config(), &changed.layout, changed.shape(), record_least)?;
     Ok((changed, older))
 }
@@ -118,9 +166,26 @@ pub(crate) fn check_settings(
     if config.band > Sectors(0) && layout.anchors().is_some() {
         return Err(ConfigError::BandOfOthers);
     }
+    check_durable(config, layout, shape)?;
     if config.record < record_least {
         let (record, least) = (config.record, record_least);
         return Err(ConfigError::RecordTooShort { record, least });
     }
     check_room(config, layout, shape)
+}
+
+/// Whether the settings of what is kept in the logs are for this volume.
+pub(crate) fn check_durable(
+    config: &VolumeConfig,
+    layout: &Layout,
+    shape: RecordShape,
+) -> Result<(), ConfigError> {
+    let capacity = layout.capacity();
+    if let Some(range) = config.durable_only.iter().find(|range| range.end().0 > capacity.0) {
+        return Err(ConfigError::DurableBeyondEnd { range, capacity });
+    }
+    if config.needs_kept_versions() && shape.headers == Headers::Apart {
+        return Err(ConfigError::KeptApart);
+    }
+    Ok(())
 }

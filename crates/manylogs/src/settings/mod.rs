@@ -3,6 +3,7 @@
 mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod config_error;
+pub(crate) mod durable;
 pub(crate) mod keep;
 pub(crate) mod policy;
 
@@ -95,7 +96,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Every setting, in the order in which they are listed.
-    pub const KEYS: [&'static str; 17] = [
+    pub const KEYS: [&'static str; 19] = [
         "logging",
         "threshold",
         "adaptive",
@@ -113,6 +114,8 @@ impl Settings {
         "latency",
         "hold",
         "band",
+        "durable-budget",
+        "durable-only",
     ];
 
     /// Settings of `config`.
@@ -121,6 +124,7 @@ impl Settings {
         let mut own = VolumeConfig::default().changed_to(config);
         own.swap = in_millionths(own.swap);
         own.watermark = in_millionths(own.watermark);
+        own.durable_budget = in_millionths(own.durable_budget);
         Self(own)
     }
 
@@ -128,6 +132,12 @@ impl Settings {
     #[must_use]
     pub fn for_log(log: Sectors) -> Self {
         Self::of(&VolumeConfig::default().with_log(log))
+    }
+
+    /// Whether they are only for volumes that keep versions in their logs.
+    #[must_use]
+    pub(crate) fn needs_kept_versions(&self) -> bool {
+        self.0.needs_kept_versions()
     }
 
     /// `config` with these settings. [`VolumeConfig::validate`] tells whether they make sense for
@@ -182,6 +192,8 @@ impl Settings {
             "snapshot" => config.snapshot = if value == NONE { Nanos(0) } else { span()? },
             "latency" => config.latency = if value == NONE { Nanos(0) } else { span()? },
             "hold" => config.hold = if value == NONE { Nanos(0) } else { span()? },
+            "durable-budget" => config.durable_budget = share()?,
+            "durable-only" => config.durable_only = value.parse().map_err(bad)?,
             "band" => config.band = if value == NONE { Sectors(0) } else { size()? },
             _ => {
                 let (key, suggestion) = (key.to_owned(), nearest(key, Self::KEYS));
@@ -238,6 +250,8 @@ impl Settings {
             "latency" => span_text(config.latency),
             "hold" if config.hold == Nanos(0) => NONE.to_owned(),
             "hold" => span_text(config.hold),
+            "durable-budget" => config.durable_budget.to_string(),
+            "durable-only" => config.durable_only.to_string(),
             "band" if config.band == Sectors(0) => NONE.to_owned(),
             "band" => bytes_text(config.band.bytes()),
             _ => String::new(),
@@ -267,7 +281,7 @@ impl fmt::Display for Settings {
 }
 
 /// Rounded as the superblock keeps it. A value above zero stays above zero.
-fn in_millionths(share: f64) -> f64 {
+pub(crate) fn in_millionths(share: f64) -> f64 {
     let rounded = (share * MILLION).round() / MILLION;
     if share > 0.0 { rounded.max(1.0 / MILLION) } else { rounded }
 }

@@ -15,6 +15,7 @@ mod ext4;
 mod ext4_planted;
 mod failing_logs;
 mod gecko;
+mod keeping;
 mod lazy_planted;
 mod logs_settings;
 mod mlfs;

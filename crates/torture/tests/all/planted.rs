@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use manylogs_plant::{Bug, NVRAM, VOLUME, plant};
+use manylogs_plant::{Bug, KEPT, NVRAM, VOLUME, plant};
 use manylogs_torture::{Plan, run_plan};
 
 /// Histories after which a bug counts as missed.
@@ -24,7 +24,10 @@ fn cases() -> Vec<Case> {
         |bug: &Bug| Case { bug: *bug, plan: plan_for(*bug), faults: is_for_faults(*bug) };
     let with_nvram: fn(u64) -> Plan = |seed| Plan::plain(seed).with_nvram();
     let of_nvram = |bug: &Bug| Case { bug: *bug, plan: with_nvram, faults: false };
-    VOLUME.iter().map(of_volume).chain(NVRAM.iter().map(of_nvram)).collect()
+    let keeping: fn(u64) -> Plan = |seed| Plan::plain(seed).keeping();
+    let of_kept = |bug: &Bug| Case { bug: *bug, plan: keeping, faults: false };
+    let volume = VOLUME.iter().map(of_volume);
+    volume.chain(NVRAM.iter().map(of_nvram)).chain(KEPT.iter().map(of_kept)).collect()
 }
 
 /// The histories that show a bug soonest.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::{DataSequence, Record, RecordSequence, VolumeId};
+use crate::{DataSequence, Floors, Record, RecordSequence, VolumeId};
 use bytes::Bytes;
 use manylogs_block::{IoError, Nvram};
 
@@ -42,7 +42,7 @@ impl Store {
     /// Fills a new store with what was found in `table`.
     pub fn fill_from(&mut self, table: NvTable, found: super::Replayed) {
         self.apart = Some(table);
-        self.roots.on_disk.floor = self.roots.on_disk.floor.max(found.floor);
+        self.roots.on_disk.raise(Floors::both(found.floor));
         self.fill(found.versions);
     }
 
@@ -175,7 +175,7 @@ impl Store {
             self.fail_apart();
             return Err(IoError::ReadOnly { reason: FAILED });
         }
-        self.roots.on_disk.floor = floor;
+        self.roots.on_disk.raise(Floors::both(floor));
         Ok(())
     }
 }

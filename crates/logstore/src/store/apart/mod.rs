@@ -9,7 +9,7 @@ mod keep;
 
 use std::rc::Rc;
 
-use crate::{DataSequence, Log, Record, VolumeId};
+use crate::{DataSequence, Floors, Log, Record, VolumeId};
 use manylogs_block::{IoError, Nvram, to_usize};
 
 use crate::NvramError;
@@ -167,8 +167,8 @@ fn replay(selector: &Selector, half: &[u8], logs: Logs) -> Result<Replayed, Nvra
                     return Err(NvramError::Damaged("a record does not follow the one before"));
                 }
                 replayed.floor = replayed.floor.max(record.header.floor);
-                let (log, floor) = (record.header.log, replayed.floor);
-                replayed.versions.take_record(log, &record, floor, true);
+                let (log, floors) = (record.header.log, Floors::both(replayed.floor));
+                replayed.versions.take_record(log, &record, floors, true);
                 replayed.records += 1;
             }
         }
@@ -271,13 +271,13 @@ impl NvTable {
     fn replayed_snapshot(&self, blank: Logs) -> Result<(Vec<u8>, DataSequence), NvramError> {
         let half = read_half(&*self.nvram, &self.selector, self.tail);
         let Replayed { mut versions, floor, .. } = replay(&self.selector, &half, blank)?;
-        versions.book_live(floor);
+        versions.book_live(Floors::both(floor));
         if plant::is(Bug::NvramDropsSupersedes) {
             for id in versions.logs.ids() {
                 versions.logs.adjust(id, Log::clear_supersedes);
             }
         }
-        Ok((encode(0, versions.logs.iter(), versions.logged(floor)), floor))
+        Ok((encode(0, versions.logs.iter(), versions.logged(Floors::both(floor))), floor))
     }
 
     /// Begins an incarnation, with a table that was just read.

@@ -10,11 +10,11 @@
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Lba, Payload, Sectors};
+use manylogs_logstore::EntryKind;
 use manylogs_logstore::store::Place;
-use manylogs_logstore::{DataSequence, EntryKind};
 
-use super::HOME_WRITE_MAX;
 use super::copy::{Batch, Group, Part, Renewed, Run};
+use super::{HOME_WRITE_MAX, Progress};
 use crate::state::Inner;
 
 /// A drive takes writes of this length, one behind the other, for a stream: 8 MiB.
@@ -37,12 +37,12 @@ impl Inner {
     pub(super) fn next_bands(
         &self,
         cursor: &mut Lba,
-        floor: DataSequence,
+        progress: &Progress,
         band: Sectors,
     ) -> Option<Batch> {
         let (mut batch, mut sectors) = (Batch::default(), Sectors(0));
         while sectors.0 < TOGETHER.0 && batch.parts.len() < PARTS {
-            let Some((part, versions)) = self.next_band(cursor, floor, band) else { break };
+            let Some((part, versions)) = self.next_band(cursor, progress, band) else { break };
             sectors += part.whole.map_or(Sectors(0), |whole| whole.len);
             batch.parts.push(part);
             batch.versions += versions;
@@ -54,7 +54,7 @@ impl Inner {
     fn next_band(
         &self,
         cursor: &mut Lba,
-        floor: DataSequence,
+        progress: &Progress,
         band: Sectors,
     ) -> Option<(Part, u64)> {
         let state = self.engine.state.borrow();
@@ -62,7 +62,7 @@ impl Inner {
         let here = map.lookup(Extent { start: *cursor, len: Sectors(1) });
         let here = here.filter_map(|(part, mapped)| mapped.map(|mapped| (part, mapped)));
         let (found, _) =
-            here.chain(map.iter_from(*cursor)).find(|(_, mapped)| mapped.sequence < floor)?;
+            here.chain(map.iter_from(*cursor)).find(|(_, mapped)| progress.takes(mapped))?;
         let band = self.around(found.start, band);
         let extent = Extent::between(found.start, band.end());
         *cursor = extent.end();
@@ -72,7 +72,7 @@ impl Inner {
             Place::Lost { .. } | Place::Buffered { .. } => false,
         };
         let mapped = map.lookup(extent).filter_map(|(part, mapped)| Some((part, mapped?)));
-        let below: Vec<_> = mapped.filter(|(_, mapped)| mapped.sequence < floor).collect();
+        let below: Vec<_> = mapped.filter(|(_, mapped)| progress.takes(mapped)).collect();
         let first = below.iter().find(|(part, mapped)| goes_home(*part, &mapped.value));
         let least = Lba(band.end().0.saturating_sub(STREAM_LEAST.0)).max(band.start);
         let whole = first.map(|(first, _)| {

@@ -168,7 +168,7 @@ impl Inner {
         progress: &mut Progress,
     ) -> Result<(), IoError> {
         let below = Renewed::Below(progress.floor);
-        for (extent, mapped) in self.mapped_below(extents, progress.floor) {
+        for (extent, mapped) in self.mapped_to_take(extents, progress) {
             match mapped.value {
                 Place::Lost { .. } if !plant::is(Bug::LostForgotten) => {
                     self.renew(EntryKind::Lost, extent, None, below).await?;
@@ -194,7 +194,7 @@ impl Inner {
     fn runs(&self, extents: &[Extent], progress: &Progress) -> Vec<Run> {
         let mut runs = Vec::new();
         for (extent, Mapped { sequence, value: mut place }) in
-            self.mapped_below(extents, progress.floor)
+            self.mapped_to_take(extents, progress)
         {
             if is_forgotten(progress, place) {
                 continue;
@@ -221,15 +221,15 @@ impl Inner {
     }
 
     /// The versions in `extents` that are to go home.
-    fn mapped_below(
+    fn mapped_to_take(
         &self,
         extents: &[Extent],
-        floor: DataSequence,
+        progress: &Progress,
     ) -> Vec<(Extent, Mapped<Place>)> {
         let state = self.engine.state.borrow();
         let all = extents.iter().flat_map(|extent| state.store.map().lookup(*extent));
         let mapped = all.filter_map(|(extent, mapped)| mapped.map(|mapped| (extent, mapped)));
-        mapped.filter(|(_, mapped)| mapped.sequence < floor).collect()
+        mapped.filter(|(_, mapped)| progress.takes(mapped)).collect()
     }
 
     /// Keeps a version in the logs under a new sequence, above the floor of the pass. The caller

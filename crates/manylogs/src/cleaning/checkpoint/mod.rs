@@ -5,6 +5,7 @@ mod band;
 mod copy;
 pub(crate) mod futility;
 mod home;
+mod kept;
 mod pace;
 pub(crate) mod ration;
 mod read;
@@ -16,8 +17,8 @@ pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE};
 use std::rc::Rc;
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors};
-use manylogs_logstore::DataSequence;
 use manylogs_logstore::store::Place;
+use manylogs_logstore::{DataSequence, Floors, Mapped};
 
 use self::copy::{Batch, Part};
 use self::futility::Outcome;
@@ -103,8 +104,12 @@ struct Progress {
     pass: Pass,
     /// Versions below are to go home.
     floor: DataSequence,
+    /// Versions that are kept in the logs go home only if they are older than this.
+    keeps_from: DataSequence,
     /// The oldest version that stays in a log unread: the floor may not rise above it.
     held_back: Option<DataSequence>,
+    /// The same of the kept versions and their floor.
+    kept_back: Option<DataSequence>,
     /// Long zeroed extents that must be written out.
     zeroed: Vec<Extent>,
     /// Versions that it found so far.
@@ -114,6 +119,14 @@ struct Progress {
     /// Time in which it waited for others.
     waited: Nanos,
     report: CheckpointReport,
+}
+
+impl Progress {
+    /// Whether the pass brings this version home.
+    fn takes(&self, mapped: &Mapped<Place>) -> bool {
+        let floor = if mapped.value.is_kept() { self.keeps_from } else { self.floor };
+        mapped.sequence < floor
+    }
 }
 
 impl Inner {
@@ -203,6 +216,9 @@ impl Inner {
         let _turn = self.cleaning.take().await;
         let result = self.bring_home(pass).await;
         self.engine.state.borrow_mut().ration = None;
+        if result.is_ok() {
+            self.settle_kept().await;
+        }
         result
     }
 
@@ -215,7 +231,7 @@ impl Inner {
             self.make_durable(Phase::Checkpoint).await?;
         }
         let mut cursor = Lba(0);
-        while let Some(batch) = self.next_batch(&mut cursor, progress.floor) {
+        while let Some(batch) = self.next_batch(&mut cursor, &progress) {
             self.engine.state.borrow_mut().pass_at = cursor;
             self.give_out_room(pass, progress.versions, batch.versions);
             let asked = self.engine.runtime.now();
@@ -236,18 +252,21 @@ impl Inner {
         // Versions that were overwritten before the pass reached them were not copied. The versions
         // that replaced them must be durable before the floor rises, and so must the copies.
         self.engine.state.borrow_mut().home.is_dirty |= self.below.volatile_cache;
+        let kept = self.oldest_kept(&progress);
         if !plant::is(Bug::FloorBeforeHomeDurable) {
             self.make_durable(Phase::Checkpoint).await?;
         }
         // Versions that could not be read stay logged, and with them everything newer.
         let floor = progress.held_back.map_or(progress.floor, |oldest| oldest.min(progress.floor));
         let floor = if plant::is(Bug::FloorOverUnread) { progress.floor } else { floor };
+        let before = self.engine.state.borrow().store.floors();
+        let floors = self.floors_of_pass(floor.max(before.home), kept, &progress);
         if plant::is(Bug::ForgetBeforeFloor) {
-            self.forget_below(floor);
+            self.forget_below(floors);
         }
-        if floor > self.engine.state.borrow().store.floor() {
-            raise_floor(&**self, Phase::Checkpoint, floor).await?;
-            self.forget_below(floor);
+        if floors.rise_above(before) {
+            raise_floor(&**self, Phase::Checkpoint, floors).await?;
+            self.forget_below(floors);
         }
         let duration = self.engine.runtime.now().since(started);
         let took = Nanos(duration.0.saturating_sub(progress.waited.0));
@@ -265,10 +284,13 @@ impl Inner {
             ..CheckpointReport::default()
         };
         let floor = state.store.next_data();
+        let keeps_from = self.keeps_from(&state, pass, floor);
         Progress {
             pass,
             floor,
+            keeps_from,
             held_back: None,
+            kept_back: None,
             zeroed: Vec::new(),
             versions: 0,
             work: HomeWork::default(),
@@ -277,11 +299,11 @@ impl Inner {
         }
     }
 
-    /// The next extents with versions below the floor, in order of address.
-    fn next_batch(&self, cursor: &mut Lba, floor: DataSequence) -> Option<Batch> {
+    /// The next extents with versions that go home, in order of address.
+    fn next_batch(&self, cursor: &mut Lba, progress: &Progress) -> Option<Batch> {
         let band = self.band();
         if band > Sectors(0) {
-            return self.next_bands(cursor, floor, band);
+            return self.next_bands(cursor, progress, band);
         }
         let state = self.engine.state.borrow();
         let mut extents: Vec<Extent> = Vec::new();
@@ -291,7 +313,7 @@ impl Inner {
                 break;
             }
             *cursor = extent.end();
-            if mapped.sequence < floor {
+            if progress.takes(&mapped) {
                 let copied = match mapped.value {
                     Place::Log { .. } => extent.len.0,
                     Place::Zeroes { .. } if extent.len <= HOME_WRITE_MAX => extent.len.0,
@@ -306,13 +328,13 @@ impl Inner {
         (versions > 0).then_some(Batch { parts, versions })
     }
 
-    /// Everything below the durable floor is home: the table forgets it, and logs that held
+    /// Everything below the durable floors is home: the table forgets it, and logs that held
     /// nothing else are free.
-    fn forget_below(&self, floor: DataSequence) {
+    fn forget_below(&self, floors: Floors) {
         {
             let mut state = self.engine.state.borrow_mut();
             let state = &mut *state;
-            state.store.forget_below(floor);
+            state.store.forget_below(floors);
             state.counters.checkpoints += 1;
             state.counters.logged_since_checkpoint = 0;
             state.counters.logged_sectors_since_checkpoint = 0;

@@ -17,7 +17,10 @@ impl State {
     /// Whether a checkpoint must go as fast as it can: writes wait for room, or soon will.
     pub(crate) fn is_pressed(&self, watermark: f64) -> bool {
         let crowded = self.store.is_table_crowded();
-        !self.starved.is_empty() || crowded || self.store.logs().occupancy() >= watermark
+        // No pass frees what is kept.
+        let others = self.store.logs().occupancy() - self.pinned_share;
+        let full = others / (1.0 - self.pinned_share) >= watermark;
+        !self.starved.is_empty() || crowded || full
     }
 }
 

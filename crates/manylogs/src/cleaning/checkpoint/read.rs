@@ -136,8 +136,11 @@ impl Inner {
         match verdict {
             Verdict::Wait => {
                 progress.report.unread_extents += 1;
-                let oldest = progress.held_back.map_or(run.sequence, |old| old.min(run.sequence));
-                progress.held_back = Some(oldest);
+                let back = match run.place.is_kept() {
+                    true => &mut progress.kept_back,
+                    false => &mut progress.held_back,
+                };
+                *back = Some(back.map_or(run.sequence, |old| old.min(run.sequence)));
                 Ok(())
             }
             Verdict::Lost => {

@@ -1,0 +1,166 @@
+//! Versions that are kept in the logs: [`Class::DurabilityOnly`]. Passes leave them where they are,
+//! and they have a floor of their own, [`Floors::kept`](crate::Floors).
+
+use std::collections::BTreeMap;
+
+use manylogs_block::{Completer, Extent, Sectors};
+use manylogs_plant::{self as plant, Bug};
+
+use super::{Displaced, Origin, Place, Room, SlotId, Store};
+use crate::{Class, DataSequence, Entry, EntryKind, LogId, Mapped};
+
+/// An account of what is kept.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Whether versions may be kept: the disk says that older programs do not know them.
+    on: bool,
+    /// Sectors whose newest version is kept.
+    sectors: u64,
+    /// Whether something is mapped that is not kept.
+    waits: bool,
+}
+
+impl Kept {
+    /// Recovery found a version at `place`.
+    pub(super) fn found(&mut self, extent: Extent, place: Place) {
+        if place.is_kept() {
+            self.put(extent.len);
+        } else {
+            self.put_other();
+        }
+    }
+
+    /// A version that is kept became the newest.
+    pub(super) const fn put(&mut self, len: Sectors) {
+        self.sectors += len.0;
+    }
+
+    /// Another version became the newest.
+    pub(super) const fn put_other(&mut self) {
+        self.waits = true;
+    }
+
+    /// So many sectors are at home and kept no longer; whether something else is mapped.
+    pub(super) const fn went_home(&mut self, sectors: u64, waits: bool) {
+        self.sectors = self.sectors.saturating_sub(sectors);
+        self.waits = waits;
+    }
+}
+
+/// What of a log is there for kept versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptIn {
+    /// Sectors whose newest version is kept there.
+    pub live: u64,
+    /// Sectors that were appended to the log in its present epoch.
+    pub used: u64,
+}
+
+impl Store {
+    /// From now on versions of the class [`Class::DurabilityOnly`] are kept. The caller has made
+    /// sure that programs which do not know them refuse the store. Stores whose headers lie apart
+    /// keep none.
+    pub fn keep(&mut self) {
+        if !self.kept.on && self.apart.is_none() {
+            self.kept.on = true;
+            self.kept.waits = !self.map.is_empty();
+        }
+    }
+
+    /// Whether versions may be kept.
+    #[must_use]
+    pub const fn keeps(&self) -> bool {
+        self.kept.on
+    }
+
+    /// The newest versions of so many sectors are kept.
+    #[must_use]
+    pub const fn kept_sectors(&self) -> Sectors {
+        Sectors(self.kept.sectors)
+    }
+
+    /// A write that was to be kept goes home.
+    pub const fn note_kept_home(&mut self, len: Sectors) {
+        self.counters.kept_home_sectors += len.0;
+    }
+
+    /// Whether anything is mapped that a checkpoint would bring home.
+    #[must_use]
+    pub fn waits_for_home(&self) -> bool {
+        if self.kept.on { self.kept.waits } else { !self.map.is_empty() }
+    }
+
+    /// The smallest number of a version that is kept; entries that displaced older ones need not be
+    /// durable. Looks at the whole map.
+    #[must_use]
+    pub fn oldest_kept(&self) -> Option<DataSequence> {
+        if self.kept.sectors == 0 {
+            return None;
+        }
+        self.kept().map(|(_, mapped)| mapped.sequence).min()
+    }
+
+    /// The versions that are kept and durable, by address.
+    pub fn kept(&self) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
+        self.map.iter().filter(|(_, mapped)| mapped.value.is_kept())
+    }
+
+    /// The logs that hold kept versions, or say of older ones that they are dead.
+    #[must_use]
+    pub fn logs_that_keep(&self) -> BTreeMap<LogId, KeptIn> {
+        let mut found: BTreeMap<LogId, KeptIn> = BTreeMap::new();
+        if !self.kept.on {
+            return found;
+        }
+        for log in self.logs.iter().filter(|log| log.buries_kept()) {
+            found.entry(log.id()).or_default();
+        }
+        for (extent, mapped) in self.kept() {
+            if let Some(log) = mapped.value.log() {
+                found.entry(log).or_default().live += extent.len.0;
+            }
+        }
+        for (log, kept) in &mut found {
+            kept.used = self.logs.get(*log).map_or(0, |log| log.used().0);
+        }
+        found
+    }
+
+    /// The class that an entry of this kind gets.
+    pub(super) fn class_of(&self, kind: EntryKind, class: Class) -> Class {
+        let may_be = class != Class::DurabilityOnly || (self.kept.on && kind == EntryKind::Data);
+        if may_be { class } else { Class::Data }
+    }
+
+    /// Queues an entry that says that versions of `extent` before `sequence` are dead: a newer one
+    /// went home and took `displaced` out of the map. [`Store::make_pending`] follows.
+    pub fn queue_supersede(
+        &mut self,
+        extent: Extent,
+        sequence: DataSequence,
+        displaced: Displaced,
+        (waiter, reserved): (Option<Completer>, Room),
+    ) -> SlotId {
+        let entry = Entry::new(extent, sequence, EntryKind::Supersede);
+        let id = self.queue(entry, None, waiter, reserved, Origin::Client);
+        self.bury(id, &displaced);
+        if displaced.is_empty() && self.kept.on {
+            // It repeats what an earlier entry says that is not durable yet.
+            self.entries.slots.get_mut(id).entry.over_kept = true;
+        }
+        self.book_displaced(id, displaced);
+        id
+    }
+
+    /// The slot's entry displaced these versions. If kept ones are among them it must be known as
+    /// long as they can be found, even when the entry itself is below the floor.
+    pub(super) fn bury(&mut self, id: SlotId, displaced: &Displaced) {
+        let slots = &mut self.entries.slots;
+        let is_kept = |slot: SlotId| slots.get(slot).entry.is_kept();
+        let buffered = displaced.buffered.iter().filter(|(slot, _)| is_kept(*slot));
+        let sectors = displaced.kept + buffered.map(|(_, sectors)| sectors).sum::<u64>();
+        self.kept.sectors = self.kept.sectors.saturating_sub(sectors);
+        let entry = &mut slots.get_mut(id).entry;
+        entry.over_kept = sectors > 0 && !entry.is_kept() && !plant::is(Bug::KeptNotBuried);
+    }
+}
