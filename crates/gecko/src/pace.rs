@@ -51,8 +51,8 @@ impl Pace {
     /// What was cleaned of the segment under way, as a part of its length.
     fn cleaned(&self, segment: Sectors) -> u64 {
         let Some((_, live)) = self.victim else { return 0 };
-        let share = self.done.0 as f64 / live.0.max(1) as f64;
-        (segment.0 as f64 * share.min(1.0)) as u64
+        let live = live.0.max(1);
+        segment.0 * self.done.0.min(live) / live
     }
 }
 

@@ -115,6 +115,7 @@ fn create(sim: &Sim, host: NodeId, node: NodeId, case: &ChainCase) -> Result<Cha
     };
     let drives: Vec<_> = (0..case.links).map(drive).collect();
     let raw = case.drive.profile.capacity().0 * case.links as u64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of capacity")]
     let export = case.export.map(|share| Sectors((raw as f64 * share) as u64 / 8 * 8));
     let options = ChainOptions { segment: case.segment, export };
     let settings = ChainSettings { cleaning: case.cleaning, ..ChainSettings::default() };
