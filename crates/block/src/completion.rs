@@ -27,6 +27,8 @@ pub struct Completion<T = Payload> {
 enum Inner<T> {
     Ready(Option<IoResult<T>>),
     Pending(Rc<Slot<T>>),
+    /// Made of other answers by whoever awaits it.
+    Composed(Pin<Box<dyn Future<Output = IoResult<T>>>>),
 }
 
 /// The device's end of a [`Completion`].
@@ -42,6 +44,12 @@ impl<T> Completion<T> {
     /// An answer that is there at once.
     pub const fn ready(result: IoResult<T>) -> Self {
         Self { inner: Inner::Ready(Some(result)), held: None }
+    }
+
+    /// An answer that is made of others. The requests behind it have been submitted: what `answers`
+    /// does comes to pass only if somebody awaits it.
+    pub fn of_others(answers: impl Future<Output = IoResult<T>> + 'static) -> Self {
+        Self { inner: Inner::Composed(Box::pin(answers)), held: None }
     }
 
     /// Keeps `token` alive for as long as somebody may still wait for the answer, so that its
@@ -85,6 +93,11 @@ impl<T> Future for Completion<T> {
         match &mut this.inner {
             Inner::Ready(result) => {
                 result.take().map_or_else(|| panic!("completion polled after its end"), Poll::Ready)
+            }
+            Inner::Composed(answers) => {
+                let result = std::task::ready!(answers.as_mut().poll(cx));
+                this.held = None;
+                Poll::Ready(result)
             }
             Inner::Pending(slot) => {
                 if let Some(result) = slot.result.borrow_mut().take() {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use thiserror::Error;
 
-use crate::{Completion, Extent, ExtentKind, Extents, Payload, Sectors};
+use crate::{Completion, Extent, ExtentKind, Extents, Geometry, Payload, Sectors};
 
 /// Capabilities of a device, after nbdkit's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,6 +250,13 @@ pub trait BlockDevice {
         let inside = self.capabilities().check(&Request::Read { extent: within });
         Completion::ready(inside.map(|()| Extents::of(within, ExtentKind::Data)))
     }
+
+    /// How the device deals its addresses out to several drives; `None` if it is one drive, or
+    /// nobody knows. It is advice about speed: nothing that is promised depends on it. Constant
+    /// while the device is open.
+    fn geometry(&self) -> Option<Geometry> {
+        None
+    }
 }
 
 /// A shared device is a device: layers can be stacked without knowing who else uses the one below.
@@ -272,6 +279,10 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         (**self).extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        (**self).geometry()
     }
 }
 

@@ -6,6 +6,7 @@
 mod completion;
 mod device;
 mod extents;
+mod geometry;
 mod media;
 mod memory;
 mod nvram;
@@ -23,6 +24,7 @@ mod watch;
 pub use completion::{Completer, Completion, IoResult, all_done, completion};
 pub use device::{BlockDevice, Capabilities, Hint, IoError, Request, RequestKind};
 pub use extents::{ExtentKind, Extents};
+pub use geometry::{Chunk, Geometry, Share, Split};
 pub use media::{Media, Sector};
 pub use memory::MemoryDevice;
 pub use nvram::{MemoryNvram, Nvram};

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// Replay every combination of traces, drives, policies, parameters and seeds in a file.
     Sweep(lab::SweepArgs),
     /// Measure small durable writes beside streams on modelled drives, under several policies.
-    Interfere(interfere::InterfereArgs),
+    Interfere(Box<interfere::InterfereArgs>),
     /// Measure a chain of drives (Gecko) on modelled drives: what its gates ask for, and what it
     /// reaches.
     Chain(chain::ChainArgs),

@@ -101,3 +101,25 @@ pub struct Counters {
     /// Time the mechanism spent on commands and destaging (read-ahead not counted).
     pub busy: Nanos,
 }
+
+impl Counters {
+    /// Of two drives together; of the longest queues the longer one.
+    #[must_use]
+    pub fn with(self, other: &Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            flushes: self.flushes + other.flushes,
+            read_hits: self.read_hits + other.read_hits,
+            streamed_reads: self.streamed_reads + other.streamed_reads,
+            cached_writes: self.cached_writes + other.cached_writes,
+            destages: self.destages + other.destages,
+            extra_revolutions: self.extra_revolutions + other.extra_revolutions,
+            seeks: self.seeks + other.seeks,
+            rotation: self.rotation + other.rotation,
+            verified: self.verified + other.verified,
+            queued_max: self.queued_max.max(other.queued_max),
+            busy: self.busy + other.busy,
+        }
+    }
+}

@@ -37,6 +37,7 @@ use crate::planted::{Bug, is};
 use crate::profile::Profile;
 use crate::queue::CommandQueue;
 use crate::shingled::Shingled;
+use crate::spindle::Angle;
 
 pub use options::Options;
 use pending::{Pending, PendingEvents};
@@ -96,7 +97,8 @@ impl Drive {
     /// The drive that `profile` describes, its heads at LBA 0, everything idle at time zero.
     #[must_use]
     pub fn new(profile: &Profile, options: &Options) -> Self {
-        let mechanism = Mechanism::new(profile, options.terms, options.seed);
+        let mechanism = Mechanism::new(profile, options.terms, options.seed)
+            .turned_to(Angle::from_revolutions(options.phase));
         let margin = Nanos::from_secs_f64(profile.queue.prediction_margin_ms / 1e3);
         let segments = if options.read_ahead { profile.cache.segments } else { 0 };
         let layer = Shingled::new(profile, mechanism.geometry(), options.placement);

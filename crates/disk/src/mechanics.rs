@@ -119,6 +119,12 @@ impl Mechanism {
         }
     }
 
+    /// The same with another angle under the heads at time zero.
+    #[must_use]
+    pub fn turned_to(self, from: Angle) -> Self {
+        Self { spindle: self.spindle.turned_to(from), ..self }
+    }
+
     /// The layout.
     #[must_use]
     pub const fn geometry(&self) -> &Geometry {

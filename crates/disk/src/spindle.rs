@@ -45,7 +45,8 @@ impl Angle {
     }
 }
 
-/// A spindle that turns at constant speed; at time zero angle zero is under the heads.
+/// A spindle that turns at constant speed; at time zero angle zero is under the heads, unless it was
+/// turned.
 ///
 /// The angle is the low half of a product of integers, so it is exact, and stays exact over years
 /// of virtual time, at the price of a period that is off by less than one part in 10^12.
@@ -55,6 +56,8 @@ pub struct Spindle {
     rate: u64,
     /// Length of a revolution in units of 2^-16 ns.
     period_q16: u64,
+    /// Under the heads at time zero.
+    from: Angle,
 }
 
 impl Spindle {
@@ -67,7 +70,14 @@ impl Spindle {
         Self {
             rate: (18_446_744_073_709_551_616.0 / period_ns).round() as u64,
             period_q16: (period_ns * 65_536.0).round() as u64,
+            from: Angle(0),
         }
+    }
+
+    /// The same with another angle under the heads at time zero.
+    #[must_use]
+    pub const fn turned_to(self, from: Angle) -> Self {
+        Self { from, ..self }
     }
 
     /// Length of a revolution, rounded down to nanoseconds.
@@ -79,7 +89,7 @@ impl Spindle {
     /// The angle under the heads at `at`.
     #[must_use]
     pub const fn angle(&self, at: Time) -> Angle {
-        Angle((at.0.wrapping_mul(self.rate) >> 32) as u32)
+        Angle(((at.0.wrapping_mul(self.rate) >> 32) as u32).wrapping_add(self.from.0))
     }
 
     /// The time it takes to rotate by `rotation` (up to 2^16 revolutions), rounded down: a chain of

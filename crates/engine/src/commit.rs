@@ -54,9 +54,7 @@ fn commit_one<S: System>(system: &Rc<S>) -> bool {
 /// The log for the next record. While a record is on its way, the next goes behind it: the drive
 /// writes both in one pass, wherever its queue takes the head in between.
 fn choose_log<S: System>(system: &S, state: &mut S::State) -> Option<LogId> {
-    if system.follows_newest()
-        && let Some(log) = state.store().log_in_use()
-    {
+    if let Some(log) = state.store().log_in_use().filter(|_| system.follows()) {
         return Some(log);
     }
     let (log, unopened) = match system.place(state)? {
@@ -127,7 +125,7 @@ fn record_ended<S: System>(record: &RecordUnderWay<S>, result: IoResult) {
         Err(error) => record_failed(&**system, log, sequence, &error),
     }
     engine.progress.notify();
-    system.record_ended(*sent);
+    system.record_ended(log, *sent);
 }
 
 /// Phase of a record, if it differs from that which records `usually` have.

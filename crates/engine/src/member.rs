@@ -1,12 +1,14 @@
-//! Members: the devices that a system lives on, each with its scheduler and its head.
+//! Members: the devices that a system lives on, each with its scheduler and its head. A member that
+//! is an array has a scheduler and a head for each column.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
+use manylogs_array::Columns;
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Lba, Request, Sectors,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Lba, Nanos, Request, Sectors,
 };
-use manylogs_schedule::{Class, Scheduler, Targets};
+use manylogs_schedule::{Class, ScheduleStats, Scheduler, Targets};
 
 use crate::phase::{Phase, PhaseProbe};
 
@@ -27,8 +29,12 @@ const SMALL: Sectors = Sectors(128);
 #[derive(Clone)]
 pub struct Member {
     device: Rc<dyn BlockDevice>,
-    /// Scheduler of the device, once the system serves clients.
-    scheduler: Option<Scheduler>,
+    /// The columns of the device, if it is an array that is known.
+    columns: Option<Rc<Columns>>,
+    /// Scheduler of the device, or of each column, once the system serves clients.
+    schedulers: Rc<[Scheduler]>,
+    /// For the tasks of flushes, once there are schedulers.
+    runtime: Option<Handle>,
     probe: PhaseProbe,
     /// The end of the last request that was not logged.
     head: Rc<Cell<Lba>>,
@@ -45,7 +51,9 @@ impl Member {
     pub fn new(device: Rc<dyn BlockDevice>, probe: PhaseProbe) -> Self {
         Self {
             device,
-            scheduler: None,
+            columns: None,
+            schedulers: Rc::new([]),
+            runtime: None,
             probe,
             head: Rc::default(),
             draining: Rc::default(),
@@ -54,17 +62,46 @@ impl Member {
         }
     }
 
-    /// Puts a scheduler in front of the device.
+    /// The same device, its addresses arranged as `columns` has them. If they are the columns that
+    /// the device has now, `each` is set: then requests are scheduled column by column.
     #[must_use]
-    pub fn scheduled(self, runtime: &Handle, targets: Targets) -> Self {
-        let scheduler = Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets);
-        Self { scheduler: Some(scheduler), ..self }
+    pub fn arranged(self, columns: Rc<Columns>, each: bool) -> Self {
+        let device = Rc::clone(&columns) as Rc<dyn BlockDevice>;
+        Self { device, columns: each.then_some(columns), ..self }
     }
 
-    /// The scheduler, if there is one.
+    /// Puts a scheduler in front of the device, or of each of its columns.
     #[must_use]
-    pub const fn scheduler(&self) -> Option<&Scheduler> {
-        self.scheduler.as_ref()
+    pub fn scheduled(self, runtime: &Handle, targets: Targets) -> Self {
+        let schedulers = match &self.columns {
+            Some(columns) => Scheduler::of_columns(runtime, columns.ports(), targets).into(),
+            None => [Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets)].into(),
+        };
+        Self { schedulers, runtime: Some(runtime.clone()), ..self }
+    }
+
+    /// Number of columns that are scheduled one by one; 1 if the device is no array.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.columns.as_ref().map_or(1, |columns| usize::from(columns.map().geometry().columns))
+    }
+
+    /// The column that a log is on which begins at `at`; 0 if the device is no array.
+    #[must_use]
+    pub fn column_of(&self, at: Lba) -> usize {
+        self.columns.as_ref().map_or(0, |columns| usize::from(columns.map().locate(at).0))
+    }
+
+    /// Changes the target latency; see [`Scheduler::set_latency`].
+    pub fn set_latency(&self, latency: Nanos) {
+        self.schedulers.iter().for_each(|scheduler| scheduler.set_latency(latency));
+    }
+
+    /// Counters of the schedulers together.
+    #[must_use]
+    pub fn schedule_stats(&self) -> ScheduleStats {
+        let each = self.schedulers.iter().map(Scheduler::stats);
+        each.reduce(ScheduleStats::with).unwrap_or_default()
     }
 
     /// What the device can do.
@@ -95,9 +132,17 @@ impl Member {
     }
 
     fn hand_over(&self, class: Class, request: Request) -> Completion {
-        match &self.scheduler {
-            Some(scheduler) => scheduler.submit(class, request),
-            None => self.device.submit(request),
+        match (&*self.schedulers, &self.columns) {
+            ([], _) => self.device.submit(request),
+            ([scheduler], None) => scheduler.submit(class, request),
+            (each, Some(columns)) => {
+                let send = |column: usize, part| each[column].submit(class, part);
+                match (&request, &self.runtime) {
+                    (Request::Flush, Some(runtime)) => columns.flush(runtime, send),
+                    _ => columns.spread(&request, send),
+                }
+            }
+            (_, None) => unreachable!("one device has one scheduler"),
         }
     }
 
@@ -130,7 +175,18 @@ impl Member {
     /// the end of the last request that was not logged: see [`Member::asked`].
     #[must_use]
     pub fn head(&self) -> Lba {
-        self.scheduler.as_ref().and_then(Scheduler::head).unwrap_or(self.head.get())
+        let seen = self.schedulers.first().filter(|_| self.columns.is_none());
+        seen.and_then(Scheduler::head).unwrap_or(self.head.get())
+    }
+
+    /// As [`Member::head`], of one column: an address of the array that lies where its head is.
+    #[must_use]
+    pub fn head_of(&self, column: usize) -> Lba {
+        let Some(columns) = &self.columns else { return self.head() };
+        let place = self.schedulers.get(column).and_then(Scheduler::head);
+        let geometry = columns.map().geometry();
+        let on_array = |place| geometry.address(manylogs_block::narrow(column as u64), place);
+        place.and_then(on_array).unwrap_or(self.head.get())
     }
 
     /// The end of the last request that was not logged.
@@ -146,21 +202,19 @@ impl Member {
 
     /// Tells that a client asks for something to be durable.
     pub fn sync_asked(&self) {
-        if let Some(scheduler) = &self.scheduler {
-            scheduler.sync_asked();
-        }
+        self.schedulers.iter().for_each(Scheduler::sync_asked);
     }
 
     /// Whether streams that last compete with records for the device, and nobody else does.
     #[must_use]
     pub fn serves_stream(&self) -> bool {
-        self.scheduler.as_ref().is_some_and(Scheduler::serves_stream)
+        self.schedulers.iter().any(Scheduler::serves_stream)
     }
 
     /// Whether clients wait for small reads, and sync so often that these need their place.
     #[must_use]
     pub fn serves_database(&self) -> bool {
-        self.scheduler.as_ref().is_some_and(Scheduler::serves_database)
+        self.schedulers.iter().any(Scheduler::serves_database)
     }
 
     /// Whether the device is gone: nothing more is written to it until the system is opened again.
@@ -182,9 +236,7 @@ impl Member {
     /// Says whether clients wait for room in the logs, and so for the system's own work.
     pub fn set_pressed(&self, pressed: bool) {
         self.pressed.set(pressed);
-        if let Some(scheduler) = &self.scheduler {
-            scheduler.set_pressed(pressed);
-        }
+        self.schedulers.iter().for_each(|scheduler| scheduler.set_pressed(pressed));
     }
 
     /// For those who only read.
@@ -202,7 +254,7 @@ impl std::fmt::Debug for Member {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Member")
             .field("head", &self.head.get())
-            .field("scheduler", &self.scheduler)
+            .field("schedulers", &self.schedulers)
             .finish_non_exhaustive()
     }
 }

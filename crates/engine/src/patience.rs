@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, IoResult, Nanos,
-    Request, completion,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, IoError, IoResult,
+    Nanos, Request, completion,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -106,6 +106,10 @@ impl BlockDevice for PatientReads {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         self.device.extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.device.geometry()
     }
 }
 

@@ -46,9 +46,9 @@ pub trait System: Sized + 'static {
     /// The log for the next record, by the system's policy: see [`Store::choose_log`].
     fn place(&self, state: &Self::State) -> Option<Choice>;
 
-    /// Whether a record goes behind the newest one in flight, wherever that is, without asking
-    /// [`System::place`]: for systems with one place to append to.
-    fn follows_newest(&self) -> bool {
+    /// Whether the next record goes behind one that is on its way: a drive writes both in one pass.
+    /// If not, it goes where [`System::place`] says.
+    fn follows(&self) -> bool {
         true
     }
 
@@ -75,9 +75,9 @@ pub trait System: Sized + 'static {
 
     // What follows when something became durable.
 
-    /// A record that went at `sent` has ended, well or not, and those who wait for progress were
-    /// told.
-    fn record_ended(&self, sent: Time);
+    /// A record that went to `log` at `sent` has ended, well or not, and those who wait for progress
+    /// were told.
+    fn record_ended(&self, log: LogId, sent: Time);
 
     /// A read or a move may have freed a log: no other event may follow that would tell those who
     /// wait for room.

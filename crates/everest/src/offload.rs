@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Completion, Extent, Handle, IoError, IoResult, Lba,
-    Nanos, Payload, Request, Sectors, TaskLock, all_done, completion,
+    BlockDevice, Capabilities, Completer, Completion, Extent, Geometry, Handle, IoError, IoResult,
+    Lba, Nanos, Payload, Request, Sectors, TaskLock, all_done, completion,
 };
 use manylogs_logstore::Space;
 use manylogs_plant::{self as plant, Bug};
@@ -119,6 +119,10 @@ impl BlockDevice for Offloaded {
                 self.0.write(extent, None)
             }
         }
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.0.base.geometry()
     }
 }
 

@@ -65,7 +65,7 @@ impl System for Inner {
         state.advance(log);
     }
 
-    fn record_ended(&self, _sent: Time) {
+    fn record_ended(&self, _log: LogId, _sent: Time) {
         self.engine.commit.notify();
         self.engine.wanted.notify();
     }

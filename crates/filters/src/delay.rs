@@ -3,22 +3,30 @@
 use std::cell::Cell;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Nanos, Request, completion,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, Nanos, Request,
+    completion,
 };
 
-/// A device that answers each request after a minimum time. The device below gets each request at
-/// once, and an answer never comes before that of the device below.
+/// A device that answers each request after a minimum time, or so much later than the device below.
+/// That gets each request at once, and an answer never comes before that of the device below.
 #[derive(Debug)]
 pub struct Delay<B> {
     below: B,
     runtime: Handle,
     span: Cell<Nanos>,
+    /// The span begins with the answer of the device below.
+    late: bool,
 }
 
 impl<B> Delay<B> {
     /// Delays each answer to at least `span` after its request.
     pub const fn new(runtime: Handle, below: B, span: Nanos) -> Self {
-        Self { below, runtime, span: Cell::new(span) }
+        Self { below, runtime, span: Cell::new(span), late: false }
+    }
+
+    /// Delays each answer by `span`.
+    pub const fn late(runtime: Handle, below: B, span: Nanos) -> Self {
+        Self { below, runtime, span: Cell::new(span), late: true }
     }
 
     /// Sets the minimum time for requests from now on.
@@ -39,9 +47,16 @@ impl<B: BlockDevice> BlockDevice for Delay<B> {
 
     fn submit(&self, request: Request) -> Completion {
         let answer = self.below.submit(request);
-        let sleep = self.runtime.sleep(self.span.get());
+        let (span, late) = (self.span.get(), self.late);
         let (completer, later) = completion();
+        let sleep = self.runtime.sleep(span);
+        let runtime = self.runtime.clone();
         self.runtime.spawn(async move {
+            if late {
+                let result = answer.await;
+                runtime.sleep(span).await;
+                return completer.complete(result);
+            }
             sleep.await;
             completer.complete(answer.await);
         });
@@ -50,6 +65,10 @@ impl<B: BlockDevice> BlockDevice for Delay<B> {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         self.below.extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.below.geometry()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, IoError, Request, RequestKind,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, IoError, Request, RequestKind,
 };
 
 /// Which requests fail, and how. A request that fails does not reach the device below.
@@ -138,6 +138,10 @@ impl<B: BlockDevice> BlockDevice for Faults<B> {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         self.below.extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.below.geometry()
     }
 }
 

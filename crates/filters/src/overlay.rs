@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, IoResult, Lba, Payload,
-    Request, Sector, Sectors, completion,
+    BlockDevice, Capabilities, Completion, Extent, Geometry, Handle, IoError, IoResult, Lba,
+    Payload, Request, Sector, Sectors, completion,
 };
 
 /// A device over one that is only read: what is written stays in memory, sector by sector, and is
@@ -150,6 +150,10 @@ impl<B: BlockDevice> BlockDevice for Overlay<B> {
             }
             Request::Flush | Request::Discard { .. } => Completion::ready(Ok(Payload::default())),
         }
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.below.geometry()
     }
 }
 

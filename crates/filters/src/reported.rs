@@ -1,6 +1,6 @@
 //! Capabilities that differ from the device's own.
 
-use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Extents, Request};
+use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Request};
 
 /// A device that claims other capabilities than the one below it: larger physical sectors, a
 /// volatile cache, no fast zeroing, or a smaller capacity (the beginning of the device below).
@@ -40,6 +40,10 @@ impl<B: BlockDevice> BlockDevice for Reported<B> {
             Ok(()) => self.below.extents(within),
             Err(error) => Completion::ready(Err(error)),
         }
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.below.geometry()
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Completion, Extent, Extents, IoError, Request,
+    BlockDevice, Capabilities, Completer, Completion, Extent, Extents, Geometry, IoError, Request,
     RequestKind, completion,
 };
 
@@ -104,6 +104,10 @@ impl<B: BlockDevice> BlockDevice for Stop<B> {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         self.below.extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.below.geometry()
     }
 }
 

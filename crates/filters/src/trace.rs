@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Request, RequestKind, Sectors,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Request, RequestKind, Sectors,
 };
 
 /// Number of requests that a [`Trace`] keeps by default.
@@ -99,6 +99,10 @@ impl<B: BlockDevice> BlockDevice for Trace<B> {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         self.below.extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.below.geometry()
     }
 }
 

@@ -47,7 +47,7 @@ impl System for Inner {
         state.store.choose_log(&self.tail(state))
     }
 
-    fn follows_newest(&self) -> bool {
+    fn follows(&self) -> bool {
         false
     }
 
@@ -90,7 +90,7 @@ impl System for Inner {
         self.look_again();
     }
 
-    fn record_ended(&self, _sent: Time) {
+    fn record_ended(&self, _: LogId, _sent: Time) {
         self.offer_room_to_clients();
         self.engine.commit.notify();
         self.engine.wanted.notify();

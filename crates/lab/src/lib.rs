@@ -20,3 +20,5 @@ pub mod synthetic;
 pub mod table;
 pub mod tenants;
 pub mod verdict;
+
+pub use manylogs_array::{Level, Shape, ShapeError};

@@ -6,6 +6,7 @@
 mod answers;
 mod asks;
 mod assemble;
+mod drives;
 mod durability;
 mod plots;
 mod policies;
@@ -20,6 +21,7 @@ mod workload;
 
 pub(crate) use assemble::MISSED;
 pub use assemble::{Setting, assemble};
+pub use drives::{ArraySettings, SlowMember};
 pub use durability::Durability;
 pub(crate) use policies::SHINGLED;
 pub use policies::{NamedPolicy, PolicyListError, parse_policies};

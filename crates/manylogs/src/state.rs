@@ -15,6 +15,7 @@ use crate::cleaning::checkpoint::ration::{PACE, Ration};
 use crate::cleaning::checkpoint::suspect::Suspects;
 use crate::cleaning::swap::FullLogs;
 use crate::ondisk::layout::Layout;
+use crate::records::columns::ColumnsSeen;
 use crate::records::hold::Pacing;
 use crate::reports::counters::Counters;
 use crate::reports::home_pace::{HomePace, PassesSeen};
@@ -62,6 +63,8 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) pacing: Pacing,
+    /// What records did to each column, if the device is an array.
+    pub(crate) columns: ColumnsSeen,
     /// Writes that went past the logs.
     pub(crate) home: HomeWrites,
     /// Small writes that go home as parts of runs.
@@ -95,11 +98,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of a volume over `store`, at rest since `now`.
-    pub(crate) fn new(store: Store, now: Time) -> Self {
+    /// The state of a volume over `store`, at rest since `now`, on a device of so many columns.
+    pub(crate) fn new(store: Store, columns: usize, now: Time) -> Self {
         Self {
             store,
             pacing: Pacing::default(),
+            columns: ColumnsSeen::of(columns),
             home: HomeWrites::default(),
             runs: Runs::default(),
             full: FullLogs::default(),

@@ -48,9 +48,18 @@ impl System for Inner {
         self.look_again();
     }
 
-    fn record_ended(&self, sent: Time) {
+    /// On an array two records go to two columns.
+    fn follows(&self) -> bool {
+        self.device.columns() == 1
+    }
+
+    fn record_ended(&self, log: LogId, sent: Time) {
         let now = self.engine.runtime.now();
-        self.engine.state.borrow_mut().pacing.record_ended(sent, now);
+        let mut state = self.engine.state.borrow_mut();
+        state.pacing.record_ended(sent, now);
+        let column = self.column_of(&state, log);
+        state.columns.record_ended(column, sent, now);
+        drop(state);
         self.wake_committer(&self.engine.state.borrow());
     }
 

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Request, Sectors,
-    Signal,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, IoError, Request,
+    Sectors, Signal,
 };
 use manylogs_engine::{Engine, Member, Members, reserve_sequences, run_committer, run_opener};
 use manylogs_logstore::store::{Place, Store};
@@ -13,6 +13,7 @@ use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
 
 use crate::cleaning::checkpoint::{CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
+use crate::lifecycle::columns::arranged;
 use crate::ondisk::layout::Layout;
 use crate::records::largest::largest_record;
 use crate::requests::home_lock::HomeLocks;
@@ -49,7 +50,8 @@ impl Volume {
         config: VolumeConfig,
         store: Store,
     ) -> Self {
-        let state = State::new(store, runtime.now());
+        let device = arranged(device, &layout);
+        let state = State::new(store, device.columns(), runtime.now());
         let VolumeConfig { latency, contended_after, .. } = config;
         let device = device.scheduled(&runtime, Targets { latency, contended_after });
         let shape = state.store.logs().shape();
@@ -134,9 +136,7 @@ impl Volume {
         let config = self.0.config().changed_to(config);
         check_settings(&config, &self.0.layout, self.0.shape, self.0.record_least.get())?;
         self.0.config.set(config);
-        if let Some(scheduler) = self.0.device.scheduler() {
-            scheduler.set_latency(config.latency);
-        }
+        self.0.device.set_latency(config.latency);
         // Requests of the old length may wait for room, or for their record: the room that is left
         // out for one never shrinks while the volume is open.
         let largest = largest_record(&self.0.config(), &self.0.layout, self.0.shape).log;
@@ -253,6 +253,13 @@ impl BlockDevice for Volume {
                 self.0.log_write(EntryKind::Zeroes, extent, None, fua)
             }
         }
+    }
+
+    /// A volume that was made for the array below it exports whole stripes as whole stripes.
+    fn geometry(&self) -> Option<Geometry> {
+        let columns = self.0.layout.columns().filter(|_| self.0.device.columns() > 1)?;
+        let before = self.0.layout.homes().first()?.1.start.0 + columns.first.0;
+        Some(Geometry { first: Sectors(before % columns.stripe().0), ..columns })
     }
 
     fn extents(&self, within: Extent) -> Completion<Extents> {

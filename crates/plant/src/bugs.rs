@@ -320,6 +320,25 @@ with_file_systems! {
         /// A failure that may pass counts as a medium that is bad.
         TransientTakenForMedium,
     }
+    /// Bugs of a volume on an array that its crash histories show.
+    ARRAY {
+        /// A flush of the array leaves one member out.
+        FlushSkipsMember,
+        /// A flush of the array is answered before its members have ended.
+        ArrayFlushAnsweredEarly,
+        /// A request to several members is answered when the first has ended.
+        FirstMemberAnswers,
+        /// Of a durable write that is dealt out only the first part is durable.
+        PartsNotDurable,
+        /// What is written to a column begins with the same sectors in each of its chunks.
+        ChunksRepeatContent,
+        /// A log is one chunk behind its place on the column.
+        LogBehindItsPlace,
+        /// The superblock does not say that each region holds a log for each column.
+        GeometryNotKept,
+        /// A volume is opened with the geometry that the array has now.
+        GeometryOfToday,
+    }
     /// Bugs between the clients of a server and its volume.
     SERVE {
         /// A flush over NBD is answered without flushing.

@@ -30,6 +30,8 @@ const BACKLOG: usize = 512;
 pub(crate) struct Contention {
     /// Time for which the device must have been busy.
     after: Nanos,
+    /// Columns of an array, of which a request has a part on each; 1 for a drive.
+    columns: usize,
     /// Number of clients' requests in flight.
     under_way: usize,
     last_end: Time,
@@ -45,8 +47,13 @@ pub(crate) struct Contention {
 impl Contention {
     /// A detector that reports contention after the device was busy for `after`.
     pub(crate) const fn new(after: Nanos) -> Self {
+        Self::of_columns(after, 1)
+    }
+
+    /// As [`Contention::new`], of an array with so many columns.
+    pub(crate) const fn of_columns(after: Nanos, columns: usize) -> Self {
         let (under_way, most, paused) = (0, [0; 3], Nanos(0));
-        Self { after, under_way, last_end: Time(0), paused, began: Time(0), most }
+        Self { after, columns, under_way, last_end: Time(0), paused, began: Time(0), most }
     }
 
     /// Records the arrival of a client's request. `goes_on`: the request continues its stream.
@@ -90,8 +97,11 @@ impl Contention {
             before => (last.min(before), last.max(before)),
         };
         let most = most.max(current);
-        let tolerated = (least / STEADY).max(IN_PARTS);
-        most <= FEW || (most <= least + tolerated && most <= BACKLOG)
+        let parts = IN_PARTS * self.columns;
+        let tolerated = (least / STEADY).max(parts);
+        // Of an array's requests some are in two parts on each column at any time.
+        let few = if self.columns == 1 { FEW } else { FEW * self.columns + parts };
+        most <= few || (most <= least + tolerated && most <= BACKLOG)
     }
 
     /// How long clients have asked for nothing.

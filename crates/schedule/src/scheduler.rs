@@ -10,6 +10,7 @@ use manylogs_block::{
 
 use crate::Class;
 use crate::answer::Answer;
+use crate::contention::Contention;
 use crate::limits::{Bounds, Load, Targets};
 use crate::queue::Departing;
 use crate::state::{Flight, State};
@@ -42,6 +43,31 @@ impl Scheduler {
     /// Makes a scheduler in front of `device`. Its tasks run on the node of `runtime`.
     #[must_use]
     pub fn new(runtime: Handle, device: Rc<dyn BlockDevice>, targets: Targets) -> Self {
+        let contention = Rc::new(RefCell::new(Contention::new(targets.contended_after)));
+        Self::contended(runtime, device, targets, contention)
+    }
+
+    /// Makes a scheduler in front of each of an array's `columns`. Whether clients keep the array
+    /// busy without a pause is seen on all of them together: a column rests while others lag.
+    #[must_use]
+    pub fn of_columns(
+        runtime: &Handle,
+        columns: impl ExactSizeIterator<Item = Rc<dyn BlockDevice>>,
+        targets: Targets,
+    ) -> Vec<Self> {
+        let contention = Contention::of_columns(targets.contended_after, columns.len());
+        let contention = Rc::new(RefCell::new(contention));
+        let one =
+            |column| Self::contended(runtime.clone(), column, targets, Rc::clone(&contention));
+        columns.map(one).collect()
+    }
+
+    fn contended(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        targets: Targets,
+        contention: Rc<RefCell<Contention>>,
+    ) -> Self {
         let watchers = Watchers::new(
             runtime.clone(),
             WATCHERS_KEPT,
@@ -49,7 +75,7 @@ impl Scheduler {
                 inner.ended(flight, result);
             },
         );
-        let state = State::new(targets, runtime.now());
+        let state = State::new(targets, contention, runtime.now());
         let priorities = device.has_priorities();
         Self(Rc::new(Inner {
             runtime,

@@ -1,5 +1,8 @@
 //! State of the scheduler and the choice of the next request.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use manylogs_block::{Extent, Lba, Nanos, Request, Sectors, Time};
 
 use crate::Class;
@@ -33,7 +36,8 @@ pub(crate) struct State {
     /// Time at which a request other than a record last went, or nothing waited.
     pub(crate) last_turn: Time,
     pub(crate) streak: Streak,
-    pub(crate) contention: Contention,
+    /// Of the device; of an array, all its columns share one.
+    pub(crate) contention: Rc<RefCell<Contention>>,
     pub(crate) syncs: Syncs,
     pub(crate) run: Run,
     pub(crate) lone: LoneWriter,
@@ -85,7 +89,7 @@ pub(crate) struct Flight {
 const RECORDS_BEFORE_TURN: u32 = 2;
 
 impl State {
-    pub(crate) fn new(targets: Targets, now: Time) -> Self {
+    pub(crate) fn new(targets: Targets, contention: Rc<RefCell<Contention>>, now: Time) -> Self {
         Self {
             bounds: Bounds::of(targets.latency),
             queues: Queues::default(),
@@ -97,7 +101,7 @@ impl State {
             grace_until: Time(0),
             last_turn: now,
             streak: Streak::default(),
-            contention: Contention::new(targets.contended_after),
+            contention,
             syncs: Syncs::default(),
             run: Run::default(),
             lone: LoneWriter::default(),
@@ -120,7 +124,7 @@ impl State {
 
     /// Records the arrival of a client's request.
     pub(crate) fn client_asks(&mut self, class: Class, request: &Request, now: Time) {
-        self.slack.arrived(now, self.contention.pause(now));
+        self.slack.arrived(now, self.contention.borrow().pause(now));
         let goes_on = match request.extent() {
             Some(extent) if class == Class::Stream => self.run.asked(extent, !self.client_waits()),
             _ => {
@@ -129,7 +133,7 @@ impl State {
                 false
             }
         };
-        self.contention.arrived(now, goes_on);
+        self.contention.borrow_mut().arrived(now, goes_on);
     }
 
     /// Requests that go now: none, or one request with those that must go before it.
@@ -262,7 +266,7 @@ impl State {
     /// clients have kept the device busy for a while: before that they may be a burst, all of which
     /// the device needs to order it.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
-        self.expects_records(now) && (self.is_a_run(now) || self.contention.lasts(now))
+        self.expects_records(now) && (self.is_a_run(now) || self.contention.borrow().lasts(now))
     }
 
     /// Whether clients wait for small reads, and sync so often that records do not go before
@@ -358,7 +362,7 @@ impl State {
         if flight.class.is_client() {
             self.head = flight.end.or(self.head);
             if flight.answer.is_last() {
-                self.contention.ended(now);
+                self.contention.borrow_mut().ended(now);
                 self.lone.ended(now);
             }
         }

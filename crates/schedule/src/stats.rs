@@ -98,6 +98,29 @@ pub struct ScheduleStats {
     pub waited_ns: [u64; 2],
 }
 
+impl ScheduleStats {
+    /// Of two schedulers together. What the next request waits for is that of the first where one
+    /// waits.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let both = self.classes.into_iter().zip(other.classes);
+        let mut classes = both.map(|(a, b)| ClassStats {
+            requests: a.requests + b.requests,
+            held: a.held + b.held,
+            held_ns: a.held_ns + b.held_ns,
+            held_max_ns: a.held_max_ns.max(b.held_max_ns),
+            waiting: a.waiting + b.waiting,
+        });
+        Self {
+            classes: std::array::from_fn(|_| classes.next().unwrap_or_default()),
+            small_depth: self.small_depth + other.small_depth,
+            grace_ns: self.grace_ns.max(other.grace_ns),
+            waits_for: self.waits_for.or(other.waits_for),
+            waited_ns: std::array::from_fn(|cause| self.waited_ns[cause] + other.waited_ns[cause]),
+        }
+    }
+}
+
 impl Counters {
     /// Counts a request of `class`, or a piece of one, that was held back for `held`.
     pub(crate) fn sent(&mut self, class: Class, held: Nanos) {

@@ -26,7 +26,7 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) async fn run(self) {
-        let device = self.machine.device(PhaseProbe::default());
+        let device = self.machine.device(&PhaseProbe::default());
         let done = match self.between {
             Between::Grow(_) => match Volume::grow(device).await {
                 // Not every device that is larger has room for more.

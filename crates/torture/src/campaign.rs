@@ -70,6 +70,8 @@ pub struct Campaign {
     /// fail requests. Few crashes are forked then, except with MLFS: such a campaign tests the
     /// answers of requests and the history's own recoveries.
     pub trouble: bool,
+    /// [`System::Volume`] on RAID-0 of so many members, whose caches are lost apart.
+    pub members: Option<u16>,
     /// For [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,
 }
@@ -166,7 +168,12 @@ impl Campaign {
     }
 
     fn plan_of(&self, seed: u64) -> Plan {
-        if self.trouble { Plan::troubled(seed).sparse() } else { Plan::of_seed(seed) }
+        let plan = Plan::of_seed(seed);
+        match self.members {
+            Some(members) => plan.on_raid0(members),
+            None if self.trouble => Plan::troubled(seed).sparse(),
+            None => plan,
+        }
     }
 
     fn everest_plan_of(&self, seed: u64) -> EverestPlan {

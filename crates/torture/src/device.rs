@@ -1,5 +1,8 @@
 //! The disk as the volume sees it: each request carries the phase that the volume was in.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use manylogs::{Phase, PhaseProbe};
 use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Extents, Request};
 use manylogs_sim::CrashDisk;
@@ -9,6 +12,8 @@ use manylogs_sim::CrashDisk;
 pub(crate) struct PhasedDisk {
     pub(crate) disk: CrashDisk,
     pub(crate) probe: PhaseProbe,
+    /// The phase of the last request to this disk and those beside it.
+    pub(crate) last: Rc<Cell<u8>>,
 }
 
 impl BlockDevice for PhasedDisk {
@@ -17,7 +22,9 @@ impl BlockDevice for PhasedDisk {
     }
 
     fn submit(&self, request: Request) -> Completion {
-        self.disk.submit_labelled(request, self.probe.get() as u8)
+        let phase = self.probe.get() as u8;
+        self.last.set(phase);
+        self.disk.submit_labelled(request, phase)
     }
 
     fn extents(&self, within: Extent) -> Completion<Extents> {

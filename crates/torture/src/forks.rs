@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use manylogs::{Layout, Phase};
 use manylogs_block::{Payload, Rng, Sectors};
-use manylogs_sim::{DiskImage, Oracle};
+use manylogs_sim::Oracle;
 
+use crate::disks::DiskImages;
 use crate::incarnation::Watch;
 use crate::kept::Kept;
 use crate::machine::{Images, Machine};
@@ -165,7 +166,7 @@ impl Forks {
     }
 
     /// A drained volume can be read without this software: all of it is at home.
-    pub(crate) fn check_homes(&self, image: &DiskImage, watch: &Watch) -> Result<(), String> {
+    pub(crate) fn check_homes(&self, image: &DiskImages, watch: &Watch) -> Result<(), String> {
         let volume = watch.volume.borrow();
         let (Some(volume), true) = (volume.as_ref(), watch.drained.get()) else { return Ok(()) };
         let content = homes(image, volume.layout());
@@ -212,7 +213,7 @@ impl Forks {
 }
 
 /// Content under a linear mapping of the homes.
-fn homes(image: &DiskImage, layout: &Layout) -> Payload {
+fn homes(image: &DiskImages, layout: &Layout) -> Payload {
     let mut content = Payload::default();
     for (_, extent) in layout.homes() {
         content.append(image.read(*extent));

@@ -72,9 +72,14 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
     }
     let two = opening || plan.between.is_some();
     let incarnations = plan.incarnations.max(if two { 2 } else { 1 });
-    let mut images = Images::blank(plan.config.table);
+    let mut images = Images::blank(plan.config.table, plan.array);
     let nvram = images.nvram.is_some();
     for incarnation in 0..incarnations {
+        if incarnation > 0
+            && let Some(array) = plan.reshape(incarnation)
+        {
+            images.disk = images.disk.reshaped(array, history.disk.capacity);
+        }
         let trouble = plan.trouble != Trouble::Never;
         let device = match incarnation.cmp(&troubled) {
             Ordering::Equal if trouble => Device::Failing(plan.trouble),

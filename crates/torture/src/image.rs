@@ -9,6 +9,7 @@ use manylogs_block::{BlockDevice, Payload};
 use manylogs_logstore::VolumeId;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Survival};
 
+use crate::disks::DiskImages;
 use crate::machine::Images;
 use crate::recovery::Recovered;
 
@@ -41,7 +42,7 @@ impl CrashedVolume {
     /// # Errors
     /// If it holds no volume, if it cannot be opened or read, or if the two tables differ.
     pub fn recover(disk: DiskImage, config: CrashDiskConfig, seed: u64) -> Result<Self, Violation> {
-        let images = Images { disk, nvram: None };
+        let images = Images { disk: DiskImages::one(disk), nvram: None };
         let recovered = Recovered::of(&images, config, seed, false).map_err(Violation)?;
         recovered.map(Self).ok_or_else(|| Violation("no volume is found".to_owned()))
     }

@@ -142,10 +142,10 @@ impl Incarnation {
         let runtime = self.runtime.clone();
         if self.fresh {
             let (probe, nvram) = (PhaseProbe::default(), self.machine.nvram());
-            let device = self.machine.device(probe.clone());
+            let device = self.machine.device(&probe);
             let options = CreateOptions { probe, nvram, ..CreateOptions::default() };
             self.kept.borrow_mut().create(Settings::of(&self.plan.config));
-            return Volume::create_with(runtime, device, &self.plan.config, &options).await;
+            return Volume::create_with(runtime, device, &self.plan.created(), &options).await;
         }
         let options = OpenOptions { config: Some(self.plan.config), ..OpenOptions::default() };
         self.machine.open(runtime, options).await.map(|(volume, _)| volume)
@@ -156,7 +156,7 @@ impl Incarnation {
     async fn open_in_trouble(&mut self) -> Result<Volume, String> {
         let Some(layout) = self.layout.clone() else { return Err("nothing to open".to_owned()) };
         let lossy = self.told.lossy.get();
-        let devices = (&self.machine.disk, &self.clock);
+        let devices = (self.machine.disk.first(), &self.clock);
         let words = opening_trouble(devices, &layout, (&mut self.rng, Loss::Possible), &self.told);
         self.watch.trouble.replace(Some(words));
         match self.open().await {
@@ -167,7 +167,7 @@ impl Incarnation {
             Err(VolumeError::NotAVolume) => Err("what cannot be read is called no volume".into()),
             Err(_) => {
                 self.watch.refused.set(1);
-                heal(&self.machine.disk);
+                heal(self.machine.disk.first());
                 self.told.reads_fail.set(false);
                 self.told.lossy.set(lossy);
                 self.device = Device::Sound;
@@ -177,7 +177,7 @@ impl Incarnation {
     }
 
     fn begin_trouble(&mut self, volume: &Volume) {
-        let (devices, layout) = ((&self.machine.disk, &self.clock), volume.layout());
+        let (devices, layout) = ((self.machine.disk.first(), &self.clock), volume.layout());
         let words = match self.device {
             Device::Failing(Trouble::Medium) => {
                 medium_trouble(devices, layout, &mut self.rng, &self.told)

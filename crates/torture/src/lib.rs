@@ -17,10 +17,12 @@
 //! it is [`manylogs_sim::Oracle`], and for ext4 one of names and contents.
 
 mod adopt;
+mod arrays;
 mod between;
 mod campaign;
 mod clients;
 mod device;
+mod disks;
 mod epoch;
 mod everest;
 pub mod ext4;

@@ -3,26 +3,26 @@
 use std::rc::Rc;
 
 use manylogs::{OpenOptions, Phase, PhaseProbe, RecoveryReport, TablePlace, Volume, VolumeError};
-use manylogs_block::{Handle, Nvram, Rng};
-use manylogs_sim::{CrashDisk, CrashDiskConfig, CrashNvram, DiskImage, NvramImage, Survival};
+use manylogs_block::{BlockDevice, Geometry, Handle, Nvram, Rng};
+use manylogs_sim::{CrashDiskConfig, CrashNvram, NvramImage, Survival};
 
-use crate::device::{PhasedDisk, last_phase};
+use crate::disks::{DiskImages, Disks};
 
 /// Content of the devices that nobody uses.
 #[derive(Clone)]
 pub(crate) struct Images {
-    pub(crate) disk: DiskImage,
+    pub(crate) disk: DiskImages,
     pub(crate) nvram: Option<NvramImage>,
 }
 
 impl Images {
-    /// Makes the devices of a new volume with its table in `table`.
-    pub(crate) fn blank(table: TablePlace) -> Self {
+    /// Makes the devices of a new volume with its table in `table`, on an array if one is given.
+    pub(crate) fn blank(table: TablePlace, array: Option<Geometry>) -> Self {
         let nvram = match table {
             TablePlace::Logs => None,
             TablePlace::Nvram(size) => Some(NvramImage::blank(size)),
         };
-        Self { disk: DiskImage::default(), nvram }
+        Self { disk: DiskImages::blank(array), nvram }
     }
 
     /// A hash: equal for equal contents, and different for others but by rare chance.
@@ -43,15 +43,15 @@ impl Images {
 /// See the module. Clones are the same devices.
 #[derive(Clone)]
 pub(crate) struct Machine {
-    pub(crate) disk: CrashDisk,
+    pub(crate) disk: Disks,
     nvram: Option<CrashNvram>,
 }
 
 impl Machine {
-    /// Devices that hold `images`; see [`CrashDisk::new`].
+    /// Devices that hold `images`; see [`Disks::new`].
     pub(crate) fn new(runtime: Handle, disk: CrashDiskConfig, images: Images) -> Self {
         Self {
-            disk: CrashDisk::new(runtime, disk, images.disk),
+            disk: Disks::new(runtime, disk, images.disk),
             nvram: images.nvram.map(CrashNvram::new),
         }
     }
@@ -62,8 +62,8 @@ impl Machine {
     }
 
     /// The disk as the volume gets it, which tells `probe` what it writes for.
-    pub(crate) fn device(&self, probe: PhaseProbe) -> Rc<PhasedDisk> {
-        Rc::new(PhasedDisk { disk: self.disk.clone(), probe })
+    pub(crate) fn device(&self, probe: &PhaseProbe) -> Rc<dyn BlockDevice> {
+        self.disk.device(probe)
     }
 
     /// Opens the volume on these devices.
@@ -74,7 +74,7 @@ impl Machine {
     ) -> Result<(Volume, RecoveryReport), VolumeError> {
         let probe = PhaseProbe::default();
         let options = OpenOptions { probe: probe.clone(), nvram: self.nvram(), ..options };
-        Volume::open(runtime, self.device(probe), &options).await
+        Volume::open(runtime, self.device(&probe), &options).await
     }
 
     /// Points at which a crash can be told apart.
@@ -84,7 +84,7 @@ impl Machine {
 
     /// What the volume last used the disk for. A table kept apart is formatted before the disk is.
     pub(crate) fn phase(&self) -> Phase {
-        if self.disk.events() == 0 { Phase::Open } else { last_phase(&self.disk) }
+        if self.disk.events() == 0 { Phase::Open } else { self.disk.phase() }
     }
 
     /// `watch` is called between any two operations on the non-volatile RAM.
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// Kills the user or cuts the power, now: of both devices.
+    /// Kills the user or cuts the power, now: of all devices.
     pub(crate) fn crash(&self, rng: &mut Rng) -> Images {
         let nvram = self.nvram.as_ref();
         if rng.one_in(2) {
@@ -112,7 +112,7 @@ impl Machine {
         }
         let (of_disk, of_nvram) = (survival(rng), survival(rng));
         Images {
-            disk: self.disk.after_power_cut(of_disk, rng),
+            disk: self.disk.after_power_cut(of_disk, rng, survival),
             nvram: nvram.map(|nvram| nvram.after_power_cut(of_nvram, rng)),
         }
     }

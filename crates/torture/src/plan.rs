@@ -1,7 +1,7 @@
 //! Everything that a seed decides ahead of a history.
 
 use manylogs::{CheckpointPolicy, DurableOnly, LogPlacement, TablePlace, VolumeConfig};
-use manylogs_block::{Extent, Nanos, Rng, Sectors, to_usize};
+use manylogs_block::{Extent, Geometry, Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
 use crate::parameters::{changed, small_config};
@@ -33,6 +33,8 @@ pub struct Plan {
     /// The seed that it was made from.
     pub seed: u64,
     pub(crate) disk: CrashDiskConfig,
+    /// The array that the disks are, if they are one: `disk` is all of it.
+    pub(crate) array: Option<Geometry>,
     pub(crate) config: VolumeConfig,
     /// Openings of the volume, one after the crash of the other.
     pub(crate) incarnations: u64,
@@ -154,6 +156,7 @@ impl Plan {
         let plan = Self {
             seed,
             disk,
+            array: None,
             config: small_config(&mut rng),
             incarnations: 1 + rng.below(3),
             clients: 1 + rng.below(4),

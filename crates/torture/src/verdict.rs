@@ -3,9 +3,8 @@
 //! be noticed: in home data, and in what the last records of a log held.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
-use manylogs::{Layout, OpenOptions, RecoveryReport, Volume, VolumeError};
+use manylogs::{Layout, OpenOptions, PhaseProbe, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Extent, Lba, Request, Rng};
 use manylogs_logstore::LogId;
 use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
@@ -61,7 +60,7 @@ impl Patient<'_> {
         whole.settle();
         let mut damaged = whole.clone();
         let physical = self.disk.physical_sector;
-        let Some(injected) = inject(&mut damaged.disk, self.zones, physical, rng) else {
+        let Some(injected) = inject(damaged.disk.first_mut(), self.zones, physical, rng) else {
             return Ok(None);
         };
         let excused = self.excuse(&whole, &injected);
@@ -107,7 +106,7 @@ impl Patient<'_> {
         }
         for (log, offsets) in hit {
             let region = self.layout.regions()[log.0 as usize];
-            sectors.extend(lost_without_a_trace(&epoch_of(&whole.disk, region), &offsets));
+            sectors.extend(lost_without_a_trace(&epoch_of(whole.disk.first(), region), &offsets));
         }
         // A crash may have torn one root already: then the other is the only one.
         let other_torn = !roots.is_empty() && self.roots_damaged(whole) > 0;
@@ -121,7 +120,7 @@ impl Patient<'_> {
         let machine = Machine::new(sim.handle(drive), self.disk, images.clone());
         let found = sim.block_on(user, async move {
             let options = OpenOptions { nvram: machine.nvram(), ..OpenOptions::default() };
-            let device: Rc<dyn BlockDevice> = Rc::new(machine.disk);
+            let device = machine.device(&PhaseProbe::default());
             manylogs::inspect_with(&device, &options).await
         });
         found.map_or(2, |found| found.recovery.roots_damaged)

@@ -9,7 +9,9 @@ use manylogs_lab::interfere::{
     Bursts, Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, html, run_all,
     text,
 };
-use manylogs_lab::replay::{DriveSettings, NamedPolicy, QueueSettings, parse_policies};
+use manylogs_lab::replay::{
+    ArraySettings, DriveSettings, NamedPolicy, QueueSettings, parse_policies,
+};
 
 use super::command_line;
 use crate::args::interfere::InterfereArgs;
@@ -63,7 +65,7 @@ fn cases(args: &InterfereArgs, policies: &[NamedPolicy]) -> Result<Vec<Case>, Fa
     let mut cases = Vec::new();
     for drive in drives(args)? {
         for stream in streams(args) {
-            let fits = drive.profile.capacity();
+            let fits = drive.capacity();
             stream.region(stream.streams - 1, fits).map_err(Failure::input)?;
             for syncs in syncs(args) {
                 for &seed in &args.seed {
@@ -90,13 +92,32 @@ fn drives(args: &InterfereArgs) -> Result<Vec<DriveSettings>, Failure> {
             for link in links(args) {
                 for queue in queues(args) {
                     let usual = DriveSettings::new(Arc::clone(&profile), write_cache);
-                    drives.push(DriveSettings { link, queue, ..usual });
+                    let arrays = arrays(args, &profile)?;
+                    let on = |array| DriveSettings { link, queue, array, ..usual.clone() };
+                    drives.extend(arrays.into_iter().map(on));
                 }
             }
         }
     }
     super::link::say(&drives);
     Ok(drives)
+}
+
+/// The arrays that are asked for, or once none.
+fn arrays(args: &InterfereArgs, profile: &Profile) -> Result<Vec<Option<ArraySettings>>, Failure> {
+    let Some(least) = args.array.iter().map(|shape| shape.members).min() else {
+        return Ok(vec![None]);
+    };
+    if profile.shingled.is_some() {
+        let message = "--array is for drives whose sectors can be written one by one: leave it out";
+        return Err(Failure::input(message));
+    }
+    let slow = args.slow_member;
+    if let Some(slow) = slow.filter(|slow| slow.member >= least) {
+        let message = format!("--slow-member {}: members are 0 to {}", slow.member, least - 1);
+        return Err(Failure::input(message));
+    }
+    Ok(args.array.iter().map(|&shape| Some(ArraySettings { shape, slow })).collect())
 }
 
 fn links(args: &InterfereArgs) -> Vec<LinkSettings> {

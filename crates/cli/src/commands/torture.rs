@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use manylogs_lab::Level;
 use manylogs_torture::ext4::Templates;
 use manylogs_torture::{
     Campaign, Detected, Digest, Ext4Campaign, Fault, FaultCount, Progress, Summary, System, Tally,
@@ -41,6 +42,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         jobs: args.jobs.map_or(cores, manylogs_block::to_usize),
         faults: args.faults,
         trouble: args.trouble,
+        members: args.array.map(|array| array.members),
         ext4: ext4(args, system)?,
     };
     let progress = Arc::new(Progress::default());
@@ -81,6 +83,16 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
             "--trouble is for volumes, --system mlfs and everest: leave it out, or --system";
         return Err(Failure::input(message));
     }
+    if let Some(array) = &args.array {
+        if system != System::Volume || args.faults || args.trouble {
+            let message = "--array is for volumes, without --faults and --trouble: leave it out";
+            return Err(Failure::input(message));
+        }
+        if array.level != Level::Raid0 {
+            let message = format!("--array {array}: histories know raid0:N only");
+            return Err(Failure::input(message));
+        }
+    }
     if args.mutate.is_some() && (system != System::Ext4 || args.states.is_some()) {
         let message = "--mutate is for --system ext4, and goes without --states";
         return Err(Failure::input(message));
@@ -118,6 +130,9 @@ fn repeated(args: &TortureArgs, seed: u64) -> String {
         TorturedSystem::Adopt => " --system adopt",
         TorturedSystem::Mlfs => " --system mlfs",
     };
+    if let Some(array) = &args.array {
+        let _ = write!(command, " --array {}:{}", array.level, array.members);
+    }
     let others = [TorturedSystem::Volume, TorturedSystem::Everest, TorturedSystem::Gecko];
     if !others.contains(&args.system) {
         let _ = write!(command, " --e2fsck-every {}", args.e2fsck_every);

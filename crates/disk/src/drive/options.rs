@@ -13,6 +13,8 @@ use crate::shingled::CachePlacement;
 pub struct Options {
     /// Seed of the random terms.
     pub seed: u64,
+    /// Angle under the heads at time zero, in revolutions. Drives beside one another differ.
+    pub phase: f64,
     /// Which random terms take part.
     pub terms: RandomTerms,
     /// Commands the drive accepts at a time, 1 to 32.
@@ -40,6 +42,7 @@ impl Options {
     pub fn of(profile: &Profile) -> Self {
         Self {
             seed: 1,
+            phase: 0.0,
             terms: RandomTerms::ON,
             depth: profile.queue.depth,
             policy: Policy::from_name(&profile.queue.policy).unwrap_or(Policy::Fcfs),

@@ -22,7 +22,8 @@ pub struct DriveDid {
 }
 
 impl DriveDid {
-    /// The difference of two readings of a drive's counters, `seconds` apart.
+    /// The difference of two readings of a drive's counters, `seconds` apart; of several drives, as
+    /// many times that.
     pub(super) fn between(
         before: &Counters,
         after: &Counters,

@@ -123,7 +123,7 @@ pub(super) fn result(
         drive_did.revolutions_lost_per_sync = round3(lost);
     }
     CaseResult {
-        drive: drive.profile.name.clone(),
+        drive: drive.name(),
         policy: policy.name.clone(),
         parameters: policy.policy.to_string(),
         drive_cache: drive.write_cache,

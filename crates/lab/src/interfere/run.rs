@@ -143,16 +143,17 @@ pub fn measure_one(case: &Case) -> Result<CaseFigures, InterfereError> {
 /// Key of a case without syncs. Cases with equal keys share one run.
 fn key(case: &Case) -> String {
     let Case { drive, policy, stream, seed, span, .. } = case;
-    let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
-    let link = drive.link;
-    format!("{name} {cache} {link:?} {queue:?} {} {stream:?} {seed} {}", policy.name, span.0)
+    let (name, cache, queue) = (drive.name(), drive.write_cache, drive.queue);
+    let (link, slow) = (drive.link, drive.array.and_then(|array| array.slow));
+    let load = format!("{stream:?} {seed} {} {slow:?}", span.0);
+    format!("{name} {cache} {link:?} {queue:?} {} {load}", policy.name)
 }
 
 /// Measures one case on this thread.
 fn measure(case: &Case) -> Result<Measured, InterfereError> {
     let policy = || case.policy.name.clone();
     let sim = Sim::new(case.seed, Order::Fifo);
-    let drive = || case.drive.profile.name.clone();
+    let drive = || case.drive.name();
     let meant = case.policy.on(case.drive.capacity()).map_err(|source| InterfereError::Policy {
         policy: policy(),
         drive: drive(),
@@ -199,7 +200,7 @@ fn measure(case: &Case) -> Result<Measured, InterfereError> {
         stream_latencies: moved.latencies.borrow().clone(),
         latencies: synced.latencies.borrow().clone(),
         syncs_per_second: synced.in_time.get() as f64 / seconds,
-        drive: DriveDid::between(&before, &after, seconds, revolution_us),
+        drive: DriveDid::between(&before, &after, seconds * stack.drives() as f64, revolution_us),
     })
 }
 

@@ -1,24 +1,25 @@
 //! The stack of devices on which a policy is replayed, in a simulated world.
 
+mod emptied;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use manylogs::{
-    CheckpointReport, CreateOptions, Policy, TablePlace, Volume, VolumeConfig, VolumeError,
-    VolumeStats,
-};
+use manylogs::{CreateOptions, Policy, TablePlace, Volume, VolumeConfig, VolumeError, VolumeStats};
 use manylogs_block::{
     BlockDevice, Handle, Lba, MemoryNvram, Nanos, Nvram, SECTOR_BYTES, Sectors, Time, to_usize,
 };
-use manylogs_disk::device::{Carried, ModelledDrive};
+use manylogs_disk::device::Carried;
 use manylogs_disk::{CachePlacement, Counters, LinkSettings, Options, Profile};
 use manylogs_sim::{NodeId, Order, Sim};
 
+use emptied::checkpoint;
+
+use super::drives::{ArraySettings, Drives};
 use super::policies::{NamedPolicy, OURS, SHINGLED};
 use super::run::ReplayError;
 use crate::results::{Checkpoint, Occupancy};
-use crate::runs::KeyBuilder;
 use crate::smr::{Metered, SmrFigures};
 use crate::stats::{Thinned, round3};
 
@@ -47,16 +48,8 @@ pub struct DriveSettings {
     pub placement: CachePlacement,
     /// Share of a shingled drive's persistent cache that is in use from the start, 0 to 1.
     pub smr_cache: f64,
-}
-
-impl DriveSettings {
-    /// Everything that a run on the drive follows from.
-    #[must_use]
-    pub fn add_to(&self, key: KeyBuilder) -> KeyBuilder {
-        let Self { profile, write_cache, link, queue, placement, smr_cache } = self;
-        key.with("profile", format!("{profile:?}"))
-            .with("drive", format!("{write_cache} {link:?} {queue:?} {placement:?} {smr_cache}"))
-    }
+    /// Several such drives as one device.
+    pub array: Option<ArraySettings>,
 }
 
 /// Settings of a drive's queue. `None` means: as in the profile.
@@ -76,13 +69,21 @@ impl DriveSettings {
     pub fn new(profile: Arc<Profile>, write_cache: bool) -> Self {
         let placement = CachePlacement::default();
         let (link, queue) = (LinkSettings::default(), QueueSettings::default());
-        Self { profile, write_cache, link, queue, placement, smr_cache: 0.0 }
+        Self { profile, write_cache, link, queue, placement, smr_cache: 0.0, array: None }
     }
 
-    /// The drive's size.
+    /// The size of the drive, or of the array.
     #[must_use]
     pub fn capacity(&self) -> Sectors {
-        self.profile.capacity()
+        let each = self.profile.capacity();
+        self.array.map_or(each, |array| array.shape.capacity(each))
+    }
+
+    /// The drive's name, and the array if there is one.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let drive = &self.profile.name;
+        self.array.map_or_else(|| drive.clone(), |array| format!("{} of {drive}", array.shape))
     }
 
     /// Name of the policy that is what `format` makes on it.
@@ -135,7 +136,7 @@ pub struct HeadPoint {
 pub(crate) struct Stack {
     host: NodeId,
     runtime: Handle,
-    drive: ModelledDrive,
+    drives: Drives,
     volume: Option<Volume>,
     head: Rc<RefCell<Thinned<HeadPoint>>>,
     metered: Option<Metered>,
@@ -153,22 +154,21 @@ impl Stack {
         seed: u64,
     ) -> Result<Self, VolumeError> {
         let (node, host) = (sim.node(), sim.node());
-        let options = settings.options(seed);
-        let drive = ModelledDrive::new(sim.handle(node), &settings.profile, &options);
+        let drives = Drives::new(&sim.handle(node), settings, seed);
         let runtime = sim.handle(host);
         let volume = match policy {
             Policy::NoLogging => None,
             Policy::SingleLog(config) | Policy::Mlb(config) => {
-                Some(create(sim, host, &drive, config)?)
+                Some(create(sim, host, drives.top(), config)?)
             }
         };
         let clock = runtime.clone();
         sim.block_on(host, async move { clock.sleep_until(BEGIN).await });
         // Only now: a drive at rest cleans its bands.
-        drive.fill_persistent_cache(settings.smr_cache, seed);
+        drives.first().fill_persistent_cache(settings.smr_cache, seed);
         let head = Rc::new(RefCell::new(Thinned::new(HEAD_POINTS)));
-        observe(&drive, volume.as_ref(), &head);
-        Ok(Self { host, runtime, drive, volume, head, metered: None })
+        observe(&drives, volume.as_ref(), &head);
+        Ok(Self { host, runtime, drives, volume, head, metered: None })
     }
 
     /// Builds the stack as [`Stack::build`] does, for a policy whose layout is already that of this
@@ -184,7 +184,7 @@ impl Stack {
     ) -> Result<Self, ReplayError> {
         let name = || policy.name.clone();
         if policy.placement != CachePlacement::Streams && settings.profile.shingled.is_none() {
-            let drive = settings.profile.name.clone();
+            let drive = settings.name();
             return Err(ReplayError::NotShingled { policy: name(), drive });
         }
         let meant = policy
@@ -204,13 +204,13 @@ impl Stack {
         match (&self.metered, &self.volume) {
             (Some(metered), _) => Rc::new(metered.clone()),
             (None, Some(volume)) => Rc::new(volume.clone()),
-            (None, None) => Rc::new(self.drive.clone()),
+            (None, None) => self.drives.top(),
         }
     }
 
     /// From now on the requests to [`Stack::top`] are measured second by second, for about `span`.
     pub(crate) fn measure(&mut self, span: Nanos) {
-        let metered = Metered::new(self.runtime(), self.top(), self.drive.clone(), span);
+        let metered = Metered::new(self.runtime(), self.top(), self.drives.first().clone(), span);
         self.metered = Some(metered);
     }
 
@@ -224,19 +224,24 @@ impl Stack {
         self.host
     }
 
-    /// The drive's counters.
+    /// The drive's counters, or those of an array's members together.
     pub(crate) fn drive_counters(&self) -> Counters {
-        self.drive.counters()
+        self.drives.counters()
+    }
+
+    /// Number of drives.
+    pub(crate) fn drives(&self) -> usize {
+        self.drives.count()
     }
 
     /// Whether the drive is a shingled one.
     pub(crate) fn is_shingled(&self) -> bool {
-        self.drive.shingled().is_some()
+        self.drives.first().shingled().is_some()
     }
 
-    /// Time during which the drive has worked so far.
+    /// Time during which the drive has worked so far; of an array's members the mean.
     pub(crate) fn drive_busy(&self) -> Nanos {
-        self.drive.counters().busy
+        Nanos(self.drives.counters().busy.0 / self.drives.count() as u64)
     }
 
     /// The volume's counters, if there is a volume.
@@ -267,12 +272,12 @@ impl Stack {
     }
 
     fn clean_bands(&self, sim: &Sim) -> Option<Checkpoint> {
-        let (began, before) = (sim.now(), self.drive.shingled()?);
+        let (began, before) = (sim.now(), self.drives.first().shingled()?);
         let mut after = before.clone();
         while after.dirty_bands > 0 && sim.now().since(began) < CLEANING_MAX {
             let clock = self.runtime();
             sim.block_on(self.host, async move { clock.sleep(Nanos::from_secs(1)).await });
-            after = self.drive.shingled()?;
+            after = self.drives.first().shingled()?;
         }
         Some(Checkpoint {
             simulated_seconds: round3(sim.now().since(began).as_secs_f64()),
@@ -290,17 +295,17 @@ impl Stack {
 impl Drop for Stack {
     /// The drive's observer knows the volume, which knows the drive: none of them would be freed.
     fn drop(&mut self) {
-        self.drive.observe(|_| {});
+        self.drives.observe(|_| {});
     }
 }
 
 fn create(
     sim: &Sim,
     host: NodeId,
-    drive: &ModelledDrive,
+    device: Rc<dyn BlockDevice>,
     config: &VolumeConfig,
 ) -> Result<Volume, VolumeError> {
-    let (runtime, device, config) = (sim.handle(host), Rc::new(drive.clone()), *config);
+    let (runtime, config) = (sim.handle(host), *config);
     let nvram = match config.table {
         TablePlace::Logs => None,
         TablePlace::Nvram(bytes) => Some(Rc::new(MemoryNvram::new(bytes)) as Rc<dyn Nvram>),
@@ -309,14 +314,16 @@ fn create(
     sim.block_on(host, async move { Volume::create_with(runtime, device, &config, &options).await })
 }
 
-fn observe(drive: &ModelledDrive, volume: Option<&Volume>, head: &Rc<RefCell<Thinned<HeadPoint>>>) {
+fn observe(drives: &Drives, volume: Option<&Volume>, head: &Rc<RefCell<Thinned<HeadPoint>>>) {
     let (volume, head) = (volume.cloned(), Rc::clone(head));
-    drive.observe(move |done: &Carried| {
+    let array = drives.top().geometry();
+    let address = move |at| array.and_then(|array| array.address(0, at)).unwrap_or(at);
+    drives.observe(move |done: &Carried| {
         head.borrow_mut().push_with(|| HeadPoint {
             at: Time(done.at.since(BEGIN).0),
-            lba: done.extent.start,
+            lba: address(done.extent.start),
             write: done.write,
-            log: volume.as_ref().is_some_and(|v| v.layout().is_log(done.extent.start)),
+            log: volume.as_ref().is_some_and(|v| v.layout().is_log(address(done.extent.start))),
         });
     });
 }
@@ -365,25 +372,6 @@ fn occupancy(volume: &Volume) -> Occupancy {
     }
 }
 
-fn checkpoint(report: &CheckpointReport, took: Nanos) -> Checkpoint {
-    let saved = |before: u64, after: u64| {
-        if before == 0 { 0.0 } else { round3((1.0 - after as f64 / before as f64) * 100.0) }
-    };
-    Checkpoint {
-        simulated_seconds: round3(took.as_secs_f64()),
-        logged_writes: report.logged_writes,
-        home_writes: report.home_writes,
-        writes_saved_percent: saved(report.logged_writes, report.home_writes),
-        logged_sectors: report.logged_sectors.0,
-        home_sectors: report.home_write_sectors.0,
-        sectors_saved_percent: saved(report.logged_sectors.0, report.home_write_sectors.0),
-        log_reads: report.log_reads,
-        log_read_sectors: report.log_read_sectors.0,
-        log_read_seconds: round3(report.log_read_time.as_secs_f64()),
-        home_write_seconds: round3(report.home_write_time.as_secs_f64()),
-    }
-}
-
 impl HeadPoint {
     /// The letter for [`crate::results::HeadSample::kind`].
     #[must_use]
@@ -396,5 +384,6 @@ impl HeadPoint {
         }
     }
 }
+
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Nanos, Request, Time,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, Nanos, Request, Time,
     completion,
 };
 use manylogs_disk::device::ModelledDrive;
@@ -101,5 +101,9 @@ impl BlockDevice for Metered {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         self.below.extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.below.geometry()
     }
 }

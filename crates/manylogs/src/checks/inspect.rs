@@ -8,6 +8,7 @@ use manylogs_logstore::store::{Logs, Store};
 use manylogs_logstore::{LogId, NvramError, Scanned, VolumeId, scan};
 
 use crate::error::VolumeError;
+use crate::lifecycle::columns::arranged_reads;
 use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
@@ -248,7 +249,8 @@ pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Sca
     if log.0 as usize >= logs {
         return Err(VolumeError::NoSuchLog { log, logs });
     }
-    let scanned = scan(device, superblock.scan_of(log, root.kept_floor), Payload::default()).await;
+    let device = arranged_reads(device, &superblock.layout);
+    let scanned = scan(&device, superblock.scan_of(log, root.kept_floor), Payload::default()).await;
     scanned.map_err(VolumeError::of_opening)
 }
 

@@ -58,7 +58,10 @@ impl Volume {
                 layout.parts().check(below.physical_sector).map_err(VolumeError::Impossible)?;
                 layout.clone()
             }
-            None => Layout::of(config, below.capacity, below.physical_sector)?,
+            None => {
+                let columns = device.device().geometry();
+                Layout::on_array(config, below.capacity, below.physical_sector, columns)?
+            }
         };
         let volume = options.volume.unwrap_or_else(|| new_volume_id(&runtime));
         let root = Root::first(layout.regions().len());
@@ -79,7 +82,7 @@ impl Volume {
             return Err(ConfigError::NoRoomForDurable.into());
         }
         check_durable(&superblock.config(), &layout, superblock.shape())?;
-        if options.layout.is_some() {
+        if options.layout.is_some() || layout.columns().is_some() {
             superblock.config().validate()?;
         }
         check_room(&superblock.config(), &layout, superblock.shape())?;
@@ -109,7 +112,8 @@ impl Volume {
             store.keep();
         }
         let table = table_place(options.nvram.as_ref());
-        let config = VolumeConfig { table, ..*config };
+        let log = if layout.columns().is_some() { superblock.config().log } else { config.log };
+        let config = VolumeConfig { table, log, ..*config };
         let named = (volume, superblock.label);
         let created = Self::assemble(runtime, device, below, named, layout, config, store);
         created.run();

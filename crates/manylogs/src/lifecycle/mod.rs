@@ -1,6 +1,7 @@
 //! Format, opening and recovery, growing, leaving.
 
 pub(crate) mod close;
+pub(crate) mod columns;
 pub(crate) mod create;
 pub(crate) mod grow;
 pub(crate) mod identity;

@@ -74,8 +74,11 @@ impl Opening {
         } else {
             PatientReads::new(Rc::clone(device.device()), runtime.clone())
         };
-        let Structures { superblock, older, mut root, root_slot } =
+        let Structures { mut superblock, older, mut root, root_slot } =
             read_structures(&reads, options.anchors, &mut report).await?;
+        if plant::is(Bug::GeometryOfToday) {
+            superblock.layout = superblock.layout.on_columns(device.device().geometry());
+        }
         let mut below = device.capabilities();
         let has_short_sectors = below.physical_sector > superblock.physical;
         if has_short_sectors && !options.to_drain {

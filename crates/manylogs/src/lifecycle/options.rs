@@ -91,6 +91,9 @@ pub struct RecoveryReport {
     pub superblock_change_unfinished: bool,
     /// Root slots that are damaged. One may be after a crash, and is rewritten.
     pub roots_damaged: u32,
+    /// Whether the volume was made for an array of another shape than the device has now. Nothing
+    /// is lost by that; records are placed as on a single drive.
+    pub reshaped: bool,
     /// Logs that were read.
     pub scanned_logs: u64,
     /// Records found in them.

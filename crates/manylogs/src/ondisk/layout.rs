@@ -4,16 +4,20 @@
 //! home space, which clients address without gaps. Where somebody else gives the places of logs and
 //! structures (see [`Anchors`]), every block's home is at its own address. See `docs/format.md`.
 
+mod columns;
 mod given;
 mod regions;
 
 pub use given::Anchors;
 pub use regions::LayoutError;
 
-use manylogs_block::{Extent, Lba, Sectors, to_usize};
+use manylogs_array::ColumnMap;
+use manylogs_block::{Extent, Geometry, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
 use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_plant::{self as plant, Bug};
+
+use columns::{Whole, group_runs, single_run};
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
@@ -59,6 +63,8 @@ pub(crate) struct Parts {
     pub(crate) runs: Vec<LogRun>,
     /// Places of the structures, if they were given.
     pub(crate) anchors: Option<Anchors>,
+    /// The array that the volume was made for: each region of a run holds a log for each column.
+    pub(crate) columns: Option<Geometry>,
 }
 
 /// Places of a volume's structures, logs and homes.
@@ -81,11 +87,26 @@ impl Layout {
         device: Sectors,
         physical: Sectors,
     ) -> Result<Self, VolumeError> {
+        Self::on_array(config, device, physical, None)
+    }
+
+    /// As [`Layout::of`]. On an array with `columns` the regions are whole stripes, and each holds
+    /// a log for each column. Groups and logs are rounded up to that.
+    ///
+    /// # Errors
+    /// As [`Layout::of`].
+    pub fn on_array(
+        config: &VolumeConfig,
+        device: Sectors,
+        physical: Sectors,
+        columns: Option<Geometry>,
+    ) -> Result<Self, VolumeError> {
         config.validate()?;
         if config.placement == LogPlacement::Listed {
             return Err(ConfigError::LogsNotListed.into());
         }
-        let log = Sectors(config.log.0 / physical.0 * physical.0);
+        let whole = Whole { physical, columns };
+        let log = whole.length(config.log);
         let logs_share = match config.placement {
             LogPlacement::EveryGroup(group) => device.0 / group.0 * log.0,
             LogPlacement::Single(_) | LogPlacement::Listed => log.0,
@@ -101,27 +122,34 @@ impl Layout {
         let end = (device.0 - behind) / ALIGN * ALIGN;
         let space = Extent::between(Lba(start), Lba(end));
         let runs = match config.placement {
-            LogPlacement::EveryGroup(group) => {
-                let group = Sectors(group.0 / physical.0 * physical.0);
-                group_runs(space, group, log)
-            }
-            LogPlacement::Single(place) => vec![single_run(space, log, place, physical)],
+            LogPlacement::EveryGroup(group) => group_runs(space, whole.length(group), log, whole),
+            LogPlacement::Single(place) => vec![single_run(space, log, place, whole)],
             LogPlacement::Listed => Vec::new(),
         };
         let snapshot = Sectors(snapshot);
-        let parts = Parts { device, superblock, snapshot, space, runs, anchors: None };
+        let parts = Parts { device, superblock, snapshot, space, runs, anchors: None, columns };
+        if columns.is_some() && parts.check_runs(physical).is_err() {
+            // The stripes are so long that no region fits.
+            return Err(VolumeError::TooSmall { have: device, need: Sectors(need) });
+        }
         Ok(Self::from_parts(parts))
     }
 
     /// The layout that a superblock describes. The parts are sound: see [`Parts::check`].
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let logs: Vec<Extent> = parts.runs.iter().flat_map(|run| run.regions()).collect();
+        let areas: Vec<Extent> = parts.runs.iter().flat_map(|run| run.regions()).collect();
+        let logs = match &parts.columns {
+            Some(columns) => {
+                areas.iter().flat_map(|area| ColumnMap::logs(columns, *area)).collect()
+            }
+            None => areas.clone(),
+        };
         if parts.anchors.is_some() {
             let (capacity, homes) = (parts.space.len, vec![(Lba(0), parts.space)]);
             return Self { parts, capacity, logs, homes };
         }
         let (mut homes, mut exported, mut next) = (Vec::new(), Lba(0), parts.space.start);
-        let ends = logs.iter().map(|log| (log.start, log.end()));
+        let ends = areas.iter().map(|area| (area.start, area.end()));
         let space_end = parts.space.end();
         for (log_start, log_end) in ends.chain([(space_end, space_end)]) {
             let home = Extent::between(next, log_start);
@@ -151,7 +179,7 @@ impl Layout {
         self.capacity
     }
 
-    /// The log regions by address.
+    /// The log regions by address. On an array they are addresses of [`Layout::column_map`].
     #[must_use]
     pub fn regions(&self) -> &[Extent] {
         &self.logs
@@ -264,7 +292,9 @@ impl Layout {
             let home = last.stride.0 - last.len.0;
             let planted = plant::is(Bug::GrowTakesHome);
             let from = if planted { behind } else { behind.max(Lba(old.space.end().0 - home)) };
-            let runs = group_runs(Extent::between(from, end), last.stride, last.len);
+            // What the first volume had is whole already.
+            let whole = Whole { physical: Sectors(1), columns: parts.columns };
+            let runs = group_runs(Extent::between(from, end), last.stride, last.len, whole);
             for run in runs.into_iter().filter(|run| planted || run.first >= old.space.end()) {
                 match parts.runs.last_mut() {
                     Some(last) if last.is_continued_by(&run) => last.count += run.count,
@@ -272,28 +302,12 @@ impl Layout {
                 }
             }
         }
-        if parts.runs.len() as u64 > runs_that_fit(parts.superblock) {
+        let columns = u64::from(parts.columns.is_some());
+        if parts.runs.len() as u64 + columns > runs_that_fit(parts.superblock) {
             // The superblock cannot become longer: root and snapshots lie behind it.
             return Err(VolumeError::GrewTooOften);
         }
         Ok(Self::from_parts(parts))
-    }
-}
-
-impl LogRun {
-    /// Whether the logs of `next` follow as if they were of this run.
-    fn is_continued_by(&self, next: &Self) -> bool {
-        let same = (self.stride, self.len) == (next.stride, next.len);
-        let end = self.first.0 + u64::from(self.count) * self.stride.0;
-        same && end == next.first.0 && self.count.checked_add(next.count).is_some()
-    }
-
-    /// Regions of the logs in order.
-    fn regions(self) -> impl DoubleEndedIterator<Item = Extent> + Clone {
-        (0..self.count).map(move |i| Extent {
-            start: self.first + Sectors(u64::from(i) * self.stride.0),
-            len: self.len,
-        })
     }
 }
 
@@ -326,11 +340,19 @@ impl Parts {
     }
 
     fn check_runs(&self, physical: Sectors) -> Result<(), &'static str> {
+        if let Some(columns) = self.columns {
+            columns.check()?;
+        }
         let mut next = self.space.start.0;
         for run in &self.runs {
-            let aligned = [run.first.0, run.stride.0, run.len.0]
-                .iter()
-                .all(|value| value.is_multiple_of(physical.0));
+            let stripes = self.columns.is_none_or(|columns| {
+                let alone = run.count == 1 || run.stride.0.is_multiple_of(columns.stripe().0);
+                alone && columns.is_whole(Extent { start: run.first, len: run.len })
+            });
+            let aligned = stripes
+                && [run.first.0, run.stride.0, run.len.0]
+                    .iter()
+                    .all(|value| value.is_multiple_of(physical.0));
             let last = u64::from(run.count.saturating_sub(1)).checked_mul(run.stride.0);
             let run_end = last
                 .and_then(|span| span.checked_add(run.first.0))
@@ -358,34 +380,6 @@ impl Parts {
 pub(crate) fn superblock_at_end(device: Sectors, len: Sectors) -> Extent {
     let end = device.0 / ALIGN * ALIGN;
     Extent::new(end.saturating_sub(len.0), len.0)
-}
-
-/// Logs at the end of each group of `space`. A short last group keeps its log only if data remain
-/// beside it.
-fn group_runs(space: Extent, group: Sectors, log: Sectors) -> Vec<LogRun> {
-    let count = space.len.0 / group.0;
-    let rest = space.len.0 % group.0;
-    let mut runs = Vec::new();
-    if count > 0 {
-        let first = space.start + (group - log);
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        runs.push(LogRun { first, stride: group, len: log, count });
-    }
-    if rest > log.0 {
-        let first = Lba(space.end().0 - log.0);
-        runs.push(LogRun { first, stride: group, len: log, count: 1 });
-    }
-    runs
-}
-
-fn single_run(space: Extent, log: Sectors, place: f64, physical: Sectors) -> LogRun {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a validated fraction of the room"
-    )]
-    let at = ((space.len - log).0 as f64 * place) as u64 / physical.0 * physical.0;
-    LogRun { first: space.start + Sectors(at), stride: log, len: log, count: 1 }
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! grows, in two copies; the one with the higher generation counts.
 
 use bytes::Bytes;
-use manylogs_block::{Extent, Lba, Sectors, narrow, to_usize};
+use manylogs_block::{Extent, Geometry, Lba, Sectors, narrow, to_usize};
 use manylogs_logstore::{DataSequence, LogId, RecordShape, ScanOf, VolumeId};
+use manylogs_plant::{self as plant, Bug};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -13,6 +14,8 @@ use crate::ondisk::protective;
 use crate::ondisk::settings::{RawDurable, RawSettings};
 use crate::settings::Settings;
 use crate::settings::config::{LogPlacement, VolumeConfig};
+
+mod columns;
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
@@ -26,8 +29,12 @@ const SHORT_HEADERS: u64 = 4;
 /// Versions may be kept in the logs, below the floor of the others. The last runs of the head make
 /// room for the settings of these.
 const KEPT_VERSIONS: u64 = 8;
+/// The first run, or the first behind the anchors, is the geometry of the array that the volume was
+/// made for, and each region holds a log for each column.
+const COLUMNS: u64 = 16;
 /// Features that this program knows, by what not knowing them forbids (see `docs/format.md`).
-const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS;
+const KNOWN_INCOMPATIBLE: u64 =
+    TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS | COLUMNS;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; more follow behind it.
 const RUNS_IN_HEAD: usize = 120;
@@ -176,7 +183,9 @@ impl Superblock {
         let parts = self.layout.parts();
         let config = self.settings.applied_to(&VolumeConfig::default());
         let anchors = parts.anchors.iter().flat_map(|anchors| anchors.both()).map(anchor_run);
-        let runs: Vec<RawRun> = anchors.chain(parts.runs.iter().copied()).map(raw_run).collect();
+        let columns = self.kept_columns().map(columns::raw);
+        let anchors = anchors.map(raw_run).chain(columns);
+        let runs: Vec<RawRun> = anchors.chain(parts.runs.iter().copied().map(raw_run)).collect();
         let (head_runs, tail_runs) = runs.split_at(runs.len().min(runs_in_head(self.keeps)));
         let tail = tail_runs.as_bytes();
         let field = |n: u64| U32::new(narrow(n));
@@ -228,7 +237,12 @@ impl Superblock {
         let nvram = if self.nvram { TABLE_IN_NVRAM } else { 0 };
         let places = if self.layout.anchors().is_some() { PLACES_GIVEN } else { 0 };
         let keeps = if self.keeps { KEPT_VERSIONS } else { 0 };
-        nvram | places | keeps | if self.short_headers { SHORT_HEADERS } else { 0 }
+        let columns = if self.kept_columns().is_some() { COLUMNS } else { 0 };
+        nvram | places | keeps | columns | if self.short_headers { SHORT_HEADERS } else { 0 }
+    }
+
+    fn kept_columns(&self) -> Option<Geometry> {
+        self.layout.columns().filter(|_| !plant::is(Bug::GeometryNotKept))
     }
 
     /// How many sectors a copy has that begins with `head`.
@@ -255,7 +269,10 @@ impl Superblock {
         if !matches!(physical.0, 1 | 8) {
             return Err(VolumeError::Impossible("physical sector"));
         }
-        let (anchors, runs) = places_of(&raw, decode_runs(&raw, bytes)?)?;
+        let mut runs = raw_runs(&raw, bytes)?;
+        let columns = columns::take(&raw, &mut runs)?;
+        let runs = runs.iter().map(run_of).collect::<Result<_, _>>()?;
+        let (anchors, runs) = places_of(&raw, runs)?;
         let parts = Parts {
             device: Sectors(raw.device_sectors.get()),
             superblock: Sectors(raw.superblock_sectors.get().into()),
@@ -263,8 +280,10 @@ impl Superblock {
             space: checked_extent(raw.space_start.get(), raw.space_sectors.get())?,
             runs,
             anchors,
+            columns,
         };
-        let logs: u64 = parts.runs.iter().map(|run| u64::from(run.count)).sum();
+        let regions: u64 = parts.runs.iter().map(|run| u64::from(run.count)).sum();
+        let logs = regions * columns.map_or(1, |columns| u64::from(columns.columns));
         if logs > LOGS_MAX || raw.generation.get() > GENERATION_MAX {
             return Err(VolumeError::Impossible("number of logs or generation"));
         }
@@ -339,7 +358,7 @@ fn raw_of(bytes: &[u8]) -> Result<Raw, VolumeError> {
     Ok(raw)
 }
 
-fn decode_runs(raw: &Raw, bytes: &[u8]) -> Result<Vec<LogRun>, VolumeError> {
+fn raw_runs(raw: &Raw, bytes: &[u8]) -> Result<Vec<RawRun>, VolumeError> {
     let count = raw.run_count.get() as usize;
     let in_head = runs_in_head(keeps_of(raw));
     let tail_bytes = count.saturating_sub(in_head) * RUN_BYTES;
@@ -354,7 +373,7 @@ fn decode_runs(raw: &Raw, bytes: &[u8]) -> Result<Vec<LogRun>, VolumeError> {
     let (tail, _) = <[RawRun]>::ref_from_prefix_with_elems(tail, tail_bytes / RUN_BYTES)
         .map_err(|_| VolumeError::Superblock)?;
     let head = raw.runs[..count.min(in_head)].iter();
-    head.chain(tail).map(run_of).collect()
+    Ok(head.chain(tail).copied().collect())
 }
 
 /// The anchors, if the places were given, and the runs of logs.

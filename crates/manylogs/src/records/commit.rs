@@ -7,7 +7,7 @@ use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_logstore::LogId;
 
 use crate::records::hold::ENOUGH;
-use crate::records::placement::{Filling, NearHead, Records};
+use crate::records::placement::{Filling, NearHead, OnColumns, Records};
 use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
@@ -31,7 +31,9 @@ impl Inner {
     /// A record goes to `log`.
     pub(crate) fn record_went(&self, state: &mut State, log: LogId) {
         self.note_full(state, log);
-        state.pacing.last_append = self.engine.runtime.now();
+        let (column, now) = (self.column_of(state, log), self.engine.runtime.now());
+        state.columns.record_went(column, now);
+        state.pacing.last_append = now;
         state.pacing.last_log = Some(log);
         state.pacing.hold.goes();
     }
@@ -100,7 +102,7 @@ impl Inner {
             return false;
         }
         let in_flight = state.store.entries().records.len();
-        in_flight < self.config().appends
+        in_flight < self.config().appends * state.columns.count()
             || (in_flight < IN_FLIGHT_MAX
                 && self.engine.runtime.now().since(state.pacing.last_append) >= STAGGER)
     }
@@ -119,7 +121,11 @@ impl Inner {
             let waiters = state.store.entries().waiters + state.flushes.len();
             let few = waiters < ENOUGH && !plant::is(Bug::RecordsStarveStreams);
             let streams = few && self.device.serves_stream();
-            return streams.then(|| state.pacing.share.until(now)).flatten();
+            let rests = || match state.columns.count() {
+                1 => state.pacing.share.until(now),
+                _ => state.columns.rests_until(now),
+            };
+            return streams.then(rests).flatten();
         }
         if !self.device.serves_database() {
             return None;
@@ -175,9 +181,21 @@ impl Inner {
         let head = self.logs_near.get().unwrap_or_else(|| self.device.head());
         if self.config().band > Sectors(0) {
             Records::Filling(Filling { last: state.pacing.last_log, head })
+        } else if state.columns.count() > 1 {
+            let order = state.columns.by_disturbance(self.engine.runtime.now());
+            let near = self.logs_near.get();
+            let head = |column: usize| near.unwrap_or_else(|| self.device.head_of(column));
+            let order = order.into_iter().map(|column| (column, head(column))).collect();
+            Records::OnColumns(OnColumns { order })
         } else {
             Records::NearHead(NearHead { head })
         }
+    }
+
+    /// The column that a log is on; 0 if the device is one drive. Each region holds one log for
+    /// each column.
+    pub(crate) fn column_of(&self, state: &State, log: LogId) -> usize {
+        log.0 as usize % state.columns.count()
     }
 
     /// Another log serves meanwhile, as one opening alone is not worth a write of the root.

@@ -77,7 +77,7 @@ pub(crate) struct Share {
 
 impl Share {
     /// A record was in the device from `sent` until `ended`.
-    fn note(&mut self, sent: Time, ended: Time) {
+    pub(crate) fn note(&mut self, sent: Time, ended: Time) {
         self.took = self.left(sent);
         self.took += ended.since(self.at.max(sent)).min(RECORD_MAX);
         self.at = ended;

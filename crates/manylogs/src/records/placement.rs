@@ -9,6 +9,8 @@ use manylogs_logstore::store::{Device, Logs, Placement};
 
 /// Number of logs on either side that are tried first.
 const NEIGHBOURS: u32 = 16;
+/// Log regions on either side of a head that are near it.
+const REGIONS_NEAR: u32 = 3;
 
 /// Placement of the paper: the log nearest to the head.
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +49,55 @@ impl Placement for Filling {
     }
 }
 
+/// Placement on an array: the log nearest to the head of the column that a record disturbs least. A
+/// log that is far from a head is worse than another column, so each is tried within its
+/// neighbourhood before.
+#[derive(Clone, Debug)]
+pub(crate) struct OnColumns {
+    /// The columns, the best first, and where the head of each is.
+    pub(crate) order: Vec<(usize, Lba)>,
+}
+
+impl OnColumns {
+    /// The nearest log of a column to its head. Logs are numbered region by region.
+    fn on(
+        &self,
+        logs: &Logs,
+        (column, head): (usize, Lba),
+        takes: &dyn Fn(LogId) -> bool,
+    ) -> Option<LogId> {
+        let columns = self.order.len();
+        nearest(logs, head, |id| id.0 as usize % columns == column && takes(id))
+    }
+
+    /// Whether `log` lies in one of the regions next to `head`.
+    fn is_near(&self, logs: &Logs, head: Lba, log: LogId) -> bool {
+        let at = logs.count_until(Device::default(), head);
+        log.0.abs_diff(at) <= REGIONS_NEAR * u32::try_from(self.order.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Placement for OnColumns {
+    fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId> {
+        let takes = |id: LogId| logs.takes(id, needed) && ready(id);
+        let near = self
+            .order
+            .iter()
+            .find_map(|on| self.on(logs, *on, &takes).filter(|log| self.is_near(logs, on.1, *log)));
+        near.or_else(|| self.order.iter().find_map(|on| self.on(logs, *on, &takes)))
+            .or_else(|| logs.ids().find(|id| takes(*id)))
+    }
+}
+
 /// The policy of a volume, as its settings have it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Records {
     /// To the log nearest to the head.
     NearHead(NearHead),
     /// To one log until it is full.
     Filling(Filling),
+    /// To the column that is disturbed least.
+    OnColumns(OnColumns),
 }
 
 impl Placement for Records {
@@ -61,6 +105,7 @@ impl Placement for Records {
         match self {
             Self::NearHead(near) => near.choose(logs, needed, ready),
             Self::Filling(filling) => filling.choose(logs, needed, ready),
+            Self::OnColumns(columns) => columns.choose(logs, needed, ready),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Statistics of a volume.
 
 use manylogs_block::{Extent, Sectors};
-use manylogs_schedule::{ScheduleStats, Scheduler};
+use manylogs_schedule::ScheduleStats;
 
 use crate::volume::Volume;
 use manylogs_logstore::store::apart::NvTable;
@@ -113,10 +113,10 @@ pub struct LogOccupancy {
 }
 
 impl Volume {
-    /// Scheduler of the device: waiting and held-back requests by class.
+    /// Scheduler of the device, or those of an array's columns together: waiting and held-back requests by class.
     #[must_use]
     pub fn schedule(&self) -> ScheduleStats {
-        self.inner().device.scheduler().map(Scheduler::stats).unwrap_or_default()
+        self.inner().device.schedule_stats()
     }
 
     /// Counters and sizes now.

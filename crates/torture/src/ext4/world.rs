@@ -85,7 +85,8 @@ impl World {
             };
             let probe = PhaseProbe::default();
             let open = OpenOptions { anchors: Some(anchors), probe, ..OpenOptions::default() };
-            let device = Rc::new(PhasedDisk { disk, probe: open.probe.clone() });
+            let device =
+                Rc::new(PhasedDisk { disk, probe: open.probe.clone(), last: Rc::default() });
             let near = NearOptions { open, ..NearOptions::default() };
             let mounted = Near::mount(runtime.clone(), device, &near, options(runtime)).await;
             mounted.map(|(near, _)| Mounted::Near(near)).map_err(|error| error.to_string())

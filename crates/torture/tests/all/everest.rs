@@ -10,8 +10,16 @@ const HISTORIES: u64 = 80;
 fn run(seeds: RangeInclusive<u64>, trouble: bool) -> Summary {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let system = System::Everest;
-    let campaign =
-        Campaign { system, seeds, states: None, jobs, faults: false, trouble, ext4: None };
+    let campaign = Campaign {
+        system,
+        seeds,
+        states: None,
+        jobs,
+        faults: false,
+        trouble,
+        members: None,
+        ext4: None,
+    };
     let summary = campaign.run(&Progress::default());
     assert_eq!(summary.failure, None);
     summary

@@ -11,7 +11,8 @@ fn run(seeds: RangeInclusive<u64>) -> Summary {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let system = System::Gecko;
     let (faults, trouble) = (false, false);
-    let campaign = Campaign { system, seeds, states: None, jobs, faults, trouble, ext4: None };
+    let (states, members, ext4) = (None, None, None);
+    let campaign = Campaign { system, seeds, states, jobs, faults, trouble, members, ext4 };
     let summary = campaign.run(&Progress::default());
     assert_eq!(summary.failure, None);
     summary

@@ -8,6 +8,7 @@
 mod adopt;
 mod adopt_planted;
 mod adopt_refused;
+mod arrays;
 mod campaign;
 mod common;
 mod everest;

@@ -108,6 +108,13 @@ impl Session {
                 self.path().display()
             );
         }
+        if report.reshaped {
+            eprintln!(
+                "manylogs: {}: the volume was made for an array of another shape; nothing is lost, \
+                 but records are placed as on a single drive (format it anew to change that)",
+                self.path().display()
+            );
+        }
         Ok((volume, report))
     }
 

@@ -72,7 +72,7 @@ impl Layout {
         let shorter = anchors.first.len.min(anchors.last.len);
         let snapshot = Sectors((shorter - superblock - ROOT_SECTORS).0 / ALIGN * ALIGN);
         let anchors = Some(anchors);
-        let parts = Parts { device, superblock, snapshot, space, runs, anchors };
+        let parts = Parts { device, superblock, snapshot, space, runs, anchors, columns: None };
         debug_assert_eq!(parts.check(physical), Ok(()));
         Ok(Self::from_parts(parts))
     }

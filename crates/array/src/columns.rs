@@ -1,0 +1,248 @@
+//! An array as a volume sees it: its columns one by one.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, Geometry, Handle, Payload,
+    Request, Sectors, completion,
+};
+
+use manylogs_plant::{self as plant, Bug};
+
+use crate::join::{join, placed};
+use crate::map::ColumnMap;
+
+/// An array with the addresses of a [`ColumnMap`]. Requests go to the array below as it knows them;
+/// [`Columns::spread`] deals them out column by column before that.
+pub struct Columns {
+    below: Rc<dyn BlockDevice>,
+    map: ColumnMap,
+    ports: Vec<Rc<Port>>,
+    /// Answers of a flush of the array, one for each port.
+    flushed: Rc<RefCell<VecDeque<Completion>>>,
+}
+
+/// One column: its places are the addresses.
+struct Port {
+    below: Rc<dyn BlockDevice>,
+    geometry: Geometry,
+    column: u16,
+    flushed: Rc<RefCell<VecDeque<Completion>>>,
+}
+
+impl Columns {
+    /// The array `below`, its addresses arranged as `map` says.
+    #[must_use]
+    pub fn new(below: Rc<dyn BlockDevice>, map: ColumnMap) -> Self {
+        let (geometry, flushed) = (*map.geometry(), Rc::<RefCell<VecDeque<Completion>>>::default());
+        let port = |column| {
+            let (below, flushed) = (Rc::clone(&below), Rc::clone(&flushed));
+            Rc::new(Port { below, geometry, column, flushed })
+        };
+        let ports = (0..geometry.columns).map(port).collect();
+        Self { below, map, ports, flushed }
+    }
+
+    /// Where addresses lie.
+    #[must_use]
+    pub const fn map(&self) -> &ColumnMap {
+        &self.map
+    }
+
+    /// The columns, each as a device with its places as addresses. A flush of one is a flush of
+    /// the array.
+    pub fn ports(&self) -> impl ExactSizeIterator<Item = Rc<dyn BlockDevice>> {
+        self.ports.iter().map(|port| Rc::clone(port) as Rc<dyn BlockDevice>)
+    }
+
+    /// Deals `request` out: `send` gets what each column does, and hands it on to its port now or
+    /// later.
+    ///
+    /// # Panics
+    /// If it is a flush: see [`Columns::flush`].
+    pub fn spread(
+        &self,
+        request: &Request,
+        send: impl Fn(usize, Request) -> Completion,
+    ) -> Completion {
+        let Some(extent) = request.extent() else { panic!("a flush has no place") };
+        let split = self.map.split(extent);
+        let mut parts = Vec::with_capacity(split.shares.len());
+        for (index, share) in split.shares.iter().enumerate() {
+            let mut part =
+                placed(request, share.extent, |payload| split.payload_of(index, payload));
+            if let Request::Write { fua, .. } = &mut part
+                && plant::is(Bug::PartsNotDurable)
+            {
+                *fua &= index == 0;
+            }
+            parts.push(send(usize::from(share.column), part));
+        }
+        let reads = matches!(request, Request::Read { .. });
+        join(reads.then_some(split), parts)
+    }
+
+    /// Flushes the array, once. `send` tells each column of it, and must hand the flush on to its
+    /// port at once.
+    pub fn flush(
+        &self,
+        runtime: &Handle,
+        send: impl Fn(usize, Request) -> Completion,
+    ) -> Completion {
+        let flush = self.below.submit(Request::Flush);
+        let (completers, answers): (Vec<_>, Vec<_>) =
+            self.ports.iter().map(|_| completion()).unzip();
+        self.flushed.borrow_mut().extend(answers);
+        runtime.spawn(async move {
+            let early = plant::is(Bug::ArrayFlushAnsweredEarly);
+            let result = if early { Ok(Payload::default()) } else { flush.await };
+            completers.into_iter().for_each(|completer| completer.complete(result.clone()));
+        });
+        join(None, (0..self.ports.len()).map(|column| send(column, Request::Flush)).collect())
+    }
+
+    fn submit_by(
+        &self,
+        request: Request,
+        send: impl Fn(&dyn BlockDevice, Request) -> Completion,
+    ) -> Completion {
+        if request.extent().is_none_or(|extent| self.map.is_plain(extent)) {
+            return send(&*self.below, request);
+        }
+        if let Err(error) = self.capabilities().check(&request) {
+            return Completion::ready(Err(error));
+        }
+        self.spread(&request, |column, part| send(&*self.ports[column], part))
+    }
+}
+
+impl BlockDevice for Columns {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.submit_by(request, |device, request| device.submit(request))
+    }
+
+    fn submit_urgent(&self, request: Request) -> Completion {
+        self.submit_by(request, |device, request| device.submit_urgent(request))
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.below.has_priorities()
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        if self.map.is_plain(within) {
+            return self.below.extents(within);
+        }
+        let inside = self.capabilities().check(&Request::Read { extent: within });
+        Completion::ready(inside.map(|()| Extents::of(within, ExtentKind::Data)))
+    }
+}
+
+impl Port {
+    fn submit_by(&self, request: &Request, send: impl Fn(Request) -> Completion) -> Completion {
+        let Some(extent) = request.extent() else {
+            let told = self.flushed.borrow_mut().pop_front();
+            return told.unwrap_or_else(|| send(Request::Flush));
+        };
+        let (mut parts, mut skip) = (Vec::with_capacity(1), Sectors(0));
+        let mut chunks = Vec::with_capacity(1);
+        for on_array in self.geometry.addresses(self.column, extent) {
+            let part = placed(request, on_array, |payload| payload.slice(skip, on_array.len));
+            if !plant::is(Bug::ChunksRepeatContent) {
+                skip += on_array.len;
+            }
+            parts.push(send(part));
+            chunks.push(on_array);
+        }
+        let reads = matches!(request, Request::Read { .. });
+        join(reads.then(|| manylogs_block::Split::in_order(&chunks)), parts)
+    }
+}
+
+impl BlockDevice for Port {
+    fn capabilities(&self) -> Capabilities {
+        let below = self.below.capabilities();
+        let whole =
+            (below.capacity + self.geometry.first).0.next_multiple_of(self.geometry.stripe().0);
+        Capabilities { capacity: Sectors(whole / u64::from(self.geometry.columns)), ..below }
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.submit_by(&request, |part| self.below.submit(part))
+    }
+
+    fn submit_urgent(&self, request: Request) -> Completion {
+        self.submit_by(&request, |part| self.below.submit_urgent(part))
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.below.has_priorities()
+    }
+}
+
+impl std::fmt::Debug for Columns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Columns").field("geometry", self.map.geometry()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use manylogs_block::MemoryDevice;
+    use manylogs_sim::{Order, Sim};
+
+    use super::*;
+
+    const THREE: Geometry =
+        Geometry { chunk: Sectors(8), columns: 3, copies: 1, first: Sectors(0) };
+
+    #[test]
+    fn what_was_written_is_read_through_map_and_ports_alike() {
+        let sim = Sim::new(1, Order::Shuffled);
+        let node = sim.node();
+        let below: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(480)));
+        let map = ColumnMap::new(THREE, vec![Extent::new(48, 96)]);
+        let columns = Rc::new(Columns::new(Rc::clone(&below), map));
+        let ended = Rc::new(Cell::new(false));
+        let (device, done) = (Rc::clone(&columns), Rc::clone(&ended));
+        sim.block_on(node, async move {
+            let whole = Extent::new(0, 480);
+            let write = Request::write_fua(whole, Payload::tags(1, whole.len));
+            device.submit(write).await.unwrap();
+            let read = device.submit(Request::Read { extent: whole }).await.unwrap();
+            assert_eq!(read, Payload::tags(1, whole.len));
+            // The homes are where the array has them, and a log is on one column.
+            let homes = below.submit(Request::Read { extent: Extent::new(0, 48) }).await.unwrap();
+            assert_eq!(homes, Payload::tags(1, Sectors(48)));
+            let log = Request::Read { extent: Extent::new(16, 32) };
+            let log = device.ports().next().unwrap().submit(log).await.unwrap();
+            assert_eq!(log, Payload::tags(49, Sectors(32)));
+            device.submit(Request::Flush).await.unwrap();
+            done.set(true);
+        });
+        assert!(ended.get());
+    }
+
+    #[test]
+    fn a_flush_goes_to_the_array_once() {
+        let sim = Sim::new(1, Order::Fifo);
+        let node = sim.node();
+        let below = Rc::new(manylogs_filters::Trace::new(MemoryDevice::new(Sectors(480))));
+        let map = ColumnMap::new(THREE, vec![Extent::new(48, 96)]);
+        let columns = Columns::new(Rc::clone(&below) as Rc<_>, map);
+        let runtime = sim.handle(node);
+        sim.block_on(node, async move {
+            let ports: Vec<_> = columns.ports().collect();
+            columns.flush(&runtime, |at, part| ports[at].submit(part)).await.unwrap();
+        });
+        assert_eq!(below.count(manylogs_block::RequestKind::Flush).requests, 1);
+    }
+}

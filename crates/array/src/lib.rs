@@ -1,0 +1,20 @@
+//! Arrays of drives.
+//!
+//! [`Columns`] is what a volume on an array stands on: the same array, with each log on one column,
+//! and a way for requests to reach the columns one by one. [`Stripe`] and [`Mirror`] are models of
+//! Linux' RAID-0, 1 and 10, on which volumes are measured and crashed. In production the array is
+//! Linux' own: nothing here stores data in a format of its own.
+
+mod columns;
+mod join;
+mod map;
+mod mirror;
+mod plug;
+mod shape;
+mod stripe;
+
+pub use columns::Columns;
+pub use map::ColumnMap;
+pub use mirror::Mirror;
+pub use shape::{Level, Shape, ShapeError, Unknown, assemble};
+pub use stripe::Stripe;

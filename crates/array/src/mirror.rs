@@ -1,0 +1,177 @@
+//! A model of RAID-1: members that hold the same.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Capabilities, Completion, Handle, Lba, Request, completion};
+
+use crate::join::join;
+
+/// RAID-1 over members of equal size. Writes go to all. A read goes, as with md, to the member that
+/// it continues on; else to one that is idle; else to the one whose head is nearest. If it fails
+/// there it is repeated on the others. Clones are the same array.
+#[derive(Clone)]
+pub struct Mirror(Rc<Shared>);
+
+struct Shared {
+    runtime: Handle,
+    members: Vec<Member>,
+    capabilities: Capabilities,
+}
+
+struct Member {
+    device: Rc<dyn BlockDevice>,
+    /// Where its last request ends.
+    head: Cell<Lba>,
+    under_way: Cell<usize>,
+}
+
+impl Mirror {
+    /// An array of `members`.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn new(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>) -> Self {
+        let each: Vec<Capabilities> = members.iter().map(BlockDevice::capabilities).collect();
+        let Some(first) = each.first() else { panic!("a mirror has members") };
+        let capabilities = each.iter().skip(1).fold(*first, |all, one| Capabilities {
+            capacity: all.capacity.min(one.capacity),
+            physical_sector: all.physical_sector.max(one.physical_sector),
+            rotational: all.rotational || one.rotational,
+            volatile_cache: all.volatile_cache || one.volatile_cache,
+            native_fua: all.native_fua && one.native_fua,
+            discard: all.discard && one.discard,
+            fast_zero: all.fast_zero && one.fast_zero,
+        });
+        let member = |device| Member { device, head: Cell::default(), under_way: Cell::default() };
+        let members = members.into_iter().map(member).collect();
+        Self(Rc::new(Shared { runtime, members, capabilities }))
+    }
+
+    fn go(&self, request: &Request, urgent: bool) -> Completion {
+        if let Err(error) = self.0.capabilities.check(request) {
+            return Completion::ready(Err(error));
+        }
+        if matches!(request, Request::Read { .. }) {
+            return self.read(request.clone(), urgent);
+        }
+        let parts = (0..self.0.members.len()).map(|at| self.send(at, request.clone(), urgent));
+        join(None, parts.collect())
+    }
+
+    fn read(&self, request: Request, urgent: bool) -> Completion {
+        let first = self.0.choose(request.extent().unwrap_or_default().start);
+        let (completer, answer) = completion();
+        let array = self.clone();
+        let begun = self.send(first, request.clone(), urgent);
+        self.0.runtime.spawn(async move {
+            let mut result = begun.await;
+            for other in (0..array.0.members.len()).filter(|other| *other != first) {
+                if result.is_ok() {
+                    break;
+                }
+                result = array.send(other, request.clone(), urgent).await;
+            }
+            completer.complete(result);
+        });
+        answer
+    }
+
+    fn send(&self, at: usize, request: Request, urgent: bool) -> Completion {
+        let member = &self.0.members[at];
+        if let Some(extent) = request.extent() {
+            member.head.set(extent.end());
+        }
+        member.under_way.set(member.under_way.get() + 1);
+        let answer = match urgent {
+            true => member.device.submit_urgent(request),
+            false => member.device.submit(request),
+        };
+        let (completer, told) = completion();
+        let shared = Rc::clone(&self.0);
+        self.0.runtime.spawn(async move {
+            let result = answer.await;
+            let under_way = &shared.members[at].under_way;
+            under_way.set(under_way.get() - 1);
+            completer.complete(result);
+        });
+        told
+    }
+}
+
+impl Shared {
+    fn choose(&self, start: Lba) -> usize {
+        let goes_on = self.members.iter().position(|member| member.head.get() == start);
+        let idle = || {
+            let idle = |at: &usize| self.members[*at].under_way.get() == 0;
+            let distance = |at: &usize| self.members[*at].head.get().distance(start);
+            (0..self.members.len()).filter(idle).min_by_key(distance)
+        };
+        let nearest = || {
+            let distance = |at: &usize| self.members[*at].head.get().distance(start);
+            (0..self.members.len()).min_by_key(distance)
+        };
+        goes_on.or_else(idle).or_else(nearest).unwrap_or_default()
+    }
+}
+
+impl BlockDevice for Mirror {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.go(&request, false)
+    }
+
+    fn submit_urgent(&self, request: Request) -> Completion {
+        self.go(&request, true)
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.0.members.iter().all(|member| member.device.has_priorities())
+    }
+}
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mirror").field("members", &self.0.members.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manylogs_block::{Extent, IoError, MemoryDevice, Payload, RequestKind, Sectors};
+    use manylogs_filters::{Faults, Rule, Trace};
+    use manylogs_sim::{Order, Sim};
+
+    use super::*;
+
+    #[test]
+    fn all_have_what_is_written_one_reads_it_and_another_if_that_fails() {
+        let sim = Sim::new(1, Order::Shuffled);
+        let node = sim.node();
+        let members: Vec<_> = (0..2)
+            .map(|_| Rc::new(Faults::new(Trace::new(MemoryDevice::new(Sectors(100))))))
+            .collect();
+        let devices = members.iter().map(|member| Rc::clone(member) as Rc<_>).collect();
+        let mirror = Mirror::new(sim.handle(node), devices);
+        let extent = Extent::new(10, 8);
+        let content = Payload::tags(5, extent.len);
+        let (device, expected) = (mirror, content.clone());
+        let broken = Rc::clone(&members[0]);
+        sim.block_on(node, async move {
+            device.submit(Request::write_fua(extent, content)).await.unwrap();
+            let read = Request::Read { extent };
+            assert_eq!(device.submit(read.clone()).await, Ok(expected.clone()));
+            broken.add(Rule::new(&[RequestKind::Read], |extent| IoError::Medium { extent }));
+            for _ in 0..3 {
+                assert_eq!(device.submit(read.clone()).await, Ok(expected.clone()));
+            }
+        });
+        for member in &members {
+            assert_eq!(member.below().writes(), [extent]);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Arrays by their names on the command line.
+
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Request, Sectors, parse_bytes,
+};
+use thiserror::Error;
+
+use crate::mirror::Mirror;
+use crate::stripe::Stripe;
+
+/// mdadm's default is 512 KiB; a model is told.
+const CHUNK: Sectors = Sectors(128);
+/// A model has so many members at most.
+const MEMBERS_MOST: u16 = 64;
+
+/// Levels of arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// Stripes.
+    Raid0,
+    /// Members that hold the same.
+    Raid1,
+    /// Stripes over pairs that hold the same (md's layout `near=2`).
+    Raid10,
+}
+
+/// A modelled array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// The level.
+    pub level: Level,
+    /// Number of drives.
+    pub members: u16,
+    /// Length of a chunk.
+    pub chunk: Sectors,
+    /// Whether the array says how it is made. If not, whoever uses it takes it for one drive.
+    pub known: bool,
+}
+
+/// What is no array.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ShapeError {
+    /// An unknown level.
+    #[error("unknown array {0:?}; there are: raid0:N, raid1:N, raid10:N, as raid0:4:chunk=64K")]
+    Level(String),
+    /// A number of members that the level does not have.
+    #[error("{level} has {needs}, not {given:?}")]
+    Members {
+        /// The level.
+        level: Level,
+        /// What it has.
+        needs: &'static str,
+        /// What was given.
+        given: String,
+    },
+    /// An unknown option.
+    #[error("unknown option {0:?} of an array; there are: chunk=SIZE, placement=known|ignored")]
+    Option(String),
+    /// A chunk that no array has.
+    #[error("a chunk is 4K to 1G, in steps of 4K, not {0:?}")]
+    Chunk(String),
+}
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Raid0 => "raid0",
+            Self::Raid1 => "raid1",
+            Self::Raid10 => "raid10",
+        }
+    }
+
+    /// Which numbers of members it has.
+    const fn needs(self) -> &'static str {
+        match self {
+            Self::Raid0 | Self::Raid1 => "2 to 64 members",
+            Self::Raid10 => "an even number of members, 4 to 64",
+        }
+    }
+
+    const fn takes(self, members: u16) -> bool {
+        let least = if matches!(self, Self::Raid10) { 4 } else { 2 };
+        let even = !matches!(self, Self::Raid10) || members.is_multiple_of(2);
+        least <= members && members <= MEMBERS_MOST && even
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Shape {
+    /// Drives that hold the same: 1 if there is no copy.
+    #[must_use]
+    pub const fn copies(&self) -> u16 {
+        match self.level {
+            Level::Raid0 => 1,
+            Level::Raid1 => self.members,
+            Level::Raid10 => 2,
+        }
+    }
+
+    /// Drives, or groups of drives that hold the same, over which addresses are dealt out.
+    #[must_use]
+    pub const fn columns(&self) -> u16 {
+        self.members / self.copies()
+    }
+
+    /// Capacity of an array of drives with `each`.
+    #[must_use]
+    pub fn capacity(&self, each: Sectors) -> Sectors {
+        match self.level {
+            Level::Raid1 => each,
+            _ => Sectors(each.0 / self.chunk.0 * self.chunk.0 * u64::from(self.columns())),
+        }
+    }
+}
+
+impl FromStr for Shape {
+    type Err = ShapeError;
+
+    fn from_str(text: &str) -> Result<Self, ShapeError> {
+        let mut words = text.split(':');
+        let name = words.next().unwrap_or_default();
+        let levels = [Level::Raid0, Level::Raid1, Level::Raid10];
+        let level = levels.into_iter().find(|level| level.name() == name);
+        let level = level.ok_or_else(|| ShapeError::Level(name.to_owned()))?;
+        let given = words.next().unwrap_or_default();
+        let members = given.parse().ok().filter(|members| level.takes(*members));
+        let members = members.ok_or_else(|| ShapeError::Members {
+            level,
+            needs: level.needs(),
+            given: given.to_owned(),
+        })?;
+        let mut shape = Self { level, members, chunk: CHUNK, known: true };
+        for option in words.flat_map(|word| word.split(',')) {
+            match option.split_once('=') {
+                Some(("chunk", size)) => shape.chunk = chunk(size)?,
+                Some(("placement", "known")) => shape.known = true,
+                Some(("placement", "ignored")) => shape.known = false,
+                _ => return Err(ShapeError::Option(option.to_owned())),
+            }
+        }
+        Ok(shape)
+    }
+}
+
+fn chunk(text: &str) -> Result<Sectors, ShapeError> {
+    let bytes = parse_bytes(text);
+    let page = |bytes: &u64| (4096..=1 << 30).contains(bytes) && bytes.is_multiple_of(4096);
+    let bytes = bytes.filter(page).ok_or_else(|| ShapeError::Chunk(text.to_owned()))?;
+    Ok(Sectors(bytes / manylogs_block::SECTOR_BYTES))
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { level, members, chunk, known } = self;
+        write!(f, "{level}:{members}:chunk={}K", chunk.0 / 2)?;
+        if *known { Ok(()) } else { f.write_str(",placement=ignored") }
+    }
+}
+
+/// The array that `shape` describes, of as many members as it names.
+///
+/// # Panics
+/// If there are more or fewer.
+#[must_use]
+pub fn assemble(
+    runtime: &Handle,
+    shape: &Shape,
+    mut members: Vec<Rc<dyn BlockDevice>>,
+) -> Rc<dyn BlockDevice> {
+    assert_eq!(members.len(), usize::from(shape.members), "members of {shape}");
+    let mirror = |members| Rc::new(Mirror::new(runtime.clone(), members)) as Rc<dyn BlockDevice>;
+    let stripe = |members| Stripe::new(runtime.clone(), members, shape.chunk, shape.copies());
+    let array: Rc<dyn BlockDevice> = match shape.level {
+        Level::Raid0 => Rc::new(stripe(members)),
+        Level::Raid1 => mirror(members),
+        Level::Raid10 => {
+            let mut pairs = Vec::new();
+            while !members.is_empty() {
+                let rest = members.split_off(2);
+                pairs.push(mirror(std::mem::replace(&mut members, rest)));
+            }
+            Rc::new(stripe(pairs))
+        }
+    };
+    if shape.known { array } else { Rc::new(Unknown(array)) }
+}
+
+/// An array that does not say how it is made.
+pub struct Unknown(Rc<dyn BlockDevice>);
+
+impl BlockDevice for Unknown {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.0.submit(request)
+    }
+
+    fn submit_urgent(&self, request: Request) -> Completion {
+        self.0.submit_urgent(request)
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.0.has_priorities()
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.0.extents(within)
+    }
+}
+
+impl fmt::Debug for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unknown(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_has_a_name_and_what_is_none_is_told() {
+        let shape: Shape = "raid0:4".parse().unwrap();
+        assert_eq!((shape.members, shape.chunk, shape.known), (4, CHUNK, true));
+        let text = "raid10:6:chunk=512K,placement=ignored";
+        let shape: Shape = text.parse().unwrap();
+        assert_eq!((shape.columns(), shape.copies()), (3, 2));
+        assert_eq!(shape.to_string(), text);
+        assert_eq!(shape.capacity(Sectors(5000)), Sectors(3 * 4096));
+        for (bad, expected) in [
+            ("raid7:4", "unknown array"),
+            ("", "unknown array"),
+            ("raid0", "2 to 64 members"),
+            ("raid0:1", "2 to 64 members"),
+            ("raid10:5", "an even number"),
+            ("raid10:2", "an even number"),
+            ("raid0:4:chunk=5000", "a chunk is"),
+            ("raid0:4:chunk=0", "a chunk is"),
+            ("raid0:4:depth=3", "unknown option"),
+            ("raid0:4:", "unknown option"),
+        ] {
+            let error = bad.parse::<Shape>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{bad:?}: {error}");
+        }
+    }
+}

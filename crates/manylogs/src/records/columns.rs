@@ -1,0 +1,136 @@
+//! Which column of an array takes the next record: the one that it disturbs least.
+
+use manylogs_block::{Nanos, Time};
+
+use crate::records::hold::Share;
+
+/// A column whose records take this many times as long as those of the fastest has something else
+/// to do, or is about to fail.
+const SLOW: u64 = 2;
+/// Shorter delays are no reason to prefer another column.
+const SLOW_LEAST: Nanos = Nanos::from_millis(10);
+/// A slow column is tried again after this time.
+const SLOW_FOR: Nanos = Nanos::from_secs(5);
+/// Weight of the last record in the mean of a column's, as a divisor.
+const RECENT: u64 = 4;
+
+/// What records did to each column. Empty where the device is one drive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ColumnsSeen(Vec<Column>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Column {
+    /// Records on their way.
+    in_flight: usize,
+    /// When the last went.
+    went: Time,
+    /// What a record takes: a moving mean.
+    takes: Nanos,
+    /// What records took of the column lately.
+    share: Share,
+}
+
+impl ColumnsSeen {
+    /// So many columns, at rest. One column is a drive.
+    pub(crate) fn of(columns: usize) -> Self {
+        Self(if columns > 1 { vec![Column::default(); columns] } else { Vec::new() })
+    }
+
+    /// Number of columns; 1 where the device is one drive.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len().max(1)
+    }
+
+    /// A record goes to `column` at `now`.
+    pub(crate) fn record_went(&mut self, column: usize, now: Time) {
+        if let Some(column) = self.0.get_mut(column) {
+            column.in_flight += 1;
+            column.went = now;
+        }
+    }
+
+    /// A record that went to `column` at `sent` has ended.
+    pub(crate) fn record_ended(&mut self, column: usize, sent: Time, now: Time) {
+        if let Some(column) = self.0.get_mut(column) {
+            // One that a recovery or a move wrote was not counted.
+            column.in_flight = column.in_flight.saturating_sub(1);
+            let took = now.since(sent).0;
+            let mean = if column.takes.0 == 0 { took } else { column.takes.0 };
+            column.takes = Nanos(mean - mean / RECENT + took / RECENT);
+            column.share.note(sent, now);
+        }
+    }
+
+    /// The columns, the best for a record first: one without a record on its way, whose streams
+    /// have had their time, that is not slow, and of these the one that had none for longest.
+    pub(crate) fn by_disturbance(&self, now: Time) -> Vec<usize> {
+        let fastest = self.0.iter().map(|column| column.takes).filter(|takes| takes.0 > 0).min();
+        let fastest = fastest.unwrap_or_default();
+        let slow = |column: &Column| {
+            let bound = Nanos(fastest.0 * SLOW).max(fastest + SLOW_LEAST);
+            column.takes > bound && now.since(column.went) < SLOW_FOR
+        };
+        let mut order: Vec<usize> = (0..self.0.len()).collect();
+        order.sort_by_key(|index| {
+            let column = &self.0[*index];
+            let rests = column.share.until(now).is_some();
+            (column.in_flight, slow(column), rests, column.went)
+        });
+        order
+    }
+
+    /// Until when the next record waits so that streams have their share, if it does: on all
+    /// columns. `None` also where the device is one drive.
+    pub(crate) fn rests_until(&self, now: Time) -> Option<Time> {
+        let until = self.0.iter().map(|column| column.share.until(now).unwrap_or(now)).min();
+        until.filter(|until| *until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time(0) + Nanos::from_millis(ms)
+    }
+
+    #[test]
+    fn records_go_round_and_two_go_to_two_columns() {
+        let mut columns = ColumnsSeen::of(4);
+        let mut seen = Vec::new();
+        for record in 0..8 {
+            let column = columns.by_disturbance(at(record))[0];
+            columns.record_went(column, at(record));
+            if record >= 4 {
+                columns.record_ended(column, at(record), at(record + 1));
+            }
+            seen.push(column);
+        }
+        assert_eq!(seen, [0, 1, 2, 3, 0, 0, 0, 0], "the others have a record on their way");
+    }
+
+    #[test]
+    fn a_slow_column_is_passed_over_and_tried_again() {
+        let mut columns = ColumnsSeen::of(4);
+        let mut to_slow = 0;
+        for record in 0..1000 {
+            let now = at(1000 + 50 * record);
+            let column = columns.by_disturbance(now)[0];
+            columns.record_went(column, now);
+            let took = if column == 2 { 26 } else { 6 };
+            columns.record_ended(column, now, now + Nanos::from_millis(took));
+            to_slow += u32::from(column == 2);
+        }
+        assert!((5..20).contains(&to_slow), "{to_slow} of 1000");
+    }
+
+    #[test]
+    fn a_single_drive_has_no_columns() {
+        let mut one = ColumnsSeen::of(1);
+        one.record_went(0, at(1));
+        one.record_ended(0, at(1), at(900));
+        assert_eq!((one.count(), one.rests_until(at(901))), (1, None));
+        assert!(one.by_disturbance(at(901)).is_empty());
+    }
+}
