@@ -1,14 +1,16 @@
 //! The status of a server.
 
+mod checkpoint;
 mod disk;
 mod file_system;
 mod nbd;
 mod scheduler;
 
-use manylogs::{CheckpointReport, Volume};
+use manylogs::Volume;
 use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
+pub use checkpoint::CheckpointStatus;
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
 pub use nbd::NbdStatus;
@@ -206,37 +208,6 @@ pub struct VolumeStatus {
     /// For how long they waited, by cause.
     #[serde(default)]
     pub waited: Vec<WaitStatus>,
-}
-
-/// Result of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CheckpointStatus {
-    /// Written home.
-    pub home_bytes: u64,
-    /// Number of writes home.
-    pub home_writes: u64,
-    /// Duration.
-    pub seconds: f64,
-    /// Extents that stay logged because their home cannot be written.
-    pub kept_extents: u64,
-    /// Extents whose logged copy is damaged.
-    pub lost_extents: u64,
-    /// Extents whose logged copy could not be read this time.
-    #[serde(default)]
-    pub unread_extents: u64,
-}
-
-impl From<CheckpointReport> for CheckpointStatus {
-    fn from(report: CheckpointReport) -> Self {
-        Self {
-            home_bytes: report.home_write_sectors.bytes(),
-            home_writes: report.home_writes,
-            seconds: seconds(report.duration),
-            kept_extents: report.kept_extents,
-            lost_extents: report.lost_extents,
-            unread_extents: report.unread_extents,
-        }
-    }
 }
 
 /// Something that went wrong with a volume, and how often.

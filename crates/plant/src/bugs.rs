@@ -28,19 +28,6 @@ with_file_systems! {
         /// Two rounds of reclaiming go on at a time.
         ReclaimsOverlap,
     }
-    /// Bugs of a chain of drives that its crash histories show.
-    GECKO {
-        /// Changes of clients keep no order over a crash.
-        ChangesInNoOrder,
-        /// A FUA write is answered before it is durable.
-        ChainAnswersEarly,
-        /// A discard is answered and does nothing.
-        TrimForgotten,
-        /// A chain is opened under sequences that its last opening used.
-        ChainReusesSequences,
-        /// A drive with an older state than the others is taken for a member.
-        StaleDriveBelieved,
-    }
     /// Bugs of what is kept in the logs that crash histories show.
     KEPT {
         /// What displaces a kept version does not say that older kept ones are dead.

@@ -1,9 +1,23 @@
-//! Bugs of file systems, which follow those of [`crate::bugs`] in the list of all.
+//! Bugs of file systems and of chains of drives, which follow those of [`crate::bugs`] in the list of
+//! all.
 
 macro_rules! with_file_systems {
     ($($others:tt)*) => {
         bugs! {
             $($others)*
+            /// Bugs of a chain of drives that its crash histories show.
+            GECKO {
+                /// Changes of clients keep no order over a crash.
+                ChangesInNoOrder,
+                /// A FUA write is answered before it is durable.
+                ChainAnswersEarly,
+                /// A discard is answered and does nothing.
+                TrimForgotten,
+                /// A chain is opened under sequences that its last opening used.
+                ChainReusesSequences,
+                /// A drive with an older state than the others is taken for a member.
+                StaleDriveBelieved,
+            }
             /// Bugs of the file system ext4 that its crash histories show.
             EXT4 {
                 /// A commit block is written before the blocks that it commits.

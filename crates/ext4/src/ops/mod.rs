@@ -14,6 +14,7 @@ mod names;
 mod privileges;
 mod rename;
 mod told;
+mod unmount;
 mod unnamed;
 mod usage;
 mod xattr;

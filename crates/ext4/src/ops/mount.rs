@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Handle as Executor, Nanos, Payload, Request, Signal};
+use manylogs_block::{BlockDevice, Handle as Executor, Nanos, Request, Signal};
 use manylogs_plant::{Bug, is};
 
 use super::durability::{Caller, Durability};
@@ -20,7 +20,6 @@ use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
 use crate::journal::{CommitSink, Journal};
 use crate::marks::without_bit;
 use crate::memory::Memory;
-use crate::ondisk::bytes::low32;
 use crate::ondisk::group::Group;
 use crate::ondisk::jbd2::Tid;
 use crate::ondisk::superblock::Superblock;
@@ -330,57 +329,6 @@ impl Ext4 {
         sink.begin().await?;
         Self::start(core).await
     }
-
-    /// Makes durable what was changed so far, and brings home all that is in the journal, which
-    /// stays in use.
-    ///
-    /// # Errors
-    /// Those of the device, and [`Error::Aborted`].
-    pub async fn bring_home(&self) -> Result<()> {
-        let core = &self.core;
-        core.check_writable()?;
-        core.journal.commit(core.journal.running()).await?;
-        Ok(core.journal.sink.bring_home().await?)
-    }
-
-    /// Makes everything durable, brings it home, and leaves a file system that needs no recovery;
-    /// in [`Mode::Lazy`] the journal keeps what it holds, and a recovery is needed.
-    ///
-    /// # Errors
-    /// Those of the device, and [`Error::Aborted`]: the next mount replays the journal then. What
-    /// was lost and nobody was told of is told when all the rest is done.
-    pub async fn unmount(self) -> Result<()> {
-        let core = self.core;
-        if core.read_only {
-            return Ok(());
-        }
-        let deleted = core.finish_orphans().await;
-        let marked = core.mark_damage().await;
-        let synced = core.sync_what_can_be().await;
-        let stays = core.journal.sink.stays();
-        let counted = if stays { core.log_counts().await } else { Ok(()) };
-        core.journal.end().await;
-        if core.journal.damaged.get() {
-            let said = core.journal.sink.give_up().await?;
-            if !said {
-                core.write_superblock(Superblock::set_errors).await?;
-            }
-        }
-        deleted.and(marked).and(synced).and(counted)?;
-        core.journal.check()?;
-        if stays {
-            return core.losses.tell(None);
-        }
-        core.journal.sink.drain().await?;
-        let (blocks, inodes) = (core.space.free_blocks(), core.space.free_inodes());
-        core.write_superblock(|superblock| {
-            superblock.set_needs_recovery(false);
-            superblock.set_clean();
-            superblock.set_free(blocks, low32(inodes));
-        })
-        .await?;
-        core.losses.tell(None)
-    }
 }
 
 impl Core {
@@ -391,40 +339,6 @@ impl Core {
         }
         *self.orphans.borrow_mut() = orphans;
         self.finish_orphans().await
-    }
-
-    /// Writes the superblock at home, durably, past the journal: nothing of it is in the log.
-    async fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        let mut superblock = Superblock::decode(&self.superblock.bytes())?;
-        change(&mut superblock);
-        self.superblock.change(|block| superblock.encode(block));
-        let payload = Payload::bytes(self.superblock.bytes());
-        let request = Request::write_fua(BlockNo(0).sectors(), payload);
-        self.device.submit(request).await?;
-        Ok(())
-    }
-
-    /// As [`Core::write_superblock`], through the log, if anything changes.
-    async fn log_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        let mut superblock = Superblock::decode(&self.superblock.bytes())?;
-        let before = superblock.clone();
-        change(&mut superblock);
-        if superblock == before {
-            return Ok(());
-        }
-        let mut handle = self.begin(1).await?;
-        self.change_superblock(&mut handle, |held| *held = superblock)?;
-        self.journal.commit(handle.finish()).await
-    }
-
-    /// The superblock in the log says how much is free, as a replay is to bring it home.
-    async fn log_counts(&self) -> Result<()> {
-        let (blocks, inodes) = (self.space.free_blocks(), self.space.free_inodes());
-        self.log_superblock(|superblock| {
-            superblock.set_clean();
-            superblock.set_free(blocks, low32(inodes));
-        })
-        .await
     }
 
     /// Where the journal is.

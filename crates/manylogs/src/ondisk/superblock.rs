@@ -2,7 +2,7 @@
 //! grows, in two copies; the one with the higher generation counts.
 
 use bytes::Bytes;
-use manylogs_block::{Extent, Geometry, Lba, Sectors, narrow, to_usize};
+use manylogs_block::{Extent, Geometry, Sectors, narrow, to_usize};
 use manylogs_logstore::{DataSequence, LogId, RecordShape, ScanOf, VolumeId};
 use manylogs_plant::{self as plant, Bug};
 use zerocopy::little_endian::{U32, U64};
@@ -16,6 +16,9 @@ use crate::settings::Settings;
 use crate::settings::config::{LogPlacement, VolumeConfig};
 
 mod columns;
+mod runs;
+
+use runs::{anchor_run, raw_run, run_of};
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
@@ -392,36 +395,10 @@ fn places_of(
     Ok((Some(Anchors { first, last }), logs))
 }
 
-/// An anchor in the list of runs.
-const fn anchor_run(anchor: Extent) -> LogRun {
-    LogRun { first: anchor.start, stride: anchor.len, len: anchor.len, count: 1 }
-}
-
-fn raw_run(run: LogRun) -> RawRun {
-    RawRun {
-        first: U64::new(run.first.0),
-        stride: U64::new(run.stride.0),
-        len: U64::new(run.len.0),
-        count: U32::new(run.count),
-        reserved: U32::ZERO,
-    }
-}
-
-fn run_of(raw: &RawRun) -> Result<LogRun, VolumeError> {
-    let run = LogRun {
-        first: Lba(raw.first.get()),
-        stride: Sectors(raw.stride.get()),
-        len: Sectors(raw.len.get()),
-        count: raw.count.get(),
-    };
-    if run.len < SUPERBLOCK_LEAST || !manylogs_logstore::UnitTable::fits(run.len) {
-        return Err(VolumeError::Impossible("log size"));
-    }
-    Ok(run)
-}
-
 #[cfg(test)]
 mod tests {
+    use manylogs_block::Lba;
+
     use super::*;
 
     const DEVICE: Sectors = Sectors(1_000_000);
@@ -529,7 +506,7 @@ mod tests {
 
     #[test]
     fn unknown_features_are_refused() {
-        assert_eq!(altered(48, &[8]), Err(VolumeError::Features { bits: 8 }));
+        assert_eq!(altered(48, &[128]), Err(VolumeError::Features { bits: 128 }));
     }
 
     #[test]

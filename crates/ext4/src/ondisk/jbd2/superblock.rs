@@ -1,0 +1,131 @@
+//! The journal's superblock.
+
+use super::{Checksums, Format, MAGIC, Tid, incompat};
+use crate::checksum::{NO_SEED, crc};
+use crate::ondisk::bytes::{be32, put_be32};
+
+/// Bytes of the journal's superblock, in its first block.
+const SUPERBLOCK_BYTES: usize = 1024;
+
+/// The journal's superblock.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct JournalSuperblock(Box<[u8; SUPERBLOCK_BYTES]>);
+
+impl JournalSuperblock {
+    /// What is in `block`; `None` if it is not a journal of [`BLOCK_BYTES`] blocks, or not whole.
+    pub(crate) fn decode(block: &[u8]) -> Option<Self> {
+        let mut found = Self(Box::new([0; SUPERBLOCK_BYTES]));
+        found.0.copy_from_slice(&block[..SUPERBLOCK_BYTES]);
+        let sound = found.u32(0) == MAGIC && found.u32(4) == 4 && found.u32(0xC) == 4096;
+        let protected = found.incompat() & (incompat::CSUM_V2 | incompat::CSUM_V3) != 0;
+        let whole = !protected || (found.0[0x50] == 4 && found.u32(0xFC) == found.checksum());
+        (sound && whole).then_some(found)
+    }
+
+    pub(crate) fn encode(&mut self, block: &mut [u8]) {
+        if self.incompat() & (incompat::CSUM_V2 | incompat::CSUM_V3) != 0 {
+            self.0[0x50] = 4;
+            let sum = self.checksum();
+            put_be32(&mut *self.0, 0xFC, sum);
+        }
+        block[..SUPERBLOCK_BYTES].copy_from_slice(&*self.0);
+    }
+
+    fn checksum(&self) -> u32 {
+        let sum = crc(NO_SEED, &self.0[..0xFC]);
+        crc(crc(sum, &[0; 4]), &self.0[0x100..])
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        be32(&*self.0, at)
+    }
+
+    /// Blocks of the journal, this one included.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.u32(0x10)
+    }
+
+    /// The first block of the log.
+    pub(crate) fn first(&self) -> u32 {
+        self.u32(0x14)
+    }
+
+    /// The transaction that a replay expects first.
+    pub(crate) fn sequence(&self) -> Tid {
+        Tid(self.u32(0x18))
+    }
+
+    /// Where a replay begins; `None` if there is nothing to replay.
+    pub(crate) fn start(&self) -> Option<u32> {
+        Some(self.u32(0x1C)).filter(|start| *start != 0)
+    }
+
+    pub(crate) fn set_tail(&mut self, sequence: Tid, start: Option<u32>) {
+        put_be32(&mut *self.0, 0x18, sequence.0);
+        put_be32(&mut *self.0, 0x1C, start.unwrap_or(0));
+    }
+
+    /// The error with which the last user gave up.
+    pub(crate) fn error(&self) -> u32 {
+        self.u32(0x20)
+    }
+
+    /// The last user gives up: damage was found (EUCLEAN, as the kernel keeps it).
+    pub(crate) fn set_damaged(&mut self) {
+        put_be32(&mut *self.0, 0x20, (-117_i32).cast_unsigned());
+    }
+
+    pub(crate) fn incompat(&self) -> u32 {
+        self.u32(0x28)
+    }
+
+    /// Whether the log is written as [`JournalSuperblock::set_format`] would have it written.
+    pub(crate) fn is_of_format(&self, wide: bool, checksums: bool) -> bool {
+        let mut other = self.clone();
+        other.set_format(wide, checksums);
+        (other.u32(0x24), other.incompat()) == (self.u32(0x24), self.incompat())
+    }
+
+    /// Says how the log is written from now on. Nothing may be left to replay.
+    pub(crate) fn set_format(&mut self, wide: bool, checksums: bool) {
+        put_be32(&mut *self.0, 0x24, 0);
+        let bits = incompat::REVOKE
+            | if wide { incompat::BITS64 } else { 0 }
+            | if checksums { incompat::CSUM_V3 } else { 0 };
+        put_be32(&mut *self.0, 0x28, bits);
+        self.0[0x50] = 0;
+        put_be32(&mut *self.0, 0xFC, 0);
+    }
+
+    /// How the log is written.
+    pub(crate) fn format(&self) -> Format {
+        let (bits, seed) = (self.incompat(), crc(NO_SEED, &self.0[0x30..0x40]));
+        let checksums = if bits & incompat::CSUM_V3 != 0 {
+            Checksums::V3 { seed }
+        } else if bits & incompat::CSUM_V2 != 0 {
+            Checksums::V2 { seed }
+        } else {
+            Checksums::None
+        };
+        Format { wide: bits & incompat::BITS64 != 0, checksums }
+    }
+
+    /// Blocks at the journal's end that the log does not use.
+    pub(crate) fn fast_commit_blocks(&self) -> u32 {
+        match (self.incompat() & incompat::FAST_COMMIT != 0, self.u32(0x54)) {
+            (false, _) => 0,
+            (true, 0) => 256,
+            (true, blocks) => blocks,
+        }
+    }
+}
+
+impl std::fmt::Debug for JournalSuperblock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JournalSuperblock")
+            .field("sequence", &self.sequence())
+            .field("start", &self.start())
+            .field("format", &self.format())
+            .finish_non_exhaustive()
+    }
+}

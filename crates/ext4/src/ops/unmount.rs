@@ -1,0 +1,102 @@
+//! Unmounting, and bringing home before that.
+
+use manylogs_block::{Payload, Request};
+
+use super::Ext4;
+use crate::core::Core;
+use crate::error::Result;
+use crate::ondisk::bytes::low32;
+use crate::ondisk::superblock::Superblock;
+use crate::units::BlockNo;
+
+impl Ext4 {
+    /// Makes durable what was changed so far, and brings home all that is in the journal, which
+    /// stays in use.
+    ///
+    /// # Errors
+    /// Those of the device, and [`crate::Error::Aborted`].
+    pub async fn bring_home(&self) -> Result<()> {
+        let core = &self.core;
+        core.check_writable()?;
+        core.journal.commit(core.journal.running()).await?;
+        Ok(core.journal.sink.bring_home().await?)
+    }
+
+    /// Makes everything durable, brings it home, and leaves a file system that needs no recovery;
+    /// in [`crate::Mode::Lazy`] the journal keeps what it holds, and a recovery is needed.
+    ///
+    /// # Errors
+    /// Those of the device, and [`crate::Error::Aborted`]: the next mount replays the journal then. What
+    /// was lost and nobody was told of is told when all the rest is done.
+    pub async fn unmount(self) -> Result<()> {
+        let core = self.core;
+        if core.read_only {
+            return Ok(());
+        }
+        let deleted = core.finish_orphans().await;
+        let marked = core.mark_damage().await;
+        let synced = core.sync_what_can_be().await;
+        let stays = core.journal.sink.stays();
+        let counted = if stays { core.log_counts().await } else { Ok(()) };
+        core.journal.end().await;
+        if core.journal.damaged.get() {
+            let said = core.journal.sink.give_up().await?;
+            if !said {
+                core.write_superblock(Superblock::set_errors).await?;
+            }
+        }
+        deleted.and(marked).and(synced).and(counted)?;
+        core.journal.check()?;
+        if stays {
+            return core.losses.tell(None);
+        }
+        core.journal.sink.drain().await?;
+        let (blocks, inodes) = (core.space.free_blocks(), core.space.free_inodes());
+        core.write_superblock(|superblock| {
+            superblock.set_needs_recovery(false);
+            superblock.set_clean();
+            superblock.set_free(blocks, low32(inodes));
+        })
+        .await?;
+        core.losses.tell(None)
+    }
+}
+
+impl Core {
+    /// Writes the superblock at home, durably, past the journal: nothing of it is in the log.
+    pub(super) async fn write_superblock(
+        &self,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
+        let mut superblock = Superblock::decode(&self.superblock.bytes())?;
+        change(&mut superblock);
+        self.superblock.change(|block| superblock.encode(block));
+        let payload = Payload::bytes(self.superblock.bytes());
+        let request = Request::write_fua(BlockNo(0).sectors(), payload);
+        self.device.submit(request).await?;
+        Ok(())
+    }
+
+    /// As [`Core::write_superblock`], through the log, if anything changes.
+    pub(super) async fn log_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut superblock = Superblock::decode(&self.superblock.bytes())?;
+        let before = superblock.clone();
+        change(&mut superblock);
+        if superblock == before {
+            return Ok(());
+        }
+        let mut handle = self.begin(1).await?;
+        self.change_superblock(&mut handle, |held| *held = superblock)?;
+        self.journal.commit(handle.finish()).await
+    }
+
+    /// The superblock in the log says how much is free, as a replay is to bring it home.
+    async fn log_counts(&self) -> Result<()> {
+        let (blocks, inodes) = (self.space.free_blocks(), self.space.free_inodes());
+        self.log_superblock(|superblock| {
+            superblock.set_clean();
+            superblock.set_free(blocks, low32(inodes));
+        })
+        .await
+    }
+}

@@ -1,0 +1,36 @@
+//! Runs of logs as the superblock lists them.
+
+use manylogs_block::{Extent, Lba, Sectors};
+use zerocopy::little_endian::{U32, U64};
+
+use super::RawRun;
+use crate::error::VolumeError;
+use crate::ondisk::layout::{LogRun, SUPERBLOCK_LEAST};
+
+/// An anchor in the list of runs.
+pub(super) const fn anchor_run(anchor: Extent) -> LogRun {
+    LogRun { first: anchor.start, stride: anchor.len, len: anchor.len, count: 1 }
+}
+
+pub(super) fn raw_run(run: LogRun) -> RawRun {
+    RawRun {
+        first: U64::new(run.first.0),
+        stride: U64::new(run.stride.0),
+        len: U64::new(run.len.0),
+        count: U32::new(run.count),
+        reserved: U32::ZERO,
+    }
+}
+
+pub(super) fn run_of(raw: &RawRun) -> Result<LogRun, VolumeError> {
+    let run = LogRun {
+        first: Lba(raw.first.get()),
+        stride: Sectors(raw.stride.get()),
+        len: Sectors(raw.len.get()),
+        count: raw.count.get(),
+    };
+    if run.len < SUPERBLOCK_LEAST || !manylogs_logstore::UnitTable::fits(run.len) {
+        return Err(VolumeError::Impossible("log size"));
+    }
+    Ok(run)
+}

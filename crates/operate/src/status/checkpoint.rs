@@ -1,0 +1,37 @@
+//! What a checkpoint did.
+
+use manylogs::CheckpointReport;
+use serde::{Deserialize, Serialize};
+
+use super::seconds;
+
+/// Result of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointStatus {
+    /// Written home.
+    pub home_bytes: u64,
+    /// Number of writes home.
+    pub home_writes: u64,
+    /// Duration.
+    pub seconds: f64,
+    /// Extents that stay logged because their home cannot be written.
+    pub kept_extents: u64,
+    /// Extents whose logged copy is damaged.
+    pub lost_extents: u64,
+    /// Extents whose logged copy could not be read this time.
+    #[serde(default)]
+    pub unread_extents: u64,
+}
+
+impl From<CheckpointReport> for CheckpointStatus {
+    fn from(report: CheckpointReport) -> Self {
+        Self {
+            home_bytes: report.home_write_sectors.bytes(),
+            home_writes: report.home_writes,
+            seconds: seconds(report.duration),
+            kept_extents: report.kept_extents,
+            lost_extents: report.lost_extents,
+            unread_extents: report.unread_extents,
+        }
+    }
+}
