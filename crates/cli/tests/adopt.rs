@@ -219,8 +219,10 @@ fn killed_after(place: &Place, work: impl FnOnce(&Path)) {
         if said.contains("is mounted") {
             return Some(server);
         }
-        // The lock of a killed process may be there for a moment more.
-        assert_eq!(server.wait().unwrap().code(), Some(1));
+        // The lock of a killed process may be there for a moment more, or somebody has the disk
+        // until its last requests have ended.
+        let code = server.wait().unwrap().code();
+        assert!(matches!(code, Some(1 | 5)), "{code:?}: {said}");
         std::thread::sleep(Duration::from_millis(10));
         None
     };

@@ -45,8 +45,8 @@ impl Angle {
     }
 }
 
-/// A spindle that turns at constant speed; at time zero angle zero is under the heads, unless it was
-/// turned.
+/// A spindle that turns at constant speed; at time zero angle zero is under the heads, unless it
+/// was turned.
 ///
 /// The angle is the low half of a product of integers, so it is exact, and stays exact over years
 /// of virtual time, at the price of a period that is off by less than one part in 10^12.

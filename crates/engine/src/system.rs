@@ -75,8 +75,8 @@ pub trait System: Sized + 'static {
 
     // What follows when something became durable.
 
-    /// A record that went to `log` at `sent` has ended, well or not, and those who wait for progress
-    /// were told.
+    /// A record that went to `log` at `sent` has ended, well or not, and those who wait for
+    /// progress were told.
     fn record_ended(&self, log: LogId, sent: Time);
 
     /// A read or a move may have freed a log: no other event may follow that would tell those who

@@ -113,7 +113,8 @@ pub struct LogOccupancy {
 }
 
 impl Volume {
-    /// Scheduler of the device, or those of an array's columns together: waiting and held-back requests by class.
+    /// Scheduler of the device, or those of an array's columns together: waiting and held-back
+    /// requests by class.
     #[must_use]
     pub fn schedule(&self) -> ScheduleStats {
         self.inner().device.schedule_stats()
