@@ -75,7 +75,7 @@ impl Jbd2Sink {
     async fn bring_up_to(&self, newest: Tid) -> IoResult<()> {
         let mut start = BlockNo(0);
         loop {
-            let due = self.state.borrow().copies.waiting(start, newest, self.waiting_most);
+            let due = self.state.borrow().copies.waiting(start, newest, self.pending_most / 4);
             let Some(last) = due.last() else { break };
             start = BlockNo(last.home.0 + 1);
             self.write_home(due).await?;

@@ -105,7 +105,7 @@ impl Jbd2Sink {
         state.durable = Some(transaction.tid);
         for (home, copy) in copies {
             let bytes = transaction.blocks.get(&home).map(|logged| logged.bytes.clone());
-            let keeps = !self.stays && state.copies.in_memory() < self.in_memory_most;
+            let keeps = self.has_memory(&state);
             state.copies.insert(home, copy, bytes.filter(|_| keeps));
         }
         state.count();

@@ -49,14 +49,19 @@ const FREED_MOST: usize = 1 << 16;
 
 /// How many blocks that wait to go home may be in memory.
 fn pending_in(memory: &Memory) -> usize {
-    to_usize(memory.most(Part::Journal) / 2 / PENDING_COST)
+    to_usize(memory.most(Part::Journal) / 2 / (PENDING_COST + COPY_COST))
 }
 
 impl State {
-    /// Holds the memory of what there are copies of now.
-    fn count(&mut self) {
+    /// The memory of what there are copies of now.
+    fn cost(&self) -> u64 {
         let in_memory = self.copies.in_memory() as u64 * PENDING_COST;
-        self.held.set(in_memory + self.copies.len() as u64 * COPY_COST);
+        in_memory + self.copies.len() as u64 * COPY_COST
+    }
+
+    /// Holds that memory.
+    fn count(&mut self) {
+        self.held.set(self.cost());
     }
 }
 
@@ -74,9 +79,7 @@ pub(crate) struct Jbd2Sink {
     /// All that waits to go home is in memory: content of files is read there.
     all_in_memory: bool,
     /// The most blocks in memory that wait to go home: a half of the journal's share.
-    in_memory_most: usize,
-    /// The most blocks that a checkpoint takes at a time.
-    waiting_most: usize,
+    pending_most: usize,
     memory: Memory,
 }
 
@@ -135,8 +138,7 @@ impl Jbd2Sink {
             stats: Cell::default(),
             stays: mode.stays_in_journal(),
             all_in_memory: mode.journals_content(),
-            in_memory_most: if mode.journals_content() { usize::MAX } else { pending_most },
-            waiting_most: pending_most,
+            pending_most,
             memory: memory.clone(),
         }
     }
@@ -148,6 +150,12 @@ impl Jbd2Sink {
     pub(crate) async fn begin(&self) -> IoResult<()> {
         let (next, head) = (self.state.borrow().next, self.state.borrow().head);
         self.write_superblock(next, Some(head)).await
+    }
+
+    /// Whether there is memory for the content of one more block that waits to go home.
+    fn has_memory(&self, state: &State) -> bool {
+        let most = self.pending_most as u64 * (PENDING_COST + COPY_COST);
+        self.all_in_memory || !self.stays && state.cost() + PENDING_COST + COPY_COST <= most
     }
 
     /// Blocks of the log that transactions take.
@@ -178,7 +186,7 @@ impl CommitSink for Jbd2Sink {
 
     fn has_room(&self, blocks: usize) -> bool {
         let pending = self.state.borrow().copies.live_len();
-        let fits_memory = !self.all_in_memory || pending + blocks <= self.waiting_most;
+        let fits_memory = !self.all_in_memory || pending + blocks <= self.pending_most;
         u64::from(self.used()) + self.needed(blocks) <= u64::from(self.place.blocks())
             && (pending == 0 || fits_memory)
     }
