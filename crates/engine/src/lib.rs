@@ -38,6 +38,6 @@ pub use read::{Source, begin_read, end_read, read_log};
 pub use recover::{Scanner, retire_failed};
 pub use relocate::{Moved, live_in, move_log, renew_log};
 pub use root::{FoundRoot, RootSlot, find_root, lose_member, read_copy, update_root, write_root};
-pub use sequences::reserve_sequences;
+pub use sequences::{begin_incarnation, reserve_sequences};
 pub use system::{Shared, System};
 pub use wait::{wait_done, wait_durable, wait_until};

@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Payload, Request, Sectors};
 use manylogs_engine::{
-    Engine, Member, Members, PatientReads, Phase, PhaseProbe, RootSlot, Scanner, find_root,
-    read_copy, reserve_sequences, retire_failed, run_committer, run_opener, update_root,
+    Engine, Member, Members, PatientReads, PhaseProbe, RootSlot, Scanner, begin_incarnation,
+    find_root, read_copy, reserve_sequences, retire_failed, run_committer, run_opener,
 };
-use manylogs_logstore::ondisk::root::{Left, Root};
+use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Device, Logs, Room, Store, Versions as Recovered};
 use manylogs_logstore::{
-    Entry, EntryKind, Floors, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordShape, Space,
-    UnitTable, new_volume_id,
+    Entry, EntryKind, Floors, Log, LogId, RECORD_PAYLOAD_MAX, RecordShape, Space, UnitTable,
+    new_volume_id,
 };
 use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::Targets;
@@ -98,7 +98,9 @@ impl CircularStore {
         let (versions, ages) = versions_of(&store, &entries);
         let head = seal_all_but_the_newest(&mut store);
         let opened = found.assemble(runtime, State { store, versions, ages, head });
-        opened.0.begin_incarnation().await?;
+        if !begin_incarnation(&*opened.0).await? {
+            return Err(StoreError::Worn);
+        }
         opened.0.run();
         Ok(opened)
     }
@@ -112,18 +114,6 @@ impl Inner {
         runtime.spawn(Rc::clone(self).run_cleaner());
         runtime.spawn(run_opener(Rc::clone(self)));
         runtime.spawn(reserve_sequences(Rc::clone(self)));
-    }
-
-    /// Counts the opening and sets sequences aside for it, durably before anything is appended.
-    async fn begin_incarnation(&self) -> Result<(), StoreError> {
-        let limit = self.engine.state.borrow().store.root().sequence_limit.extended();
-        let limit = limit.ok_or(StoreError::Worn)?;
-        let update = update_root(self, Phase::Open, |root| {
-            root.sequence_limit = limit;
-            root.incarnation = Incarnation(root.incarnation.0.saturating_add(1));
-            root.left = Left::Open;
-        });
-        Ok(update.await?)
     }
 }
 

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Request, Sectors, Signal};
 use manylogs_engine::{
-    Engine, Member, Members, Phase, PhaseProbe, RootSlot, reserve_sequences, retire_failed,
-    run_committer, run_opener, update_root,
+    Engine, Member, Members, PhaseProbe, RootSlot, begin_incarnation, reserve_sequences,
+    retire_failed, run_committer, run_opener,
 };
-use manylogs_logstore::ondisk::root::{Left, Root};
-use manylogs_logstore::store::{Device, Logs, Room, Store};
-use manylogs_logstore::{Incarnation, Log, LogId, RecordShape, UnitTable, new_volume_id};
+use manylogs_logstore::ondisk::root::Root;
+use manylogs_logstore::store::{Logs, Room, Store};
+use manylogs_logstore::{Log, LogId, RecordShape, UnitTable, new_volume_id};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::chain::Chain;
@@ -95,7 +95,9 @@ impl Chain {
         let tail = seal_all_but_the_newest(&mut store);
         found.begin_opening(store.root().incarnation).await?;
         let opened = found.assemble(&runtime, State::new(store, tail), settings);
-        opened.0.begin_incarnation().await?;
+        if !begin_incarnation(&*opened.0).await? {
+            return Err(ChainError::Worn);
+        }
         opened.0.run();
         Ok(opened)
     }
@@ -110,18 +112,6 @@ impl Inner {
         runtime.spawn(Rc::clone(self).run_flusher());
         runtime.spawn(run_opener(Rc::clone(self)));
         runtime.spawn(reserve_sequences(Rc::clone(self)));
-    }
-
-    /// Counts the opening and sets sequences aside for it, durably before anything is appended.
-    async fn begin_incarnation(&self) -> Result<(), ChainError> {
-        let limit = self.engine.state.borrow().store.root().sequence_limit.extended();
-        let limit = limit.ok_or(ChainError::Worn)?;
-        let update = update_root(self, Phase::Open, |root| {
-            root.sequence_limit = limit;
-            root.incarnation = Incarnation(root.incarnation.0.saturating_add(1));
-            root.left = Left::Open;
-        });
-        Ok(update.await?)
     }
 }
 
@@ -220,5 +210,3 @@ fn seal_all_but_the_newest(store: &mut Store) -> LogId {
     }
     tail
 }
-
-const _: () = assert!(Device(0).0 == 0 && SEGMENT_LEAST.0 / 8 > 8);
