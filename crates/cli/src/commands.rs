@@ -12,6 +12,7 @@ pub(crate) mod list;
 pub(crate) mod live;
 mod load;
 pub(crate) mod manual;
+mod measured;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod reproduce;

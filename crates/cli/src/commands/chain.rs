@@ -1,13 +1,14 @@
 //! `manylogs chain`: the gates of a chain of drives, in virtual time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use manylogs_lab::chain::{ChainFailure, Gate, GateGroup, GateResult, gates, run_gates, text};
 use manylogs_lab::replay::DriveSettings;
 use serde_json::json;
 
 use super::command_line;
+use super::measured::{ended, stopped_by_ctrl_c, threads, write_figures};
 use crate::args::chain::{ChainArgs, Gates};
 use crate::failure::Failure;
 use crate::output::{Output, print};
@@ -15,12 +16,7 @@ use crate::output::{Output, print};
 pub(crate) fn run(args: &ChainArgs) -> Result<(), Failure> {
     let sets = sets(args)?;
     let json = args.json.as_deref().map(Output::reserve).transpose()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.map_or(cores, manylogs_block::to_usize);
+    let (stop, threads) = (stopped_by_ctrl_c()?, threads(args.threads));
     let mut results = Vec::new();
     for set in sets {
         let found = run_gates(&set, threads, &stop).map_err(|error| failure(&error))?;
@@ -28,12 +24,8 @@ pub(crate) fn run(args: &ChainArgs) -> Result<(), Failure> {
     }
     let interrupted = stop.load(Ordering::Relaxed);
     print(&text(&results))?;
-    if let Some(json) = json {
-        let all = all(&results, interrupted).map_err(Failure::failed)?;
-        json.write((all + "\n").as_bytes())?;
-        print(&format!("figures: {}\n", json.path().display()))?;
-    }
-    if interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+    write_figures(json, || Ok(all(&results, interrupted)? + "\n"))?;
+    ended(interrupted)
 }
 
 fn all(results: &[GateResult], interrupted: bool) -> serde_json::Result<String> {

@@ -1,7 +1,7 @@
 //! `manylogs interfere`: small durable writes beside streams, in virtual time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use manylogs_block::{Nanos, Sectors};
 use manylogs_disk::{LinkSettings, Profile};
@@ -14,6 +14,7 @@ use manylogs_lab::replay::{
 };
 
 use super::command_line;
+use super::measured::{ended, stopped_by_ctrl_c, threads, write_figures};
 use crate::args::interfere::InterfereArgs;
 use crate::failure::Failure;
 use crate::output::{Output, print};
@@ -29,26 +30,18 @@ pub(crate) fn run(args: &InterfereArgs) -> Result<(), Failure> {
     let json = args.json.as_deref().map(Output::reserve).transpose()?;
     let report = args.report.as_deref().map(Output::reserve).transpose()?;
     let cases = cases(args, &policies)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.map_or(cores, manylogs_block::to_usize);
+    let (stop, threads) = (stopped_by_ctrl_c()?, threads(args.threads));
     let results = run_all(&cases, threads, &stop).map_err(|error| failure(&error))?;
     let interrupted = stop.load(Ordering::Relaxed);
     let command = command_line(std::env::args());
     let found = Interference { format: 1, command, interrupted, cases: results };
     print(&text(&found))?;
-    if let Some(json) = json {
-        json.write(found.to_json().map_err(Failure::failed)?.as_bytes())?;
-        print(&format!("figures: {}\n", json.path().display()))?;
-    }
+    write_figures(json, || found.to_json())?;
     if let Some(report) = report {
         report.write(html(&found).as_bytes())?;
         print(&format!("report: {}\n", report.path().display()))?;
     }
-    if interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+    ended(interrupted)
 }
 
 fn failure(error: &InterfereError) -> Failure {

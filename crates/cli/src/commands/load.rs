@@ -12,6 +12,7 @@ use manylogs_lab::replay::{Progress, ReplayError};
 use super::command_line;
 use super::drive::assumptions;
 use super::drive::choose::{of_disk, of_trace};
+use super::measured::on_ctrl_c;
 use crate::args::lab::{DEFAULT_DRIVE, LoadArgs};
 use crate::failure::Failure;
 use crate::units::Rate;
@@ -81,10 +82,9 @@ fn say_assumed(profile: &Profile) {
 
 /// Stops the replays of `progresses` when the user presses Ctrl-C.
 pub(crate) fn stop_on_ctrl_c(progresses: Vec<Arc<Progress>>) -> Result<(), Failure> {
-    ctrlc::set_handler(move || {
+    on_ctrl_c(move || {
         progresses.iter().for_each(|progress| progress.stop.store(true, Ordering::Relaxed));
     })
-    .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))
 }
 
 pub(crate) fn load_failure(error: &LoadError) -> Failure {

@@ -3,8 +3,6 @@
 use std::fs;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use manylogs_disk::LinkKind;
@@ -16,6 +14,7 @@ use manylogs_workload::record::{
 
 use crate::args::{EventArg, RecordArgs};
 use crate::commands::link::link_of;
+use crate::commands::measured::stopped_by_ctrl_c;
 use crate::failure::Failure;
 use crate::output::{Output, print};
 
@@ -30,10 +29,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Failure> {
         drive: noted(&args.device),
         ..RecordOptions::default()
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let handler = Arc::clone(&stop);
-    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
+    let stop = stopped_by_ctrl_c()?;
     let (partial, file) = output.create()?;
     let terminal = std::io::stderr().is_terminal();
     let mut show = |progress: RecordProgress| show(terminal, &progress);

@@ -16,6 +16,7 @@ use manylogs_torture::{
 use serde_json::{Value, json};
 
 use crate::args::torture::{TortureArgs, TorturedSystem};
+use crate::commands::measured::on_ctrl_c;
 use crate::failure::Failure;
 use crate::output::{Output, print};
 
@@ -47,8 +48,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
     };
     let progress = Arc::new(Progress::default());
     let stop = Arc::clone(&progress);
-    ctrlc::set_handler(move || stop.stop.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
+    on_ctrl_c(move || stop.stop.store(true, Ordering::Relaxed))?;
     let started = Instant::now();
     let summary = run_shown(&campaign, &progress);
     let elapsed = started.elapsed();

@@ -1,9 +1,9 @@
 //! `manylogs fs applications`: programs beside a reader on MLFS, in virtual time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use manylogs_block::{Nanos, to_usize};
+use manylogs_block::Nanos;
 use manylogs_lab::mlfs::DiskCase;
 use manylogs_lab::mlfs::applications::{
     ApplicationCase, ApplicationFigures, BYTES_PER_INODE, run_all, text,
@@ -15,6 +15,7 @@ use manylogs_workload::programs::{FileServer, MongoDb, Program, VarMail};
 use super::interfere::failure;
 use crate::args::applications::{App, ApplicationsFigure, FsApplicationsArgs};
 use crate::args::serve::OnOff;
+use crate::commands::measured::{ended, stopped_by_ctrl_c, threads, write_figures};
 use crate::commands::{command_line, drive, link};
 use crate::failure::Failure;
 use crate::output::{Output, print};
@@ -22,21 +23,13 @@ use crate::output::{Output, print};
 pub(super) fn run(args: &FsApplicationsArgs) -> Result<(), Failure> {
     let json = args.json.as_deref().map(Output::reserve).transpose()?;
     let cases = cases(args)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.map_or(cores, to_usize);
+    let (stop, threads) = (stopped_by_ctrl_c()?, threads(args.threads));
     let results = run_all(&cases, threads, &stop).map_err(failure)?;
     let interrupted = stop.load(Ordering::Relaxed);
     let found = ApplicationFigures::new(command_line(std::env::args()), interrupted, results);
     print(&text(&found))?;
-    if let Some(json) = json {
-        json.write(found.to_json().map_err(Failure::failed)?.as_bytes())?;
-        print(&format!("figures: {}\n", json.path().display()))?;
-    }
-    if interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+    write_figures(json, || found.to_json())?;
+    ended(interrupted)
 }
 
 /// The modes of one load stand beside each other.
