@@ -116,7 +116,8 @@ impl Served {
                 let mode = self.mounted.mode();
                 Err(OrderError::bad_input(format!(
                     "it is mounted in the mode {mode}, in which its journal is ext4's own: \
-                     settings and checkpoints are those of the modes manylogs and adaptive"
+                     settings are those of the modes manylogs and adaptive, and checkpoints also \
+                     of the mode lazy"
                 )))
             }
             other => {

@@ -38,7 +38,8 @@ pub(crate) enum FsCommand {
     Check(FsCheckArgs),
     /// Show what programs ask of a mounted file system and what it writes, again and again.
     Top(FsTopArgs),
-    /// Move everything home that is in the logs of an adopted file system, mounted or not.
+    /// Move everything home that is in the logs of an adopted file system, mounted or not, or in a
+    /// journal that keeps it (mode lazy), while that is mounted.
     Checkpoint(FsCheckpointArgs),
     /// Measure small durable writes beside a stream on modelled drives, in each mode of the
     /// journal.

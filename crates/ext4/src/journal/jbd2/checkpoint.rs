@@ -7,7 +7,7 @@ use manylogs_plant::{Bug, is};
 use super::Jbd2Sink;
 use super::copies::Waiting;
 use super::place::write_blocks;
-use crate::journal::sink::LogCopy;
+use crate::journal::sink::{CommitSink, LogCopy};
 use crate::memory::Part;
 use crate::ondisk::jbd2::{self, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
@@ -33,18 +33,14 @@ impl Jbd2Sink {
     /// As [`Jbd2Sink::checkpoint`], of all that is durable.
     pub(super) async fn checkpoint_all(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
-        let durable = self.state.borrow().durable;
-        if let Some(newest) = durable { self.bring_up_to(newest).await } else { Ok(()) }
+        self.bring_all().await
     }
 
     /// As [`Jbd2Sink::checkpoint`], for the last time: the log needs no replay then. Whoever has
     /// waited for the room finds nothing to do, and leaves the superblock as it is.
     pub(super) async fn checkpoint_last(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
-        let durable = self.state.borrow().durable;
-        if let Some(newest) = durable {
-            self.bring_up_to(newest).await?;
-        }
+        self.bring_all().await?;
         let next = {
             let mut state = self.state.borrow_mut();
             state.durable = None;
@@ -57,7 +53,7 @@ impl Jbd2Sink {
     fn due(&self) -> Option<Tid> {
         let state = self.state.borrow();
         let durable = state.durable?;
-        if !self.stays {
+        if !self.stays() {
             return Some(durable);
         }
         let (mut due, mut blocks) = (None, 0);
@@ -69,6 +65,15 @@ impl Jbd2Sink {
             due = Some(transaction.tid);
         }
         due
+    }
+
+    /// Brings home all that is durable. The caller is the only one who does so.
+    async fn bring_all(&self) -> IoResult<()> {
+        let durable = self.state.borrow().durable;
+        match durable {
+            Some(newest) => self.bring_up_to(newest).await,
+            None => Ok(()),
+        }
     }
 
     /// Brings home what transactions up to `newest` have. The caller is the only one who does so.

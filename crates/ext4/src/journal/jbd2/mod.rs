@@ -74,10 +74,9 @@ pub(crate) struct Jbd2Sink {
     /// One checkpoint at a time.
     checkpointing: TaskLock,
     stats: Cell<SinkStats>,
-    /// See [`CommitSink::stays`].
-    stays: bool,
-    /// All that waits to go home is in memory: content of files is read there.
-    all_in_memory: bool,
+    /// What the log holds, and whether that stays there. Where it holds content of files, all that
+    /// waits to go home is in memory: content is read there.
+    mode: Mode,
     /// The most blocks in memory that wait to go home: a half of the journal's share.
     pending_most: usize,
     memory: Memory,
@@ -136,8 +135,7 @@ impl Jbd2Sink {
             state: RefCell::new(state),
             checkpointing: TaskLock::default(),
             stats: Cell::default(),
-            stays: mode.stays_in_journal(),
-            all_in_memory: mode.journals_content(),
+            mode,
             pending_most,
             memory: memory.clone(),
         }
@@ -154,8 +152,9 @@ impl Jbd2Sink {
 
     /// Whether there is memory for the content of one more block that waits to go home.
     fn has_memory(&self, state: &State) -> bool {
-        let most = self.pending_most as u64 * (PENDING_COST + COPY_COST);
-        self.all_in_memory || !self.stays && state.cost() + PENDING_COST + COPY_COST <= most
+        let each = PENDING_COST + COPY_COST;
+        self.mode.journals_content()
+            || !self.stays() && state.cost() + each <= self.pending_most as u64 * each
     }
 
     /// Blocks of the log that transactions take.
@@ -186,7 +185,7 @@ impl CommitSink for Jbd2Sink {
 
     fn has_room(&self, blocks: usize) -> bool {
         let pending = self.state.borrow().copies.live_len();
-        let fits_memory = !self.all_in_memory || pending + blocks <= self.pending_most;
+        let fits_memory = !self.mode.journals_content() || pending + blocks <= self.pending_most;
         u64::from(self.used()) + self.needed(blocks) <= u64::from(self.place.blocks())
             && (pending == 0 || fits_memory)
     }
@@ -241,7 +240,7 @@ impl CommitSink for Jbd2Sink {
     }
 
     fn stays(&self) -> bool {
-        self.stays
+        self.mode.stays_in_journal()
     }
 
     fn drain(&self) -> Step<'_> {
