@@ -31,7 +31,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     mount(&[]).fails(2, &["mnt", "not a directory"]);
     fs::create_dir(place.path("mnt")).unwrap();
     mount(&[]).fails(2, &["manylogs: disk.img does not exist"]);
-    mount(&["--mode", "lazy"]).fails(2, &["lazy", "ordered, data"]);
+    mount(&["--mode", "eager"]).fails(2, &["eager", "ordered, lazy, data"]);
     mount(&["-o", "ro,barriers=0"]).fails(2, &["barriers=0", "--help"]);
     mount(&["-o", "ro,usrquota"]).fails(2, &["usrquota", "leave it out"]);
     mount(&["--memory", "16M"]).fails(2, &["memory=16M", "at least 64"]);

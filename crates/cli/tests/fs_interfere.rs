@@ -68,7 +68,7 @@ fn what_cannot_be_measured_is_refused() {
     };
     fails(&["--stream", "random"], &["random", "read or write"]);
     fails(&["--rate", "0"], &["--rate 0", "above 0"]);
-    fails(&["--mode", "lazy"], &["lazy", "ordered"]);
+    fails(&["--mode", "eager"], &["eager", "ordered"]);
     fails(&["--drive", "no-such-drive"], &["no-such-drive", "exos-x20"]);
     fails(&["--json", "no/such/dir.json"], &["no/such/dir.json"]);
 }

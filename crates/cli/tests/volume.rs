@@ -250,13 +250,13 @@ fn damage_to_logged_data_is_a_loss_that_repair_marks() {
 
 #[test]
 fn another_version_and_unknown_features_are_refused() {
-    for (at, says) in [(12, "format version 9"), (48, "features")] {
+    for (at, with, says) in [(12, 9, "format version 9"), (48, 128, "features")] {
         let image = formatted();
         let (file, end) = (image.file(), image.file().metadata().unwrap().len());
         for copy in [0, end - 4096] {
             let mut head = [0; 4096];
             file.read_exact_at(&mut head, copy).unwrap();
-            head[at] = 9;
+            head[at] = with;
             head[8..12].fill(0);
             let checksum = crc32c::crc32c(&head);
             head[8..12].copy_from_slice(&checksum.to_le_bytes());

@@ -10,8 +10,9 @@ use crate::phase::Phase;
 use crate::root::update_root;
 use crate::system::System;
 
-/// Counts an opening of a system in its root and sets sequences aside for it, durably in both slots.
-/// Nothing may be appended before. False if the sequences are used up: then nothing was written.
+/// Counts an opening of a system in its root and sets sequences aside for it, durably in both
+/// slots. Nothing may be appended before. False if the sequences are used up: then nothing was
+/// written.
 ///
 /// # Errors
 /// If the root cannot be written; the store takes no more entries then.

@@ -157,8 +157,8 @@ impl Log {
     }
 
     /// Whether entries may be appended. If entries of an earlier epoch are not below the durable
-    /// floor, that of kept versions, the new epoch must first begin durably ([`Log::begin`]). Otherwise a torn first
-    /// record could not be told from damage to the earlier epoch.
+    /// floor, that of kept versions, the new epoch must first begin durably ([`Log::begin`]).
+    /// Otherwise a torn first record could not be told from damage to the earlier epoch.
     #[must_use]
     pub fn is_begun(&self, floor: DataSequence) -> bool {
         if self.shape.headers == Headers::Apart {

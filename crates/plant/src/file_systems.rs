@@ -1,5 +1,5 @@
-//! Bugs of file systems and of chains of drives, which follow those of [`crate::bugs`] in the list of
-//! all.
+//! Bugs of file systems and of chains of drives, which follow those of [`crate::bugs`] in the list
+//! of all.
 
 macro_rules! with_file_systems {
     ($($others:tt)*) => {

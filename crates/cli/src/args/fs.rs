@@ -169,8 +169,8 @@ pub(crate) struct FsInterfereArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "cheetah-15k5",
           value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Vec<String>,
-    /// Modes of the journal: ordered, lazy, data, adaptive-jbd2 (content of small writes joins ext4's
-    /// own journal, as the paper's adaptive journaling has it), adaptive, manylogs.
+    /// Modes of the journal: ordered, lazy, data, adaptive-jbd2 (content of small writes joins
+    /// ext4's own journal, as the paper's adaptive journaling has it), adaptive, manylogs.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mode,
           default_value = "ordered,data,adaptive,manylogs")]
     pub(crate) mode: Vec<JournalMode>,

@@ -23,7 +23,8 @@ pub(crate) enum TorturedSystem {
     /// File systems that `manylogs fs adopt` takes over, and `fs release` gives back; needs
     /// mkfs.ext4 and e2fsck.
     Adopt,
-    /// The file system ext4 with its journal in logs near the head; needs mkfs.ext4, debugfs and e2fsck.
+    /// The file system ext4 with its journal in logs near the head; needs mkfs.ext4, debugfs and
+    /// e2fsck.
     Mlfs,
 }
 

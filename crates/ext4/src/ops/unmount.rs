@@ -26,8 +26,8 @@ impl Ext4 {
     /// in [`crate::Mode::Lazy`] the journal keeps what it holds, and a recovery is needed.
     ///
     /// # Errors
-    /// Those of the device, and [`crate::Error::Aborted`]: the next mount replays the journal then. What
-    /// was lost and nobody was told of is told when all the rest is done.
+    /// Those of the device, and [`crate::Error::Aborted`]: the next mount replays the journal then.
+    /// What was lost and nobody was told of is told when all the rest is done.
     pub async fn unmount(self) -> Result<()> {
         let core = self.core;
         if core.read_only {

@@ -78,8 +78,8 @@ impl Store {
         }
     }
 
-    /// To be called when the floors are durable. Logs drop the supersedes below them, and those that
-    /// hold nothing else are reset.
+    /// To be called when the floors are durable. Logs drop the supersedes below them, and those
+    /// that hold nothing else are reset.
     pub fn floor_raised(&mut self, floors: Floors) {
         for id in self.logs.ids() {
             self.logs.adjust(id, |log| log.raise_floor(floors));

@@ -100,6 +100,9 @@ mod tests {
         let mut columns = ColumnsSeen::of(4);
         let mut seen = Vec::new();
         for record in 0..8 {
+            if record == 4 {
+                columns.record_ended(0, at(0), at(4));
+            }
             let column = columns.by_disturbance(at(record))[0];
             columns.record_went(column, at(record));
             if record >= 4 {
