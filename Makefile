@@ -317,7 +317,7 @@ guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh
 
 # Crates that the programs do not name have no features there.
-INNER := manylogs-schedule manylogs-engine manylogs-everest manylogs-near
+INNER := manylogs-schedule manylogs-engine manylogs-everest manylogs-gecko manylogs-near
 OF_PROGRAMS := $(patsubst %,%/plant,$(filter-out $(INNER),$(PLANTED)))
 OF_PROGRAMS := $(subst $(empty) $(empty),$(comma),$(strip $(OF_PROGRAMS)))
 lint: tools ublk-tools

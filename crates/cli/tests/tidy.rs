@@ -121,6 +121,33 @@ fn files_are_short() {
     none(&found);
 }
 
+/// cargo refuses a feature of a crate that the programs do not name, and `make lint`, the last
+/// step of a long run, is the only one that asks for it.
+#[test]
+fn lint_asks_for_features_that_the_programs_name() {
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap().replace("\\\n", " ");
+    let words = |variable: &str| -> Vec<String> {
+        let start = format!("{variable} := ");
+        let line = makefile.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    let inner = words("INNER");
+    let programs: String = ["cli", "ublk"]
+        .map(|name| fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap())
+        .concat();
+    let named = |name: &str| {
+        let dependency = format!("\n{name}.workspace");
+        let itself = format!("name = \"{name}\"");
+        programs.contains(&dependency) || programs.contains(&itself)
+    };
+    let unknown: Vec<String> = words("PLANTED")
+        .into_iter()
+        .filter(|name| !inner.contains(name) && !named(name))
+        .map(|name| format!("{name}: name it in INNER of the Makefile"))
+        .collect();
+    none(&unknown);
+}
+
 #[test]
 fn paragraphs_are_wrapped() {
     let mut found = Vec::new();
