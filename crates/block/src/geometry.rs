@@ -98,6 +98,15 @@ impl Geometry {
             && extent.len.0.is_multiple_of(self.stripe().0)
     }
 
+    /// The whole stripes of an extent: the largest part of it that is some, or nothing.
+    #[must_use]
+    pub fn whole_within(&self, extent: Extent) -> Extent {
+        let start = self.stripe_from(extent.start);
+        let end = self.stripe_from(extent.end());
+        let beyond = if end > extent.end() { self.stripe() } else { Sectors(0) };
+        Extent::between(start, Lba(end.0.saturating_sub(beyond.0)).max(start))
+    }
+
     /// Column and place of an address.
     #[must_use]
     pub fn locate(&self, at: Lba) -> (u16, Lba) {

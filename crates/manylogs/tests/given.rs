@@ -11,8 +11,9 @@ use manylogs::{
     Anchors, CreateOptions, DrainOptions, Layout, LeftAs, OpenOptions, Settings, Volume,
     VolumeConfig, VolumeError, identify, identify_at,
 };
+use manylogs_array::Stripe;
 use manylogs_block::{
-    BlockDevice, Extent, Handle, IoError, Payload, Request, RequestKind, Sectors,
+    BlockDevice, Extent, Handle, IoError, MemoryDevice, Payload, Request, RequestKind, Sectors,
 };
 use manylogs_logstore::store::{Batch, NewEntry, Stream};
 use manylogs_logstore::{Class, EntryKind};
@@ -23,7 +24,7 @@ const OPEN: fn() -> OpenOptions =
 
 fn layout() -> Layout {
     let regions = [(2000, 400), (20_000, 800)].map(|(at, len)| Extent::new(at, len));
-    Layout::given(&regions, ANCHORS, DEVICE, Sectors(1)).unwrap()
+    Layout::given(&regions, ANCHORS, DEVICE, Sectors(1), None).unwrap()
 }
 
 async fn format(runtime: Handle, device: Rc<dyn BlockDevice>) -> Volume {
@@ -168,5 +169,55 @@ fn full_logs_make_the_owner_wait_and_not_fail() {
         let found = volume.submit(read(30_000 + 199 % 7 * most.0, 1)).await.unwrap();
         assert!(found.to_bytes() == bytes(199, 1).to_bytes());
         volume.submit(Request::Flush).await.unwrap();
+    });
+}
+
+/// An array of four drives, which go on by themselves.
+fn array(runtime: &Handle, drives: &[Rc<MemoryDevice>]) -> Rc<dyn BlockDevice> {
+    let drives = drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect();
+    Rc::new(Stripe::new(runtime.clone(), drives, Sectors(16), 1))
+}
+
+#[test]
+fn on_an_array_logs_lie_on_one_drive_each_and_homes_where_they_were() {
+    in_virtual_time(|runtime| async move {
+        let drives: Vec<_> = (0..4).map(|_| Rc::new(MemoryDevice::new(Sectors(10_000)))).collect();
+        let below = array(&runtime, &drives);
+        let regions = [Extent::new(1600, 6400), Extent::new(20_032, 6400)];
+        let columns = below.geometry();
+        let layout = Layout::given(&regions, ANCHORS, DEVICE, Sectors(1), columns);
+        let config = VolumeConfig { log: Sectors(1600), ..config() };
+        let options = CreateOptions { layout: Some(layout.unwrap()), ..CreateOptions::default() };
+        let made = Volume::create_with(runtime.clone(), Rc::clone(&below), &config, &options);
+        let volume = made.await.unwrap();
+        for i in 0..40 {
+            volume.submit(write(30_000 + 16 * i, &bytes(low_byte(i), 16), true)).await.unwrap();
+        }
+        volume.submit(write(28_000, &bytes(77, 640), true)).await.unwrap();
+        let plain = below.submit(read(28_000, 640)).await.unwrap();
+        assert!(plain.to_bytes() == bytes(77, 640).to_bytes(), "homes are where they were");
+        // One drive alone holds each record whole, which is longer than a chunk with its header.
+        let on_one = |drive: &MemoryDevice, record: u8| {
+            let wanted = bytes(record, 16).to_bytes().unwrap();
+            let held = drive.media().read(Extent::new(0, 10_000)).to_bytes().unwrap();
+            held.windows(wanted.len()).any(|found| found == &*wanted)
+        };
+        for record in 0..40 {
+            assert!(drives.iter().any(|drive| on_one(drive, record)), "record {record}");
+        }
+        // As after a crash.
+        drop(volume);
+        let opened = Volume::open(runtime.clone(), Rc::clone(&below), &OPEN()).await;
+        let (volume, report) = opened.unwrap();
+        assert!(report.records > 0);
+        for i in 0..40 {
+            let found = volume.submit(read(30_000 + 16 * i, 16)).await.unwrap();
+            assert!(found.to_bytes() == bytes(low_byte(i), 16).to_bytes(), "block {i}");
+        }
+        volume.drain(&DrainOptions::default()).await.unwrap();
+        for i in 0..40 {
+            let found = below.submit(read(30_000 + 16 * i, 16)).await.unwrap();
+            assert!(found.to_bytes() == bytes(low_byte(i), 16).to_bytes(), "drained block {i}");
+        }
     });
 }

@@ -6,7 +6,7 @@ use manylogs::{
     Anchors, CreateOptions, DrainOptions, DrainReport, Layout, LayoutError, OpenOptions, Opening,
     PhaseProbe, RecoveryReport, Volume, VolumeConfig, VolumeError,
 };
-use manylogs_block::{BlockDevice, Extent, Handle, Sectors};
+use manylogs_block::{BlockDevice, Extent, Geometry, Handle, Sectors};
 use manylogs_ext4::{Ext4, LARGEST_LEAST, Mode, Options};
 use thiserror::Error;
 
@@ -52,6 +52,34 @@ pub struct Placed {
     pub logs: Vec<Extent>,
     /// The structures of the volume.
     pub anchors: Anchors,
+    /// The array whose columns have a log each in every one of `logs`, if they have.
+    pub columns: Option<Geometry>,
+}
+
+impl Placed {
+    /// These places on an array: of each log its whole stripes, as far as every column's share is
+    /// long enough for the largest transaction. They stay as they are where that takes more than
+    /// half of the logs away, as of stripes that are long for them: then a record may lie on
+    /// several columns.
+    #[must_use]
+    pub fn on_array(self, array: Option<Geometry>) -> Self {
+        let Some(columns) = array else { return self };
+        let least = LOG_LEAST.0 * u64::from(columns.columns);
+        let whole = self.logs.iter().map(|log| columns.whole_within(*log));
+        let logs: Vec<Extent> = whole.filter(|log| log.len.0 >= least).collect();
+        let all = |logs: &[Extent]| logs.iter().map(|log| log.len.0).sum::<u64>();
+        if all(&logs) * 2 < all(&self.logs) {
+            return self;
+        }
+        Self { logs, columns: Some(columns), ..self }
+    }
+
+    /// Length of the shortest log.
+    fn shortest(&self) -> Sectors {
+        let columns = self.columns.map_or(1, |columns| u64::from(columns.columns));
+        let shortest = self.logs.iter().map(|log| log.len.0).min().unwrap_or_default();
+        Sectors(shortest / columns)
+    }
 }
 
 /// How a file system is mounted.
@@ -75,8 +103,8 @@ pub struct Near {
 ///
 /// # Errors
 /// [`NearError::LogsTooShort`].
-pub fn format_config(logs: &[Extent]) -> Result<VolumeConfig, NearError> {
-    let log = logs.iter().map(|log| log.len).min().unwrap_or_default();
+pub fn format_config(placed: &Placed) -> Result<VolumeConfig, NearError> {
+    let log = placed.shortest();
     let longest = manylogs_logstore::RECORD_PAYLOAD_MAX.0;
     let record = Sectors((log.0 / 2).min(longest) / 8 * 8);
     if log < LOG_LEAST {
@@ -97,7 +125,9 @@ pub async fn format(
     config: &VolumeConfig,
 ) -> Result<(), NearError> {
     let told = device.capabilities();
-    let layout = Layout::given(&placed.logs, placed.anchors, told.capacity, told.physical_sector)?;
+    let Placed { logs, anchors, columns } = placed;
+    let (capacity, physical) = (told.capacity, told.physical_sector);
+    let layout = Layout::given(logs, *anchors, capacity, physical, *columns)?;
     let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
     let volume = Volume::create_with(runtime, device, config, &options).await?;
     Ok(volume.close().await?)

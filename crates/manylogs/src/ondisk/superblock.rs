@@ -466,10 +466,16 @@ mod tests {
     fn given_places_survive_encoding() {
         let anchors = Anchors { first: Extent::new(8000, 200), last: Extent::new(80, 120) };
         let logs = [Extent::new(4000, 2000), Extent::new(400, 2000), Extent::new(9000, 2001)];
-        let layout = Layout::given(&logs, anchors, DEVICE, Sectors(1)).unwrap();
+        let layout = Layout::given(&logs, anchors, DEVICE, Sectors(1), None).unwrap();
         let given = Superblock { physical: Sectors(1), layout, ..sample(1) };
         assert_ne!(given.encode()[510..512], [0x55, 0xaa], "the owner has the first sector");
-        assert_eq!(Superblock::decode(&given.encode(), DEVICE), Ok(given));
+        assert_eq!(Superblock::decode(&given.encode(), DEVICE), Ok(given.clone()));
+        let columns = Geometry { chunk: Sectors(40), columns: 5, copies: 1, first: Sectors(16) };
+        let logs = [Extent::new(384, 2000), Extent::new(3984, 2000), Extent::new(9184, 1200)];
+        let columns = Some(columns);
+        let layout = Layout::given(&logs, anchors, DEVICE, Sectors(1), columns).unwrap();
+        let on_array = Superblock { layout, ..given };
+        assert_eq!(Superblock::decode(&on_array.encode(), DEVICE), Ok(on_array));
         // The list of runs of other volumes does not begin with anchors.
         let few = altered(48, &[2]);
         assert_eq!(few, Err(VolumeError::Impossible("list of anchors")));

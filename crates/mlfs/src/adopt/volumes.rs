@@ -46,7 +46,8 @@ impl Volumes {
         if ranges.is_empty() {
             return Err(AdoptError::NoEngine);
         }
-        Ok(Placed { logs: ranges.into_iter().map(sectors).collect(), anchors })
+        let logs = ranges.into_iter().map(sectors).collect();
+        Ok(Placed { logs, anchors, columns: None })
     }
 
     /// How the volume is opened.
@@ -106,8 +107,8 @@ impl LogEngine for Volumes {
     }
 
     async fn format(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {
-        let placed = Self::placed(logs)?;
-        let config = format_config(&placed.logs)?;
+        let placed = Self::placed(logs)?.on_array(site.device.geometry());
+        let config = format_config(&placed)?;
         let device = std::rc::Rc::clone(&site.device);
         format(site.runtime.clone(), device, &placed, &config).await?;
         // Only a drain says that nothing is in the logs.

@@ -64,7 +64,7 @@ fn placed_in(blocks: &[u64]) -> Option<Placed> {
         let len = (run.len() as u64).checked_div(count).unwrap_or(0);
         logs.extend((0..count).map(|number| extent_of(run[0] + number * len, len)));
     }
-    Some(Placed { logs, anchors })
+    Some(Placed { logs, anchors, columns: None })
 }
 
 fn whole_run(blocks: &[u64]) -> Option<Extent> {
@@ -80,7 +80,7 @@ fn extent_of(block: u64, blocks: u64) -> Extent {
 
 /// The settings of histories: the logs go home when they are idle or full.
 fn config(placed: &Placed) -> Result<VolumeConfig, String> {
-    let config = format_config(&placed.logs).map_err(|error| error.to_string())?;
+    let config = format_config(placed).map_err(|error| error.to_string())?;
     let (checkpoint, snapshot) = (CheckpointPolicy::Idle, Nanos::from_secs(5));
     Ok(VolumeConfig { checkpoint, snapshot, ..config })
 }

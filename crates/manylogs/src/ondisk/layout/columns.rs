@@ -61,11 +61,7 @@ impl Whole {
 
     /// The part of `space` in which regions may begin, or end.
     fn within(self, space: Extent) -> Extent {
-        let Some(columns) = self.columns else { return space };
-        let start = columns.stripe_from(space.start);
-        let end = columns.stripe_from(space.end());
-        let beyond = if end > space.end() { columns.stripe() } else { Sectors(0) };
-        Extent::between(start, Lba(end.0.saturating_sub(beyond.0)))
+        self.columns.map_or(space, |columns| columns.whole_within(space))
     }
 }
 

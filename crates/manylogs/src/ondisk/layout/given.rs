@@ -5,7 +5,7 @@
 //! below, and a drained volume is the plain device. Logs and anchors are holes in it: the owner
 //! keeps its own data out of them.
 
-use manylogs_block::{Extent, Lba, Sectors};
+use manylogs_block::{Extent, Geometry, Lba, Sectors};
 use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 
 use super::regions::{check_each, runs_of, superblock_for};
@@ -39,7 +39,8 @@ impl Anchors {
 impl Layout {
     /// A layout on a device of `device` sectors that writes physical sectors of `physical`: logs at
     /// `regions`, in any order, structures at `anchors`, and every block's home at its own address.
-    /// The capacity is that of the device, in whole 4096 bytes.
+    /// The capacity is that of the device, in whole 4096 bytes. With `columns` each region holds a
+    /// log for each column of an array, and is whole stripes of it.
     ///
     /// Longer anchors have room for longer snapshots, from which large volumes open faster.
     ///
@@ -50,10 +51,16 @@ impl Layout {
         anchors: Anchors,
         device: Sectors,
         physical: Sectors,
+        columns: Option<Geometry>,
     ) -> Result<Self, LayoutError> {
         let mut regions = regions.to_vec();
         regions.sort_unstable();
         check_each(&regions, physical)?;
+        if let Some(columns) = columns
+            && let Some(region) = regions.iter().find(|region| !columns.is_whole(**region))
+        {
+            return Err(LayoutError::PartOfStripe { region: *region, stripe: columns.stripe() });
+        }
         let mut places = [regions.as_slice(), &anchors.both()].concat();
         places.sort_unstable();
         let aligned = Sectors(physical.0.max(ALIGN));
@@ -64,7 +71,7 @@ impl Layout {
             return Err(LayoutError::Outside { region: *region, space });
         }
         let runs = runs_of(&regions);
-        let superblock = superblock_for(runs.len() + 2)?;
+        let superblock = superblock_for(runs.len() + 2 + usize::from(columns.is_some()))?;
         let need = superblock + ROOT_SECTORS + SNAPSHOT_LEAST;
         if let Some(anchor) = anchors.both().into_iter().find(|anchor| anchor.len < need) {
             return Err(LayoutError::AnchorTooShort { anchor, need });
@@ -72,7 +79,7 @@ impl Layout {
         let shorter = anchors.first.len.min(anchors.last.len);
         let snapshot = Sectors((shorter - superblock - ROOT_SECTORS).0 / ALIGN * ALIGN);
         let anchors = Some(anchors);
-        let parts = Parts { device, superblock, snapshot, space, runs, anchors, columns: None };
+        let parts = Parts { device, superblock, snapshot, space, runs, anchors, columns };
         debug_assert_eq!(parts.check(physical), Ok(()));
         Ok(Self::from_parts(parts))
     }
@@ -139,7 +146,7 @@ mod tests {
 
     fn of(regions: &[(u64, u64)], anchors: Anchors) -> Result<Layout, LayoutError> {
         let regions: Vec<Extent> = regions.iter().map(|(at, len)| Extent::new(*at, *len)).collect();
-        Layout::given(&regions, anchors, DEVICE, ONE)
+        Layout::given(&regions, anchors, DEVICE, ONE, None)
     }
 
     #[test]
@@ -170,6 +177,19 @@ mod tests {
         ] {
             assert_eq!(layout.is_hole(Extent::new(at, len)), hole, "{at}, {len}");
         }
+    }
+
+    #[test]
+    fn on_an_array_each_region_holds_a_log_for_each_column() {
+        let columns = Geometry { chunk: Sectors(8), columns: 4, copies: 1, first: Sectors(0) };
+        let on = |regions: &[Extent]| Layout::given(regions, ANCHORS, DEVICE, ONE, Some(columns));
+        let layout = on(&[Extent::new(64, 64), Extent::new(3008, 96)]).unwrap();
+        let lens: Vec<u64> = layout.regions().iter().map(|log| log.len.0).collect();
+        assert_eq!(lens, [16, 16, 16, 16, 24, 24, 24, 24]);
+        assert!(layout.is_hole(Extent::new(127, 1)) && !layout.is_hole(Extent::new(128, 8)));
+        let part = Extent::new(100, 64);
+        let stripe = columns.stripe();
+        assert_eq!(on(&[part]), Err(LayoutError::PartOfStripe { region: part, stripe }));
     }
 
     #[test]

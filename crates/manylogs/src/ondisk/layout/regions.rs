@@ -28,6 +28,15 @@ pub enum LayoutError {
         /// The sectors that the device writes.
         physical: Sectors,
     },
+    /// On an array a region is not whole stripes.
+    #[error("the log region {region} is not whole stripes of {} bytes of the array",
+            stripe.bytes())]
+    PartOfStripe {
+        /// The region.
+        region: Extent,
+        /// Length of a stripe.
+        stripe: Sectors,
+    },
     /// A region is longer than a log can be.
     #[error("the log region {region} is too long: split it")]
     TooLong {
