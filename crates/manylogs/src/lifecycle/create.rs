@@ -47,6 +47,9 @@ impl Volume {
     ) -> Result<Self, VolumeError> {
         let device = Member::new(device, options.probe.clone());
         let below = device.capabilities();
+        // Who gives the layout has made it, and the parameters, for the array.
+        let columns = device.device().geometry().filter(|_| options.layout.is_none());
+        let config = &columns.map_or(*config, |array| config.on_columns(array.columns));
         let layout = match &options.layout {
             Some(layout) if layout.device() != below.capacity => {
                 return Err(VolumeError::OtherDevice {
@@ -58,10 +61,7 @@ impl Volume {
                 layout.parts().check(below.physical_sector).map_err(VolumeError::Impossible)?;
                 layout.clone()
             }
-            None => {
-                let columns = device.device().geometry();
-                Layout::on_array(config, below.capacity, below.physical_sector, columns)?
-            }
+            None => Layout::on_array(config, below.capacity, below.physical_sector, columns)?,
         };
         let volume = options.volume.unwrap_or_else(|| new_volume_id(&runtime));
         let root = Root::first(layout.regions().len());

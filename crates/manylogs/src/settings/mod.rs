@@ -1,6 +1,7 @@
 //! The settings that an operator may change on a volume in use, as `key=value`.
 
 mod checkpoint;
+mod columns;
 pub(crate) mod config;
 pub(crate) mod config_error;
 pub(crate) mod durable;

@@ -7,6 +7,7 @@ use manylogs_block::Sectors;
 use manylogs_disk::Profile;
 use manylogs_storage::{Contents, ImageError, OpenMode, Zones, create_image, survey, zones};
 
+use super::status::array;
 use super::{Session, human, id_text, table};
 use crate::args::volume::FormatArgs;
 use crate::commands::drive::choose::for_format;
@@ -126,9 +127,12 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
         human(layout.regions()[0].len.bytes()),
         human(logs),
         100.0 * logs as f64 / capacity.bytes() as f64,
-        human(config.threshold.bytes()),
+        human(volume.config().threshold.bytes()),
         session.device.capabilities().physical_sector.bytes(),
     ))?;
+    if let Some(array) = array(&session, layout) {
+        print(&format!("array      {}\nmkfs       {}\n", array.words(), array.mkfs()))?;
+    }
     drive.map_or(Ok(()), |(_, said)| print(&format!("drive      {said}\n")))
 }
 
