@@ -51,6 +51,8 @@
 #   make guest-link  the kernel's block layer in a guest with an AHCI disk beside that of the model
 #   make guest-cache  drives' write caches that servers set and put back, kills included, in a guest
 #   make guest-identify  disks of a guest that claim models of the catalogue are recognised
+#   make guest-arrays  volumes on md's RAID-0 and RAID-10 in a guest: which members a record touches,
+#               kills, power cuts
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -60,7 +62,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: wheel test-python reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd tools nbd-tools test-tools ublk-tools
+	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -169,11 +171,11 @@ wheel: tools
 	[ -x $(VENV)/bin/maturin ] || { python3 -m venv $(VENV) && $(VENV)/bin/pip install -q 'maturin>=1.9,<2'; }
 	$(VENV)/bin/maturin build --release --locked --out $(TARGET)/wheels
 
-# In the profile of make test, with whose program the tests compare what the package says.
+# In the profile of make run, which has built most of it; tests compare the package with its program.
 test-python: tools
 	@rm -f $(SKIPPED)
-	$(CARGO) build $(filter-out --no-fail-fast,$(TESTED)) --bin manylogs
-	MANYLOGS_SKIPPED=$(SKIPPED) tools/test-python.sh $(TARGET) dev; status=$$?; \
+	$(CARGO) build --release --locked --package manylogs-cli
+	MANYLOGS_SKIPPED=$(SKIPPED) tools/test-python.sh $(TARGET) release; status=$$?; \
 		tools/skipped.sh $(SKIPPED) || exit; exit $$status
 
 figures: tools
@@ -312,6 +314,9 @@ guest-cache: tools ublk-tools
 
 guest-identify: tools
 	tests/guest/identify.sh
+
+guest-arrays: tools ublk-tools
+	tests/guest/arrays.sh
 
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh

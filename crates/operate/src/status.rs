@@ -1,5 +1,6 @@
 //! The status of a server.
 
+mod array;
 mod checkpoint;
 mod disk;
 mod file_system;
@@ -10,6 +11,7 @@ use manylogs::Volume;
 use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
+pub use array::ArrayStatus;
 pub use checkpoint::CheckpointStatus;
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
@@ -196,6 +198,9 @@ pub struct VolumeStatus {
     /// What was appended to the logs that are there for them.
     #[serde(default)]
     pub o_dur_pinned_bytes: u64,
+    /// The array that it was made for, if it was.
+    #[serde(default)]
+    pub array: Option<ArrayStatus>,
     /// Writes of the volume to the device by purpose.
     pub written: Vec<Reason>,
     /// Occupancy of the logs along the disk, in stretches of equal length.

@@ -2,7 +2,9 @@
 
 use manylogs::{Cause, Class, ClassStats, Health, PhaseProbe, ScheduleStats, Volume};
 
-use crate::status::{Reason, TurnStatus, VolumeStatus, WaitStatus, id_text, occupancy, seconds};
+use crate::status::{
+    ArrayStatus, Reason, TurnStatus, VolumeStatus, WaitStatus, id_text, occupancy, seconds,
+};
 
 /// Larger tables are not walked through for a status.
 const WALKED_EXTENTS: u64 = 200_000;
@@ -55,6 +57,7 @@ pub(crate) fn volume_status(volume: &Volume, probe: &PhaseProbe) -> VolumeStatus
         o_dur_home_bytes: stats.o_dur_home_bytes,
         o_dur_moved_bytes: stats.o_dur_moved_bytes,
         o_dur_pinned_bytes: stats.o_dur_pinned_bytes,
+        array: ArrayStatus::of(volume),
         written: reasons(probe),
         occupancy: occupancy(volume),
         turns: turns(&schedule),

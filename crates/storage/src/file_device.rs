@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, Request, SECTOR_BYTES,
-    Sectors,
+    BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, Geometry, Request,
+    SECTOR_BYTES, Sectors,
 };
 use manylogs_plant::{self as plant, Bug};
 use rustix::fs::FallocateFlags;
@@ -22,7 +22,7 @@ use crate::holes;
 use crate::open::{self, OpenError, OpenMode};
 use crate::priority::may_prefer_io;
 use crate::reactor::Reactor;
-use crate::sysfs::Disk;
+use crate::sysfs::{Disk, System};
 
 /// The kernel's numbers of the file system that has no disk, and of the one that has a server.
 const TMPFS: u64 = 0x0102_1994;
@@ -82,6 +82,8 @@ pub struct FileDevice {
     core: Rc<Core>,
     path: PathBuf,
     backend: Backend,
+    /// The array that it is or lies on.
+    geometry: Option<Geometry>,
     /// Keeps others from what it lies on.
     _below: Vec<File>,
 }
@@ -122,6 +124,7 @@ impl FileDevice {
             && may_prefer_io();
         let in_memory = automatic && is_in_memory(&opened);
         let io = DeviceIo { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
+        let geometry = opened.disk.as_ref().and_then(|disk| System::this().geometry(disk));
         let below = std::mem::take(&mut opened.below);
         let core = Core {
             file: Arc::new(opened.file),
@@ -135,7 +138,7 @@ impl FileDevice {
             in_flight: 0.into(),
             flush_failed: false.into(),
         };
-        Ok(Self { core: Rc::new(core), path: path.to_owned(), backend, _below: below })
+        Ok(Self { core: Rc::new(core), path: path.to_owned(), backend, geometry, _below: below })
     }
 
     /// How requests reach the kernel: what [`Backend::Auto`] has chosen.
@@ -186,6 +189,10 @@ impl BlockDevice for FileDevice {
 
     fn has_priorities(&self) -> bool {
         self.core.priorities
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.geometry
     }
 
     fn extents(&self, within: Extent) -> Completion<Extents> {

@@ -4,6 +4,7 @@
 //! ordinary file, and [`MappedNvram`] a mapped one.
 
 mod access;
+mod arrays;
 mod attached;
 mod buffer;
 mod device;

@@ -147,6 +147,9 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
     let space = if volume.label.is_empty() { "" } else { " " };
     let (id, label) = (&volume.id, &volume.label);
     let _ = writeln!(out, "volume          {id}{space}{label}, {}", volume.health);
+    if let Some(array) = &volume.array {
+        let _ = writeln!(out, "array           {}", array.words());
+    }
     if let Some(reason) = &volume.read_only {
         let _ = writeln!(out, "read-only       {reason}");
     }

@@ -10,8 +10,9 @@ use std::path::Path;
 
 use manylogs_operate::control::{ControlSocket, Order};
 use manylogs_operate::log::{Level, line, set_format};
-use manylogs_operate::status::DiskStatus;
+use manylogs_operate::status::{ArrayStatus, DiskStatus};
 use manylogs_serve::{Ending, Engine, notify, protect};
+use serde_json::from_value;
 
 use super::volume::{human, id_text, in_use, stay_logged};
 use super::write_cache;
@@ -58,7 +59,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             return Err(refused);
         }
     };
-    write_cache::say(path, disk_of(&engine).as_ref());
+    let status = engine.port().order(Order::Status).unwrap_or_default();
+    // A part that is not there is none.
+    let disk: Option<DiskStatus> = from_value(status["disk"].clone()).ok();
+    write_cache::say(path, disk.as_ref());
+    if let Ok(array) = from_value::<ArrayStatus>(status["volume"]["array"].clone()) {
+        let message =
+            format!("the array has {}; for whole stripes: {}", array.words(), array.mkfs());
+        line(Level::Info, Some(path), &message, &[]);
+    }
     let control = ControlSocket::listen(path, ending.obey(engine.port())).map_err(|error| {
         let message = format!("{}: cannot make the control socket: {error}", path.display());
         Failure::of_io(&error, message)
@@ -83,12 +92,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         return Err(Failure::failed(format!("{name} was taken away by another program")));
     }
     Ok(())
-}
-
-/// The disk below, as the engine tells of it.
-fn disk_of(engine: &Engine) -> Option<DiskStatus> {
-    let status = engine.port().order(Order::Status).ok()?;
-    serde_json::from_value(status["disk"].clone()).ok()
 }
 
 /// Calls `handler` for each signal that asks the process to end.

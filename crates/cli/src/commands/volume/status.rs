@@ -3,9 +3,11 @@
 use std::fmt::Write;
 use std::fs;
 
-use manylogs::{HomePace, Inspection, LeftAs, Settings, identify, inspect_with, measure_homes};
+use manylogs::{
+    HomePace, Inspection, Layout, LeftAs, Settings, identify, inspect_with, measure_homes,
+};
 use manylogs_block::Nanos;
-use manylogs_operate::status::DiskStatus;
+use manylogs_operate::status::{ArrayStatus, DiskStatus};
 use manylogs_storage::OpenMode;
 use serde_json::json;
 
@@ -45,6 +47,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     if args.json {
         let mut value = as_json(&found, drain);
         value["disk"] = json!(disk);
+        value["array"] = json!(array(&session, &found.layout));
         let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
     }
@@ -76,6 +79,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         },
         span(drain),
     );
+    if let Some(array) = array(&session, &found.layout) {
+        let _ = writeln!(out, "array           {}", array.words());
+    }
     let changed = changed(&found);
     if !changed.is_empty() {
         let pairs: Vec<_> = changed.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -93,6 +99,13 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     }
     out += &disk.map(|disk| write_cache::rows(&disk, None)).unwrap_or_default();
     print(&out)
+}
+
+/// The array that the volume was made for, if it was.
+pub(super) fn array(session: &Session, layout: &Layout) -> Option<ArrayStatus> {
+    let made_for = layout.columns()?;
+    let home = layout.homes().first().map_or(0, |(_, home)| home.start.0);
+    Some(ArrayStatus::new(made_for, home, session.device.geometry() == Some(made_for)))
 }
 
 /// How fast the device is where data would go home; `None` if that cannot be read, as nothing else

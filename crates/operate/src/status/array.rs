@@ -1,0 +1,99 @@
+//! The array below a volume.
+
+use manylogs::Volume;
+use manylogs_block::{BlockDevice, Geometry};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a block of most file systems.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The array that a volume was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayStatus {
+    /// Drives, or groups of drives that hold the same, each with logs of its own.
+    pub columns: u16,
+    /// Drives in each of them.
+    pub copies: u16,
+    /// Length of what lies on one before the next has its turn.
+    pub chunk_bytes: u64,
+    /// Where the first stripe begins that the volume's users have whole: bytes of the volume.
+    pub first_stripe_bytes: u64,
+    /// Whether the array still has this shape. If not, it is used as one drive.
+    pub known: bool,
+}
+
+impl ArrayStatus {
+    /// That of an open volume; `None` if it was made for one drive.
+    #[must_use]
+    pub fn of(volume: &Volume) -> Option<Self> {
+        let layout = volume.layout();
+        let made_for = layout.columns()?;
+        let before = layout.homes().first().map_or(0, |(_, home)| home.start.0);
+        Some(Self::new(made_for, before, volume.geometry().is_some()))
+    }
+
+    /// Of a volume that was made for `array` and whose homes begin at the device's sector `home`.
+    #[must_use]
+    pub fn new(array: Geometry, home: u64, known: bool) -> Self {
+        let stripe = array.stripe().0;
+        let into = (home + array.first.0) % stripe;
+        Self {
+            columns: array.columns,
+            copies: array.copies,
+            chunk_bytes: array.chunk.bytes(),
+            first_stripe_bytes: (stripe - into) % stripe * 512,
+            known,
+        }
+    }
+
+    /// How it is made, for people.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let kib = self.chunk_bytes >> 10;
+        let copies = match self.copies {
+            1 => String::new(),
+            copies => format!(" of {copies} drives each"),
+        };
+        let now = if self.known { "" } else { "; now it has another shape, and is one drive" };
+        format!("{} columns{copies}, chunks of {kib} KiB, logs on each column{now}", self.columns)
+    }
+
+    /// What mkfs is to be told, so that a file system's full stripes stay some.
+    #[must_use]
+    pub fn mkfs(&self) -> String {
+        let (chunk, columns) = (self.chunk_bytes, u64::from(self.columns));
+        let stride = (chunk / BLOCK_BYTES).max(1);
+        let options = format!(
+            "mkfs.ext4 -E stride={stride},stripe_width={}, mkfs.xfs -d su={}k,sw={columns}",
+            stride * columns,
+            chunk >> 10
+        );
+        match self.first_stripe_bytes {
+            0 => options,
+            bytes => format!("{options}; stripes begin {bytes} bytes behind the beginning"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manylogs_block::Sectors;
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_an_array() {
+        let array = Geometry { chunk: Sectors(128), columns: 4, copies: 1, first: Sectors(0) };
+        let status = ArrayStatus::new(array, 200, true);
+        assert_eq!(status.first_stripe_bytes, 312 * 512);
+        assert_eq!(status.words(), "4 columns, chunks of 64 KiB, logs on each column");
+        let options = "mkfs.ext4 -E stride=16,stripe_width=64, mkfs.xfs -d su=64k,sw=4; stripes \
+                       begin 159744 bytes behind the beginning";
+        assert_eq!(status.mkfs(), options);
+        let pairs = Geometry { columns: 2, copies: 2, first: Sectors(56), ..array };
+        let reshaped = ArrayStatus::new(pairs, 200, false);
+        assert_eq!(reshaped.first_stripe_bytes, 0);
+        assert!(reshaped.words().contains("2 columns of 2 drives each"));
+        assert!(reshaped.words().ends_with("and is one drive"));
+    }
+}

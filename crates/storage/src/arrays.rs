@@ -1,0 +1,170 @@
+//! How Linux' arrays deal addresses out to drives, by what sysfs says of them.
+
+use std::fs;
+
+use manylogs_block::{Geometry, Sectors};
+
+use crate::levels::Step;
+use crate::loops::Object;
+use crate::sysfs::{Disk, SECTOR, System};
+
+/// KiB of sysfs' lengths of members in sectors.
+const SECTORS_OF_KIB: u64 = 1024 / SECTOR;
+
+impl System {
+    /// The array that the bytes of `disk` lie on, if it is md's RAID-0 or RAID-10 (layout `near`),
+    /// through partitions and loop devices at any depth. `None` of all else: of what is no array,
+    /// of arrays with parity, and of mapped devices, of which sysfs does not tell which bytes of an
+    /// array they are. A volume takes those for one drive.
+    pub(crate) fn geometry(&self, disk: &Disk) -> Option<Geometry> {
+        let own = of_md(disk);
+        if own.is_some() {
+            return own;
+        }
+        for level in self.below(disk, disk.bytes()) {
+            let Some(Object::Disk(number)) = level.object else { return None };
+            if level.step == Step::Member {
+                return None;
+            }
+            if let Some(array) = of_md(&self.disk(number)) {
+                return behind(array, level.bytes.start);
+            }
+        }
+        None
+    }
+}
+
+/// The array as a device has it that begins `bytes` behind its beginning. `None` if that is within
+/// 4 KiB of data: nothing would lie in one piece on a drive.
+fn behind(array: Geometry, bytes: u64) -> Option<Geometry> {
+    let first = Sectors((array.first.0 + bytes / SECTOR) % array.stripe().0);
+    let array = Geometry { first, ..array };
+    let whole = bytes.is_multiple_of(SECTOR) && array.check().is_ok();
+    whole.then_some(array)
+}
+
+/// What sysfs says of an md array.
+fn of_md(disk: &Disk) -> Option<Geometry> {
+    let word = |name: &str| disk.attribute(&format!("md/{name}"));
+    let number = |name: &str| word(name)?.parse::<u64>().ok();
+    let (level, drives) = (word("level")?, number("raid_disks")?);
+    let copies = match level.as_str() {
+        "raid0" => 1,
+        "raid10" => near_copies(number("layout")?)?,
+        _ => return None,
+    };
+    let chunk = Sectors(number("chunk_size")? / SECTOR);
+    if !drives.is_multiple_of(copies) || (level == "raid0" && !has_equal_members(disk, chunk)) {
+        return None;
+    }
+    let (columns, copies) = (u16::try_from(drives / copies).ok()?, u16::try_from(copies).ok()?);
+    let array = Geometry { chunk, columns, copies, first: Sectors(0) };
+    array.check().is_ok().then_some(array)
+}
+
+/// Drives that hold the same in a RAID-10 of this layout: `near` copies lie at one place of
+/// neighbours, so that the drives are columns. Other copies lie elsewhere on other drives.
+const fn near_copies(layout: u64) -> Option<u64> {
+    let (near, far, offset) = (layout & 0xff, layout >> 8 & 0xff, layout >> 16 & 1);
+    if near > 0 && far == 1 && offset == 0 { Some(near) } else { None }
+}
+
+/// Whether no member of a RAID-0 goes on where a shorter one has ended: there fewer columns follow.
+fn has_equal_members(disk: &Disk, chunk: Sectors) -> bool {
+    let entries = fs::read_dir(disk.dir().join("md")).into_iter().flatten().flatten();
+    let members = entries.filter(|entry| {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("rd"));
+        number.is_some_and(|number| number.parse::<u16>().is_ok())
+    });
+    let chunks = |text: String| {
+        let kib: u64 = text.trim().parse().ok()?;
+        (kib * SECTORS_OF_KIB).checked_div(chunk.0)
+    };
+    let lengths: Vec<Option<u64>> = members
+        .map(|member| fs::read_to_string(member.path().join("size")).ok().and_then(chunks))
+        .collect();
+    !lengths.is_empty() && lengths.iter().all(|len| len.is_some() && *len == lengths[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::levels::tests::Machine;
+
+    const MIB: u64 = 1 << 20;
+
+    /// An array of members with so many KiB each.
+    fn array(machine: &Machine, level: &str, layout: &str, members: &[u64]) -> Disk {
+        let disk = machine.disk("md0", "9:0", 400 * MIB);
+        let md = disk.dir().join("md");
+        fs::create_dir(&md).unwrap();
+        let count = members.len().to_string();
+        for (name, value) in
+            [("level", level), ("layout", layout), ("raid_disks", &count), ("chunk_size", "65536")]
+        {
+            fs::write(md.join(name), format!("{value}\n")).unwrap();
+        }
+        for (index, kib) in members.iter().enumerate() {
+            let member = md.join(format!("dev-vd{index}"));
+            fs::create_dir(&member).unwrap();
+            fs::write(member.join("size"), format!("{kib}\n")).unwrap();
+            symlink(&member, md.join(format!("rd{index}"))).unwrap();
+        }
+        disk
+    }
+
+    fn found(level: &str, layout: &str, members: &[u64]) -> Option<(u64, u16, u16)> {
+        let machine = Machine::new();
+        let disk = array(&machine, level, layout, members);
+        let found = machine.system.geometry(&disk)?;
+        assert_eq!(found.first, Sectors(0));
+        Some((found.chunk.bytes(), found.columns, found.copies))
+    }
+
+    #[test]
+    fn md_says_how_it_stripes() {
+        // Lengths that differ by less than a chunk make no difference to the stripes.
+        assert_eq!(found("raid0", "0", &[102_400, 102_401, 102_400]), Some((65_536, 3, 1)));
+        assert_eq!(found("raid10", "258", &[102_400; 4]), Some((65_536, 2, 2)));
+        assert_eq!(found("raid10", "259", &[102_400; 6]), Some((65_536, 2, 3)));
+    }
+
+    #[test]
+    fn what_has_no_plain_columns_is_one_drive() {
+        assert_eq!(found("raid0", "0", &[102_400, 204_800]), None, "unequal members");
+        assert_eq!(found("raid0", "0", &[]), None, "no members");
+        assert_eq!(found("raid10", "258", &[102_400; 5]), None, "copies cross columns");
+        assert_eq!(found("raid10", "513", &[102_400; 4]), None, "far copies");
+        assert_eq!(found("raid10", "66049", &[102_400; 4]), None, "offset copies");
+        assert_eq!(found("raid10", "258", &[102_400; 2]), None, "one pair");
+        for (level, layout) in [("raid1", "0"), ("raid5", "2"), ("raid6", "2"), ("linear", "0")] {
+            assert_eq!(found(level, layout, &[102_400; 4]), None, "{level}");
+        }
+    }
+
+    #[test]
+    fn a_partition_begins_within_a_stripe() {
+        let machine = Machine::new();
+        array(&machine, "raid0", "0", &[102_400; 4]);
+        let first = |name: &str, number: &str, start: u64| {
+            let part = machine.partition(name, number, start, 100 * MIB);
+            machine.system.geometry(&part).map(|found| found.first.bytes())
+        };
+        assert_eq!(first("md0/md0p1", "259:0", MIB), Some(0));
+        assert_eq!(first("md0/md0p2", "259:1", 3 * MIB + 4096 * 17), Some(4096 * 17));
+        assert_eq!(first("md0/md0p3", "259:2", 5 * MIB + 512), None, "no 4 KiB begin there");
+    }
+
+    #[test]
+    fn a_mapped_device_over_an_array_is_one_drive() {
+        let machine = Machine::new();
+        let disk = array(&machine, "raid0", "0", &[102_400; 4]);
+        let mapped = machine.disk("dm-0", "253:0", 20 * MIB);
+        symlink(disk.dir(), mapped.dir().join("slaves/md0")).unwrap();
+        assert_eq!(machine.system.geometry(&mapped), None);
+        assert_eq!(machine.system.geometry(&machine.disk("sda", "8:0", MIB)), None);
+    }
+}

@@ -1,0 +1,58 @@
+#!/bin/bash
+# Shows volumes on arrays of the kernel: in a guest md makes a RAID-0 and a RAID-10 of four disks,
+# the volume on it learns its shape, and ext4 lies on the served volume. A small durable write
+# touches one column, the server is killed, the guest's power is cut, and in the end the drained
+# volume is read through device-mapper alone.
+#
+#   tests/guest/arrays.sh [raid0] [raid10]        (make guest-arrays)
+#
+# Needs Debian with a 6.12 kernel for the cloud, or one in MANYLOGS_UBLK_KERNEL: a directory with
+# boot/vmlinuz-* and lib/modules. BUILT names a directory like target/release in which everything
+# is built already.
+cd "$(dirname "$0")/../.."
+. tests/guest/common.sh
+[ $# -gt 0 ] || set -- raid0 raid10
+
+initramfs() {
+    local root=$work/root-$1-$2
+    root_with_modules "$root" dax dm-mod md-mod raid0 raid10 fuse loop
+    mkdir -p "$root/real" "$root/etc"
+    with_libraries "$root" mke2fs e2fsck dmsetup losetup mdadm dd "$manylogs"
+    # Named in full in the guest: its shell takes its own of the same name.
+    mv "$root"/bin/{mke2fs,e2fsck,dmsetup,losetup,mdadm,dd,manylogs} "$root/real/"
+    cp /etc/mke2fs.conf "$root/etc/"
+    cp tests/guest/arrays/init.sh "$root/init"
+    chmod +x "$root/init"
+    echo "$1" >"$root/level"
+    echo "$2" >"$root/turn"
+    pack "$root"
+}
+
+# check LEVEL: one guest until its power is cut, and one after that.
+check() {
+    local n disks=()
+    for n in 1 2 3 4; do
+        rm -f "$work/disk$n.img"
+        truncate -s 160M "$work/disk$n.img"
+        disks+=("file=$work/disk$n.img")
+    done
+    # What the guest must not lose, outside of the array.
+    rm -f "$work/keep.img"
+    truncate -s 16M "$work/keep.img"
+    disks+=("file=$work/keep.img")
+    initramfs "$1" before
+    boot_guest "${MANYLOGS_GUEST_SECONDS:-900}" 768 "" "${disks[@]}"
+    verdict "guest, $1" "power cut"
+    initramfs "$1" after
+    boot_guest "${MANYLOGS_GUEST_SECONDS:-900}" 768 "" "${disks[@]}"
+    verdict "guest, $1, after the cut" passed
+}
+
+tools dmsetup=dmsetup losetup=mount mdadm=mdadm unxz=xz-utils
+kernel linux-image-6.12-cloud-amd64 "${MANYLOGS_UBLK_KERNEL:-$out/kernel-ublk}" || {
+    say "skipped: no package linux-image-6.12-cloud-amd64 (offline? run apt-get update)"
+    exit 0
+}
+build
+for level; do check "$level"; done
+say "passed: $*"
