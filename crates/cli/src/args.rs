@@ -1,6 +1,7 @@
 //! The command line.
 
 pub(crate) mod applications;
+pub(crate) mod arrays;
 pub(crate) mod chain;
 pub(crate) mod drive;
 pub(crate) mod exercise;

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod advise;
+mod arrays;
 pub(crate) mod chain;
 pub(crate) mod drive;
 mod exercise;

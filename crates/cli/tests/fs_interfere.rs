@@ -61,6 +61,21 @@ fn the_same_command_gives_the_same_figures() {
 }
 
 #[test]
+fn on_an_array_a_record_stays_on_one_drive() {
+    let place = Place::new();
+    let arrays = ["--array", "raid0:4", "--array", "raid0:4:placement=ignored"];
+    let args = ["--stream", "read", "--mode", "ordered,manylogs"];
+    let Some(found) = measured(&place, &[&arrays[..], &args].concat()) else { return };
+    let of = |case: usize, path: &str| figure(&found["cases"][case], path);
+    let [ordered, known, ignored] = [0, 1, 3];
+    assert_eq!(found["cases"][known]["drive"], "raid0:4 of cheetah-15k5");
+    assert!(of(known, "/stream_mb_s_alone") > 250.0, "four drives: {found}");
+    assert!(of(known, "/kept") > of(ignored, "/kept"), "{found}");
+    assert!(of(known, "/kept") > 0.8 && of(ordered, "/kept") < 0.5, "{found}");
+    assert!(of(known, "/sync_ms/mean") < 10.0, "{found}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     let place = Place::new();
     let fails = |args: &[&str], words: &[&str]| {
@@ -70,5 +85,8 @@ fn what_cannot_be_measured_is_refused() {
     fails(&["--rate", "0"], &["--rate 0", "above 0"]);
     fails(&["--mode", "eager"], &["eager", "ordered"]);
     fails(&["--drive", "no-such-drive"], &["no-such-drive", "exos-x20"]);
+    fails(&["--array", "raid7:4"], &["raid7:4", "raid0:N"]);
+    fails(&["--array", "raid0:4", "--drive", "st8000as0002"], &["--array", "one by one"]);
+    fails(&["--array", "raid0:4", "--slow-member", "4:20ms"], &["members are 0 to 3"]);
     fails(&["--json", "no/such/dir.json"], &["no/such/dir.json"]);
 }

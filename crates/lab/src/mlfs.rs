@@ -4,6 +4,7 @@
 pub mod applications;
 mod case;
 mod disk;
+mod drives;
 mod load;
 mod results;
 mod run;

@@ -10,6 +10,7 @@ use manylogs_mlfs::JournalMode;
 use super::applications::FsApplicationsArgs;
 use super::suggest::DRIVES;
 use super::trees::FsTreesArgs;
+use crate::args::arrays::ArrayArgs;
 use crate::args::link::LinkArgs;
 use crate::args::serve::{CacheArg, OnOff, Updates};
 
@@ -169,6 +170,8 @@ pub(crate) struct FsInterfereArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "cheetah-15k5",
           value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Vec<String>,
+    #[command(flatten)]
+    pub(crate) arrays: ArrayArgs,
     /// Modes of the journal: ordered, lazy, data, adaptive-jbd2 (content of small writes joins
     /// ext4's own journal, as the paper's adaptive journaling has it), adaptive, manylogs.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mode,

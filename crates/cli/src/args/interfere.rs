@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use manylogs_block::{Nanos, Sectors};
 use manylogs_disk::{LinkKind, QueuePolicy};
-use manylogs_lab::Shape;
 use manylogs_lab::interfere::{Place, StreamKind, SyncMode};
-use manylogs_lab::replay::SlowMember;
 
+use super::arrays::ArrayArgs;
 use super::lab::DEFAULT_DRIVE;
 use super::suggest::{DRIVES, POLICIES};
 use crate::units::{Unexpected, duration, expect, rate_bytes, size};
@@ -20,14 +19,8 @@ pub(crate) struct InterfereArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = DEFAULT_DRIVE,
           value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Vec<String>,
-    /// Arrays of such drives: raid0:N, raid1:N, raid10:N, with :chunk=64K and
-    /// :placement=known|ignored; ignored takes the array for one drive. Single drives when not
-    /// given.
-    #[arg(long, value_name = "ARRAY")]
-    pub(crate) array: Vec<Shape>,
-    /// A member of the array that answers late, as 2:20ms. Members count from 0.
-    #[arg(long, value_name = "N:TIME", value_parser = slow_member, requires = "array")]
-    pub(crate) slow_member: Option<SlowMember>,
+    #[command(flatten)]
+    pub(crate) arrays: ArrayArgs,
     /// The policies to compare; options follow a colon, as in mlb:latency=20ms,hold=60ms.
     #[arg(long, value_name = "LIST", default_value = "nologging,mlb", value_parser = POLICIES,
           hide_possible_values = true)]
@@ -119,13 +112,6 @@ pub(crate) struct InterfereArgs {
 fn syncs(text: &str) -> Result<f64, Unexpected> {
     let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=100_000.0).contains(rate));
     expect(rate, text, "syncs a second from 0 to 100000")
-}
-
-fn slow_member(text: &str) -> Result<SlowMember, Unexpected> {
-    let slow = text.split_once(':').and_then(|(member, by)| {
-        Some(SlowMember { member: member.parse().ok()?, by: duration(by).ok()? })
-    });
-    expect(slow, text, "a member and a time, as 2:20ms")
 }
 
 fn switch(text: &str) -> Result<bool, Unexpected> {

@@ -9,10 +9,9 @@ use manylogs_lab::interfere::{
     Bursts, Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, html, run_all,
     text,
 };
-use manylogs_lab::replay::{
-    ArraySettings, DriveSettings, NamedPolicy, QueueSettings, parse_policies,
-};
+use manylogs_lab::replay::{DriveSettings, NamedPolicy, QueueSettings, parse_policies};
 
+use super::arrays::arrays;
 use super::command_line;
 use super::measured::{ended, stopped_by_ctrl_c, threads, write_figures};
 use crate::args::interfere::InterfereArgs;
@@ -85,7 +84,7 @@ fn drives(args: &InterfereArgs) -> Result<Vec<DriveSettings>, Failure> {
             for link in links(args) {
                 for queue in queues(args) {
                     let usual = DriveSettings::new(Arc::clone(&profile), write_cache);
-                    let arrays = arrays(args, &profile)?;
+                    let arrays = arrays(&args.arrays, &profile)?;
                     let on = |array| DriveSettings { link, queue, array, ..usual.clone() };
                     drives.extend(arrays.into_iter().map(on));
                 }
@@ -94,23 +93,6 @@ fn drives(args: &InterfereArgs) -> Result<Vec<DriveSettings>, Failure> {
     }
     super::link::say(&drives);
     Ok(drives)
-}
-
-/// The arrays that are asked for, or once none.
-fn arrays(args: &InterfereArgs, profile: &Profile) -> Result<Vec<Option<ArraySettings>>, Failure> {
-    let Some(least) = args.array.iter().map(|shape| shape.members).min() else {
-        return Ok(vec![None]);
-    };
-    if profile.shingled.is_some() {
-        let message = "--array is for drives whose sectors can be written one by one: leave it out";
-        return Err(Failure::input(message));
-    }
-    let slow = args.slow_member;
-    if let Some(slow) = slow.filter(|slow| slow.member >= least) {
-        let message = format!("--slow-member {}: members are 0 to {}", slow.member, least - 1);
-        return Err(Failure::input(message));
-    }
-    Ok(args.array.iter().map(|&shape| Some(ArraySettings { shape, slow })).collect())
 }
 
 fn links(args: &InterfereArgs) -> Vec<LinkSettings> {

@@ -67,7 +67,7 @@ impl DiskCase {
     /// Cases with equal keys begin with the same disk.
     pub(super) fn key(&self) -> String {
         let Self { drive, spacing, journal, .. } = self;
-        let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
+        let (name, cache, queue) = (drive.name(), drive.write_cache, drive.queue);
         let link = drive.link;
         let adopted = self.is_adopted();
         let inodes = self.bytes_per_inode;

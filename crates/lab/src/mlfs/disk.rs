@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs::{PhaseProbe, VolumeError};
-use manylogs_block::{BlockDevice, Handle, Lba, Media, MemoryDevice, SECTOR_BYTES, Sector, Time};
-use manylogs_disk::{ContentTooLarge, EmulatedDrive};
+use manylogs_block::{BlockDevice, Handle, Lba, Media, SECTOR_BYTES, Sector, Time};
+use manylogs_disk::ContentTooLarge;
 use manylogs_ext4::{Ext4, FileKind, Ino, Memory, New, Options, Timestamp};
 use manylogs_mlfs::adopt::{AdoptError, Layout, Site, Volumes, adopt};
 use manylogs_mlfs::{MountError, Mounted};
@@ -18,6 +18,7 @@ use manylogs_sim::{NodeId, Order, Sim};
 use thiserror::Error;
 
 use super::case::{DiskCase, WRITES_PER_SYNC};
+use super::drives::{Drives, dealt};
 
 /// Length of the stream's file, at the beginning of the disk.
 pub(super) const BIG_BYTES: u64 = 2 << 30;
@@ -73,7 +74,8 @@ pub(super) struct Files {
 /// What a disk holds before a measurement, and the files `F` that are used.
 #[derive(Clone, Debug)]
 pub(super) struct Prepared<F> {
-    media: Media,
+    /// Of each drive.
+    media: Vec<Media>,
     files: F,
 }
 
@@ -90,24 +92,20 @@ pub(super) struct World {
     sim: Sim,
     host: NodeId,
     runtime: Handle,
-    content: Rc<MemoryDevice>,
-    drive: EmulatedDrive,
+    drives: Drives,
 }
 
 impl World {
-    fn new(case: &DiskCase, media: Media) -> Result<Self, MlfsError> {
+    fn new(case: &DiskCase, media: Vec<Media>) -> Result<Self, MlfsError> {
         let sim = Sim::new(case.seed, Order::Fifo);
         let (node, host) = (sim.node(), sim.node());
-        let content = Rc::new(MemoryDevice::holding(case.drive.capacity(), media));
-        let (profile, options) = (&case.drive.profile, case.drive.options(case.seed));
-        let below = Rc::clone(&content) as Rc<dyn BlockDevice>;
-        let drive = EmulatedDrive::new(sim.handle(node), profile, &options, below)?;
+        let drives = Drives::holding(&sim.handle(node), &case.drive, media, case.seed)?;
         let runtime = sim.handle(host);
-        Ok(Self { sim, host, runtime, content, drive })
+        Ok(Self { sim, host, runtime, drives })
     }
 
     fn device(&self) -> Rc<dyn BlockDevice> {
-        Rc::new(self.drive.clone())
+        self.drives.top()
     }
 
     pub(super) fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> T {
@@ -169,7 +167,8 @@ impl<F: Clone + 'static> Prepared<F> {
         case: &DiskCase,
         fill: impl FnOnce(Ext4) -> Fill + 'static,
     ) -> Result<Self, MlfsError> {
-        let world = World::new(case, mkfs(case).map_err(MlfsError::Mkfs)?)?;
+        let made = dealt(&case.drive, mkfs(case).map_err(MlfsError::Mkfs)?);
+        let world = World::new(case, made)?;
         if case.is_adopted() {
             let runtime = world.runtime.clone();
             let site = Site { device: world.device(), clock: clock(&runtime), runtime };
@@ -185,7 +184,7 @@ impl<F: Clone + 'static> Prepared<F> {
             mounted.unmount().await?;
             Ok::<_, MlfsError>(files)
         })?;
-        Ok(Self { media: world.content.media(), files })
+        Ok(Self { media: world.drives.media(), files })
     }
 
     /// It in a world of its own, not mounted.

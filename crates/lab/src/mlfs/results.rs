@@ -110,7 +110,7 @@ pub(super) fn result(
 ) -> MlfsResult {
     let link = case.drive.options(case.seed).link;
     MlfsResult {
-        drive: case.drive.profile.name.clone(),
+        drive: case.drive.name(),
         drive_cache: case.drive.write_cache,
         drive_link: link.kind.name(),
         drive_fua: link.fua,

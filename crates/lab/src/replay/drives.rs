@@ -33,6 +33,43 @@ pub struct SlowMember {
 }
 
 impl DriveSettings {
+    /// Number of drives: 1, or the members of the array.
+    #[must_use]
+    pub fn members(&self) -> u16 {
+        self.array.map_or(1, |array| array.shape.members)
+    }
+
+    /// The options of one drive. Each member of an array turns and errs by itself.
+    pub(crate) fn member_options(&self, seed: u64, member: u16) -> Options {
+        if self.array.is_none() {
+            return self.options(seed);
+        }
+        let mut rng = Rng::new(seed ^ MEMBER ^ u64::from(member) << 48);
+        let seed = if member == 0 { seed } else { rng.next_u64() };
+        let phase = rng.below(1 << 20) as f64 / f64::from(1 << 20);
+        Options { phase, ..self.options(seed) }
+    }
+
+    /// The drives as one device: the only one, or the array that they are the members of.
+    pub(crate) fn assembled<D: BlockDevice + 'static>(
+        &self,
+        runtime: &Handle,
+        drives: Vec<D>,
+    ) -> Rc<dyn BlockDevice> {
+        let slow = self.array.and_then(|array| array.slow);
+        let device = |(index, drive): (u16, D)| -> Rc<dyn BlockDevice> {
+            match slow.filter(|slow| slow.member == index) {
+                Some(slow) => Rc::new(Delay::late(runtime.clone(), drive, slow.by)),
+                None => Rc::new(drive),
+            }
+        };
+        let mut devices: Vec<Rc<dyn BlockDevice>> = (0..).zip(drives).map(device).collect();
+        match self.array {
+            Some(ArraySettings { shape, .. }) => assemble(runtime, &shape, devices),
+            None => devices.swap_remove(0),
+        }
+    }
+
     /// Everything that a run on the drive follows from.
     #[must_use]
     pub fn add_to(&self, key: KeyBuilder) -> KeyBuilder {
@@ -58,21 +95,9 @@ impl Drives {
     pub(crate) fn new(runtime: &Handle, settings: &DriveSettings, seed: u64) -> Self {
         let drive =
             |options: &Options| ModelledDrive::new(runtime.clone(), &settings.profile, options);
-        let Some(ArraySettings { shape, slow }) = settings.array else {
-            let only = drive(&settings.options(seed));
-            return Self { top: Rc::new(only.clone()), each: vec![only] };
-        };
-        let each: Vec<ModelledDrive> = (0..shape.members)
-            .map(|member| drive(&member_options(settings, seed, member)))
-            .collect();
-        let device = |(index, drive): (u16, &ModelledDrive)| -> Rc<dyn BlockDevice> {
-            match slow.filter(|slow| slow.member == index) {
-                Some(slow) => Rc::new(Delay::late(runtime.clone(), drive.clone(), slow.by)),
-                None => Rc::new(drive.clone()),
-            }
-        };
-        let devices = (0..).zip(&each).map(device).collect();
-        Self { top: assemble(runtime, &shape, devices), each }
+        let each: Vec<ModelledDrive> =
+            (0..settings.members()).map(|one| drive(&settings.member_options(seed, one))).collect();
+        Self { top: settings.assembled(runtime, each.clone()), each }
     }
 
     /// What a policy stands on.
@@ -100,12 +125,4 @@ impl Drives {
     pub(crate) fn observe(&self, observer: impl FnMut(&Carried) + 'static) {
         self.first().observe(observer);
     }
-}
-
-/// Each member turns and errs by itself.
-fn member_options(settings: &DriveSettings, seed: u64, member: u16) -> Options {
-    let mut rng = Rng::new(seed ^ MEMBER ^ u64::from(member) << 48);
-    let seed = if member == 0 { seed } else { rng.next_u64() };
-    let phase = rng.below(1 << 20) as f64 / f64::from(1 << 20);
-    Options { phase, ..settings.options(seed) }
 }

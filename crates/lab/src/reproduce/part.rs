@@ -29,6 +29,9 @@ pub struct FsInterfere {
     #[serde(default = "rate")]
     pub(super) x: String,
     pub(super) drives: Vec<String>,
+    /// An array of such drives: `raid0:4`.
+    #[serde(default)]
+    pub(super) array: Option<String>,
     pub(super) modes: Vec<String>,
     pub(super) streams: Vec<String>,
     pub(super) rates: Vec<f64>,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use manylogs_array::{Shape, ShapeError};
 use manylogs_block::{Nanos, Sectors, parse_bytes};
 use manylogs_disk::Profile;
 use manylogs_mlfs::JournalMode;
@@ -16,7 +17,7 @@ use super::work::{Run, Work};
 use crate::interfere::{Case, Place as At, StreamKind, StreamLoad, SyncLoad, SyncMode};
 use crate::mlfs::{MlfsCase, WRITES_PER_SYNC};
 use crate::prepare::WindowChoice;
-use crate::replay::{DriveSettings, Durability, NamedPolicy, parse_policies};
+use crate::replay::{ArraySettings, DriveSettings, Durability, NamedPolicy, parse_policies};
 use crate::runs::{KeyBuilder, RunKey};
 use crate::sweep::{Jobs, LoadRate, LoadSpec, drive};
 use crate::tenants::table_one;
@@ -34,6 +35,11 @@ pub(super) fn size(text: &str) -> Result<Sectors, String> {
 /// Puts the name of the field of a figure's file before what is wrong with it.
 pub(super) fn in_field(field: &str) -> impl Fn(String) -> String {
     move |error| format!("{field}: {error}")
+}
+
+fn array(text: &str) -> Result<ArraySettings, String> {
+    let shape: Shape = text.parse().map_err(|error: ShapeError| error.to_string())?;
+    Ok(ArraySettings { shape, slow: None })
 }
 
 fn stream(name: &str) -> Result<StreamKind, String> {
@@ -98,7 +104,7 @@ impl Planned {
             .key();
         let name = format!(
             "{stream} beside {writes_per_second} writes a second, {mode} on {}",
-            drive.profile.name
+            drive.name()
         );
         self.add_run(key, name, Work::Mlfs(Box::new(case)))
     }
@@ -109,9 +115,10 @@ pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Plann
     let spacing = Spacing::Bytes(size(&part.log_every).map_err(in_field("log-every"))?.bytes());
     let threshold =
         part.threshold.as_deref().map(size).transpose().map_err(in_field("threshold"))?;
+    let array = part.array.as_deref().map(array).transpose().map_err(in_field("array"))?;
     for name in &part.drives {
-        let settings =
-            DriveSettings::new(drive(name).map_err(in_field("drives"))?, part.drive_cache);
+        let usual = DriveSettings::new(drive(name).map_err(in_field("drives"))?, part.drive_cache);
+        let settings = DriveSettings { array, ..usual };
         for kind in &part.streams {
             for mode in &part.modes {
                 let of = JournalMode::named(mode);
@@ -132,9 +139,15 @@ pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Plann
                 for &rate in &part.rates {
                     let case = MlfsCase { writes_per_second: rate, ..case.clone() };
                     let runs = vec![(planned.add_mlfs(case), Some(base))];
+                    let each = (rate / f64::from(settings.members())).to_string();
                     let rate = rate.to_string();
-                    let words =
-                        [("drive", &**name), ("stream", kind), ("mode", mode), ("rate", &rate)];
+                    let words = [
+                        ("drive", &**name),
+                        ("stream", kind),
+                        ("mode", mode),
+                        ("rate", &rate),
+                        ("each", &each),
+                    ];
                     let (series, x) = (filled(&part.series, &words), filled(&part.x, &words));
                     planned.places.push(Place { series, x, runs, kind: PlaceKind::Beside });
                 }

@@ -10,6 +10,7 @@ use manylogs_mlfs::adopt::{Layout, Spacing};
 
 use crate::args::fs::FsInterfereArgs;
 use crate::args::serve::OnOff;
+use crate::commands::arrays::arrays;
 use crate::commands::measured::{ended, stopped_by_ctrl_c, threads, write_figures};
 use crate::commands::{command_line, drive, link};
 use crate::failure::Failure;
@@ -46,21 +47,24 @@ fn cases(args: &FsInterfereArgs) -> Result<Vec<MlfsCase>, Failure> {
     let mut cases = Vec::new();
     for name in &args.drive {
         let usual = DriveSettings::new(Arc::new(drive(name)?), args.drive_cache == OnOff::On);
-        let drive = DriveSettings { link: args.link.settings(), ..usual };
-        link::say([&drive]);
-        for &stream in &args.stream {
-            for &writes_per_second in &args.rate {
-                cases.extend(args.mode.iter().map(|mode| MlfsCase {
-                    drive: drive.clone(),
-                    spacing,
-                    threshold: args.threshold,
-                    journal: args.journal,
-                    mode: *mode,
-                    stream,
-                    writes_per_second,
-                    seed: args.seed,
-                    span: Nanos::from_secs(args.seconds),
-                }));
+        let usual = DriveSettings { link: args.link.settings(), ..usual };
+        link::say([&usual]);
+        for array in arrays(&args.arrays, &usual.profile)? {
+            let drive = DriveSettings { array, ..usual.clone() };
+            for &stream in &args.stream {
+                for &writes_per_second in &args.rate {
+                    cases.extend(args.mode.iter().map(|mode| MlfsCase {
+                        drive: drive.clone(),
+                        spacing,
+                        threshold: args.threshold,
+                        journal: args.journal,
+                        mode: *mode,
+                        stream,
+                        writes_per_second,
+                        seed: args.seed,
+                        span: Nanos::from_secs(args.seconds),
+                    }));
+                }
             }
         }
     }

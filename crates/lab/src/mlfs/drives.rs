@@ -1,0 +1,62 @@
+//! The drives that hold a file system: one, or the members of an array.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Geometry, Handle, Lba, Media, MemoryDevice};
+use manylogs_disk::{ContentTooLarge, EmulatedDrive};
+
+use crate::replay::DriveSettings;
+
+/// Modelled drives with what they hold, and the device that is made of them.
+pub(super) struct Drives {
+    contents: Vec<Rc<MemoryDevice>>,
+    top: Rc<dyn BlockDevice>,
+}
+
+impl Drives {
+    /// The drives of `settings`, which hold `media` and belong to the node of `runtime`.
+    ///
+    /// # Errors
+    /// If the drives cannot be modelled.
+    pub(super) fn holding(
+        runtime: &Handle,
+        settings: &DriveSettings,
+        media: Vec<Media>,
+        seed: u64,
+    ) -> Result<Self, ContentTooLarge> {
+        let capacity = settings.profile.capacity();
+        let contents: Vec<Rc<MemoryDevice>> =
+            media.into_iter().map(|held| Rc::new(MemoryDevice::holding(capacity, held))).collect();
+        let drive = |(member, content): (u16, &Rc<MemoryDevice>)| {
+            let options = settings.member_options(seed, member);
+            let below = Rc::clone(content) as Rc<dyn BlockDevice>;
+            EmulatedDrive::new(runtime.clone(), &settings.profile, &options, below)
+        };
+        let drives = (0..).zip(&contents).map(drive).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { top: settings.assembled(runtime, drives), contents })
+    }
+
+    /// What a file system stands on.
+    pub(super) fn top(&self) -> Rc<dyn BlockDevice> {
+        Rc::clone(&self.top)
+    }
+
+    /// What each drive holds.
+    pub(super) fn media(&self) -> Vec<Media> {
+        self.contents.iter().map(|content| content.media()).collect()
+    }
+}
+
+/// What each drive holds of a device that holds `whole`.
+pub(super) fn dealt(settings: &DriveSettings, whole: Media) -> Vec<Media> {
+    let Some(array) = settings.array else { return vec![whole] };
+    let shape = array.shape;
+    let (columns, copies) = (shape.columns(), shape.copies());
+    let geometry = Geometry { chunk: shape.chunk, columns, copies, first: Default::default() };
+    let mut each = vec![Media::default(); usize::from(columns)];
+    for (lba, sector) in whole.iter() {
+        let (column, at) = geometry.locate(Lba(lba));
+        each[usize::from(column)].set(at.0, sector.clone());
+    }
+    each.into_iter().flat_map(|held| vec![held; usize::from(copies)]).collect()
+}
