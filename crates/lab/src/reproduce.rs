@@ -16,6 +16,7 @@
 //! ```
 
 mod applications;
+mod axes;
 mod cells;
 mod claims;
 mod columns;
