@@ -17,7 +17,7 @@ use manylogs_logstore::UnitTable;
 use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_plant::{self as plant, Bug};
 
-use columns::{Whole, group_runs, single_run};
+use columns::{Whole, group_runs, single_run, up_to_stripe};
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
@@ -113,7 +113,9 @@ impl Layout {
         };
         let snapshot = SNAPSHOT_LEAST.0.max(logs_share / SNAPSHOT_SHARE).next_multiple_of(ALIGN);
         let superblock = SUPERBLOCK_LEAST;
-        let start = superblock.0 + ROOT_SECTORS.0 + 2 * snapshot;
+        let before = superblock.0 + ROOT_SECTORS.0;
+        let snapshot = columns.map_or(snapshot, |array| up_to_stripe(before, snapshot, array));
+        let start = before + 2 * snapshot;
         let behind = ROOT_SECTORS.0 + superblock.0;
         let need = start + log.0 + 4 * ALIGN.max(physical.0) + behind + ALIGN;
         if device.0 < need {

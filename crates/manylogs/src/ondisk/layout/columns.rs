@@ -1,9 +1,9 @@
 //! Regions of logs, and the columns of an array that they are dealt out to.
 
 use manylogs_array::ColumnMap;
-use manylogs_block::{Extent, Geometry, Lba, Sectors};
+use manylogs_block::{Extent, Geometry, Lba, Sectors, to_usize};
 
-use super::{Layout, LogRun, Parts};
+use super::{ALIGN, Layout, LogRun, Parts};
 
 impl Layout {
     /// Where the addresses of the volume's structures, logs and homes lie on the array that it was
@@ -41,6 +41,19 @@ impl LogRun {
             len: self.len,
         })
     }
+}
+
+/// The length of a snapshot slot, at least `snapshot`, with which the homes behind the two, which
+/// begin `before` sectors behind the device's beginning, begin at a stripe: then a client's full
+/// stripes are the array's. `snapshot` itself where no length does that, as behind a partition's
+/// odd beginning.
+pub(super) fn up_to_stripe(before: u64, snapshot: u64, array: Geometry) -> u64 {
+    let begins = |len: &u64| {
+        let homes = Lba(before + 2 * len);
+        array.stripe_from(homes) == homes
+    };
+    let lengths = (snapshot..=snapshot + array.stripe().0).step_by(to_usize(ALIGN));
+    lengths.into_iter().find(begins).unwrap_or(snapshot)
 }
 
 /// What regions are whole multiples of.

@@ -140,3 +140,23 @@ fn a_volume_may_grow_by_whole_groups_for_ever() {
     assert_eq!(layout.parts().runs.len(), runs);
     assert_eq!(layout.parts().check(Sectors(1)), Ok(()));
 }
+
+#[test]
+fn on_an_array_homes_begin_at_a_stripe() {
+    let config = VolumeConfig::default();
+    for (columns, chunk, first) in
+        [(4, 128, 0), (8, 1024, 0), (3, 8, 8), (64, 128, 4096), (2, 128, 16)]
+    {
+        let first = Sectors(first);
+        let array = Geometry { chunk: Sectors(chunk), columns, copies: 1, first };
+        let config = config.on_columns(columns);
+        let layout = Layout::on_array(&config, Sectors(1 << 30), Sectors(8), Some(array)).unwrap();
+        let home = layout.homes()[0].1.start;
+        assert_eq!(array.stripe_from(home), home, "{array:?}");
+        assert_eq!(layout.parts().check(Sectors(8)), Ok(()));
+    }
+    // Behind an odd beginning no length of snapshots does it; the volume works all the same.
+    let array = Geometry { chunk: Sectors(128), columns: 4, copies: 1, first: Sectors(8) };
+    let layout = Layout::on_array(&config, Sectors(1 << 30), Sectors(8), Some(array)).unwrap();
+    assert_eq!(layout.parts().check(Sectors(8)), Ok(()));
+}
