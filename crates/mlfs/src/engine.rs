@@ -13,9 +13,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs::PhaseProbe;
 use manylogs_block::{BlockDevice, Handle, LocalTask, Nanos, Signal, yield_now};
-use manylogs_ext4::{Ext4, Memory, Options, Part, Timestamp};
+use manylogs_ext4::{DurableNames, Ext4, Memory, Options, Part, Timestamp};
 use manylogs_fuse::{Ended, PolledSession, Turn};
 use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::log::{Level, line};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
 
 use crate::front::Front;
@@ -197,7 +198,7 @@ fn run(
         None => (device, None),
     };
     let runtime = reactor.handle();
-    let (mode, commit) = (options.mode, options.commit);
+    let (mode, commit, durable) = (options.mode, options.commit, options.durable);
     let clock = Rc::new(now);
     let options = Options { clock, read_only: options.read_only, durability, memory };
     let probe = PhaseProbe::default();
@@ -205,6 +206,9 @@ fn run(
     let mounted = reactor.block_on(mounting)?;
     if let Some(seconds) = commit {
         mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
+    }
+    if !durable.is_empty() {
+        keep_named(&mounted, durable, source);
     }
     // Nobody listens any more only if the program is ending.
     let _ = tell.send(mounted.volume().is_some());
@@ -215,6 +219,18 @@ fn run(
         work(&served, &queue, &runtime).await;
         served.unmount().await
     })
+}
+
+/// Files under such names are kept in the logs, if there are any.
+fn keep_named(mounted: &Mounted, names: DurableNames, source: &Path) {
+    if mounted.keeps() {
+        return mounted.fs().keep_named(names);
+    }
+    let mode = mounted.mode();
+    let message = format!(
+        "the option durable changes nothing in the mode {mode}: there are no logs that keep files"
+    );
+    line(Level::Warning, Some(source), &message, &[]);
 }
 
 /// Whether there is a request to read when one is answered. A program that asks for one thing after

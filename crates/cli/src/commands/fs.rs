@@ -5,6 +5,7 @@ mod applications;
 mod background;
 mod check;
 mod contents;
+mod durable;
 mod interfere;
 mod known;
 pub(crate) mod listed;
@@ -105,6 +106,9 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
             None if option.starts_with(WRITE_CACHE) => {}
             None => options.add(option).map_err(Failure::input)?,
         }
+    }
+    for list in &args.durable {
+        options.keep_named(list, ',').map_err(Failure::input)?;
     }
     if let Some(size) = &args.memory {
         options.bound_memory(size).map_err(Failure::input)?;

@@ -19,7 +19,7 @@ use crate::core::{Core, Mode};
 use crate::error::Result;
 use crate::extents::{MAP_CREDITS, Unmapped};
 use crate::inode::Node;
-use crate::journal::Handle;
+use crate::journal::{Handle, LoggedKind};
 use crate::memory::Permit;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::Extent;
@@ -119,14 +119,16 @@ impl Core {
 
     /// Brings pages to where the mode says that they go.
     async fn write_held(&self, mut pass: Pass<'_>) -> Result<()> {
-        if self.mode != Mode::Data {
-            return self.write_pages(pass).await;
-        }
+        let kind = match self.is_durable(pass.node).await {
+            true => LoggedKind::DurableContent,
+            false if self.mode != Mode::Data => return self.write_pages(pass).await,
+            false => LoggedKind::Content,
+        };
         let mut done = Ok(());
         loop {
             let held = pass.room(&self.memory).await;
             let Some(batch) = pass.next_batch(&held) else { return done };
-            let journalled = self.journal_pages(pass.node, &batch).await;
+            let journalled = self.journal_pages(pass.node, &batch, kind).await;
             done = done.and(self.noted(pass.node, &versions(&batch), journalled));
             self.journal.check()?;
         }
@@ -189,7 +191,7 @@ impl Core {
         let long = || planned.iter().filter(|planned| !planned.journalled);
         if self.mode.journals_content() {
             for planned in long() {
-                self.leave_journal(&planned.piece).await?;
+                self.leave_journal(planned.piece.run()).await?;
             }
         }
         let writes = long().flat_map(|planned| self.write_piece(planned)).collect();
@@ -202,7 +204,7 @@ impl Core {
         for Planned { piece, pages, journalled } in sent.planned {
             if journalled {
                 self.map_pieces(node, std::mem::take(&mut written)).await?;
-                self.journal_piece(node, piece, pages.iter()).await?;
+                self.journal_piece(node, piece, pages.iter(), LoggedKind::Content).await?;
             } else {
                 written.push(piece);
             }
@@ -225,8 +227,7 @@ impl Core {
     /// Sees to it that no transaction to come has content of blocks that are about to be written
     /// past the journal: it would count as newer than what is written. Nobody else puts content of
     /// this file into transactions meanwhile.
-    async fn leave_journal(&self, piece: &Piece) -> Result<()> {
-        let run = Run { start: piece.extent.block, blocks: piece.extent.blocks };
+    pub(super) async fn leave_journal(&self, run: Run) -> Result<()> {
         while let Some(tid) = self.journal.holding(run).filter(|_| !is(Bug::NearHomeUnderLog)) {
             self.journal.commit(tid).await?;
         }
