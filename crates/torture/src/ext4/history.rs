@@ -221,6 +221,7 @@ impl Start {
                 model: Rc::clone(model),
                 rng: RefCell::new(Rng::new(self.plan.seed + 1000 * turn)),
                 shape: self.plan.shape,
+                durable: self.plan.durable,
                 next: Cell::new(turn * 1_000_000),
                 open: Cell::new(None),
                 failed: failed.clone(),
