@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use common::Place;
 use common::image::{can_mount, image, serve, unmount};
@@ -122,6 +122,7 @@ fn is_durable(place: &Place, file: &str) -> (bool, bool) {
 #[test]
 fn files_that_need_no_place_stay_in_the_logs() {
     const XATTR: &str = "user.manylogs.durable";
+    const O_DSYNC: i32 = 0o10_000;
     let place = Place::new();
     let adopted = can_mount() && image(&place, 256, &[]).is_some();
     if !adopted {
@@ -134,7 +135,7 @@ fn files_that_need_no_place_stay_in_the_logs() {
     let with = |more: &[&str]| place.run(&[&mount[..], more].concat());
     with(&["--durable", "wal/*,*"]).fails(2, &["pattern \"*\"", "every file"]);
     with(&["-o", "durable=[0-9]"]).fails(2, &["durable", "* and ?"]);
-    with(&["--durable", "wal/*"]).succeeds();
+    with(&["--durable", "wal/*", "--durable-dsync"]).succeeds();
     fs::create_dir_all(root.join("wal")).unwrap();
     let log = File::create(root.join("wal/1")).unwrap();
     log.write_all_at(&[1; 300_000], 0).unwrap();
@@ -146,6 +147,14 @@ fn files_that_need_no_place_stay_in_the_logs() {
     place.run(&["fs", "checkpoint", "mlfs"]).succeeds();
     let keys = ["o_dur_live_bytes", "o_dur_home_bytes", "o_dur_moved_bytes"];
     assert_eq!(counts(&status(&place, "mlfs"), keys), [303_104, 0, 0]);
+    let mut at_once = File::options();
+    at_once.write(true).create(true).truncate(true).custom_flags(O_DSYNC);
+    let synced = at_once.open(root.join("synced")).unwrap();
+    synced.write_all_at(&[4; 50_000], 0).unwrap();
+    assert_eq!(counts(&status(&place, "mlfs"), ["o_dur_live_bytes"]), [303_104 + 53_248]);
+    assert_eq!(is_durable(&place, "mlfs/synced"), (false, false), "the write, not the file");
+    fs::remove_file(root.join("synced")).unwrap();
+    drop(synced);
     let metrics = place.run(&["metrics", "disk.img"]).succeeds().stdout.clone();
     assert!(metrics.contains("manylogs_o_dur_live_bytes"), "{metrics}");
     place.run(&["fs", "set", "mlfs", "durable-budget=10%"]).succeeds();

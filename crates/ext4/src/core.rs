@@ -98,6 +98,8 @@ pub(crate) struct Core {
     pub(crate) mode: Mode,
     /// Names of files that need durability and no place.
     pub(crate) judge: Judge,
+    /// What is written to be durable at once needs no place.
+    pub(crate) keeps_synced: Cell<bool>,
     pub(crate) memory: Memory,
 }
 

@@ -198,7 +198,8 @@ fn run(
         None => (device, None),
     };
     let runtime = reactor.handle();
-    let (mode, commit, durable) = (options.mode, options.commit, options.durable);
+    let (mode, commit) = (options.mode, options.commit);
+    let durable = (options.durable, options.durable_dsync);
     let clock = Rc::new(now);
     let options = Options { clock, read_only: options.read_only, durability, memory };
     let probe = PhaseProbe::default();
@@ -207,8 +208,8 @@ fn run(
     if let Some(seconds) = commit {
         mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
     }
-    if !durable.is_empty() {
-        keep_named(&mounted, durable, source);
+    if !durable.0.is_empty() || durable.1 {
+        keep(&mounted, durable, source);
     }
     // Nobody listens any more only if the program is ending.
     let _ = tell.send(mounted.volume().is_some());
@@ -221,14 +222,18 @@ fn run(
     })
 }
 
-/// Files under such names are kept in the logs, if there are any.
-fn keep_named(mounted: &Mounted, names: DurableNames, source: &Path) {
+/// Files under such names, and what is `synced` at once, are kept in the logs, if there are any.
+fn keep(mounted: &Mounted, (names, synced): (DurableNames, bool), source: &Path) {
     if mounted.keeps() {
-        return mounted.fs().keep_named(names);
+        mounted.fs().keep_named(names);
+        if synced {
+            mounted.fs().keep_synced_writes();
+        }
+        return;
     }
     let mode = mounted.mode();
     let message = format!(
-        "the option durable changes nothing in the mode {mode}: there are no logs that keep files"
+        "what needs no place is treated like the rest in the mode {mode}, which has no logs for it"
     );
     line(Level::Warning, Some(source), &message, &[]);
 }

@@ -45,6 +45,8 @@ pub struct MountOptions {
     no_auto_alloc: bool,
     /// Names of files that need durability and no place.
     pub(crate) durable: DurableNames,
+    /// What is written with `O_DSYNC` or `O_SYNC` does, too.
+    pub durable_dsync: bool,
     /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
     memory: Option<u64>,
     /// What is put over the device.
@@ -160,8 +162,8 @@ pub enum OptionError {
 impl MountOptions {
     /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
-    /// `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `sync`, `dirsync`,
-    /// `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their opposites,
+    /// `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `durable_dsync`, `sync`,
+    /// `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their opposites,
     /// `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
     /// `noreaddirplus`, and what ext4 has besides: `commit=SECONDS` counts, and others are taken
     /// where nothing is lost by it ([`MountOptions::ignored`]). Those for programs that read fstab
@@ -234,6 +236,7 @@ impl MountOptions {
             "data=writeback" => {
                 return Err(not_offered("content could be older than its size: use data=ordered"));
             }
+            "durable_dsync" => self.durable_dsync = true,
             "nodev" => self.set(MountFlags::NO_DEV),
             "dev" => self.clear(MountFlags::NO_DEV),
             "nosuid" => self.set(MountFlags::NO_SUID),

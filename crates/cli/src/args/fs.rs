@@ -76,6 +76,10 @@ pub(crate) struct FsMountArgs {
     /// renamed. As -o durable= with colons between. The attribute user.manylogs.durable says it.
     #[arg(long, value_name = "PATTERNS")]
     pub(crate) durable: Vec<String>,
+    /// What is written through descriptors opened with O_DSYNC or O_SYNC needs no place either:
+    /// that write alone, not the file. As -o durable_dsync.
+    #[arg(long)]
+    pub(crate) durable_dsync: bool,
     /// Bounds what the server uses of memory, as 256M or 1G; programs wait for more. 64M is the
     /// least. When not given: a sixteenth of the machine's, or of its group's if that is less,
     /// from 64M to 512M.

@@ -110,6 +110,7 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
     for list in &args.durable {
         options.keep_named(list, ',').map_err(Failure::input)?;
     }
+    options.durable_dsync |= args.durable_dsync;
     if let Some(size) = &args.memory {
         options.bound_memory(size).map_err(Failure::input)?;
     }

@@ -23,7 +23,7 @@ impl Core {
     /// # Errors
     /// Those of the device: what was not written is still kept.
     pub(crate) async fn let_go(&self, node: &Node) -> Result<()> {
-        if is(Bug::DurableClearedStays) || !self.is_durable(node).await {
+        if is(Bug::DurableClearedStays) || !self.keeps() {
             return Ok(());
         }
         let mut at = 0;

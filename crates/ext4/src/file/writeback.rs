@@ -67,10 +67,15 @@ impl Core {
     /// # Errors
     /// Those of the device: the pages stay dirty, until they had their attempts.
     pub(crate) async fn write_back(&self, node: &Rc<Node>, times: Times) -> Result<()> {
+        self.write_back_as(node, times, false).await
+    }
+
+    /// As [`Core::write_back`]; the log keeps what is `kept`, if it can, whatever the file is.
+    async fn write_back_as(&self, node: &Rc<Node>, times: Times, kept: bool) -> Result<()> {
         let alone = node.writing.take_all().await;
         let _content = node.content.read().await;
         let size = node.size.get().unwrap_or(0);
-        self.write_held(Pass::new(node, &alone, 0..u32::MAX, &self.memory)).await?;
+        self.write_held(Pass::new(node, &alone, 0..u32::MAX, &self.memory), kept).await?;
         if times == Times::Kept && !node.size_is_new.get() {
             return Ok(());
         }
@@ -79,19 +84,25 @@ impl Core {
     }
 
     /// Brings a part of a file to the device, where programs have written. Others bring other
-    /// parts meanwhile, unless the file becomes longer: it does so from its old end on.
+    /// parts meanwhile, unless the file becomes longer: it does so from its old end on. The log
+    /// keeps what is `kept`, if it can, whatever the file is.
     ///
     /// # Errors
     /// As [`Core::write_back`].
-    pub(crate) async fn write_back_part(&self, ino: Ino, range: Range<u64>) -> Result<()> {
+    pub(crate) async fn write_back_part(
+        &self,
+        ino: Ino,
+        range: Range<u64>,
+        kept: bool,
+    ) -> Result<()> {
         let node = self.node(ino);
         if node.size_is_new.get() {
-            return self.write_back(&node, Times::Kept).await;
+            return self.write_back_as(&node, Times::Kept, kept).await;
         }
         let pages = low32(range.start / BLOCK)..low32(range.end.div_ceil(BLOCK));
         let alone = node.writing.take(pages.clone()).await;
         let _content = node.content.read().await;
-        self.write_held(Pass::new(&node, &alone, pages, &self.memory)).await
+        self.write_held(Pass::new(&node, &alone, pages, &self.memory), kept).await
     }
 
     /// Brings all files' pages to the device.
@@ -118,8 +129,8 @@ impl Core {
     }
 
     /// Brings pages to where the mode says that they go.
-    async fn write_held(&self, mut pass: Pass<'_>) -> Result<()> {
-        let kind = match self.is_durable(pass.node).await {
+    async fn write_held(&self, mut pass: Pass<'_>, kept: bool) -> Result<()> {
+        let kind = match kept && self.keeps() || self.is_durable(pass.node).await {
             true => LoggedKind::DurableContent,
             false if self.mode != Mode::Data => return self.write_pages(pass).await,
             false => LoggedKind::Content,

@@ -184,6 +184,11 @@ impl Ext4 {
         self.core.judge.set(names);
     }
 
+    /// From now on what [`Ext4::write_synced`] writes needs durability and no place.
+    pub fn keep_synced_writes(&self) {
+        self.core.keeps_synced.set(true);
+    }
+
     /// What the superblock says against [`Ext4::mount_through`]. Nothing is written.
     ///
     /// # Errors
@@ -308,6 +313,7 @@ impl Ext4 {
             listener: RefCell::default(),
             mode,
             judge: Judge::default(),
+            keeps_synced: Cell::default(),
             memory: options.memory.clone(),
         };
         Ok(Self::of(Rc::new(core)))

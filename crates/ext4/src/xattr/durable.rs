@@ -50,10 +50,15 @@ impl Core {
         Ok(value.is_some_and(|value| durable_value(&value).unwrap_or(false)))
     }
 
+    /// Whether the log keeps content of files that need durability and no place.
+    pub(crate) fn keeps(&self) -> bool {
+        self.mode.journals_content() && self.journal.sink.keeps()
+    }
+
     /// Whether the log keeps what is written to a file from now on. What cannot be read counts as
     /// "no": whoever writes finds that it cannot be read.
     pub(crate) async fn is_durable(&self, node: &Node) -> bool {
-        if !self.mode.journals_content() || !self.journal.sink.keeps() {
+        if !self.keeps() {
             return false;
         }
         if let Some(known) = node.durable.get() {

@@ -255,6 +255,29 @@ fn every_planted_bug_of_durable_files_is_noticed() {
 }
 
 #[test]
+fn what_is_synced_at_once_is_kept_where_that_is_asked_for() {
+    let Some(images) = images() else { return };
+    with(&images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
+        let fs = near.fs();
+        let ino = file(fs, b"log").await;
+        fs.write_synced(ino, 0, content(1, LONG)).await.unwrap();
+        fs.sync_content(ino).await.unwrap();
+        assert_eq!(live(&near), 0, "nobody asked for it");
+        fs.keep_synced_writes();
+        fs.write(ino, 100_000, content(2, LONG)).await.unwrap();
+        fs.sync(ino).await.unwrap();
+        assert_eq!(live(&near), 0);
+        fs.write_synced(ino, 8192, content(3, 65_536)).await.unwrap();
+        fs.sync_content(ino).await.unwrap();
+        assert_eq!(live(&near), 65_536, "the write, and not the file");
+        assert_eq!(fs.read(ino, 8192, 65_536).await.unwrap(), content(3, 65_536));
+        set(fs, ino, "0").await.unwrap();
+        assert_eq!(live(&near), 0, "it is let go like the rest");
+        assert_eq!(fs.read(ino, 8192, 65_536).await.unwrap(), content(3, 65_536));
+    });
+}
+
+#[test]
 fn what_is_gone_is_not_kept() {
     let Some(images) = images() else { return };
     with(&images, Granularity::Sectors, async |near: Rc<Near>, _, _| {

@@ -35,7 +35,10 @@ impl Client {
         after.resize(after.len().max(bytes.len()), 0);
         after[..bytes.len()].copy_from_slice(&bytes);
         self.push(id, after);
-        let written = self.fs.write(ino, 0, bytes).await;
+        let written = match self.below(3) {
+            0 => self.fs.write_synced(ino, 0, bytes).await,
+            _ => self.fs.write(ino, 0, bytes).await,
+        };
         if written.is_err() {
             self.changed().files.entry(id).or_default().contents.pop();
             return written;

@@ -208,6 +208,9 @@ impl Start {
         if let Err(problem) = held {
             return self.watch.note(format!("mounted again: {problem}"));
         }
+        if self.plan.durable {
+            fs.keep_synced_writes();
+        }
         let failed = self.trouble.as_ref().map(|trouble| {
             trouble.begin(&mounted);
             Rc::clone(&trouble.told.failed)
