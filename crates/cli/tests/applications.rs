@@ -59,6 +59,22 @@ fn starving_a_stream_is_noticed() {
     assert_ne!(half_is_kept("RecordsStarveStreams"), Some(true));
 }
 
+/// Many clients write more at once than goes to a log for other files: the database's log does not
+/// go home, and its flushes wait for nothing there.
+#[test]
+fn logs_that_need_no_place_make_flushes_short_and_streams_long() {
+    let args = ["--app", "mongodb", "--clients", "64", "--flush", "33ms", "--instances", "1"];
+    let args = [&args[..], &["--mode", "manylogs,manylogs+odur"]].concat();
+    let Some(figures) = measured(&args, "") else { return };
+    let [plain, odur] = &figures["cases"].as_array().unwrap()[..] else { panic!("{figures}") };
+    let mean = |case: &Value| case["flush_ms"]["mean"].as_f64().unwrap();
+    let kept = kept(&figures);
+    assert!(mean(odur) <= 0.4 * mean(plain), "{figures}");
+    assert!(kept[1] >= 1.4 * kept[0], "{kept:?}");
+    assert_eq!((&odur["mode"], &odur["o_dur_home_bytes"]), (&"manylogs+odur".into(), &0.into()));
+    assert!(plain["o_dur_home_bytes"].is_null());
+}
+
 #[test]
 fn the_same_seed_gives_the_same_figures_and_mail_servers_gain() {
     let args = ["--app", "varmail", "--mode", "ordered,manylogs", "--instances", "1"];
@@ -90,6 +106,7 @@ fn what_makes_no_sense_is_refused() {
     for (args, words) in [
         (&["--app", "frob"][..], "varmail, fileserver, mongodb"),
         (&["--figure", "6"], "4a, 4b, 5"),
+        (&["--mode", "ordered+odur"], "or manylogs+odur"),
         (&["--instances", "0"], "1..=64"),
         (&["--flush", "1h"], "from 100us to 60s"),
         (&["--app", "mongodb", "--figure", "5"], "cannot be used with"),

@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use common::Place;
 use common::image::{can_mount, image, serve, unmount};
@@ -110,5 +110,80 @@ fn what_has_no_logs_says_so() {
     assert!(fsyncs == 1 && records >= 1 && flushes == records, "{now}");
     place.run(&["fs", "set", "mlfs"]).fails(2, &["mode ordered", "manylogs and adaptive"]);
     place.run(&["fs", "checkpoint", "mlfs"]).fails(2, &["mode ordered"]);
+    unmount(&place);
+}
+
+/// What `fs status` says of a file.
+fn is_durable(place: &Place, file: &str) -> (bool, bool) {
+    let said = status(place, file);
+    (said["durable"].as_bool().unwrap(), said["in_effect"].as_bool().unwrap())
+}
+
+#[test]
+fn files_that_need_no_place_stay_in_the_logs() {
+    const XATTR: &str = "user.manylogs.durable";
+    const O_DSYNC: i32 = 0o10_000;
+    let place = Place::new();
+    let adopted = can_mount() && image(&place, 256, &[]).is_some();
+    if !adopted {
+        return;
+    }
+    place.run(&["fs", "adopt", "disk.img", "--yes"]).succeeds();
+    let root = place.path("mlfs");
+    fs::create_dir_all(&root).unwrap();
+    let mount = ["fs", "mount", "disk.img", "mlfs", "--background"];
+    let with = |more: &[&str]| place.run(&[&mount[..], more].concat());
+    with(&["--durable", "wal/*,*"]).fails(2, &["pattern \"*\"", "every file"]);
+    with(&["-o", "durable=[0-9]"]).fails(2, &["durable", "* and ?"]);
+    with(&["--durable", "wal/*", "--durable-dsync"]).succeeds();
+    fs::create_dir_all(root.join("wal")).unwrap();
+    let log = File::create(root.join("wal/1")).unwrap();
+    log.write_all_at(&[1; 300_000], 0).unwrap();
+    log.sync_all().unwrap();
+    fs::write(root.join("plain"), [2; 300_000]).unwrap();
+    assert_eq!(is_durable(&place, "mlfs/wal/1"), (true, true));
+    assert_eq!(is_durable(&place, "mlfs/wal"), (false, false));
+    assert_eq!(is_durable(&place, "mlfs/plain"), (false, false));
+    place.run(&["fs", "checkpoint", "mlfs"]).succeeds();
+    let keys = ["o_dur_live_bytes", "o_dur_home_bytes", "o_dur_moved_bytes"];
+    assert_eq!(counts(&status(&place, "mlfs"), keys), [303_104, 0, 0]);
+    let mut at_once = File::options();
+    at_once.write(true).create(true).truncate(true).custom_flags(O_DSYNC);
+    let synced = at_once.open(root.join("synced")).unwrap();
+    synced.write_all_at(&[4; 50_000], 0).unwrap();
+    assert_eq!(counts(&status(&place, "mlfs"), ["o_dur_live_bytes"]), [303_104 + 53_248]);
+    assert_eq!(is_durable(&place, "mlfs/synced"), (false, false), "the write, not the file");
+    fs::remove_file(root.join("synced")).unwrap();
+    drop(synced);
+    let metrics = place.run(&["metrics", "disk.img"]).succeeds().stdout.clone();
+    assert!(metrics.contains("manylogs_o_dur_live_bytes"), "{metrics}");
+    place.run(&["fs", "set", "mlfs", "durable-budget=10%"]).succeeds();
+    assert!(settings(&place, "mlfs").contains("durable-budget=0.1\n"));
+
+    let set = |path: &str, value: &[u8]| {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(root.join(path), XATTR, value, flags)
+    };
+    assert_eq!(set("plain", b"yes"), Err(rustix::io::Errno::INVAL));
+    fs::create_dir(root.join("other")).unwrap();
+    set("other", b"1").unwrap();
+    fs::write(root.join("other/1"), "handed down").unwrap();
+    File::open(root.join("other/1")).unwrap().sync_all().unwrap();
+    assert_eq!(is_durable(&place, "mlfs/other/1"), (true, true));
+    set("wal/1", b"0").unwrap();
+    assert_eq!(is_durable(&place, "mlfs/wal/1"), (false, false));
+    assert_eq!(counts(&status(&place, "mlfs"), ["o_dur_live_bytes"]), [4096]);
+    set("wal/1", b"1").unwrap();
+    log.write_all_at(&[3; 300_000], 0).unwrap();
+    drop(log);
+    unmount(&place);
+
+    place.run(&["fs", "release", "disk.img"]).succeeds();
+    with(&["-o", "durable=wal/*"]).succeeds();
+    assert_eq!(is_durable(&place, "mlfs/wal/1"), (true, false));
+    assert!(fs::read(root.join("wal/1")).unwrap() == [3; 300_000]);
+    assert_eq!(fs::read(root.join("other/1")).unwrap(), b"handed down");
+    fs::write(root.join("wal/2"), "new").unwrap();
+    assert_eq!(is_durable(&place, "mlfs/wal/2"), (false, false), "there is no such log");
     unmount(&place);
 }

@@ -17,6 +17,7 @@ use crate::ondisk::inode::{FileKind, RawInode, SHORT, flags};
 use crate::ondisk::superblock::Superblock;
 use crate::ops::{Durability, Found, Listener};
 use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
+use crate::xattr::Judge;
 
 /// What the journal holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,6 +96,10 @@ pub(crate) struct Core {
     /// See [`crate::Ext4::tell_changes`].
     pub(crate) listener: RefCell<Option<Listener>>,
     pub(crate) mode: Mode,
+    /// Names of files that need durability and no place.
+    pub(crate) judge: Judge,
+    /// What is written to be durable at once needs no place.
+    pub(crate) keeps_synced: Cell<bool>,
     pub(crate) memory: Memory,
 }
 

@@ -48,6 +48,11 @@
 //! [`Mode::Runs`] that is so for short runs; before a long one is written past the journal, all
 //! transactions are durable that have older content of its blocks.
 //!
+//! **What needs durability and no place is metadata, too.** In [`Mode::Runs`] the content of files
+//! with the property [`DURABLE_XATTR`] goes into transactions whatever its length, as many as it
+//! takes, if the sink keeps such content ([`CommitSink::keeps`]). Each maps no more blocks than it
+//! has the content of. A file that loses the property is written anew before.
+//!
 //! **What is shared is copied.** A block of attributes that several inodes have is never changed,
 //! but for the count of its users: who changes attributes gets a block of its own.
 //!
@@ -96,7 +101,8 @@ pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{
-    Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, Newest, SinkStats, Step,
+    Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest, SinkStats,
+    Step,
 };
 pub use marks::{Copies, Marks};
 pub use memory::{Memory, Part, PartUse, Permit, Take};
@@ -109,3 +115,4 @@ pub use ops::{
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};
+pub use xattr::{DURABLE_XATTR, DurableNames, PatternError};

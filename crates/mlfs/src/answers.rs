@@ -162,7 +162,9 @@ pub(crate) async fn write(
         if fs.drop_privileges(ino, set_ids).await? {
             reply.forget_attributes(to_node(ino));
         }
-        if write.direct {
+        if write.sync.is_some() {
+            fs.write_synced(ino, write.offset, data).await?;
+        } else if write.direct {
             fs.write_through(ino, write.offset, data).await?;
         } else {
             fs.write(ino, write.offset, data).await?;

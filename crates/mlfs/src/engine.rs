@@ -13,9 +13,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs::PhaseProbe;
 use manylogs_block::{BlockDevice, Handle, LocalTask, Nanos, Signal, yield_now};
-use manylogs_ext4::{Ext4, Memory, Options, Part, Timestamp};
+use manylogs_ext4::{DurableNames, Ext4, Memory, Options, Part, Timestamp};
 use manylogs_fuse::{Ended, PolledSession, Turn};
 use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::log::{Level, line};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
 
 use crate::front::Front;
@@ -198,6 +199,7 @@ fn run(
     };
     let runtime = reactor.handle();
     let (mode, commit) = (options.mode, options.commit);
+    let durable = (options.durable, options.durable_dsync);
     let clock = Rc::new(now);
     let options = Options { clock, read_only: options.read_only, durability, memory };
     let probe = PhaseProbe::default();
@@ -205,6 +207,9 @@ fn run(
     let mounted = reactor.block_on(mounting)?;
     if let Some(seconds) = commit {
         mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
+    }
+    if !durable.0.is_empty() || durable.1 {
+        keep(&mounted, durable, source);
     }
     // Nobody listens any more only if the program is ending.
     let _ = tell.send(mounted.volume().is_some());
@@ -215,6 +220,22 @@ fn run(
         work(&served, &queue, &runtime).await;
         served.unmount().await
     })
+}
+
+/// Files under such names, and what is `synced` at once, are kept in the logs, if there are any.
+fn keep(mounted: &Mounted, (names, synced): (DurableNames, bool), source: &Path) {
+    if mounted.keeps() {
+        mounted.fs().keep_named(names);
+        if synced {
+            mounted.fs().keep_synced_writes();
+        }
+        return;
+    }
+    let mode = mounted.mode();
+    let message = format!(
+        "what needs no place is treated like the rest in the mode {mode}, which has no logs for it"
+    );
+    line(Level::Warning, Some(source), &message, &[]);
 }
 
 /// Whether there is a request to read when one is answered. A program that asks for one thing after

@@ -45,7 +45,7 @@ use manylogs_operate::control::ControlSocket;
 use manylogs_operate::log::{Level, line};
 use teller::Teller;
 
-pub use manylogs_ext4::AccessTimes;
+pub use manylogs_ext4::{AccessTimes, DURABLE_XATTR};
 pub use mounted::Mounted;
 pub use options::{Between, Ignored, JournalMode, MountOptions, OnError, OptionError};
 

@@ -94,6 +94,12 @@ impl Mounted {
         }
     }
 
+    /// Whether the logs may keep files that need durability and no place.
+    #[must_use]
+    pub const fn keeps(&self) -> bool {
+        matches!(self.journal, Journal::Near(_))
+    }
+
     /// Makes everything durable. What is logged stays so.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, bytes_text, parse_bytes};
-use manylogs_ext4::{AccessTimes, Durability, Memory};
+use manylogs_ext4::{AccessTimes, Durability, DurableNames, Memory, PatternError};
 use manylogs_fuse::MountFlags;
 use manylogs_operate::Emulated;
 use manylogs_storage::Reactor;
@@ -43,6 +43,10 @@ pub struct MountOptions {
     pub commit: Option<NonZeroU32>,
     /// A file that replaces another may be found empty after a crash.
     no_auto_alloc: bool,
+    /// Names of files that need durability and no place.
+    pub(crate) durable: DurableNames,
+    /// What is written with `O_DSYNC` or `O_SYNC` does, too.
+    pub durable_dsync: bool,
     /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
     memory: Option<u64>,
     /// What is put over the device.
@@ -144,6 +148,9 @@ pub enum OptionError {
         /// What is the matter.
         why: &'static str,
     },
+    /// A name of files that need durability and no place.
+    #[error("durable: {0}")]
+    Durable(#[from] PatternError),
     /// The largest requests and transactions would not fit.
     #[error(
         "memory={0}: a size of at least {least} is needed, such as 256M",
@@ -155,12 +162,12 @@ pub enum OptionError {
 impl MountOptions {
     /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
-    /// `data=journal`, `memory=SIZE`, `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`,
-    /// `suid`, `exec` and their opposites, `noattrcache`, `lookupcache=all|positive|none`,
-    /// `nodircache`, `nolinkcache`, `noreaddirplus`, and what ext4 has besides: `commit=SECONDS`
-    /// counts, and others are taken where nothing is lost by it ([`MountOptions::ignored`]). Those
-    /// for programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change
-    /// nothing.
+    /// `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `durable_dsync`, `sync`,
+    /// `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their opposites,
+    /// `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
+    /// `noreaddirplus`, and what ext4 has besides: `commit=SECONDS` counts, and others are taken
+    /// where nothing is lost by it ([`MountOptions::ignored`]). Those for programs that read fstab
+    /// (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
     /// For an option that is not among them; none of the list may be in effect then.
@@ -180,6 +187,16 @@ impl MountOptions {
         Ok(())
     }
 
+    /// Files under such names need durability and no place, if the journal is in logs near the
+    /// head; see [`DurableNames`]. `between` stands between patterns.
+    ///
+    /// # Errors
+    /// [`OptionError::Durable`].
+    pub fn keep_named(&mut self, list: &str, between: char) -> Result<(), OptionError> {
+        self.durable.add(DurableNames::of_list(list, between)?);
+        Ok(())
+    }
+
     /// What the kernel keeps of it.
     pub(crate) fn caches(&self) -> Caches {
         let directories =
@@ -195,6 +212,9 @@ impl MountOptions {
     fn add_one(&mut self, option: &str) -> Result<(), OptionError> {
         if let Some(size) = option.strip_prefix("memory=") {
             return self.bound_memory(size);
+        }
+        if let Some(list) = option.strip_prefix("durable=") {
+            return self.keep_named(list, ':');
         }
         let not_offered = |why| OptionError::NotOffered { option: option.to_owned(), why };
         match option {
@@ -216,6 +236,7 @@ impl MountOptions {
             "data=writeback" => {
                 return Err(not_offered("content could be older than its size: use data=ordered"));
             }
+            "durable_dsync" => self.durable_dsync = true,
             "nodev" => self.set(MountFlags::NO_DEV),
             "dev" => self.clear(MountFlags::NO_DEV),
             "nosuid" => self.set(MountFlags::NO_SUID),
@@ -364,6 +385,17 @@ mod tests {
         }
         let usual = MountOptions::default().account().bound();
         assert!((Memory::LEAST..=Memory::USUAL).contains(&usual), "{usual}");
+    }
+
+    #[test]
+    fn names_of_durable_files_are_patterns() {
+        let mut options = MountOptions::default();
+        options.add("ro,durable=pg_wal/*:WiredTigerLog.*,noatime").unwrap();
+        options.keep_named("*.db-wal", ',').unwrap();
+        let all = DurableNames::of_list("pg_wal/*,WiredTigerLog.*,*.db-wal", ',').unwrap();
+        assert_eq!(options.durable, all);
+        let refused = options.add("durable=wal/*:*").unwrap_err();
+        assert!(refused.to_string().starts_with("durable: pattern \"*\": it fits every"));
     }
 
     #[test]

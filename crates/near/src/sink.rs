@@ -5,9 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 
 use manylogs::{Phase, PhaseProbe, Volume};
-use manylogs_block::{BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, to_usize};
+use manylogs_block::{
+    BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, narrow, to_usize,
+};
 use manylogs_ext4::{
-    BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Memory, Newest, Run, SinkStats, Step,
+    BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, LoggedKind, Memory, Newest, Run, SinkStats,
+    Step,
 };
 use manylogs_logstore::store::{Batch, NewEntry, Stream};
 use manylogs_logstore::{Class, EntryKind, MAX_ENTRIES};
@@ -64,6 +67,10 @@ impl NearSink {
             self.volume.submit(Request::Flush).await?;
             stats.flushes += 1;
         }
+        if transaction.blocks.values().any(|block| block.kind == LoggedKind::DurableContent) {
+            // What cannot be kept is logged like other content.
+            let _ = self.volume.keep_versions().await;
+        }
         let batch = self.batch_of(transaction);
         stats.transactions += 1;
         self.stats.set(stats);
@@ -89,9 +96,12 @@ impl NearSink {
 
     fn batch_of(&self, transaction: &Closed) -> Batch {
         let mut entries: SmallVec<[NewEntry; 1]> = superseded(transaction).collect();
+        if is(Bug::DurableFreedNotSuperseded) {
+            entries.retain(|entry| self.volume.kept(entry.extent).is_empty());
+        }
         for (block, logged) in &transaction.blocks {
             let Some((extent, payload)) = self.changed_part(*block, logged) else { continue };
-            let class = if logged.content { Class::Data } else { Class::Metadata };
+            let class = class_of(logged.kind);
             match entries.last_mut() {
                 Some(NewEntry { extent: last, class: of_last, payload: Some(content), .. })
                     if last.end() == extent.start && *of_last == class =>
@@ -122,6 +132,15 @@ impl NearSink {
         let (from, to) = (first as u64, last as u64 + 1);
         let payload = Payload::bytes(logged.bytes.slice(first * 512..(last + 1) * 512));
         Some((Extent::new(start + from, to - from), payload))
+    }
+}
+
+fn class_of(kind: LoggedKind) -> Class {
+    match kind {
+        LoggedKind::Metadata => Class::Metadata,
+        LoggedKind::Content if is(Bug::DurableClassForAll) => Class::DurabilityOnly,
+        LoggedKind::DurableContent if !is(Bug::DurableClassLost) => Class::DurabilityOnly,
+        LoggedKind::Content | LoggedKind::DurableContent => Class::Data,
     }
 }
 
@@ -179,6 +198,19 @@ impl CommitSink for NearSink {
     fn takes_content(&self, blocks: u32) -> bool {
         let sectors = Sectors(u64::from(blocks) * BLOCK_SECTORS);
         blocks as usize <= self.largest() / 4 && self.volume.takes(sectors)
+    }
+
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn kept(&self, run: Run) -> Vec<Run> {
+        let blocks = |part: Extent| {
+            let start = part.start.0 / BLOCK_SECTORS;
+            let end = part.end().0.div_ceil(BLOCK_SECTORS);
+            Run { start: BlockNo(start), blocks: narrow(end - start) }
+        };
+        self.volume.kept(sectors_of(run)).into_iter().map(blocks).collect()
     }
 
     fn has_room(&self, blocks: usize) -> bool {

@@ -233,6 +233,36 @@ macro_rules! with_file_systems {
                 /// Room for a transaction does not count the entries for what it frees.
                 NearRoomWithoutFreed,
             }
+            /// Bugs of files that need durability and no place, that crash histories show.
+            DURABLE_FILES {
+                /// A sync waits for the first record of what was written, and not for the last.
+                DurableFirstRecordAnswers,
+                /// The first record maps all blocks of a write, and later ones have the content.
+                DurableMapsAhead,
+            }
+            /// Bugs of files that need durability and no place, that other tests show.
+            DURABLE_FILES_SIDE {
+                /// Content of these files is not kept.
+                DurableClassLost,
+                /// Content of other files is kept as well.
+                DurableClassForAll,
+                /// Versions are kept before the superblock says so.
+                DurableBeforeSuperblock,
+                /// What the logs hold of a file stays there when the property is cleared.
+                DurableClearedStays,
+                /// What a transaction under way holds is kept though the property is cleared.
+                DurableClearedUnderLog,
+                /// Blocks that are freed are not superseded where what the logs have is kept.
+                DurableFreedNotSuperseded,
+                /// A file goes on as it was when the property changes.
+                DurableRemembered,
+                /// A directory hands nothing down.
+                DurableNotHandedDown,
+                /// A file that is renamed into a pattern is not judged.
+                DurableRenameNotJudged,
+                /// Names of directories are those that they once had.
+                DurableOldNames,
+            }
         }
     };
 }

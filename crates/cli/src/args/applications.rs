@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use manylogs_block::{Nanos, Sectors};
+use manylogs_lab::mlfs::applications::MANYLOGS_ODUR;
 use manylogs_mlfs::JournalMode;
 
 use super::fs::{journal, mode};
@@ -32,6 +33,21 @@ pub(crate) enum App {
     Mongodb,
 }
 
+/// A mode of the journal, and whether the logs of programs need durability and no place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AppMode {
+    pub(crate) journal: JournalMode,
+    pub(crate) odur: bool,
+}
+
+fn app_mode(text: &str) -> Result<AppMode, String> {
+    if text == MANYLOGS_ODUR {
+        return Ok(AppMode { journal: JournalMode::Manylogs, odur: true });
+    }
+    let journal = mode(text).map_err(|error| format!("{error}, or {MANYLOGS_ODUR}"))?;
+    Ok(AppMode { journal, odur: false })
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct FsApplicationsArgs {
     /// Figures of the Manylogs paper, with its programs and numbers of instances.
@@ -47,10 +63,11 @@ pub(crate) struct FsApplicationsArgs {
     /// Programs, instead of figures.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) app: Vec<App>,
-    /// Modes of the journal: ordered, data, adaptive-jbd2, adaptive, manylogs.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mode,
-          default_value = "ordered,data,adaptive-jbd2,manylogs")]
-    pub(crate) mode: Vec<JournalMode>,
+    /// Modes of the journal: ordered, data, adaptive-jbd2, adaptive, manylogs, and manylogs+odur,
+    /// in which the logs of databases stay in the logs, as with --durable.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = app_mode,
+          default_value = "ordered,data,adaptive-jbd2,manylogs,manylogs+odur")]
+    pub(crate) mode: Vec<AppMode>,
     /// How often the program runs, each time with files of its own; the paper's numbers when not
     /// given: 2, 4, 8, and of databases 1, 2, 4.
     #[arg(long, value_name = "LIST", value_delimiter = ',',

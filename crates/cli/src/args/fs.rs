@@ -67,10 +67,20 @@ pub(crate) struct FsMountArgs {
     pub(crate) mode: Option<ModeArg>,
     /// Options as `mount -o` has them: ro, noatime, relatime, strictatime, nodiratime,
     /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, memory=SIZE,
-    /// nodev, nosuid, noexec, sync, dirsync, auto_da_alloc, noauto_da_alloc, commit=SECONDS,
-    /// emulate=DRIVE, write_cache=WORD. Others of ext4 are taken where nothing is lost by it.
+    /// durable=PATTERN:PATTERN, nodev, nosuid, noexec, sync, dirsync, auto_da_alloc,
+    /// noauto_da_alloc, commit=SECONDS, emulate=DRIVE, write_cache=WORD. Others of ext4 are taken
+    /// where nothing is lost by it.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
+    /// Files under such names need durability and no place, as pg_wal/*,WiredTigerLog.*: what is
+    /// written to them stays in the logs for as long as it lives. Judged when a file is created or
+    /// renamed. As -o durable= with colons between. The attribute user.manylogs.durable says it.
+    #[arg(long, value_name = "PATTERNS")]
+    pub(crate) durable: Vec<String>,
+    /// What is written through descriptors opened with O_DSYNC or O_SYNC needs no place either:
+    /// that write alone, not the file. As -o durable_dsync.
+    #[arg(long)]
+    pub(crate) durable_dsync: bool,
     /// Bounds what the server uses of memory, as 256M or 1G; programs wait for more. 64M is the
     /// least. When not given: a sixteenth of the machine's, or of its group's if that is less,
     /// from 64M to 512M.
@@ -129,7 +139,8 @@ pub(crate) struct FsReleaseArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FsStatusArgs {
-    /// The directory that it is mounted on, or the disk, partition or image file.
+    /// The directory that it is mounted on, or the disk, partition or image file. Of a file or
+    /// directory in it: whether the logs keep what is written there.
     pub(crate) place: PathBuf,
     /// Print JSON.
     #[arg(long)]

@@ -5,6 +5,7 @@ mod applications;
 mod background;
 mod check;
 mod contents;
+mod durable;
 mod interfere;
 mod known;
 pub(crate) mod listed;
@@ -106,6 +107,10 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
             None => options.add(option).map_err(Failure::input)?,
         }
     }
+    for list in &args.durable {
+        options.keep_named(list, ',').map_err(Failure::input)?;
+    }
+    options.durable_dsync |= args.durable_dsync;
     if let Some(size) = &args.memory {
         options.bound_memory(size).map_err(Failure::input)?;
     }

@@ -24,6 +24,11 @@ impl Core {
     /// empty at the end. A name that stays is listed once.
     pub(crate) async fn list(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
         let _tree = self.journal.tree.read().await;
+        self.list_names(dir, cookie).await
+    }
+
+    /// As [`Core::list`]. The caller has the tree.
+    pub(crate) async fn list_names(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
         let raw = self.directory(dir).await?;
         let blocks = Self::directory_blocks(dir, &raw)?;
         let mut listed = Vec::new();

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::extents::MAP_CREDITS;
 use crate::inode::Node;
-use crate::journal::Newest;
+use crate::journal::{LoggedKind, Newest};
 use crate::units::{BlockNo, Run};
 
 /// Pages of one handle: the smallest journal's largest transaction holds them, and what maps them.
@@ -19,12 +19,20 @@ const PAGES: usize = 128;
 
 impl Core {
     /// Puts pages into transactions, with the metadata that maps them.
-    pub(super) async fn journal_pages(&self, node: &Node, batch: &[Held]) -> Result<()> {
+    ///
+    /// They may take several. Each maps no more than what it has the content of, so that a crash
+    /// between two leaves a beginning of what was written, and the inode knows the last one.
+    pub(super) async fn journal_pages(
+        &self,
+        node: &Node,
+        batch: &[Held],
+        kind: LoggedKind,
+    ) -> Result<()> {
         for pages in batch.chunks(PAGES) {
             let mut contents = pages.iter();
             for piece in self.plan(node, pages, None).await? {
                 let held = contents.by_ref().take(piece.extent.blocks as usize);
-                self.journal_piece(node, piece, held).await?;
+                self.journal_piece(node, piece, held, kind).await?;
             }
             self.clean(node, pages);
         }
@@ -38,9 +46,9 @@ impl Core {
         node: &Node,
         piece: Piece,
         pages: impl Iterator<Item = &'p Held>,
+        kind: LoggedKind,
     ) -> Result<()> {
-        let extent = piece.extent;
-        let run = Run { start: extent.block, blocks: extent.blocks };
+        let (extent, run) = (piece.extent, piece.run());
         let mapped = !piece.needs_mapping();
         let credits = if mapped { 0 } else { 3 * MAP_CREDITS };
         let mut handle = self.begin(credits + run.blocks as usize).await?;
@@ -49,9 +57,14 @@ impl Core {
             self.map_piece(&mut handle, node, &mut raw, piece).await?;
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
         }
+        if is(Bug::DurableMapsAhead) && kind == LoggedKind::DurableContent {
+            let tid = handle.finish();
+            self.journal.commit(tid).await?;
+            handle = self.begin(credits + run.blocks as usize).await?;
+        }
         // Nothing fails from here on.
         for (block, (_, bytes, _)) in run.range().zip(pages) {
-            handle.log_content(BlockNo(block), bytes);
+            handle.log_content(BlockNo(block), bytes, kind);
         }
         self.note_change_of(node, handle.finish());
         self.keep_promises(node, extent);

@@ -3,6 +3,7 @@
 mod allocate;
 mod failures;
 mod journalled;
+mod let_go;
 mod pass;
 mod place;
 mod read;

@@ -24,6 +24,11 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    /// The blocks.
+    pub(super) const fn run(&self) -> Run {
+        Run { start: self.extent.block, blocks: self.extent.blocks }
+    }
+
     /// Whether the file does not have these blocks yet, or not with content.
     pub(super) fn needs_mapping(&self) -> bool {
         self.claim.is_some() || self.unwritten

@@ -47,6 +47,8 @@ impl Core {
         // What is on its way meanwhile is not covered.
         let written = node.written.get();
         let tid = node.tid.get().filter(|tid| !self.journal.is_durable(*tid));
+        let first_only = is(Bug::DurableFirstRecordAnswers) && node.durable.get() == Some(true);
+        let tid = if first_only { tid.and(Some(self.journal.next_durable())) } else { tid };
         // The flush of a transaction that still runs covers the data, which was written before. One
         // that is being committed may have flushed already.
         let covers = tid == Some(self.journal.running());

@@ -19,7 +19,7 @@ use crate::core::{Core, Mode};
 use crate::error::Result;
 use crate::extents::{MAP_CREDITS, Unmapped};
 use crate::inode::Node;
-use crate::journal::Handle;
+use crate::journal::{Handle, LoggedKind};
 use crate::memory::Permit;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::Extent;
@@ -67,10 +67,15 @@ impl Core {
     /// # Errors
     /// Those of the device: the pages stay dirty, until they had their attempts.
     pub(crate) async fn write_back(&self, node: &Rc<Node>, times: Times) -> Result<()> {
+        self.write_back_as(node, times, false).await
+    }
+
+    /// As [`Core::write_back`]; the log keeps what is `kept`, if it can, whatever the file is.
+    async fn write_back_as(&self, node: &Rc<Node>, times: Times, kept: bool) -> Result<()> {
         let alone = node.writing.take_all().await;
         let _content = node.content.read().await;
         let size = node.size.get().unwrap_or(0);
-        self.write_held(Pass::new(node, &alone, 0..u32::MAX, &self.memory)).await?;
+        self.write_held(Pass::new(node, &alone, 0..u32::MAX, &self.memory), kept).await?;
         if times == Times::Kept && !node.size_is_new.get() {
             return Ok(());
         }
@@ -79,19 +84,25 @@ impl Core {
     }
 
     /// Brings a part of a file to the device, where programs have written. Others bring other
-    /// parts meanwhile, unless the file becomes longer: it does so from its old end on.
+    /// parts meanwhile, unless the file becomes longer: it does so from its old end on. The log
+    /// keeps what is `kept`, if it can, whatever the file is.
     ///
     /// # Errors
     /// As [`Core::write_back`].
-    pub(crate) async fn write_back_part(&self, ino: Ino, range: Range<u64>) -> Result<()> {
+    pub(crate) async fn write_back_part(
+        &self,
+        ino: Ino,
+        range: Range<u64>,
+        kept: bool,
+    ) -> Result<()> {
         let node = self.node(ino);
         if node.size_is_new.get() {
-            return self.write_back(&node, Times::Kept).await;
+            return self.write_back_as(&node, Times::Kept, kept).await;
         }
         let pages = low32(range.start / BLOCK)..low32(range.end.div_ceil(BLOCK));
         let alone = node.writing.take(pages.clone()).await;
         let _content = node.content.read().await;
-        self.write_held(Pass::new(&node, &alone, pages, &self.memory)).await
+        self.write_held(Pass::new(&node, &alone, pages, &self.memory), kept).await
     }
 
     /// Brings all files' pages to the device.
@@ -118,15 +129,17 @@ impl Core {
     }
 
     /// Brings pages to where the mode says that they go.
-    async fn write_held(&self, mut pass: Pass<'_>) -> Result<()> {
-        if self.mode != Mode::Data {
-            return self.write_pages(pass).await;
-        }
+    async fn write_held(&self, mut pass: Pass<'_>, kept: bool) -> Result<()> {
+        let kind = match kept && self.keeps() || self.is_durable(pass.node).await {
+            true => LoggedKind::DurableContent,
+            false if self.mode != Mode::Data => return self.write_pages(pass).await,
+            false => LoggedKind::Content,
+        };
         let mut done = Ok(());
         loop {
             let held = pass.room(&self.memory).await;
             let Some(batch) = pass.next_batch(&held) else { return done };
-            let journalled = self.journal_pages(pass.node, &batch).await;
+            let journalled = self.journal_pages(pass.node, &batch, kind).await;
             done = done.and(self.noted(pass.node, &versions(&batch), journalled));
             self.journal.check()?;
         }
@@ -189,7 +202,7 @@ impl Core {
         let long = || planned.iter().filter(|planned| !planned.journalled);
         if self.mode.journals_content() {
             for planned in long() {
-                self.leave_journal(&planned.piece).await?;
+                self.leave_journal(planned.piece.run()).await?;
             }
         }
         let writes = long().flat_map(|planned| self.write_piece(planned)).collect();
@@ -202,7 +215,7 @@ impl Core {
         for Planned { piece, pages, journalled } in sent.planned {
             if journalled {
                 self.map_pieces(node, std::mem::take(&mut written)).await?;
-                self.journal_piece(node, piece, pages.iter()).await?;
+                self.journal_piece(node, piece, pages.iter(), LoggedKind::Content).await?;
             } else {
                 written.push(piece);
             }
@@ -225,8 +238,7 @@ impl Core {
     /// Sees to it that no transaction to come has content of blocks that are about to be written
     /// past the journal: it would count as newer than what is written. Nobody else puts content of
     /// this file into transactions meanwhile.
-    async fn leave_journal(&self, piece: &Piece) -> Result<()> {
-        let run = Run { start: piece.extent.block, blocks: piece.extent.blocks };
+    pub(super) async fn leave_journal(&self, run: Run) -> Result<()> {
         while let Some(tid) = self.journal.holding(run).filter(|_| !is(Bug::NearHomeUnderLog)) {
             self.journal.commit(tid).await?;
         }

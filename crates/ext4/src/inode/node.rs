@@ -55,6 +55,8 @@ pub(crate) struct Node {
     pub(crate) linkable: Cell<bool>,
     /// It is known to have no capabilities.
     pub(crate) incapable: Cell<bool>,
+    /// Whether it needs durability and no place, once that is known.
+    pub(crate) durable: Cell<Option<bool>>,
     /// It was cut to nothing, and whoever wrote to it since has not closed it.
     pub(crate) emptied: Cell<bool>,
     /// How often its size could not be brought to its inode.
@@ -95,6 +97,7 @@ impl Node {
             is_ending: Cell::default(),
             linkable: Cell::default(),
             incapable: Cell::default(),
+            durable: Cell::default(),
             emptied: Cell::default(),
             size_failures: Cell::default(),
             losses: Losses::default(),

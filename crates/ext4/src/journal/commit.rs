@@ -58,7 +58,7 @@ impl Journal {
         let logged = |changed: Changed| Logged {
             bytes: changed.buffer.bytes(),
             before: changed.before,
-            content: changed.content,
+            kind: changed.kind,
         };
         let blocks = running.blocks.into_iter().map(|(block, changed)| (block, logged(changed)));
         let closed = Rc::new(Closed {

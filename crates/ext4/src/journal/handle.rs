@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use manylogs_plant::{Bug, is};
 
-use super::{Changed, FREED_LEAST};
+use super::{Changed, FREED_LEAST, LoggedKind};
 use crate::alloc::Claim;
 use crate::cache::Buffer;
 use crate::core::Core;
@@ -35,8 +35,7 @@ pub(crate) struct Handle<'c> {
 struct Undo {
     buffer: Rc<Buffer>,
     before: Option<Bytes>,
-    /// It is content of a file.
-    content: bool,
+    kind: LoggedKind,
 }
 
 /// What becomes true when the handle is finished.
@@ -127,7 +126,7 @@ impl Handle<'_> {
     ) -> R {
         let undo = || {
             let before = Some(buffer.bytes());
-            Undo { buffer: Rc::clone(buffer), before, content: false }
+            Undo { buffer: Rc::clone(buffer), before, kind: LoggedKind::Metadata }
         };
         self.undo.entry(buffer.block()).or_insert_with(undo);
         debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
@@ -137,18 +136,18 @@ impl Handle<'_> {
     /// A block of zeroes that becomes metadata.
     pub(crate) fn create(&mut self, block: BlockNo) -> Rc<Buffer> {
         let buffer = self.core.cache.create(block);
-        let undo = Undo { buffer: Rc::clone(&buffer), before: None, content: false };
+        let undo = Undo { buffer: Rc::clone(&buffer), before: None, kind: LoggedKind::Metadata };
         self.undo.insert(block, undo);
         debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
         buffer
     }
 
     /// A block of a file's content, which goes into the transaction.
-    pub(crate) fn log_content(&mut self, block: BlockNo, bytes: &[u8]) {
+    pub(crate) fn log_content(&mut self, block: BlockNo, bytes: &[u8], kind: LoggedKind) {
         let buffer = self.create(block);
         self.change(&buffer, |block| block.copy_from_slice(bytes));
         if let Some(undo) = self.undo.get_mut(&block) {
-            undo.content = true;
+            undo.kind = kind;
         }
     }
 
@@ -214,18 +213,18 @@ impl Handle<'_> {
         let mut state = core.journal.state.borrow_mut();
         let running = &mut state.running;
         let undo = std::mem::take(&mut self.undo);
-        for (block, Undo { buffer, before, content }) in undo {
+        for (block, Undo { buffer, before, kind }) in undo {
             match running.blocks.entry(block) {
                 Entry::Occupied(mut held) if is(Bug::NearBeforeOfLastHandle) => {
-                    held.insert(Changed { buffer, before, content });
+                    held.insert(Changed { buffer, before, kind });
                 }
                 Entry::Occupied(mut held) => {
                     // What was before the first handle counts, unless the block is another now.
                     let before = before.and(held.get_mut().before.take());
-                    held.insert(Changed { buffer, before, content });
+                    held.insert(Changed { buffer, before, kind });
                 }
                 Entry::Vacant(free) => {
-                    free.insert(Changed { buffer, before, content });
+                    free.insert(Changed { buffer, before, kind });
                 }
             }
         }

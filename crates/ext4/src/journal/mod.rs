@@ -21,7 +21,8 @@ use manylogs_plant::{Bug, is};
 pub(crate) use handle::Handle;
 use sink::NoSink;
 pub use sink::{
-    Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, Newest, SinkStats, Step,
+    Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest, SinkStats,
+    Step,
 };
 
 use crate::cache::{Buffer, read_block};
@@ -90,8 +91,7 @@ struct Changed {
     buffer: Rc<Buffer>,
     /// See [`Logged::before`].
     before: Option<Bytes>,
-    /// See [`Logged::content`].
-    content: bool,
+    kind: LoggedKind,
 }
 
 /// Memory of a block that a transaction changes, beside the cache's: as it was, as it is if the
@@ -201,6 +201,11 @@ impl Journal {
         let committing = state.committing.as_ref();
         let closed = committing.filter(|_| !is(Bug::NearHomeUnderCommit))?;
         closed.blocks.range(range).next().map(|_| closed.tid)
+    }
+
+    /// The transaction that will be durable next.
+    pub(crate) fn next_durable(&self) -> Tid {
+        self.state.borrow().durable.next()
     }
 
     /// Whether a transaction is durable.

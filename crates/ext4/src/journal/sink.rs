@@ -42,8 +42,21 @@ pub struct Logged {
     pub bytes: Bytes,
     /// Its content in the transaction before; `None` if that is not known, or was not its own.
     pub before: Option<Bytes>,
-    /// Whether it is content of a file; else it is metadata.
-    pub content: bool,
+    /// What it is.
+    pub kind: LoggedKind,
+}
+
+/// What a block of a transaction is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoggedKind {
+    /// Metadata.
+    #[default]
+    Metadata,
+    /// Content of a file.
+    Content,
+    /// Content of a file that needs durability and no place: it may stay in the log for as long as
+    /// it lives.
+    DurableContent,
 }
 
 /// What a sink did since the mount.
@@ -103,6 +116,17 @@ pub trait CommitSink {
     /// A sink takes no run that is longer than a quarter of the largest transaction.
     fn takes_content(&self, _blocks: u32) -> bool {
         false
+    }
+
+    /// Whether it may keep [`LoggedKind::DurableContent`], whatever its length. If not, such
+    /// content is treated like any other.
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    /// Those parts of `run` whose newest content is kept in the log, and durable there.
+    fn kept(&self, _run: Run) -> Vec<Run> {
+        Vec::new()
     }
 
     /// Whether transactions of `blocks` together can be committed without waiting for room.

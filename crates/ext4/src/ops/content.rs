@@ -44,7 +44,24 @@ impl Ext4 {
         let data = data.into();
         let end = offset.saturating_add(data.len() as u64);
         self.core.write_file(ino, offset, data, self.kept()).await?;
-        self.core.write_back_part(ino, offset..end).await
+        self.core.write_back_part(ino, offset..end, false).await
+    }
+
+    /// As [`Ext4::write`], of what its program wants durable at once, as it has opened the file
+    /// with `O_DSYNC` or `O_SYNC`; a sync follows. After [`Ext4::keep_synced_writes`] it needs
+    /// durability and no place, whatever the file is: this write, and where the file becomes
+    /// longer, what waits to be written of it.
+    ///
+    /// # Errors
+    /// As [`Ext4::write_through`].
+    pub async fn write_synced(&self, ino: Ino, offset: u64, data: impl Into<Bytes>) -> Result<()> {
+        let data = data.into();
+        let end = offset.saturating_add(data.len() as u64);
+        self.core.write_file(ino, offset, data, self.kept()).await?;
+        if !self.core.keeps_synced.get() || !self.core.keeps() {
+            return Ok(());
+        }
+        self.core.write_back_part(ino, offset..end, true).await
     }
 
     /// As [`Ext4::check_write`], for [`Ext4::allocate`].

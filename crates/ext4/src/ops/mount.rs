@@ -24,6 +24,7 @@ use crate::ondisk::group::Group;
 use crate::ondisk::jbd2::Tid;
 use crate::ondisk::superblock::Superblock;
 use crate::units::{BLOCK, BlockNo, FileBlock, GroupNo, Run, Timestamp};
+use crate::xattr::{DurableNames, Judge};
 
 /// How a file system is mounted.
 #[derive(Clone)]
@@ -177,6 +178,17 @@ impl Ext4 {
         self.core.journal.interval.set(span);
     }
 
+    /// From now on files that are created or renamed under such names get the property of
+    /// [`DURABLE_XATTR`](crate::DURABLE_XATTR).
+    pub fn keep_named(&self, names: DurableNames) {
+        self.core.judge.set(names);
+    }
+
+    /// From now on what [`Ext4::write_synced`] writes needs durability and no place.
+    pub fn keep_synced_writes(&self) {
+        self.core.keeps_synced.set(true);
+    }
+
     /// What the superblock says against [`Ext4::mount_through`]. Nothing is written.
     ///
     /// # Errors
@@ -300,6 +312,8 @@ impl Ext4 {
             losses: Losses::default(),
             listener: RefCell::default(),
             mode,
+            judge: Judge::default(),
+            keeps_synced: Cell::default(),
             memory: options.memory.clone(),
         };
         Ok(Self::of(Rc::new(core)))

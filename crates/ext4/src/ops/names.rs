@@ -64,6 +64,8 @@ impl Ext4 {
             Newborn { kind: new.kind, permissions: new.permissions, owner: (new.uid, new.gid) };
         let (ino, mut raw) = core.bear(&mut handle, (dir, name), &above, born, now).await?;
         core.inherit_acl(&mut handle, (dir, &above), (ino, &mut raw), new.umask).await?;
+        let from = (dir, &above, Some(name));
+        core.inherit_durable(&mut handle, from, (ino, &mut raw)).await?;
         core.furnish(&mut handle, dir, ino, &mut raw, &new).await?;
         core.put_inode(&mut handle, ino, &mut raw).await?;
         core.insert_name(&mut handle, dir, &mut above, name, (ino, new.kind)).await?;
@@ -162,6 +164,7 @@ impl Ext4 {
         let now = core.now();
         if directory {
             Core::remove_link(&mut above);
+            core.judge.forget(entry.ino);
             // Whoever still has it open finds nothing in it.
             raw.set_size(0);
         }

@@ -94,8 +94,10 @@ impl Ext4 {
         settled: &[Ino],
     ) -> Result<Option<Rc<Node>>> {
         let core = &self.core;
+        // Two files may get the property of names.
+        let judged = if core.judge.is_idle() { 0 } else { 2 * (XATTR_CREDITS + 1) };
         let birth = if whiteout.is_some() { BIRTH_CREDITS + XATTR_CREDITS } else { 0 };
-        let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS + birth).await?;
+        let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS + birth + judged).await?;
         handle.kept = self.kept();
         let (above, moved) = core.spot(from).await?;
         let promised = core.is_dir_sync(&above);
@@ -133,6 +135,10 @@ impl Ext4 {
                 other
             }
         };
+        core.judge_renamed(&mut handle, moved.ino, (to.dir, to.name)).await?;
+        if let (Taken::Exchanged, Some(other)) = (taken, replaced) {
+            core.judge_renamed(&mut handle, other, (from.dir, from.name)).await?;
+        }
         let tid = handle.finish();
         for ino in [from.dir, to.dir, moved.ino].into_iter().chain(replaced) {
             core.note_change(ino, tid);

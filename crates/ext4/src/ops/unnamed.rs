@@ -31,6 +31,7 @@ impl Ext4 {
         let born = Newborn { kind: new.kind, permissions: new.permissions, owner };
         let (ino, mut raw) = core.bear(&mut handle, (dir, b""), &above, born, core.now()).await?;
         core.inherit_acl(&mut handle, (dir, &above), (ino, &mut raw), new.umask).await?;
+        core.inherit_durable(&mut handle, (dir, &above, None), (ino, &mut raw)).await?;
         raw.set_links(0);
         if !is(Bug::Ext4UnnamedNoOrphan) {
             core.join_orphans(&mut handle, ino, &mut raw)?;

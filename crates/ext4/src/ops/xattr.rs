@@ -1,6 +1,7 @@
 //! Extended attributes.
 
 use bytes::Bytes;
+use manylogs_plant::{Bug, is};
 
 use super::Ext4;
 use crate::core::Core;
@@ -9,7 +10,7 @@ use crate::journal::Handle;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::ondisk::xattr::Key;
 use crate::units::Ino;
-use crate::xattr::{ACL_ACCESS, ACL_DEFAULT, Acl, XATTR_CREDITS};
+use crate::xattr::{ACL_ACCESS, ACL_DEFAULT, Acl, XATTR_CREDITS, durable_value};
 
 /// The mode's bit that gives a program the file's group.
 const SET_GROUP: u16 = 0o2000;
@@ -91,6 +92,41 @@ impl Core {
         ino: Ino,
         key: Key,
         value: Option<Bytes>,
+        how: (SetXattr, u64),
+    ) -> Result<()> {
+        if !key.is_durable() {
+            return self.change_xattr_alone(ino, key, value, how).await;
+        }
+        let node = self.node(ino);
+        if value.as_deref().map_or(Ok(false), durable_value)? {
+            self.check_may_be_durable(ino).await?;
+            self.change_xattr_alone(ino, key, value, how).await?;
+        } else {
+            // What is written meanwhile waits, and finds the file without the property.
+            let _alone = node.writing.take_all().await;
+            let _content = node.content.read().await;
+            self.let_go(&node).await?;
+            self.change_xattr_alone(ino, key, value, how).await?;
+        }
+        if !is(Bug::DurableRemembered) {
+            node.durable.set(None);
+        }
+        Ok(())
+    }
+
+    async fn check_may_be_durable(&self, ino: Ino) -> Result<()> {
+        let _tree = self.journal.tree.read().await;
+        match self.inode(ino).await?.kind() {
+            Some(FileKind::File | FileKind::Directory) => Ok(()),
+            _ => Err(Error::Invalid("files and directories alone have user.manylogs.durable")),
+        }
+    }
+
+    async fn change_xattr_alone(
+        &self,
+        ino: Ino,
+        key: Key,
+        value: Option<Bytes>,
         (how, kept): (SetXattr, u64),
     ) -> Result<()> {
         let mut handle = self.begin(XATTR_CREDITS + 1).await?;
@@ -103,7 +139,7 @@ impl Core {
             Some(_) if how.create => return Err(Error::Exists),
             // Every file has a list of access, if only that of its mode.
             None if how.replace && !is_acl => {
-                let wrong = manylogs_plant::is(manylogs_plant::Bug::Ext4XattrWrongError);
+                let wrong = is(Bug::Ext4XattrWrongError);
                 return Err(if wrong { Error::NotFound } else { Error::NoXattr });
             }
             // The value that it has is no change: the time of change stays.
@@ -148,7 +184,7 @@ impl Core {
         }
         let (mode, mut kept) = (raw.mode(), acl);
         if index == ACL_ACCESS {
-            let leaves = manylogs_plant::is(manylogs_plant::Bug::Ext4AclLeavesMode);
+            let leaves = is(Bug::Ext4AclLeavesMode);
             if let (Some(acl), false) = (&kept, leaves) {
                 let dropped = if how.drop_set_gid { SET_GROUP } else { 0 };
                 raw.set_mode(mode & !0o777 & !dropped | acl.mode());

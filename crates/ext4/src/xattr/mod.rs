@@ -5,10 +5,16 @@
 //! of their own on the disk.
 
 mod acl;
+mod durable;
 mod inherit;
+mod patterns;
 mod store;
 
 pub(crate) use acl::Acl;
+pub use durable::DURABLE_XATTR;
+pub(crate) use durable::durable_value;
+pub(crate) use patterns::Judge;
+pub use patterns::{DurableNames, PatternError};
 pub(crate) use store::XATTR_CREDITS;
 
 use crate::error::{Error, Result};

@@ -10,15 +10,17 @@ use super::parts::{Planning, filled, in_field, size};
 use super::plan::{Place, PlaceKind, Planned, Scale};
 use super::work::Work;
 use crate::mlfs::DiskCase;
-use crate::mlfs::applications::{ApplicationCase, BYTES_PER_INODE};
+use crate::mlfs::applications::{ApplicationCase, BYTES_PER_INODE, MANYLOGS_ODUR};
 use crate::replay::DriveSettings;
 use crate::runs::{KeyBuilder, RunKey};
 use crate::sweep::drive;
 
 impl Planned {
     fn add_applications(&mut self, case: ApplicationCase) -> RunKey {
-        let ApplicationCase { disk, program, instances, stream_depth, memory_bytes, span } = &case;
-        let DiskCase { drive, spacing, threshold, journal, bytes_per_inode, mode, seed } = disk;
+        let ApplicationCase { disk, program, instances, stream_depth, memory_bytes, span, .. } =
+            &case;
+        let DiskCase { drive, spacing, threshold, journal, bytes_per_inode, seed, .. } = disk;
+        let mode = case.mode_name();
         // Beside no instance it does not matter of which program.
         let program = if *instances == 0 { String::new() } else { format!("{program:?}") };
         let key = drive
@@ -62,7 +64,9 @@ pub(super) fn plan(part: &FsApplications, scale: Scale, planned: &mut Planned) -
         for (mode, depth) in
             part.modes.iter().flat_map(|mode| part.depths.iter().map(move |depth| (mode, *depth)))
         {
-            let of = JournalMode::named(mode).ok_or_else(|| format!("modes: unknown {mode:?}"))?;
+            let odur = mode == MANYLOGS_ODUR;
+            let of = if odur { Some(JournalMode::Manylogs) } else { JournalMode::named(mode) };
+            let of = of.ok_or_else(|| format!("modes: unknown {mode:?}"))?;
             for (program, flush) in &programs {
                 for &instances in &part.instances {
                     let case = ApplicationCase {
@@ -75,6 +79,7 @@ pub(super) fn plan(part: &FsApplications, scale: Scale, planned: &mut Planned) -
                             mode: of,
                             seed: 1,
                         },
+                        odur,
                         program: *program,
                         instances,
                         stream_depth: depth,

@@ -84,6 +84,16 @@ impl Volume {
         let parts = state.store.map().lookup(extent);
         parts.filter(|(_, mapped)| mapped.is_some()).map(|(part, _)| part).collect()
     }
+
+    /// The parts of `extent` whose newest version is kept in the logs, and durable there: see
+    /// [`Volume::keep_versions`].
+    #[must_use]
+    pub fn kept(&self, extent: Extent) -> Vec<Extent> {
+        let state = self.shared().engine.state.borrow();
+        let parts = state.store.map().lookup(extent);
+        let kept = parts.filter(|(_, mapped)| mapped.is_some_and(|found| found.value.is_kept()));
+        kept.map(|(part, _)| part).collect()
+    }
 }
 
 impl Inner {

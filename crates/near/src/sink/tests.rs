@@ -22,7 +22,7 @@ fn freeing(sink: &NearSink) -> Closed {
         .map(|number| Run { start: BlockNo(2 * number), blocks: 1 })
         .collect();
     let bytes = Bytes::from(vec![1; BLOCK_BYTES]);
-    let logged = Logged { bytes, before: None, content: false };
+    let logged = Logged { bytes, before: None, kind: LoggedKind::Metadata };
     Closed {
         tid: Tid(1),
         blocks: BTreeMap::from([(BlockNo(0), logged)]),
@@ -68,7 +68,8 @@ fn a_transaction_that_has_room_waits_for_none_whatever_it_frees() {
 /// Content is told from metadata where they lie side by side: settings treat them differently.
 #[test]
 fn neighbours_of_one_class_alone_are_one_entry() {
-    use Class::{Data, Metadata};
+    use Class::{Data, DurabilityOnly};
+    use LoggedKind::{Content, DurableContent, Metadata};
 
     let sim = Sim::new(1, Order::Fifo);
     let node = sim.node();
@@ -77,18 +78,27 @@ fn neighbours_of_one_class_alone_are_one_entry() {
         let device = Rc::new(MemoryDevice::new(Sectors(1 << 16)));
         let volume = Volume::create(runtime, device, &VolumeConfig::default()).await.unwrap();
         let sink = sink_of(&volume);
-        let kinds = [(2, false), (3, false), (4, true), (5, true), (6, false), (8, false)];
+        let kinds = [
+            (2, Metadata),
+            (3, Metadata),
+            (4, Content),
+            (5, Content),
+            (6, DurableContent),
+            (7, Metadata),
+            (9, Metadata),
+        ];
         let bytes = Bytes::from(vec![1; BLOCK_BYTES]);
-        let logged = |(block, content)| {
-            (BlockNo(block), Logged { bytes: bytes.clone(), before: None, content })
-        };
+        let logged =
+            |(block, kind)| (BlockNo(block), Logged { bytes: bytes.clone(), before: None, kind });
         let blocks = kinds.map(logged).into();
         let transaction = Closed { blocks, freed: Vec::new(), ..freeing(&sink) };
         let entries = sink.batch_of(&transaction).entries;
         volume.close().await.unwrap();
         entries.iter().map(|entry| (entry.class, entry.extent.len.0)).collect::<Vec<_>>()
     });
-    assert_eq!(classes, [(Metadata, 16), (Data, 16), (Metadata, 8), (Metadata, 8)]);
+    let metadata = |sectors| (Class::Metadata, sectors);
+    let content = [(Data, 16), (DurabilityOnly, 8)];
+    assert_eq!(classes, [&[metadata(16)][..], &content, &[metadata(8), metadata(8)]].concat());
 }
 
 #[cfg(feature = "plant")]

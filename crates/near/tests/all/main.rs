@@ -6,6 +6,7 @@
 
 mod common;
 mod cost;
+mod durable;
 mod full;
 mod memory;
 mod parts;

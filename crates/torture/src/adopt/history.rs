@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs::Phase;
 use manylogs_block::{Rng, to_usize};
-use manylogs_ext4::{BLOCK_BYTES, Ext4, Ino, Memory, Options, Wanted};
+use manylogs_ext4::{BLOCK_BYTES, DURABLE_XATTR, Ext4, Ino, Memory, Options, SetXattr, Wanted};
 use manylogs_mlfs::adopt::{
     AdoptError, Layout, LogEngine, Logs, Site, Spacing, Volumes, adopt, open, release,
 };
@@ -343,6 +343,11 @@ impl Work {
             let Some(written) = written else { break };
             let ino = near.fs().lookup(Ino::ROOT, &written.file).await?.ino;
             let offset = (written.at * BLOCK_BYTES) as u64;
+            if ino.0.is_multiple_of(2) {
+                // What is given back must not be in the logs alone.
+                let (name, how) = (DURABLE_XATTR.as_bytes(), SetXattr::default());
+                near.fs().set_xattr(ino, name, "1", how).await?;
+            }
             near.fs().write(ino, offset, written.block).await?;
             near.fs().sync(ino).await?;
             self.model.borrow_mut().acknowledge(written.chosen);

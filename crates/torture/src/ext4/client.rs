@@ -20,6 +20,8 @@ pub(crate) struct Client {
     pub(crate) model: Rc<RefCell<Model>>,
     pub(crate) rng: RefCell<Rng>,
     pub(crate) shape: Shape,
+    /// Some files need durability and no place.
+    pub(crate) durable: bool,
     /// Numbers names and contents.
     pub(crate) next: Cell<u64>,
     /// A file that is open, and has lost a name.
@@ -56,8 +58,14 @@ impl Client {
         };
         self.fs.sync(Ino::ROOT).await?;
         self.changed().dir = Some(dir);
+        if self.durable && self.below(2) == 0 {
+            self.set_durable(dir, true).await?;
+        }
         for _ in 0..steps {
-            let done = self.step(dir).await;
+            let done = match self.durable && self.below(5) == 0 {
+                true => self.durable().await,
+                false => self.step(dir).await,
+            };
             self.look_after_losses().await?;
             match done {
                 Ok(()) | Err(Error::NoSpace) => {}

@@ -208,6 +208,9 @@ impl Start {
         if let Err(problem) = held {
             return self.watch.note(format!("mounted again: {problem}"));
         }
+        if self.plan.durable {
+            fs.keep_synced_writes();
+        }
         let failed = self.trouble.as_ref().map(|trouble| {
             trouble.begin(&mounted);
             Rc::clone(&trouble.told.failed)
@@ -221,6 +224,7 @@ impl Start {
                 model: Rc::clone(model),
                 rng: RefCell::new(Rng::new(self.plan.seed + 1000 * turn)),
                 shape: self.plan.shape,
+                durable: self.plan.durable,
                 next: Cell::new(turn * 1_000_000),
                 open: Cell::new(None),
                 failed: failed.clone(),

@@ -2,6 +2,7 @@
 //! that were damaged on purpose. Both need `mkfs.ext4`, and `e2fsck` for a sample.
 
 mod client;
+mod durable;
 mod history;
 mod images;
 mod judge;

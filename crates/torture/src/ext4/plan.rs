@@ -49,6 +49,8 @@ pub struct Ext4Plan {
     /// The device fails requests while the file system is mounted or used; for
     /// [`Journal::Near`].
     pub trouble: bool,
+    /// Some files need durability and no place; for [`Journal::Near`].
+    pub durable: bool,
 }
 
 impl Ext4Plan {
@@ -75,6 +77,7 @@ impl Ext4Plan {
             fork_every: longer * (4 + rng.below(8)),
             e2fsck_every: SAMPLE,
             trouble: false,
+            durable: false,
         }
     }
 
@@ -100,6 +103,12 @@ impl Ext4Plan {
     #[must_use]
     pub fn in_trouble(self) -> Self {
         Self { trouble: true, journal: Journal::Near, ..self }
+    }
+
+    /// Some files need durability and no place: what is written to them stays in the logs.
+    #[must_use]
+    pub fn with_durable_files(self) -> Self {
+        Self { durable: true, journal: Journal::Near, ..self }
     }
 
     /// Long ones bring much home.

@@ -11,6 +11,7 @@ mod adopt_refused;
 mod arrays;
 mod campaign;
 mod common;
+mod durable_files;
 mod everest;
 mod ext4;
 mod ext4_planted;

@@ -26,6 +26,8 @@ pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     server.args(args.options.iter().map(|list| format!("-o{list}")));
     let mode = args.mode.map(|mode| JournalMode::from(mode).name());
     server.args(mode.iter().flat_map(|mode| ["--mode", mode]));
+    server.args(args.durable.iter().map(|list| format!("--durable={list}")));
+    server.args(args.durable_dsync.then_some("--durable-dsync"));
     server.args(args.memory.iter().flat_map(|size| ["--memory", size]));
     server.args(args.emulate.iter().flat_map(|drive| ["--emulate", drive]));
     server.args(args.no_fit.then_some("--no-fit"));

@@ -11,16 +11,20 @@ use manylogs_operate::status::DiskStatus;
 use serde_json::json;
 
 use super::known::Known;
-use super::marks;
+use super::{durable, marks};
 use crate::args::fs::FsStatusArgs;
 use crate::commands::live;
 use crate::failure::Failure;
 use crate::output::print;
 
 pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
+    if let Some(target) = durable::mount_around(&args.place)? {
+        return durable::run(args, &target);
+    }
     let known = Known::of(&args.place)?;
     let Known { source, state, summary, looked, server } = &known;
     let file_system = server.as_ref().and_then(|status| status.file_system.as_ref());
+    let volume = server.as_ref().and_then(|status| status.volume.as_ref());
     let stage = marks::stage(summary.pointer.map(|pointer| pointer.stage));
     let refusal = summary.refusal.as_ref().filter(|refusal| **refusal != Refusal::Adopted);
     let of_logs = looked.as_ref().and_then(|looked| looked.refused.as_ref());
@@ -54,6 +58,10 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
             "log_bytes": file_system.map(|found| found.log_bytes),
             "bytes_at_risk": file_system.map(|found| found.bytes_at_risk),
             "checkpoint_bytes": file_system.map(|found| found.checkpoint_bytes),
+            "o_dur_live_bytes": volume.map(|found| found.o_dur_live_bytes),
+            "o_dur_home_bytes": volume.map(|found| found.o_dur_home_bytes),
+            "o_dur_moved_bytes": volume.map(|found| found.o_dur_moved_bytes),
+            "o_dur_pinned_bytes": volume.map(|found| found.o_dur_pinned_bytes),
             "server": server,
             "disk": disk,
         });

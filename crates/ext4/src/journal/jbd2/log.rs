@@ -7,7 +7,7 @@ use manylogs_plant::{Bug, is};
 use super::copies::Copy;
 use super::place::write_blocks;
 use super::{InLog, Jbd2Sink};
-use crate::journal::sink::Closed;
+use crate::journal::sink::{Closed, LoggedKind};
 use crate::ondisk::jbd2::{self, Tag, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo};
 
@@ -27,7 +27,8 @@ impl Jbd2Sink {
             at = self.place.after(at);
         }
         let blocks: u32 = manylogs_block::narrow(placed.len() as u64 + 1);
-        let metadata = !transaction.blocks.values().any(|logged| logged.content);
+        let metadata =
+            !transaction.blocks.values().any(|logged| logged.kind != LoggedKind::Metadata);
         let commit = self.format.commit_block(tid, transaction.closed_at, metadata);
         let commit_at = self.place.home(at);
         {

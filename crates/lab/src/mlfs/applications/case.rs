@@ -10,11 +10,17 @@ use super::super::case::DiskCase;
 /// drive.
 pub const BYTES_PER_INODE: u64 = 1 << 20;
 
+/// The mode manylogs, with programs whose logs stay in the logs ([`ApplicationCase::odur`]).
+pub const MANYLOGS_ODUR: &str = "manylogs+odur";
+
 /// One measurement: a reader of a file of 2 GiB, 1 MiB at a time and past caches, beside a program.
 #[derive(Clone, Debug)]
 pub struct ApplicationCase {
     /// The disk, and the mode of its journal.
     pub disk: DiskCase,
+    /// The program's logs need durability and no place: they have the attribute
+    /// `user.manylogs.durable`. For modes with logs near the head.
+    pub odur: bool,
     /// The program.
     pub program: Program,
     /// How often it runs, each time with files of its own. Zero for the reader alone.
@@ -32,7 +38,16 @@ impl ApplicationCase {
     #[must_use]
     pub fn base(&self) -> Self {
         let disk = DiskCase { mode: JournalMode::Ordered, threshold: None, ..self.disk.clone() };
-        Self { disk, instances: 0, ..self.clone() }
+        Self { disk, odur: false, instances: 0, ..self.clone() }
+    }
+
+    /// What the mode of the journal is called, and of the program's logs.
+    #[must_use]
+    pub const fn mode_name(&self) -> &'static str {
+        match (self.disk.mode, self.odur) {
+            (JournalMode::Manylogs, true) => MANYLOGS_ODUR,
+            (mode, _) => mode.name(),
+        }
     }
 
     /// Cases with equal keys begin with the same disk.
@@ -42,12 +57,13 @@ impl ApplicationCase {
 
     /// Cases with equal keys are one run.
     pub(super) fn key(&self) -> String {
-        let Self { program, stream_depth, memory_bytes, span, .. } = self;
+        let Self { program, stream_depth, memory_bytes, span, odur, .. } = self;
         let (mode, threshold, seed) = (self.disk.mode, self.disk.threshold, self.disk.seed);
         let disk = self.disk_key();
         let program = if self.instances == 0 { String::new() } else { format!("{program:?}") };
         format!(
-            "{disk} {mode} {threshold:?} {seed} {program} {stream_depth} {memory_bytes} {span:?}"
+            "{disk} {mode} {odur} {threshold:?} {seed} {program} {stream_depth} {memory_bytes} \
+             {span:?}"
         )
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs_block::{Handle, Nanos, Rng, Time, to_usize};
-use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
+use manylogs_ext4::{DURABLE_XATTR, Error, Ext4, FileKind, Ino, New, SetXattr};
 use manylogs_workload::programs::{FileId, Files, Operation, Program};
 
 use super::super::disk::{BIG_BYTES, MlfsError, file};
@@ -60,6 +60,21 @@ pub(super) async fn fill(
     }
     fs.sync_all().await?;
     Ok(ApplicationFiles { big, instances: all })
+}
+
+/// The logs of a program need no place from now on.
+pub(super) async fn keep_logs(
+    fs: Ext4,
+    program: Program,
+    files: ApplicationFiles,
+) -> Result<(), Error> {
+    for instance in &files.instances {
+        let inos = instance.initial.iter().zip(&instance.inos);
+        for (_, ino) in inos.filter(|((file, _), _)| program.is_log(*file)) {
+            fs.set_xattr(*ino, DURABLE_XATTR.as_bytes(), "1", SetXattr::default()).await?;
+        }
+    }
+    fs.sync_all().await
 }
 
 fn name(file: FileId) -> Vec<u8> {

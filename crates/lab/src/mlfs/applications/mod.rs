@@ -8,7 +8,7 @@ mod results;
 mod run;
 mod table;
 
-pub use case::{ApplicationCase, BYTES_PER_INODE};
+pub use case::{ApplicationCase, BYTES_PER_INODE, MANYLOGS_ODUR};
 pub use results::{ApplicationFigures, ApplicationResult};
 pub use run::{ApplicationDisks, Measured, measure_one, run_all};
 pub use table::text;

@@ -33,7 +33,7 @@ pub struct ApplicationResult {
     pub app: &'static str,
     /// Time from one flush of a database to the next.
     pub flush_every_ms: Option<f64>,
-    /// Mode of the journal.
+    /// Mode of the journal; `manylogs+odur` where the program's logs need no place.
     pub mode: &'static str,
     /// How often the program runs.
     pub instances: u32,
@@ -59,6 +59,8 @@ pub struct ApplicationResult {
     pub drive_flushes: u64,
     /// Appended to the logs or the journal.
     pub log_bytes: u64,
+    /// Of the program's logs, written home although they need no place; `None` where they do.
+    pub o_dur_home_bytes: Option<u64>,
 }
 
 fn flush_every(program: &Program) -> Option<Nanos> {
@@ -79,7 +81,7 @@ pub(super) fn result(
         drive_cache: case.disk.drive.write_cache,
         app: case.program.name(),
         flush_every_ms: flush_every(&case.program).map(|span| round3(span.as_secs_f64() * 1e3)),
-        mode: case.disk.mode.name(),
+        mode: case.mode_name(),
         instances: case.instances,
         stream_depth: case.stream_depth,
         seed: case.disk.seed,
@@ -92,6 +94,7 @@ pub(super) fn result(
         records: beside.journal.records,
         drive_flushes: beside.journal.flushes,
         log_bytes: beside.journal.log_bytes,
+        o_dur_home_bytes: case.odur.then_some(beside.o_dur_home_bytes),
     }
 }
 

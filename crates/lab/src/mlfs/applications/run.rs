@@ -13,7 +13,7 @@ use manylogs_sim::Stopped;
 use super::super::disk::{Disk, MlfsError, Prepared};
 use super::super::load::{Done, start_stream};
 use super::case::ApplicationCase;
-use super::host::{ApplicationFiles, Counts, Host, fill};
+use super::host::{ApplicationFiles, Counts, Host, fill, keep_logs};
 use super::results::{ApplicationResult, result};
 use crate::interfere::{StreamKind, SyncMillis};
 use crate::parallel::in_parallel;
@@ -59,6 +59,8 @@ pub struct Measured {
     pub operations_per_s: f64,
     /// What the journal did.
     pub journal: SinkStats,
+    /// Written home of files that need durability and no place.
+    pub o_dur_home_bytes: u64,
 }
 
 /// Measures each case on up to `threads` threads, and what the reader has alone in the mode
@@ -100,6 +102,10 @@ pub fn measure_one(
     let made = disks.of(case)?;
     let Some(Ok(prepared)) = made.get() else { unreachable!("it was made") };
     let Disk { sim, host, mounted, files } = prepared.mount(&case.disk)?;
+    if case.odur {
+        let keeping = keep_logs(mounted.fs().clone(), case.program, files.clone());
+        sim.block_on(host, keeping)?;
+    }
     let runtime = sim.handle(host);
     let from = sim.now() + WARM_UP;
     let until = from + case.span;
@@ -110,16 +116,17 @@ pub fn measure_one(
     let wait_until = |at: Time| {
         let clock = sim.handle(host);
         sim.block_on(host, async move { clock.sleep_until(at).await });
-        mounted.fs().journal_stats()
+        let home = mounted.volume().map_or(0, |volume| volume.stats().o_dur_home_bytes);
+        (mounted.fs().journal_stats(), home)
     };
-    let (before, after) = (wait_until(from), wait_until(until));
+    let ((before, home_before), (after, home)) = (wait_until(from), wait_until(until));
     let ended = sim.run_until(|| done.running.get() + counts.running.get() == 0);
     let failed = done.failed.borrow_mut().take().or_else(|| counts.failed.borrow_mut().take());
     if let Some(error) = failed {
         return Err(error.into());
     }
     if ended != Stopped::Condition {
-        return Err(MlfsError::Stalled(case.disk.mode.name()));
+        return Err(MlfsError::Stalled(case.mode_name()));
     }
     let seconds = case.span.as_secs_f64();
     Ok(Measured {
@@ -128,6 +135,7 @@ pub fn measure_one(
         request_ms: counts.requests.borrow().summary().into(),
         operations_per_s: round3(counts.operations.get() as f64 / seconds),
         journal: after.since(&before),
+        o_dur_home_bytes: home - home_before,
     })
 }
 

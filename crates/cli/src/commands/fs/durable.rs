@@ -1,0 +1,81 @@
+//! `manylogs fs status FILE`: whether the logs keep what is written to a file.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use manylogs_mlfs::DURABLE_XATTR;
+use serde_json::json;
+
+use super::known::Known;
+use super::mounted;
+use crate::args::fs::FsStatusArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// What the attribute says if it has a value that says "yes".
+const YES: &[u8] = b"1";
+
+/// The mount of ours that a file or directory is in; `None` for where it is mounted itself, and for
+/// what is in none, such as an image.
+pub(super) fn mount_around(place: &Path) -> Result<Option<PathBuf>, Failure> {
+    // What is not there, or has no server, is told by others.
+    let Ok(found) = fs::metadata(place) else { return Ok(None) };
+    if !found.is_file() && !found.is_dir() {
+        return Ok(None);
+    }
+    let Ok(path) = fs::canonicalize(place) else { return Ok(None) };
+    let is_around = |on: &PathBuf| {
+        path != *on
+            && path.starts_with(on)
+            && fs::metadata(on).is_ok_and(|mount| mount.dev() == found.dev())
+    };
+    Ok(mounted::all()?.into_iter().map(|mounted| mounted.on).rfind(is_around))
+}
+
+/// Shows the property of what is in the mount on `target`.
+pub(super) fn run(args: &FsStatusArgs, target: &Path) -> Result<(), Failure> {
+    let place = &args.place;
+    let named = |error: rustix::io::Errno| Failure::at(place, &io::Error::from(error));
+    let mut value = [0; 8];
+    let durable = match rustix::fs::getxattr(place, DURABLE_XATTR, &mut value[..]) {
+        Ok(len) => value.get(..len) == Some(YES),
+        Err(rustix::io::Errno::NODATA | rustix::io::Errno::RANGE) => false,
+        Err(error) => return Err(named(error)),
+    };
+    let is_dir = place.is_dir();
+    let known = Known::of(target)?;
+    let served = known.server.as_ref().and_then(|status| status.file_system.as_ref());
+    let mode = served.map_or("ro", |served| served.mode.as_str());
+    let has_logs = matches!(mode, "manylogs" | "adaptive");
+    let effect = match (durable, has_logs, is_dir) {
+        (false, ..) => "none",
+        (true, false, _) => "none in this mode: its journal keeps no files",
+        (true, true, false) => "what is written stays in the logs",
+        (true, true, true) => "what is created in it has it, too",
+    };
+    if args.json {
+        let value = json!({
+            "format": 1,
+            "path": place,
+            "mounted_on": target,
+            "mode": mode,
+            "directory": is_dir,
+            "durable": durable,
+            "in_effect": durable && has_logs,
+        });
+        return print(&format!("{value:#}\n"));
+    }
+    let word = if durable { "yes" } else { "no" };
+    print(&format!(
+        "{:<12} {}\n{:<12} {}\n{:<12} {mode}\n{:<12} {word}\n{:<12} {effect}\n",
+        "path",
+        place.display(),
+        "mounted on",
+        target.display(),
+        "mode",
+        "durable",
+        "effect",
+    ))
+}
