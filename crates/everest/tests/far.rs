@@ -352,6 +352,52 @@ fn a_store_keeps_the_newer_of_two_versions() {
     assert!(older_version_refused());
 }
 
+/// Whether a call that arrives twice is done once: a write, and again when it was deleted.
+fn a_call_is_done_once() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let once = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let far = far_store(&runtime).await;
+        let opening = Opening { incarnation: 1, token: 5 };
+        let session = Session { opening, number: 1 };
+        let ask = |number, ask| far.store.call(Call { base: [7; 16], session, number, ask });
+        ask(0, Ask::Claim { lineage: vec![opening] }).await.unwrap();
+        let (extent, version) = (block(1), Version::new(1, 1));
+        let write = Ask::Write { extent, version, content: Some(tags(100)) };
+        ask(0, write.clone()).await.unwrap();
+        ask(1, Ask::Delete { extent, version }).await.unwrap();
+        drop(ask(0, write).await);
+        once.set(far.store.held([7; 16]).is_empty());
+    });
+    seen.get()
+}
+
+/// Whether an opening believes that what a store has of a range is void: the range was written
+/// while the store could not be reached.
+fn void_is_believed() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let believed = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
+        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&volume, 1, 10).await.unwrap();
+        far.set_cut(true);
+        put(&volume, 1, 20).await.unwrap();
+        volume.close();
+        far.set_cut(false);
+        let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+        believed.set(get(&volume, 1).await == Ok(tags(20)));
+    });
+    seen.get()
+}
+
+#[test]
+fn calls_are_done_once_and_void_versions_count_no_more() {
+    assert!(a_call_is_done_once() && void_is_believed());
+}
+
 /// Whether an opening knows of the store although a copy of the header is damaged.
 fn store_known_from_one_copy() -> bool {
     let seen = Rc::new(Cell::new(true));
@@ -425,6 +471,8 @@ fn planted_bugs_are_noticed() {
     with(Bug::RolledBackBelieved, &|| {
         read_of_a_store_put_back().err() == Some(IoError::Medium { extent: block(2) })
     });
+    with(Bug::CallDoneTwice, &a_call_is_done_once);
+    with(Bug::VoidForgotten, &void_is_believed);
     with(Bug::HeaderInOneCopy, &store_known_from_one_copy);
     with(Bug::ReclaimEndsAtError, &reclaimed_after_an_error);
 }
