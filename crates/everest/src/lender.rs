@@ -2,22 +2,35 @@
 
 use std::pin::Pin;
 
-use manylogs_block::{Extent, IoError, Payload, Sectors, Signal};
-use manylogs_logstore::Space;
+use manylogs_block::{Extent, IoError, Nanos, Sectors, Signal};
 use thiserror::Error;
 
-use crate::store::{CircularStore, Found};
-use crate::versions::{Range, Version};
+use crate::call::{Call, Reply, StoreId};
 
 /// Why a lender did not do what it was asked for.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LenderError {
-    /// Nobody answered. What was asked for was done or not, and is not done any more once another
-    /// call was: whoever carries calls over a link sees to that. What the store holds is there when
-    /// it can be reached again.
+    /// Nobody answered. What was asked for was done, or not, or will be, until the client has begun
+    /// another session.
     #[error("the store cannot be reached: what it was asked for last may have been done")]
     Unreachable,
+    /// The store does not know the session, as it was started anew, or serves a newer one. It did
+    /// nothing.
+    #[error("the session with the store has ended")]
+    NoSession,
+    /// The call arrived before. Whoever carries calls waits for the answer to the first.
+    #[error("the call arrived before")]
+    Repeated,
+    /// The store holds a newer version of the range. It did nothing.
+    #[error("the store holds a newer version")]
+    Newer,
+    /// The store serves another opening of the base volume, which this one does not descend from.
+    #[error(
+        "the store serves another opening of this base volume: two hosts use it, or it is a \
+             copy, or an old image"
+    )]
+    Foreign,
     /// The store answered that it failed.
     #[error(transparent)]
     Failed(#[from] IoError),
@@ -29,84 +42,42 @@ impl LenderError {
     #[must_use]
     pub fn of_request(self, extent: Extent) -> IoError {
         match self {
-            Self::Unreachable => IoError::Transient { extent },
             Self::Failed(error) => error,
+            Self::Foreign => IoError::Gone,
+            _ => IoError::Transient { extent },
         }
     }
 }
 
-/// An answer of a lender. A write or a read is under way when the call returns, and nothing takes
-/// it back; a deletion begins when its answer is waited for.
+/// An answer of a lender. A call is under way when this is returned, and nothing takes it back.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, LenderError>>>>;
 
-/// A store that lends its room to a client: on this machine, or on another.
+/// How busy a disk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// The time that one more would wait for those.
+    pub wait: Nanos,
+}
+
+/// A store that lends its room to clients: on this machine, or on another.
 ///
-/// For each call see the method of [`CircularStore`] of that name.
+/// Calls may be lost, doubled, delayed and overtake one another; [`crate::Lending`] sees to it that
+/// each is done once, and none of an earlier session.
 pub trait Lender {
+    /// Name of the store.
+    fn id(&self) -> StoreId;
+
     /// Longest content of one write.
     fn longest_write(&self) -> Sectors;
 
-    /// Stores a version; `None` is zeroes.
-    fn write(
-        &self,
-        base: Space,
-        extent: Extent,
-        version: Version,
-        content: Option<Payload>,
-    ) -> Answer<()>;
+    /// Sends a call.
+    fn call(&self, call: Call) -> Answer<Reply>;
 
-    /// Forgets what is not newer than `version`.
-    fn delete(&self, base: Space, extent: Extent, version: Version) -> Answer<()>;
-
-    /// The newest content, as it is when this is called.
-    fn read(&self, base: Space, extent: Extent) -> Answer<Vec<Found>>;
-
-    /// The oldest ranges of a base volume, `most` of them.
-    fn oldest(&self, base: Space, most: usize) -> Answer<Vec<Range>>;
-
-    /// Whether it is time to reclaim, as far as is known here.
-    fn is_crowded(&self) -> bool;
+    /// How busy the lender's disk is, as far as is known here.
+    fn load(&self) -> Load;
 
     /// Notified when the store may have room, or can be reached again.
     fn progress(&self) -> &Signal;
-}
-
-impl Lender for CircularStore {
-    fn longest_write(&self) -> Sectors {
-        Self::longest_write(self)
-    }
-
-    fn write(
-        &self,
-        base: Space,
-        extent: Extent,
-        version: Version,
-        content: Option<Payload>,
-    ) -> Answer<()> {
-        let written = Self::write(self, base, extent, version, content);
-        Box::pin(async move { Ok(written.await.map(drop)?) })
-    }
-
-    fn delete(&self, base: Space, extent: Extent, version: Version) -> Answer<()> {
-        let store = self.clone();
-        Box::pin(async move { Ok(Self::delete(&store, base, extent, version).await?) })
-    }
-
-    fn read(&self, base: Space, extent: Extent) -> Answer<Vec<Found>> {
-        let read = Self::read(self, base, extent);
-        Box::pin(async move { Ok(read.await?) })
-    }
-
-    fn oldest(&self, base: Space, most: usize) -> Answer<Vec<Range>> {
-        let ranges = Self::oldest(self, base, most);
-        Box::pin(std::future::ready(Ok(ranges)))
-    }
-
-    fn is_crowded(&self) -> bool {
-        Self::is_crowded(self)
-    }
-
-    fn progress(&self) -> &Signal {
-        Self::progress(self)
-    }
 }

@@ -6,25 +6,44 @@
 //! owners give them. It is a second client of `manylogs_logstore`, beside the volume of the crate
 //! `manylogs`: the store's entries, records, recovery and cleaning are the same.
 //!
-//! [`Offloaded`] is the simplest client that section 3.2 allows: a base volume all of whose writes
-//! are off-loaded and reclaimed in the background. When to off-load, and to whom, is not decided
-//! here. It knows its store as a [`Lender`], which may be on another machine.
+//! [`Lending`] serves such a store to clients: each call once, and only those of the newest session
+//! of a base volume, wherever the client is. It is what they know as a [`Lender`].
+//!
+//! [`Offloaded`] is the client of section 3.2: a base volume whose writes go to stores while it is
+//! busy, by a [`Policy`], and are reclaimed in the background. `docs/everest.md` tells what holds
+//! when any of them crashes.
 
 mod ages;
+mod begin;
+mod call;
 mod cleaning;
 mod error;
+mod header;
 mod lender;
+mod lending;
+mod locks;
+mod meter;
 mod offload;
 mod ondisk;
 mod open;
+mod peer;
+mod policy;
+mod read;
 mod reclaim;
 mod ring;
 mod store;
 mod system;
+mod table;
 mod versions;
+mod write;
 
+pub use begin::OffloadError;
+pub use call::{Ask, BaseId, Call, Opening, Part, Reply, Session, StoreId};
 pub use error::StoreError;
-pub use lender::{Answer, Lender, LenderError};
-pub use offload::{OffloadOptions, Offloaded};
+pub use lender::{Answer, Lender, LenderError, Load};
+pub use lending::Lending;
+pub use meter::Meter;
+pub use offload::{OffloadFigures, OffloadOptions, Offloaded};
+pub use policy::Policy;
 pub use store::{CircularStore, Found, StoreOptions};
 pub use versions::{Range, Version};

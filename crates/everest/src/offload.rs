@@ -1,218 +1,320 @@
-//! A base volume whose writes go to a store first (the Everest paper, section 3.2).
+//! A base volume that borrows stores while it is busy (the Everest paper, section 3.2).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Completion, Extent, Geometry, Handle, IoError, IoResult,
-    Lba, Nanos, Payload, Request, Sectors, TaskLock, all_done, completion,
+    BlockDevice, Capabilities, Completer, Completion, Extent, Extents, Geometry, Handle, Hint,
+    IoError, IoResult, Lba, Nanos, Payload, Request, Sectors, Signal, TaskLock, completion,
 };
-use manylogs_logstore::Space;
 use manylogs_plant::{self as plant, Bug};
 
-use crate::lender::{Answer, Lender, LenderError};
-use crate::store::Found;
+use crate::call::{BaseId, Opening};
+use crate::header::{HEADER, Header};
+use crate::lender::Load;
+use crate::locks::{Locks, Use};
+use crate::meter::Meter;
+use crate::peer::Peer;
+use crate::policy::Policy;
+use crate::table::Table;
 use crate::versions::Version;
 
 /// Options of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct OffloadOptions {
-    /// Which base volume of the store it is.
-    pub base: Space,
-    /// Pause between two rounds of reclaiming while the store has room.
+    /// When to off-load.
+    pub policy: Policy,
+    /// Copies of each off-loaded write, each on a store of its own.
+    pub copies: usize,
+    /// A read of a range whose only copies are in stores that cannot be reached fails after this.
+    pub patience: Nanos,
+    /// Pause between two attempts to reach a store.
+    pub reconnect_every: Nanos,
+    /// Pause between two rounds of reclaiming.
     pub reclaim_every: Nanos,
+    /// Ranges that go home together.
+    pub together: usize,
+    /// No more is off-loaded while stores hold so much.
+    pub held_max: Sectors,
+}
+
+impl Default for OffloadOptions {
+    fn default() -> Self {
+        Self {
+            policy: Policy::DEFAULT,
+            copies: 1,
+            patience: Nanos::from_secs(30),
+            reconnect_every: Nanos::from_millis(500),
+            reclaim_every: Nanos::from_millis(100),
+            together: 32,
+            held_max: Sectors(u64::MAX),
+        }
+    }
+}
+
+/// What a client has done, and what it depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffloadFigures {
+    /// Writes that went to stores.
+    pub offloaded: u64,
+    /// Writes that went home.
+    pub home: u64,
+    /// Sectors of which a store has the newest version.
+    pub held: Sectors,
+    /// The most that this was.
+    pub held_max: Sectors,
+    /// Ranges that were brought home.
+    pub reclaimed: u64,
 }
 
 pub(crate) struct Client {
     pub(crate) runtime: Handle,
+    /// The base volume with its header, as the client's own work sees it.
     pub(crate) base: Rc<dyn BlockDevice>,
-    pub(crate) store: Rc<dyn Lender>,
+    /// The same, where requests of clients pass.
+    pub(crate) home: Meter,
+    pub(crate) header: Header,
+    pub(crate) base_id: BaseId,
+    pub(crate) opening: Opening,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) table: RefCell<Table>,
+    pub(crate) locks: Locks,
     pub(crate) options: OffloadOptions,
-    next_version: Cell<u64>,
-    /// Writes that wait for room.
-    pub(crate) starved: Cell<u64>,
-    /// One round of reclaiming at a time: a slow round must not write an older version over one
-    /// that a later round brought home.
+    writes: Cell<u64>,
+    /// One round of reclaiming at a time.
     pub(crate) reclaiming: TaskLock,
+    /// A store can be reached again, or not any more; something went home.
+    pub(crate) changed: Signal,
     pub(crate) closed: Cell<bool>,
-    /// Why reclaiming ended, if it did.
-    pub(crate) failed: RefCell<Option<IoError>>,
+    pub(crate) fenced: Cell<bool>,
+    pub(crate) figures: Cell<OffloadFigures>,
+    /// Sectors in stores, as the bound counts them.
+    pub(crate) held: Cell<u64>,
 }
 
-/// A base volume of which every write is off-loaded to a store, and reclaimed in the background.
-/// Every acknowledged write is durable. Clones are the same volume.
+/// A base volume that borrows stores. Writes that went to stores are durable when they are
+/// acknowledged; others are as those of the base volume. Clones are the same volume.
 #[derive(Clone)]
-pub struct Offloaded(Rc<Client>);
+pub struct Offloaded(pub(crate) Rc<Client>);
 
-impl Offloaded {
-    /// The volume on `base`, with the versions of it that the store holds.
-    ///
-    /// # Errors
-    /// If the store cannot be reached, or fails: nobody else knows which versions it holds.
-    pub async fn open(
+impl Client {
+    pub(crate) fn new(
         runtime: Handle,
         base: Rc<dyn BlockDevice>,
-        store: Rc<dyn Lender>,
+        header: Header,
+        peers: Vec<Peer>,
         options: OffloadOptions,
-    ) -> Result<Self, LenderError> {
-        let held = store.oldest(options.base, usize::MAX).await?;
-        let newest = held.iter().map(|range| range.version).max().unwrap_or_default();
-        let newest = if plant::is(Bug::VersionsCountedAnew) { 0 } else { newest.0 };
-        let client = Rc::new(Client {
-            runtime: runtime.clone(),
+    ) -> Self {
+        let (base_id, opening) = (header.content().base, header.content().opening());
+        let table = RefCell::new(Table::new(peers.len()));
+        Self {
+            home: Meter::new(runtime.clone(), Rc::clone(&base)),
+            runtime,
             base,
-            store,
+            header,
+            base_id,
+            opening,
+            peers,
+            table,
+            locks: Locks::default(),
             options,
-            next_version: Cell::new(newest + 1),
-            starved: Cell::new(0),
+            writes: Cell::default(),
             reclaiming: TaskLock::default(),
-            closed: Cell::new(false),
-            failed: RefCell::default(),
-        });
-        runtime.spawn(Rc::clone(&client).run_reclaim());
-        Ok(Self(client))
+            changed: Signal::default(),
+            closed: Cell::default(),
+            fenced: Cell::default(),
+            figures: Cell::default(),
+            held: Cell::default(),
+        }
     }
 
-    /// Moves everything home: afterwards the store holds nothing of this volume, if nobody writes
+    /// Whether the client's tasks are to end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closed.get() || self.fenced.get()
+    }
+
+    pub(crate) fn next_version(&self) -> Version {
+        self.writes.set(self.writes.get() + 1);
+        let anew = plant::is(Bug::VersionsCountedAnew);
+        Version::new(if anew { 1 } else { self.opening.incarnation }, self.writes.get())
+    }
+
+    /// No version that was given so far is newer.
+    pub(crate) fn last_version(&self) -> Version {
+        Version::new(self.opening.incarnation, self.writes.get())
+    }
+
+    pub(crate) fn answer<T: 'static>(
+        &self,
+        work: impl Future<Output = IoResult<T>> + 'static,
+    ) -> Completion<T> {
+        let (completer, answer): (Completer<T>, Completion<T>) = completion();
+        self.runtime.spawn(async move { completer.complete(work.await) });
+        answer
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut OffloadFigures)) {
+        let mut figures = self.figures.get();
+        change(&mut figures);
+        self.figures.set(figures);
+    }
+
+    /// Counts again what stores hold.
+    pub(crate) fn weigh(&self) {
+        let held = self.table.borrow().sectors(None);
+        self.held.set(held.0);
+        self.count(|figures| figures.held_max = figures.held_max.max(held));
+    }
+}
+
+/// Where the base volume has what clients see at `extent`.
+pub(crate) fn at_home(extent: Extent) -> Extent {
+    Extent { start: extent.start + HEADER, len: extent.len }
+}
+
+impl Offloaded {
+    /// Moves everything home: afterwards the stores hold nothing of this volume, if nobody writes
     /// meanwhile.
     ///
     /// # Errors
-    /// If the store or the base volume fails, or the store cannot be reached. What was not moved is
-    /// still in the store.
-    pub async fn reclaim(&self) -> Result<(), LenderError> {
-        while self.0.reclaim_some().await? {}
-        Ok(())
+    /// If the base volume fails, or a store that holds something cannot be reached. What was not
+    /// moved is still there.
+    pub async fn reclaim(&self) -> Result<(), IoError> {
+        loop {
+            if self.0.table.borrow().is_empty() {
+                return Ok(());
+            }
+            if !self.0.reclaim_some(usize::MAX).await? {
+                if !self.0.may_reclaim_all() {
+                    let extent = Extent { start: Lba(0), len: self.capabilities().capacity };
+                    return Err(IoError::Transient { extent });
+                }
+                // Only what is on its way to a store is left.
+                self.0.runtime.sleep(self.0.options.reclaim_every).await;
+            }
+        }
     }
 
-    /// Ends the background reclaiming.
+    /// Ends the work in the background. What stores hold stays there.
     pub fn close(&self) {
         self.0.closed.set(true);
-        self.0.store.progress().notify();
+        self.0.changed.notify();
+    }
+
+    /// What the client has done, and what it depends on.
+    #[must_use]
+    pub fn figures(&self) -> OffloadFigures {
+        OffloadFigures { held: self.0.table.borrow().sectors(None), ..self.0.figures.get() }
+    }
+
+    /// How busy the base volume is with requests of clients.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.0.home.load()
     }
 }
 
 impl BlockDevice for Offloaded {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            // Acknowledged writes are durable in the store.
-            volatile_cache: false,
-            native_fua: true,
-            discard: true,
-            fast_zero: true,
-            ..self.0.base.capabilities()
-        }
+        let base = self.0.base.capabilities();
+        Capabilities { capacity: Sectors(base.capacity.0.saturating_sub(HEADER.0)), ..base }
     }
 
     fn submit(&self, request: Request) -> Completion {
+        if self.0.fenced.get() {
+            return Completion::ready(Err(IoError::Gone));
+        }
         if let Err(error) = self.capabilities().check(&request) {
             return Completion::ready(Err(error));
         }
         match request {
-            Request::Flush => Completion::ready(Ok(Payload::default())),
-            Request::Read { extent } => {
-                let client = Rc::clone(&self.0);
-                let stored = self.0.store.read(self.0.options.base, extent);
-                self.0.answer(async move { client.with_homes(extent, stored).await })
+            Request::Flush if plant::is(Bug::BaseFlushSkipped) => {
+                Completion::ready(Ok(Payload::default()))
             }
-            Request::Write { extent, payload, .. } => self.0.write(extent, Some(&payload)),
-            Request::Discard { extent, .. } | Request::WriteZeroes { extent, .. } => {
-                self.0.write(extent, None)
+            Request::Flush => self.0.home.submit(Request::Flush),
+            Request::Read { extent } => self.0.read(extent),
+            Request::Discard { .. } if !self.capabilities().discard => {
+                // It would only cost time, and show what is older than what a store has.
+                Completion::ready(Ok(Payload::default()))
             }
+            change => self.0.change(change),
         }
     }
 
+    /// What stores hold is data; the rest is as at home.
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        if let Err(error) = self.capabilities().check(&Request::Read { extent: within }) {
+            return Completion::ready(Err(error));
+        }
+        Completion::ready(Ok(Extents::of(within, manylogs_block::ExtentKind::Data)))
+    }
+
     fn geometry(&self) -> Option<Geometry> {
-        self.0.base.geometry()
+        // The header moves every address, so that chunks do not begin where the base's do.
+        None
     }
 }
 
 impl Client {
-    fn answer(&self, work: impl Future<Output = IoResult> + 'static) -> Completion {
-        let (completer, answer): (Completer, Completion) = completion();
-        self.runtime.spawn(async move { completer.complete(work.await) });
-        answer
-    }
-
-    /// Off-loads a version, a long one in parts. Each part waits for room by itself.
-    fn write(self: &Rc<Self>, extent: Extent, content: Option<&Payload>) -> Completion {
-        let version = Version(self.next_version.get());
-        self.next_version.set(version.0 + 1);
-        let step = if content.is_some() { self.store.longest_write() } else { extent.len };
-        let mut parts = Vec::new();
-        let mut skip = Sectors(0);
-        while skip < extent.len {
-            let len = Sectors(step.0.min(extent.len.0 - skip.0));
-            let part = Extent { start: extent.start + skip, len };
-            let content = content.map(|content| content.slice(skip, len));
-            let client = Rc::clone(self);
-            let sent = self.store.write(self.options.base, part, version, content.clone());
-            parts.push(self.answer(async move { client.see_through(sent, part, content).await }));
-            skip += len;
-        }
-        self.answer(async move { all_done(parts).await.map(|()| Payload::default()) })
-    }
-
-    /// Waits for a part. Where the store has no room for it, it is sent again, as a newer version,
-    /// when something was reclaimed.
-    async fn see_through(
-        &self,
-        sent: Answer<()>,
-        part: Extent,
-        content: Option<Payload>,
-    ) -> IoResult {
-        let mut sent = sent;
-        loop {
-            let progress = self.store.progress().wait();
-            match sent.await {
-                Err(LenderError::Failed(IoError::NoSpace { .. }))
-                    if self.failed.borrow().is_none() => {}
-                Err(error) => return Err(error.of_request(part)),
-                Ok(()) => return Ok(Payload::default()),
-            }
-            self.starved.set(self.starved.get() + 1);
-            progress.await;
-            self.starved.set(self.starved.get() - 1);
-            let version = Version(self.next_version.get());
-            self.next_version.set(version.0 + 1);
-            sent = self.store.write(self.options.base, part, version, content.clone());
-        }
-    }
-
-    /// What the store has of `extent`, and the rest from home. Homes are read when the store has
-    /// answered: what it does not have any more is there by then.
-    async fn with_homes(&self, extent: Extent, stored: Answer<Vec<Found>>) -> IoResult {
-        let found = stored.await.map_err(|error| error.of_request(extent))?;
-        let read = |part: Found| match part.content {
-            Some(newest) => Completion::ready(Ok(newest)),
-            None => self.base.submit(Request::Read { extent: part.extent }),
-        };
-        let parts: Vec<Completion> = found.into_iter().map(read).collect();
-        let (mut content, mut result) = (Payload::default(), Ok(()));
-        for part in parts {
-            match part.await {
-                Ok(part) => content.append(part),
-                Err(error) => result = result.and(Err(error)),
+    /// Writes, zeroes or discards.
+    fn change(self: &Rc<Self>, request: Request) -> Completion {
+        let extent = request.extent().unwrap_or_default();
+        if !self.wants_offload(extent) {
+            let locked = self.locks.ask(extent, Use::Home);
+            if locked.is_held() {
+                // The base sees it at this instant.
+                self.count(|figures| figures.home += 1);
+                let written = self.home.submit(moved_home(request));
+                return self.answer(async move {
+                    let result = written.await;
+                    drop(locked);
+                    result
+                });
             }
         }
-        result.map(|()| content)
+        let client = Rc::clone(self);
+        self.answer(async move { client.write(request).await })
     }
+}
 
-    /// The content of `extent`, widened to whole physical sectors of the base volume.
-    pub(crate) async fn read_whole(&self, extent: Extent) -> Result<(Extent, Payload), IoError> {
-        let told = self.base.capabilities();
-        let base = Extent { start: Lba(0), len: told.capacity };
-        let whole = extent.widened_to(told.physical_sector).intersection(base);
-        let stored = self.store.read(self.options.base, whole);
-        Ok((whole, self.with_homes(whole, stored).await?))
+/// The same request, as the base volume sees it.
+pub(crate) fn moved_home(request: Request) -> Request {
+    match request {
+        Request::Read { extent } => Request::Read { extent: at_home(extent) },
+        Request::Write { extent, payload, fua, hint } => {
+            Request::Write { extent: at_home(extent), payload, fua, hint }
+        }
+        Request::Discard { extent, fua } => Request::Discard { extent: at_home(extent), fua },
+        Request::WriteZeroes { extent, fua, if_fast } => {
+            Request::WriteZeroes { extent: at_home(extent), fua, if_fast }
+        }
+        Request::Flush => Request::Flush,
+    }
+}
+
+/// The same request, durable when it is acknowledged.
+pub(crate) fn made_durable(request: Request) -> Request {
+    match request {
+        Request::Write { extent, payload, .. } => {
+            Request::Write { extent, payload, fua: true, hint: Hint::None }
+        }
+        Request::Discard { extent, .. } => Request::Discard { extent, fua: true },
+        Request::WriteZeroes { extent, if_fast, .. } => {
+            Request::WriteZeroes { extent, fua: true, if_fast }
+        }
+        other => other,
     }
 }
 
 impl std::fmt::Debug for Offloaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let live: Vec<bool> = self.0.peers.iter().map(Peer::is_live).collect();
         f.debug_struct("Offloaded")
             .field("options", &self.0.options)
-            .field("starved", &self.0.starved.get())
-            .field("crowded", &self.0.store.is_crowded())
+            .field("figures", &self.0.figures.get())
+            .field("table", &self.0.table.borrow())
+            .field("live", &live)
+            .field("locks", &self.0.locks)
             .finish_non_exhaustive()
     }
 }

@@ -11,6 +11,7 @@ use manylogs_logstore::{Class, EntryKind, LogId, MAX_ENTRIES, Mapped, Space};
 use smallvec::SmallVec;
 
 use crate::ages::Ages;
+use crate::call::StoreId;
 use crate::versions::{Range, Version, Versions};
 
 /// The stream of all batches of a store: they keep one order, so that an acknowledged batch has no
@@ -105,6 +106,37 @@ impl CircularStore {
         version: Version,
         content: Option<Payload>,
     ) -> Completion {
+        let [for_cleaning, for_deletions] = self.0.spared;
+        self.put(base, extent, version, content, for_cleaning + for_deletions)
+    }
+
+    /// As [`CircularStore::write`], of what must be stored before anything can be deleted: waits
+    /// for room.
+    pub(crate) async fn write_first(
+        &self,
+        base: Space,
+        extent: Extent,
+        version: Version,
+        content: Payload,
+    ) -> Result<(), IoError> {
+        loop {
+            let progress = self.0.engine.progress.wait();
+            let spared = self.0.spared[0];
+            match self.put(base, extent, version, Some(content.clone()), spared).await {
+                Err(IoError::NoSpace { .. }) => progress.await,
+                other => return other.map(drop),
+            }
+        }
+    }
+
+    fn put(
+        &self,
+        base: Space,
+        extent: Extent,
+        version: Version,
+        content: Option<Payload>,
+        spared: Room,
+    ) -> Completion {
         let fits =
             content.as_ref().is_none_or(|c| c.len() == extent.len && c.len() <= self.0.record);
         if !fits || extent.is_empty() {
@@ -119,9 +151,8 @@ impl CircularStore {
         if let Err(error) = self.0.takes_changes(&state) {
             return Completion::ready(Err(error));
         }
-        let [for_cleaning, for_deletions] = self.0.spared;
         let room = state.store.room_of(&batch);
-        let needed = room + for_cleaning + for_deletions;
+        let needed = room + spared;
         if !state.store.fits(needed) {
             if !state.store.logs().may_ever_take(needed.log) {
                 let reason = "too few logs of the store are in use";
@@ -148,6 +179,20 @@ impl CircularStore {
         extent: Extent,
         version: Version,
     ) -> Result<(), IoError> {
+        self.delete_if(base, extent, version, || true).await
+    }
+
+    /// As [`CircularStore::delete`], if `still` holds when there is room for it.
+    ///
+    /// # Errors
+    /// [`IoError::Gone`] if it does not hold, and as there.
+    pub(crate) async fn delete_if(
+        &self,
+        base: Space,
+        extent: Extent,
+        version: Version,
+        still: impl Fn() -> bool,
+    ) -> Result<(), IoError> {
         let address = base.address(extent);
         let room = Room::of_one(EntryKind::Supersede, address, self.0.shape());
         // One record supersedes all parts, so that each needs less room than it would alone.
@@ -159,6 +204,9 @@ impl CircularStore {
             {
                 let mut state = self.0.engine.state.borrow_mut();
                 self.0.takes_changes(&state)?;
+                if !still() {
+                    return Err(IoError::Gone);
+                }
                 let count = parts(&state).max(1);
                 let needed = Room { log: Sectors(room.log.0 * count), ..room };
                 if state.store.fits(needed + self.0.spared[0]) {
@@ -247,6 +295,20 @@ impl CircularStore {
         ages.oldest(base, most, store.map(), versions)
     }
 
+    /// The parts of `extent` that the store has, and the version of each.
+    #[must_use]
+    pub fn versions(&self, base: Space, extent: Extent) -> Vec<Range> {
+        let state = self.0.engine.state.borrow();
+        let found = state.versions.lookup(base.address(extent));
+        found.map(|(part, version)| Range { extent: Space::of(part).1, version }).collect()
+    }
+
+    /// Name of the store.
+    #[must_use]
+    pub fn id(&self) -> StoreId {
+        self.0.engine.state.borrow().store.volume()
+    }
+
     /// The largest version of a base volume that the store holds.
     #[must_use]
     pub fn newest(&self, base: Space) -> Version {
@@ -259,8 +321,9 @@ impl CircularStore {
         self.0.engine.state.borrow().store.logs().occupancy() > 0.5
     }
 
-    /// Resolves when something became durable or a log became free.
-    pub(crate) fn progress(&self) -> &Signal {
+    /// Notified when something became durable or a log became free.
+    #[must_use]
+    pub fn progress(&self) -> &Signal {
         &self.0.engine.progress
     }
 

@@ -8,6 +8,28 @@ use manylogs_plant::{self as plant, Bug};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
+/// Bits of the count of an incarnation's writes.
+const COUNT_BITS: u32 = 40;
+
+impl Version {
+    /// The `count`th version of an incarnation: newer than all of earlier incarnations. Versions of
+    /// one number and of two incarnations with one number are told apart by the store, which
+    /// compares tokens when a session begins.
+    #[must_use]
+    pub const fn new(incarnation: u32, count: u64) -> Self {
+        Self((incarnation as u64) << COUNT_BITS | count)
+    }
+
+    /// The next older version that there may be.
+    #[must_use]
+    pub const fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+/// An opening beyond this would need more bits than a version has.
+pub(crate) const INCARNATION_LAST: u32 = (1 << (64 - COUNT_BITS)) - 1;
+
 /// A range that the store holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
@@ -17,10 +39,9 @@ pub struct Range {
     pub version: Version,
 }
 
-/// Marks an extent that the store has a version of. The version's number is the sequence in the
-/// map.
+/// Marks an extent that a store has a version of. The version's number is the sequence in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stored;
+pub(crate) struct Stored;
 
 impl MapValue for Stored {
     fn advance(self, _: Sectors) -> Self {
@@ -54,6 +75,15 @@ impl Versions {
     pub(crate) fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Version)> + '_ {
         let parts = self.0.lookup(extent);
         parts.filter_map(|(part, found)| found.map(|found| (part, Version(found.sequence.0))))
+    }
+
+    /// All parts that have a version.
+    pub(crate) fn ranges(&self) -> Vec<Range> {
+        let range = |(extent, found): (Extent, Mapped<Stored>)| Range {
+            extent,
+            version: Version(found.sequence.0),
+        };
+        self.0.iter().map(range).collect()
     }
 
     /// Takes out what is not newer than `version`.

@@ -1,4 +1,4 @@
-//! A client whose store is behind a link that can be cut.
+//! A client whose stores are behind links that can be cut.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -6,16 +6,18 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request, Sectors, Signal,
+    BlockDevice, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request, RequestKind,
+    Sectors, Signal,
 };
 use manylogs_everest::{
-    Answer, CircularStore, Found, Lender, LenderError, OffloadOptions, Offloaded, Range,
-    StoreOptions, Version,
+    Answer, Ask, Call, CircularStore, Lender, LenderError, Lending, Load, OffloadError,
+    OffloadOptions, Offloaded, Opening, Policy, Reply, Session, StoreId, StoreOptions, Version,
 };
+use manylogs_filters::{Faults, Rule};
 use manylogs_logstore::Space;
 use manylogs_sim::{Order, Sim};
 
-const BASE: Space = Space(3);
+const LOG: Sectors = Sectors(128);
 const THERE: Nanos = Nanos::from_millis(1);
 const TIMEOUT: Nanos = Nanos::from_millis(500);
 
@@ -23,7 +25,7 @@ const TIMEOUT: Nanos = Nanos::from_millis(500);
 #[derive(Clone)]
 struct Far {
     runtime: Handle,
-    store: CircularStore,
+    store: Lending,
     link: Rc<Link>,
 }
 
@@ -35,35 +37,14 @@ struct Link {
     lost: Cell<u64>,
     /// The link is whole again, or the store told of progress.
     progress: Signal,
+    /// The store that answers now, if it was started anew.
+    swapped: std::cell::RefCell<Option<Rc<std::cell::RefCell<Lending>>>>,
 }
 
 impl Far {
-    /// Asks after the way there, and answers after the way back. What arrived is done, whether or
-    /// not its answer arrives.
-    fn ask<T: 'static>(
-        &self,
-        call: impl FnOnce(&CircularStore) -> Answer<T> + 'static,
-    ) -> Answer<T> {
-        let far = self.clone();
-        Box::pin(async move {
-            let lost = |far: &Self| {
-                far.link.lost.set(far.link.lost.get() + 1);
-                far.runtime.sleep(TIMEOUT)
-            };
-            far.runtime.sleep(THERE).await;
-            if far.link.cut.get() {
-                lost(&far).await;
-                return Err(LenderError::Unreachable);
-            }
-            let answer = call(&far.store).await;
-            far.runtime.sleep(THERE).await;
-            if far.link.cut.get() {
-                lost(&far).await;
-                return Err(LenderError::Unreachable);
-            }
-            far.link.progress.notify();
-            answer
-        })
+    fn lost(&self) -> manylogs_block::Sleep {
+        self.link.lost.set(self.link.lost.get() + 1);
+        self.runtime.sleep(TIMEOUT)
     }
 
     fn set_cut(&self, cut: bool) {
@@ -73,34 +54,38 @@ impl Far {
 }
 
 impl Lender for Far {
+    fn id(&self) -> StoreId {
+        self.store.id()
+    }
+
     fn longest_write(&self) -> Sectors {
-        self.store.longest_write()
+        Lender::longest_write(&self.store)
     }
 
-    fn write(
-        &self,
-        base: Space,
-        extent: Extent,
-        version: Version,
-        content: Option<Payload>,
-    ) -> Answer<()> {
-        self.ask(move |store| Lender::write(store, base, extent, version, content))
+    /// Asks after the way there, and answers after the way back. What arrived is done, whether or
+    /// not its answer arrives.
+    fn call(&self, call: Call) -> Answer<Reply> {
+        let far = self.clone();
+        Box::pin(async move {
+            far.runtime.sleep(THERE).await;
+            if far.link.cut.get() {
+                far.lost().await;
+                return Err(LenderError::Unreachable);
+            }
+            let swapped = far.link.swapped.borrow().as_ref().map(|store| store.borrow().clone());
+            let answer = swapped.as_ref().unwrap_or(&far.store).call(call).await;
+            far.runtime.sleep(THERE).await;
+            if far.link.cut.get() {
+                far.lost().await;
+                return Err(LenderError::Unreachable);
+            }
+            far.link.progress.notify();
+            answer
+        })
     }
 
-    fn delete(&self, base: Space, extent: Extent, version: Version) -> Answer<()> {
-        self.ask(move |store| Lender::delete(store, base, extent, version))
-    }
-
-    fn read(&self, base: Space, extent: Extent) -> Answer<Vec<Found>> {
-        self.ask(move |store| Lender::read(store, base, extent))
-    }
-
-    fn oldest(&self, base: Space, most: usize) -> Answer<Vec<Range>> {
-        self.ask(move |store| Lender::oldest(store, base, most))
-    }
-
-    fn is_crowded(&self) -> bool {
-        false
+    fn load(&self) -> Load {
+        Load::default()
     }
 
     fn progress(&self) -> &Signal {
@@ -120,48 +105,374 @@ async fn get(volume: &Offloaded, number: u64) -> Result<Payload, IoError> {
     volume.submit(Request::Read { extent: block(number) }).await
 }
 
-#[test]
-fn a_store_that_cannot_be_reached_has_not_failed() {
+fn options(policy: Policy) -> OffloadOptions {
+    OffloadOptions {
+        policy,
+        patience: Nanos::from_secs(3),
+        reclaim_every: Nanos::from_millis(50),
+        ..OffloadOptions::default()
+    }
+}
+
+async fn far_store(runtime: &Handle) -> Far {
+    let disk: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(64 + 9 * 128 + 16)));
+    let made = CircularStore::create(runtime.clone(), vec![disk], StoreOptions { log: LOG });
+    let store = Lending::open(made.await.unwrap(), None).await.unwrap();
+    Far { runtime: runtime.clone(), store, link: Rc::default() }
+}
+
+async fn opened(
+    runtime: &Handle,
+    base: &Rc<dyn BlockDevice>,
+    stores: &[&Far],
+    options: OffloadOptions,
+) -> Result<Offloaded, OffloadError> {
+    let lender = |far: &&Far| -> Rc<dyn Lender> { Rc::new((*far).clone()) };
+    let stores = stores.iter().map(lender).collect();
+    Offloaded::open(runtime.clone(), Rc::clone(base), stores, options).await
+}
+
+fn in_virtual_time<F: Future<Output = ()> + 'static>(test: impl FnOnce(Handle) -> F) {
     let sim = Sim::new(1, Order::Fifo);
     let node = sim.node();
-    let runtime = sim.handle(node);
-    sim.block_on(node, async move {
-        let disk: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(64 + 9 * 128 + 16)));
-        let options = StoreOptions { log: Sectors(128) };
-        let store = CircularStore::create(runtime.clone(), vec![disk], options).await.unwrap();
-        let far = Far { runtime: runtime.clone(), store, link: Rc::default() };
-        let base: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(800)));
-        let options = OffloadOptions { base: BASE, reclaim_every: Nanos::from_millis(50) };
-        far.set_cut(true);
-        let lender = || -> Rc<dyn Lender> { Rc::new(far.clone()) };
-        let unreached = Offloaded::open(runtime.clone(), Rc::clone(&base), lender(), options).await;
-        assert_eq!(unreached.err(), Some(LenderError::Unreachable));
-        far.set_cut(false);
-        let opened = Offloaded::open(runtime.clone(), Rc::clone(&base), lender(), options).await;
-        let volume = opened.unwrap();
+    sim.block_on(node, test(sim.handle(node)));
+}
+
+async fn a_base(runtime: &Handle) -> Rc<dyn BlockDevice> {
+    let base: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(256 + 800)));
+    Offloaded::create(runtime, Rc::clone(&base)).await.unwrap();
+    base
+}
+
+fn tags(tag: u64) -> Payload {
+    Payload::tags(tag, Sectors(8))
+}
+
+/// A client with one store, whose data is there when it can be reached no more.
+#[test]
+fn a_store_that_cannot_be_reached_has_not_failed() {
+    in_virtual_time(|runtime| async move {
+        let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
+        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
         for number in 0..20 {
             put(&volume, number, 100 * number + 1).await.unwrap();
         }
+        volume.close();
         far.set_cut(true);
-        let written = put(&volume, 50, 7).await;
-        assert_eq!(written.err(), Some(IoError::Transient { extent: block(50) }));
-        assert_eq!(get(&volume, 3).await.err(), Some(IoError::Transient { extent: block(3) }));
-        // Reclaiming meets the cut link as well.
-        runtime.sleep(Nanos::from_secs(5)).await;
-        let lost = far.link.lost.get();
-        assert!(lost > 2, "{lost} calls were lost");
+        let unreached = opened(&runtime, &base, &[&far], never).await;
+        let (store, source) = (far.id(), LenderError::Unreachable);
+        assert_eq!(unreached.err(), Some(OffloadError::Store { store, source }));
+        assert!(matches!(
+            opened(&runtime, &base, &[], never).await,
+            Err(OffloadError::MissingStore { .. })
+        ));
         far.set_cut(false);
-        for number in 0..20 {
-            let content = Payload::tags(100 * number + 1, Sectors(8));
+        let volume = opened(&runtime, &base, &[&far], options(Policy::Always)).await.unwrap();
+        far.set_cut(true);
+        // Writes go on, also over ranges that the store holds; only reads of these wait, and fail.
+        put(&volume, 50, 7).await.unwrap();
+        put(&volume, 4, 8).await.unwrap();
+        let from = runtime.now();
+        assert_eq!(get(&volume, 3).await.err(), Some(IoError::Transient { extent: block(3) }));
+        let waited = runtime.now().since(from);
+        assert!((Nanos::from_secs(3)..Nanos::from_secs(5)).contains(&waited), "{waited:?}");
+        for (number, tag) in [(50, 7), (4, 8), (60, 0)] {
+            let content = if tag == 0 { Payload::zeroes(Sectors(8)) } else { tags(tag) };
             assert_eq!(get(&volume, number).await.unwrap(), content);
+        }
+        far.set_cut(false);
+        for number in (0..20).filter(|number| *number != 4) {
+            assert_eq!(get(&volume, number).await.unwrap(), tags(100 * number + 1));
         }
         put(&volume, 50, 9).await.unwrap();
         // Reclaiming goes on by itself.
         runtime.sleep(Nanos::from_secs(30)).await;
-        assert_eq!(far.store.ranges(BASE), [], "everything went home");
-        let home = base.submit(Request::Read { extent: block(19) }).await.unwrap();
-        assert_eq!(home, Payload::tags(1901, Sectors(8)));
-        assert_eq!(get(&volume, 50).await.unwrap(), Payload::tags(9, Sectors(8)));
+        assert_eq!(volume.figures().held, Sectors(0), "everything went home");
+        let home = base.submit(Request::Read { extent: Extent::new(256 + 19 * 8, 8) }).await;
+        assert_eq!(home.unwrap(), tags(1901));
+        assert_eq!(get(&volume, 50).await.unwrap(), tags(9));
         volume.close();
+        // Nothing is in any store, so that none is asked for.
+        let alone = opened(&runtime, &base, &[], options(Policy::Never)).await.unwrap();
+        assert_eq!(get(&alone, 4).await.unwrap(), tags(8));
     });
+}
+
+/// With two copies nothing fails or waits when a store is gone, and nothing is lost when it stays
+/// away.
+#[test]
+fn one_of_two_stores_may_go() {
+    in_virtual_time(|runtime| async move {
+        let base = a_base(&runtime).await;
+        let (one, two) = (far_store(&runtime).await, far_store(&runtime).await);
+        let two_copies = OffloadOptions { copies: 2, ..options(Policy::Always) };
+        let volume = opened(&runtime, &base, &[&one, &two], two_copies).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        for number in 0..20 {
+            put(&volume, number, 100 * number + 1).await.unwrap();
+        }
+        two.set_cut(true);
+        for number in 0..30 {
+            let from = runtime.now();
+            if number < 20 {
+                assert_eq!(get(&volume, number).await.unwrap(), tags(100 * number + 1));
+            }
+            put(&volume, number, 100 * number + 50).await.unwrap();
+            let waited = runtime.now().since(from);
+            assert!(waited < Nanos::from_secs(2), "{waited:?} for {number}");
+        }
+        runtime.sleep(Nanos::from_secs(60)).await;
+        volume.close();
+        // The base knows that what the second store has counts no more: it is asked, and that is
+        // all. (An opening waits for it still.)
+        two.set_cut(false);
+        let volume = opened(&runtime, &base, &[&one, &two], two_copies).await.unwrap();
+        for number in 0..30 {
+            assert_eq!(get(&volume, number).await.unwrap(), tags(100 * number + 50));
+        }
+        volume.reclaim().await.unwrap();
+        runtime.sleep(Nanos::from_secs(2)).await;
+        assert_eq!(one.store.store().ranges(Space(0)), []);
+        assert_eq!(two.store.store().ranges(Space(0)), []);
+    });
+}
+
+/// Of two hosts on one base the store serves the newer; of a base and its copy the one that came
+/// first; an old image is refused.
+fn refused_openings() -> Vec<bool> {
+    let seen = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let refused = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
+        let whole = Extent::new(0, base.capabilities().capacity.0);
+        let image = base.submit(Request::Read { extent: whole }).await.unwrap();
+        let copy: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(whole.len));
+        copy.submit(Request::write_fua(whole, image.clone())).await.unwrap();
+        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let first = opened(&runtime, &base, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&first, 1, 10).await.unwrap();
+        // The copy is opened as often as the base was.
+        let of_copy = opened(&runtime, &copy, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        let gone = get(&of_copy, 1).await.err() == Some(IoError::Gone);
+        refused.borrow_mut().push(gone);
+        let second = opened(&runtime, &base, &[&far], never).await.unwrap();
+        assert_eq!(get(&second, 1).await.unwrap(), tags(10));
+        // The first one learns that the base is another's.
+        drop(put(&first, 2, 20).await);
+        runtime.sleep(Nanos::from_secs(1)).await;
+        assert_eq!(put(&first, 2, 20).await.err(), Some(IoError::Gone));
+        put(&second, 3, 30).await.unwrap();
+        // The old image of the base, with the list of the stores: one opening behind.
+        copy.submit(Request::write_fua(whole, image)).await.unwrap();
+        let of_old = opened(&runtime, &copy, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        let gone = get(&of_old, 1).await.err() == Some(IoError::Gone);
+        refused.borrow_mut().push(gone);
+    });
+    seen.take()
+}
+
+#[test]
+fn a_store_serves_the_newest_opening_only() {
+    assert_eq!(refused_openings(), [true, true]);
+}
+
+/// What a store that lost what it acknowledged makes of a read.
+fn read_of_a_store_put_back() -> Result<Payload, IoError> {
+    let seen = Rc::new(std::cell::RefCell::new(Ok(Payload::default())));
+    let found = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let base = a_base(&runtime).await;
+        let device = Rc::new(MemoryDevice::new(Sectors(64 + 9 * 128 + 16)));
+        let disk = || vec![Rc::clone(&device) as Rc<dyn BlockDevice>];
+        let made = CircularStore::create(runtime.clone(), disk(), StoreOptions { log: LOG });
+        let store = Lending::open(made.await.unwrap(), None).await.unwrap();
+        let mut far = Far { runtime: runtime.clone(), store, link: Rc::default() };
+        let holder = Rc::new(std::cell::RefCell::new(far.store.clone()));
+        far.link.swapped.replace(Some(Rc::clone(&holder)));
+        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&volume, 1, 10).await.unwrap();
+        let whole = Extent::new(0, device.capabilities().capacity.0);
+        let old = device.submit(Request::Read { extent: whole }).await.unwrap();
+        put(&volume, 2, 20).await.unwrap();
+        far.set_cut(true);
+        assert_eq!(get(&volume, 1).await.err(), Some(IoError::Transient { extent: block(1) }));
+        far.store.store().close().await.unwrap();
+        device.submit(Request::write_fua(whole, old)).await.unwrap();
+        let store = CircularStore::open(runtime.clone(), disk()).await.unwrap();
+        far.store = Lending::open(store, None).await.unwrap();
+        holder.replace(far.store.clone());
+        far.set_cut(false);
+        runtime.sleep(Nanos::from_secs(2)).await;
+        assert_eq!(get(&volume, 1).await.unwrap(), tags(10));
+        let read = get(&volume, 2).await;
+        drop(found.replace(read));
+        put(&volume, 2, 21).await.unwrap();
+        assert_eq!(get(&volume, 2).await.unwrap(), tags(21), "what was lost can be written");
+    });
+    seen.replace(Ok(Payload::default()))
+}
+
+#[test]
+fn a_store_that_returns_with_less_is_found_out() {
+    let lost = read_of_a_store_put_back();
+    assert_eq!(lost.err(), Some(IoError::Medium { extent: block(2) }));
+}
+
+/// Calls that overtake one another, straight to a store: what it says to an older version.
+fn older_version_refused() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let refused = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let far = far_store(&runtime).await;
+        let opening = Opening { incarnation: 1, token: 5 };
+        let session = Session { opening, number: 1 };
+        let ask = |number, ask| far.store.call(Call { base: [7; 16], session, number, ask });
+        let claimed = ask(0, Ask::Claim { lineage: vec![opening] }).await;
+        assert_eq!(claimed, Ok(Reply::Held(Vec::new())));
+        let write = |version| {
+            let (extent, content) = (block(1), Some(tags(version * 100)));
+            Ask::Write { extent, version: Version::new(1, version), content }
+        };
+        ask(1, write(2)).await.unwrap();
+        assert_eq!(ask(1, write(2)).await, Err(LenderError::Repeated));
+        refused.set(ask(0, write(1)).await == Err(LenderError::Newer));
+    });
+    seen.get()
+}
+
+#[test]
+fn a_store_keeps_the_newer_of_two_versions() {
+    assert!(older_version_refused());
+}
+
+/// Whether a call that arrives twice is done once: a write, and again when it was deleted.
+fn a_call_is_done_once() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let once = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let far = far_store(&runtime).await;
+        let opening = Opening { incarnation: 1, token: 5 };
+        let session = Session { opening, number: 1 };
+        let ask = |number, ask| far.store.call(Call { base: [7; 16], session, number, ask });
+        ask(0, Ask::Claim { lineage: vec![opening] }).await.unwrap();
+        let (extent, version) = (block(1), Version::new(1, 1));
+        let write = Ask::Write { extent, version, content: Some(tags(100)) };
+        ask(0, write.clone()).await.unwrap();
+        ask(1, Ask::Delete { extent, version }).await.unwrap();
+        drop(ask(0, write).await);
+        once.set(far.store.held([7; 16]).is_empty());
+    });
+    seen.get()
+}
+
+/// Whether an opening believes that what a store has of a range is void: the range was written
+/// while the store could not be reached.
+fn void_is_believed() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let believed = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
+        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&volume, 1, 10).await.unwrap();
+        far.set_cut(true);
+        put(&volume, 1, 20).await.unwrap();
+        volume.close();
+        far.set_cut(false);
+        let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+        believed.set(get(&volume, 1).await == Ok(tags(20)));
+    });
+    seen.get()
+}
+
+#[test]
+fn calls_are_done_once_and_void_versions_count_no_more() {
+    assert!(a_call_is_done_once() && void_is_believed());
+}
+
+/// Whether an opening knows of the store although a copy of the header is damaged.
+fn store_known_from_one_copy() -> bool {
+    let seen = Rc::new(Cell::new(true));
+    let known = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        for copy in [Extent::new(0, 128), Extent::new(128, 128)] {
+            let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
+            let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+            let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+            runtime.sleep(Nanos::from_secs(1)).await;
+            put(&volume, 1, 10).await.unwrap();
+            let zeroes = Payload::zeroes(copy.len);
+            base.submit(Request::write_fua(copy, zeroes)).await.unwrap();
+            let alone = opened(&runtime, &base, &[], never).await;
+            let missing = matches!(alone, Err(OffloadError::MissingStore { .. }));
+            known.set(known.get() && missing);
+        }
+    });
+    seen.get()
+}
+
+#[test]
+fn either_copy_of_the_header_names_the_stores() {
+    assert!(store_known_from_one_copy());
+}
+
+/// Whether everything goes home by itself although the base fails for a while.
+fn reclaimed_after_an_error() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let home = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let far = far_store(&runtime).await;
+        let faults = Rc::new(Faults::new(MemoryDevice::new(Sectors(256 + 800))));
+        let base = Rc::clone(&faults) as Rc<dyn BlockDevice>;
+        Offloaded::create(&runtime, Rc::clone(&base)).await.unwrap();
+        let volume = opened(&runtime, &base, &[&far], options(Policy::Always)).await.unwrap();
+        let rule = Rule::new(&[RequestKind::Write], |extent| IoError::Transient { extent });
+        faults.add(rule.within(Extent::new(256, 800)));
+        runtime.sleep(Nanos::from_millis(20)).await;
+        put(&volume, 1, 10).await.unwrap();
+        runtime.sleep(Nanos::from_secs(5)).await;
+        assert_eq!(volume.figures().held, Sectors(8), "nothing goes home yet");
+        faults.clear();
+        runtime.sleep(Nanos::from_secs(5)).await;
+        home.set(volume.figures().held == Sectors(0));
+    });
+    seen.get()
+}
+
+#[test]
+fn reclaiming_goes_on_after_an_error() {
+    assert!(reclaimed_after_an_error());
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_are_noticed() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use manylogs_plant::{Bug, plant};
+    let with = |bug, holds: &dyn Fn() -> bool| {
+        plant(Some(bug));
+        let found = catch_unwind(AssertUnwindSafe(holds));
+        let noticed = !found.unwrap_or(false);
+        plant(None);
+        assert!(noticed, "{bug:?} is not noticed");
+    };
+    with(Bug::TokenIgnored, &|| refused_openings()[0]);
+    with(Bug::OlderClaimAccepted, &|| refused_openings()[1]);
+    with(Bug::OlderVersionTaken, &older_version_refused);
+    with(Bug::RolledBackBelieved, &|| {
+        read_of_a_store_put_back().err() == Some(IoError::Medium { extent: block(2) })
+    });
+    with(Bug::CallDoneTwice, &a_call_is_done_once);
+    with(Bug::VoidForgotten, &void_is_believed);
+    with(Bug::HeaderInOneCopy, &store_known_from_one_copy);
+    with(Bug::ReclaimEndsAtError, &reclaimed_after_an_error);
 }

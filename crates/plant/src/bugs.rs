@@ -23,11 +23,6 @@ with_file_systems! {
         /// A store is opened under sequences that its last opening used.
         StoreReusesSequences,
     }
-    /// Bugs of Everest's client that its own tests show.
-    EVEREST_CLIENT {
-        /// Two rounds of reclaiming go on at a time.
-        ReclaimsOverlap,
-    }
     /// Bugs of what is kept in the logs that crash histories show.
     KEPT {
         /// What displaces a kept version does not say that older kept ones are dead.

@@ -1,5 +1,5 @@
-//! Bugs of file systems and of chains of drives, which follow those of [`crate::bugs`] in the list
-//! of all.
+//! Bugs of file systems, of chains of drives and of Everest's clients, which follow those of
+//! [`crate::bugs`] in the list of all.
 
 macro_rules! with_file_systems {
     ($($others:tt)*) => {
@@ -17,6 +17,62 @@ macro_rules! with_file_systems {
                 ChainReusesSequences,
                 /// A drive with an older state than the others is taken for a member.
                 StaleDriveBelieved,
+            }
+            /// Bugs of a client of several of Everest's stores, and of stores towards clients, that
+            /// the crash histories of many nodes show.
+            LENDERS {
+                /// A store is noted on the base after the first write there.
+                ListedAfterWrite,
+                /// An opening goes on without a store that may hold data.
+                OpenedWithoutStore,
+                /// Stores are asked before the incarnation is durable on the base.
+                IncarnationNotDurable,
+                /// A store does what was asked for in an earlier session.
+                OldSessionServed,
+                /// A store does a call that arrives twice a second time.
+                CallDoneTwice,
+                /// The answer of an earlier session counts.
+                OldAnswerAccepted,
+                /// A write that timed out at a store is forgotten.
+                TimedOutForgotten,
+                /// A write over an off-loaded range goes home.
+                OverwriteGoesHome,
+                /// Only the first sector of a write decides whether its range is off-loaded.
+                OverlapSeenAtStart,
+                /// The highest version is deleted before the older ones.
+                HighestDeletedFirst,
+                /// A write counts with one copy less than it should have.
+                OneCopyLess,
+                /// A store's versions are noted as void before the newer one is home.
+                VoidBeforeHome,
+                /// An opening does not believe that versions are void.
+                VoidForgotten,
+                /// Reclaiming takes no lock.
+                ReclaimWithoutLock,
+                /// A flush is not passed on to the base.
+                BaseFlushSkipped,
+                /// Versions count as home before the base was flushed.
+                CleanBeforeFlush,
+                /// A store is taken off the list while it holds data.
+                UnlistedTooEarly,
+                /// Writes over off-loaded ranges that go home are not durable before the stores
+                /// forget.
+                ThroughNotDurable,
+            }
+            /// Bugs of the same that tests of one case each show.
+            LENDERS_CASES {
+                /// A store believes every claim of an older incarnation.
+                OlderClaimAccepted,
+                /// A store does not compare tokens.
+                TokenIgnored,
+                /// A store takes an older version over a newer one.
+                OlderVersionTaken,
+                /// A store that returns with less than it acknowledged is believed.
+                RolledBackBelieved,
+                /// Reclaiming ends at an error that passes.
+                ReclaimEndsAtError,
+                /// A list of stores is written to one copy of the header only.
+                HeaderInOneCopy,
             }
             /// Bugs of the file system ext4 that its crash histories show.
             EXT4 {

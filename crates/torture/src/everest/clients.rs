@@ -1,109 +1,141 @@
-//! Clients of the base volumes.
+//! Clients of a base volume.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Hint, Nanos, Payload, Request, Rng, Sectors};
+use manylogs_block::{
+    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
+};
+use manylogs_everest::Offloaded;
 use manylogs_sim::Oracle;
 
-use super::world::Opened;
-
-/// On sound disks every request is answered within this, however full the store is.
+/// Every request is answered within this, however full the stores are, and whatever is lost.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(60);
 
-/// State that the clients of one incarnation share.
+/// What belongs to a base volume through all its openings.
+#[derive(Clone)]
+pub(super) struct Volume {
+    pub(super) oracle: Rc<RefCell<Oracle>>,
+    pub(super) rng: Rc<RefCell<Rng>>,
+    pub(super) next_tag: Rc<Cell<u64>>,
+    /// Operations that are still to be done.
+    pub(super) left: Rc<Cell<u64>>,
+    /// Reads that failed, as no store with their data could be reached.
+    pub(super) failed_reads: Rc<Cell<u64>>,
+    pub(super) longest: u64,
+    /// Reads may fail for a while.
+    pub(super) may_fail: bool,
+}
+
+/// A base volume that is open.
 pub(super) struct World {
     pub(super) runtime: Handle,
-    pub(super) opened: Opened,
-    /// One entry for each volume.
-    pub(super) oracles: Rc<RefCell<Vec<Oracle>>>,
-    pub(super) rng: RefCell<Rng>,
-    pub(super) next_tag: Rc<Cell<u64>>,
-    pub(super) longest: u64,
-    /// Operations that are still to be done.
-    pub(super) left: Cell<u64>,
+    pub(super) device: Offloaded,
+    pub(super) volume: Volume,
 }
 
 impl World {
     /// Runs one client, which sends one request after another.
     pub(super) async fn client(&self) -> Result<(), String> {
-        while self.left.get() > 0 {
-            self.left.set(self.left.get() - 1);
+        while self.volume.left.get() > 0 {
+            self.volume.left.set(self.volume.left.get() - 1);
             if self.below(8) == 0 {
                 let pause = Nanos::from_micros(1 << self.below(16));
                 self.runtime.sleep(pause).await;
             }
-            let volume = self.below(self.opened.volumes.len() as u64);
-            let volume = manylogs_block::to_usize(volume);
             let from = self.runtime.now();
-            match self.below(10) {
-                0..6 => self.write(volume, 1 + self.below(self.longest)).await?,
-                6 => self.zero(volume).await?,
-                7 if self.below(4) == 0 => self.reclaim(volume).await?,
-                _ => self.read(volume).await?,
+            match self.below(20) {
+                0..11 => self.write(1 + self.below(self.volume.longest)).await?,
+                11..13 => self.zero().await?,
+                13 if self.below(4) == 0 => self.reclaim().await?,
+                14 => self.flush().await?,
+                _ => self.read().await?,
             }
             let took = self.runtime.now().since(from);
             if took > ANSWER_WITHIN {
-                return Err(format!("an answer took {} ms on sound disks", took.0 / 1_000_000));
+                return Err(format!("an answer took {} ms", took.0 / 1_000_000));
             }
         }
         Ok(())
     }
 
     fn below(&self, bound: u64) -> u64 {
-        self.rng.borrow_mut().below(bound)
+        self.volume.rng.borrow_mut().below(bound)
     }
 
-    /// Half of all requests meet in a few places, so that they overlap.
-    fn place(&self, volume: usize, len: u64) -> Extent {
-        let room = self.opened.volumes[volume].capabilities().capacity.0 - len;
-        let near = if self.below(2) == 0 { room } else { room.min(40) };
-        Extent::new(self.below(near + 1), len)
+    /// Half of all requests meet in a few places, so that they overlap. They cover whole physical
+    /// sectors: a power cut may damage the neighbours of what is written in part.
+    fn place(&self, len: u64) -> Extent {
+        let told = self.device.capabilities();
+        let unit = told.physical_sector.0;
+        let len = len.next_multiple_of(unit);
+        let room = (told.capacity.0 - len) / unit;
+        let near = if self.below(2) == 0 { room } else { room.min(40 / unit) };
+        Extent::new(self.below(near + 1) * unit, len)
     }
 
-    async fn write(&self, volume: usize, len: u64) -> Result<(), String> {
-        let extent = self.place(volume, len);
-        let tag = self.next_tag.get();
-        self.next_tag.set(tag + len);
+    async fn write(&self, len: u64) -> Result<(), String> {
+        let extent = self.place(len);
+        let len = extent.len.0;
+        let tag = self.volume.next_tag.get();
+        self.volume.next_tag.set(tag + len);
         let payload = Payload::tags(tag, Sectors(len));
         let (fua, hint) = (self.below(2) == 0, Hint::None);
         let request = Request::Write { extent, payload: payload.clone(), fua, hint };
-        self.change(volume, extent, &payload, request).await
+        self.change(extent, &payload, request, fua).await
     }
 
-    async fn zero(&self, volume: usize) -> Result<(), String> {
-        let extent = self.place(volume, 1 + self.below(100));
+    async fn zero(&self) -> Result<(), String> {
+        let extent = self.place(1 + self.below(100));
         let fua = self.below(2) == 0;
         let request = Request::WriteZeroes { extent, fua, if_fast: false };
-        self.change(volume, extent, &Payload::zeroes(extent.len), request).await
+        self.change(extent, &Payload::zeroes(extent.len), request, fua).await
     }
 
-    /// Every acknowledged change is durable, whether or not FUA was asked for.
+    /// Writes never fail, whichever stores are gone.
     async fn change(
         &self,
-        volume: usize,
         extent: Extent,
         content: &Payload,
         request: Request,
+        fua: bool,
     ) -> Result<(), String> {
-        let write = self.oracles.borrow_mut()[volume].submit(extent, content);
-        let done = self.opened.volumes[volume].submit(request).await;
-        done.map_err(|error| format!("unexpected error: {error}"))?;
-        self.oracles.borrow_mut()[volume].acknowledge(extent, write, true);
+        let write = self.volume.oracle.borrow_mut().submit(extent, content);
+        let done = self.device.submit(request).await;
+        done.map_err(|error| format!("a write failed: {error}"))?;
+        self.volume.oracle.borrow_mut().acknowledge(extent, write, fua);
         Ok(())
     }
 
-    async fn read(&self, volume: usize) -> Result<(), String> {
-        let extent = self.place(volume, 1 + self.below(60));
-        let read = self.oracles.borrow_mut()[volume].submit_read(extent);
-        let found = self.opened.volumes[volume].submit(Request::Read { extent }).await;
-        let found = found.map_err(|error| format!("unexpected error: {error}"))?;
-        let checked = self.oracles.borrow_mut()[volume].check_read(read, &found);
-        checked.map_err(|wrong| format!("volume {volume}: {wrong}"))
+    async fn flush(&self) -> Result<(), String> {
+        let flush = self.volume.oracle.borrow_mut().submit_flush();
+        let done = self.device.submit(Request::Flush).await;
+        done.map_err(|error| format!("a flush failed: {error}"))?;
+        self.volume.oracle.borrow_mut().acknowledge_flush(flush);
+        Ok(())
     }
 
-    async fn reclaim(&self, volume: usize) -> Result<(), String> {
-        let reclaimed = self.opened.volumes[volume].reclaim().await;
-        reclaimed.map_err(|error| format!("reclaim: {error}"))
+    async fn read(&self) -> Result<(), String> {
+        let extent = self.place(1 + self.below(60));
+        let read = self.volume.oracle.borrow_mut().submit_read(extent);
+        match self.device.submit(Request::Read { extent }).await {
+            Ok(found) => {
+                let checked = self.volume.oracle.borrow_mut().check_read(read, &found);
+                checked.map_err(|wrong| format!("read: {wrong}"))
+            }
+            Err(IoError::Transient { .. }) if self.volume.may_fail => {
+                self.volume.oracle.borrow_mut().fail_read(read);
+                self.volume.failed_reads.set(self.volume.failed_reads.get() + 1);
+                Ok(())
+            }
+            Err(error) => Err(format!("a read failed: {error}")),
+        }
+    }
+
+    async fn reclaim(&self) -> Result<(), String> {
+        match self.device.reclaim().await {
+            Err(IoError::Transient { .. }) if self.volume.may_fail => Ok(()),
+            other => other.map_err(|error| format!("reclaim: {error}")),
+        }
     }
 }

@@ -1,10 +1,13 @@
-//! Histories of Everest: base volumes whose writes are off-loaded to a circular store, crashed and
-//! judged as those of a volume are.
+//! Histories of Everest: base volumes that off-load to stores on other machines, over links that
+//! lose messages. Machines crash apart and together, and are judged as those of a volume are.
 
 mod clients;
 mod history;
+mod life;
 mod plan;
+mod recovery;
 mod trouble;
+mod wire;
 mod world;
 
 pub(crate) use history::run_history;

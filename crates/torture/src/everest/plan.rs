@@ -1,28 +1,52 @@
 //! Everything that a seed decides ahead of a history.
 
 use manylogs_block::{Nanos, Rng, Sectors};
+use manylogs_everest::{OffloadOptions, Policy};
 use manylogs_sim::CrashDiskConfig;
 
-/// The plan of a history. The store is so small that it wraps all the time.
+/// What the header of a base volume takes: see `docs/format.md`.
+pub(super) const HEADER: Sectors = Sectors(256);
+
+/// What happens to messages between clients and stores: each happens to one in this number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NetPlan {
+    /// Lost.
+    pub(crate) lost: u64,
+    /// Delivered twice.
+    pub(crate) doubled: u64,
+    /// Late, after who sent it has given up.
+    pub(crate) late: u64,
+    /// Others take up to this long.
+    pub(crate) delay_max: Nanos,
+    /// Who sent a call gives up after this.
+    pub(crate) timeout: Nanos,
+}
+
+/// The plan of a history. The stores are so small that they wrap all the time.
 #[derive(Clone, Debug)]
 pub struct EverestPlan {
     /// The seed that it was made from.
     pub seed: u64,
-    /// The base volumes.
+    /// The base volumes, each with a client of its own.
     pub(crate) bases: Vec<CrashDiskConfig>,
-    /// The devices of the store.
-    pub(crate) stores: Vec<CrashDiskConfig>,
+    /// The devices of each store.
+    pub(crate) stores: Vec<Vec<CrashDiskConfig>>,
     pub(crate) log: Sectors,
-    /// Longest write of a client, beside bursts.
+    pub(crate) options: OffloadOptions,
+    pub(crate) net: NetPlan,
+    /// Machines crash and links are cut, one after the other, with a pause of up to this between;
+    /// never if it is zero.
+    pub(crate) outages: Nanos,
+    /// Longest write of a client.
     pub(crate) longest: u64,
-    pub(crate) reclaim_every: Nanos,
     pub(crate) incarnations: u64,
+    /// Tasks that send requests to each volume.
     pub(crate) clients: u64,
-    /// Number of operations of all clients in one incarnation.
+    /// Number of operations on each volume in one incarnation.
     pub(crate) operations: u64,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
-    /// The devices of the store fail requests.
+    /// The devices of the first store fail requests.
     pub(crate) trouble: bool,
 }
 
@@ -32,51 +56,87 @@ impl EverestPlan {
     /// and its own openings.
     #[must_use]
     pub fn in_trouble(self) -> Self {
-        let more = |disk: CrashDiskConfig| CrashDiskConfig {
+        let more = |disk: &CrashDiskConfig| CrashDiskConfig {
             capacity: Sectors(disk.capacity.0 + self.incarnations * self.log.0),
-            ..disk
+            ..*disk
         };
-        let stores = self.stores.iter().copied().map(more).collect();
-        Self { stores, fork_every: 4 * self.fork_every, trouble: true, ..self }
+        let stores = self.stores.iter().map(|disks| disks.iter().map(more).collect()).collect();
+        let (fork_every, outages) = (4 * self.fork_every, Nanos(0));
+        Self { stores, fork_every, outages, trouble: true, ..self }
     }
 
     /// The plan of a seed; the same one each time.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0xe7e2_e57e);
-        let disk = |rng: &mut Rng, sectors: u64| CrashDiskConfig {
-            capacity: Sectors(sectors),
-            physical_sector: if rng.one_in(3) { Sectors(8) } else { Sectors(1) },
-            volatile_cache: !rng.one_in(4),
-            native_fua: !rng.one_in(4),
-            latency_max: Nanos(1 << (10 + rng.below(14))),
-        };
         let log = 128 + 8 * rng.below(17);
-        let devices = 1 + rng.below(2);
-        let stores = (0..devices).map(|_| {
-            let logs = 6 + rng.below(4);
-            let sectors = 80 + logs * log + rng.below(40);
-            disk(&mut rng, sectors)
+        let stores = (0..1 + rng.below(3)).map(|_| {
+            let devices = if rng.one_in(4) { 2 } else { 1 };
+            let disks = (0..devices).map(|_| {
+                let logs = 6 + rng.below(4);
+                let sectors = 80 + logs * log + rng.below(40);
+                disk(&mut rng, sectors)
+            });
+            disks.collect()
         });
-        let stores = stores.collect();
-        let bases = 1 + rng.below(3);
+        let stores: Vec<Vec<CrashDiskConfig>> = stores.collect();
+        let bases = 1 + rng.below(2);
         let bases = (0..bases).map(|_| {
-            let sectors = 8 * (20 + rng.below(60));
+            let sectors = HEADER.0 + 8 * (20 + rng.below(60));
             disk(&mut rng, sectors)
         });
         let bases = bases.collect();
+        let calm = rng.one_in(3);
+        let one_in = |rng: &mut Rng, most: u64| if calm { 0 } else { 4 + rng.below(most) };
+        let net = NetPlan {
+            lost: one_in(&mut rng, 200),
+            doubled: one_in(&mut rng, 20),
+            late: one_in(&mut rng, 100),
+            delay_max: Nanos(1 << (10 + rng.below(14))),
+            timeout: if calm { Nanos::from_secs(100) } else { Nanos::from_millis(300) },
+        };
+        let outages = if calm { Nanos(0) } else { Nanos::from_millis(1 << rng.below(12)) };
         Self {
             seed,
             bases,
-            stores,
             log: Sectors(log),
+            options: options(&mut rng, stores.len()),
+            stores,
+            net,
+            outages,
             longest: 1 + rng.below(40),
-            reclaim_every: Nanos::from_micros(1 << rng.below(18)),
             incarnations: 1 + rng.below(3),
             clients: 1 + rng.below(4),
-            operations: 40 + rng.below(160),
-            fork_every: 6 + rng.below(10),
+            operations: 40 + rng.below(120),
+            fork_every: 8 + rng.below(16),
             trouble: false,
         }
+    }
+}
+
+fn disk(rng: &mut Rng, sectors: u64) -> CrashDiskConfig {
+    CrashDiskConfig {
+        capacity: Sectors(sectors),
+        physical_sector: if rng.one_in(3) { Sectors(8) } else { Sectors(1) },
+        volatile_cache: !rng.one_in(4),
+        native_fua: !rng.one_in(4),
+        latency_max: Nanos(1 << (10 + rng.below(14))),
+    }
+}
+
+fn options(rng: &mut Rng, stores: usize) -> OffloadOptions {
+    let policy = match rng.below(4) {
+        0 => Policy::Counts { base: rng.below(3), store: 64 },
+        1 => Policy::Wait { base: Nanos(1 << (8 + rng.below(14))), store: Nanos::from_secs(1) },
+        _ => Policy::Always,
+    };
+    OffloadOptions {
+        policy,
+        copies: 1 + manylogs_block::to_usize(rng.below(stores.min(2) as u64)),
+        patience: Nanos::from_millis(300 + rng.below(2700)),
+        reconnect_every: Nanos::from_millis(1 + rng.below(300)),
+        reclaim_every: Nanos::from_micros(128 << rng.below(11)),
+        together: 1 << rng.below(6),
+        held_max: Sectors(u64::MAX),
     }
 }

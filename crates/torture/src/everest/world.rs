@@ -1,63 +1,75 @@
-//! Base volumes, a store and their clients on simulated disks.
+//! The machines of a world: base volumes and stores on simulated disks, and the links between.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
-use manylogs_everest::{CircularStore, Lender, OffloadOptions, Offloaded, StoreOptions};
-use manylogs_logstore::Space;
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
+use manylogs_everest::{Call, CircularStore, Lender, Lending, Offloaded, StoreOptions};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Sim, Survival};
 
-use super::plan::EverestPlan;
+use super::plan::{EverestPlan, NetPlan};
+use super::wire::{Serving, Wire};
 
-/// Content of the disks that nobody uses: the base volumes first, then the store's disks.
+/// Content of the disks that nobody uses: the base volumes' first, then the disks of each store.
 #[derive(Clone)]
-pub(super) struct Images(pub(super) Vec<DiskImage>);
+pub(super) struct Images {
+    pub(super) disks: Vec<Vec<DiskImage>>,
+    /// Messages that may arrive yet, and to which store.
+    pub(super) messages: Vec<(usize, Call)>,
+}
 
 impl Images {
     pub(super) fn blank(plan: &EverestPlan) -> Self {
-        Self(vec![DiskImage::default(); plan.bases.len() + plan.stores.len()])
+        let blank = |count: usize| vec![DiskImage::default(); count];
+        let of_stores = plan.stores.iter().map(|disks| blank(disks.len()));
+        let disks = plan.bases.iter().map(|_| blank(1)).chain(of_stores).collect();
+        Self { disks, messages: Vec::new() }
     }
 
     /// A hash: equal for equal contents, and different for others but by rare chance.
     pub(super) fn fingerprint(&self) -> u64 {
         let mix = |sum: u64, image: &DiskImage| Rng::new(sum ^ image.fingerprint()).next_u64();
-        self.0.iter().fold(0, mix)
+        self.disks.iter().flatten().fold(0, mix)
     }
 }
 
-/// The disks of a world. Clones are the same disks.
-#[derive(Clone)]
-pub(super) struct Disks {
-    bases: Vec<CrashDisk>,
-    pub(super) stores: Vec<CrashDisk>,
+/// A machine with its disks. It runs something, or is down.
+pub(super) struct Machine {
+    pub(super) node: Cell<NodeId>,
+    configs: Vec<CrashDiskConfig>,
+    disks: RefCell<Vec<CrashDisk>>,
+    /// Events of disks that were replaced.
+    past: Cell<u64>,
 }
 
-/// Which of the disks the last event was on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Events {
-    pub(super) bases: u64,
-    pub(super) stores: u64,
-}
-
-impl Disks {
-    pub(super) fn new(runtime: &Handle, plan: &EverestPlan, images: &Images) -> Self {
-        let make = |(config, image): (&CrashDiskConfig, &DiskImage)| {
-            CrashDisk::new(runtime.clone(), *config, image.clone())
+impl Machine {
+    fn new(sim: &Sim, drive: &Handle, configs: &[CrashDiskConfig], images: &[DiskImage]) -> Self {
+        let machine = Self {
+            node: Cell::new(sim.node()),
+            configs: configs.to_vec(),
+            disks: RefCell::default(),
+            past: Cell::default(),
         };
-        let (of_bases, of_stores) = images.0.split_at(plan.bases.len());
-        Self {
-            bases: plan.bases.iter().zip(of_bases).map(make).collect(),
-            stores: plan.stores.iter().zip(of_stores).map(make).collect(),
-        }
+        machine.plug_in(drive, images);
+        machine
     }
 
-    pub(super) fn events(&self) -> Events {
-        let sum = |disks: &[CrashDisk]| disks.iter().map(CrashDisk::events).sum();
-        Events { bases: sum(&self.bases), stores: sum(&self.stores) }
+    fn plug_in(&self, drive: &Handle, images: &[DiskImage]) {
+        self.past.set(self.events());
+        let disks = self.configs.iter().zip(images);
+        let disks =
+            disks.map(|(config, image)| CrashDisk::new(drive.clone(), *config, image.clone()));
+        self.disks.replace(disks.collect());
     }
 
-    /// Kills the users of all disks or cuts the power of all, now.
-    pub(super) fn crash(&self, rng: &mut Rng) -> Images {
+    /// Submissions and completions of the disks.
+    pub(super) fn events(&self) -> u64 {
+        let now: u64 = self.disks.borrow().iter().map(CrashDisk::events).sum();
+        self.past.get() + now
+    }
+
+    /// What its disks hold if its processes are killed now, or its power is cut.
+    pub(super) fn after_crash(&self, rng: &mut Rng) -> Vec<DiskImage> {
         let killed = rng.one_in(2);
         let mut crash = |disk: &CrashDisk| {
             if killed {
@@ -70,54 +82,151 @@ impl Disks {
             };
             disk.after_power_cut(survival, rng)
         };
-        Images(self.bases.iter().chain(&self.stores).map(&mut crash).collect())
+        self.disks.borrow().iter().map(&mut crash).collect()
     }
 
-    fn of_store(&self) -> Vec<Rc<dyn BlockDevice>> {
-        self.stores.iter().map(|disk| Rc::new(disk.clone()) as Rc<dyn BlockDevice>).collect()
+    /// Crashes the machine. Its node is a new one, on which nothing runs.
+    pub(super) fn crash(&self, sim: &Sim, drive: &Handle, rng: &mut Rng) {
+        let images = self.after_crash(rng);
+        sim.kill(self.node.get());
+        self.node.set(sim.node());
+        self.plug_in(drive, &images);
     }
 
-    /// Makes the store, or opens it, and takes up the base volumes.
-    pub(super) async fn open(
-        &self,
-        runtime: Handle,
-        plan: &EverestPlan,
-        fresh: bool,
-    ) -> Result<Opened, String> {
-        let devices = self.of_store();
-        let store = if fresh {
-            let options = StoreOptions { log: plan.log };
-            CircularStore::create(runtime.clone(), devices, options).await
-        } else {
-            CircularStore::open(runtime.clone(), devices).await
+    pub(super) fn disks(&self) -> Vec<CrashDisk> {
+        self.disks.borrow().clone()
+    }
+
+    fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
+        let device = |disk: &CrashDisk| Rc::new(disk.clone()) as Rc<dyn BlockDevice>;
+        self.disks.borrow().iter().map(device).collect()
+    }
+}
+
+/// All machines, and what the stores run.
+pub(super) struct Machines {
+    pub(super) drive: Handle,
+    net: Handle,
+    pub(super) bases: Vec<Machine>,
+    pub(super) stores: Vec<Machine>,
+    pub(super) serving: Vec<Serving>,
+    /// The links of each base to each store, once the stores are known.
+    pub(super) wires: RefCell<Vec<Vec<Wire>>>,
+    /// Why a store did not open.
+    pub(super) problem: Rc<RefCell<Option<String>>>,
+}
+
+impl Machines {
+    pub(super) fn new(sim: &Sim, plan: &EverestPlan, images: &Images) -> Self {
+        let (drive, net) = (sim.handle(sim.node()), sim.handle(sim.node()));
+        let (of_bases, of_stores) = images.disks.split_at(plan.bases.len());
+        let base = |(config, images): (&CrashDiskConfig, &Vec<DiskImage>)| {
+            Machine::new(sim, &drive, std::slice::from_ref(config), images)
         };
-        let store: Rc<dyn Lender> = Rc::new(store.map_err(|error| error.to_string())?);
-        let mut volumes = Vec::new();
-        for (number, disk) in (0..).zip(&self.bases) {
-            let options = OffloadOptions { base: Space(number), reclaim_every: plan.reclaim_every };
-            let (disk, store) = (Rc::new(disk.clone()), Rc::clone(&store));
-            let volume = Offloaded::open(runtime.clone(), disk, store, options).await;
-            volumes.push(volume.map_err(|error| error.to_string())?);
+        let store = |(configs, images): (&Vec<CrashDiskConfig>, &Vec<DiskImage>)| {
+            Machine::new(sim, &drive, configs, images)
+        };
+        Self {
+            bases: plan.bases.iter().zip(of_bases).map(base).collect(),
+            stores: plan.stores.iter().zip(of_stores).map(store).collect(),
+            serving: plan.stores.iter().map(|_| Serving::default()).collect(),
+            wires: RefCell::default(),
+            problem: Rc::default(),
+            drive,
+            net,
         }
-        Ok(Opened { volumes })
+    }
+
+    pub(super) fn events(&self) -> (u64, u64) {
+        let sum = |machines: &[Machine]| machines.iter().map(Machine::events).sum();
+        (sum(&self.bases), sum(&self.stores))
+    }
+
+    /// What the disks hold if all machines crash now, each in its own way.
+    pub(super) fn after_crash(&self, rng: &mut Rng) -> Images {
+        let machines = self.bases.iter().chain(&self.stores);
+        let disks = machines.map(|machine| machine.after_crash(rng)).collect();
+        let mut messages = Vec::new();
+        for wires in self.wires.borrow().iter() {
+            for (store, wire) in wires.iter().enumerate() {
+                messages.extend(wire.under_way().into_iter().map(|call| (store, call)));
+            }
+        }
+        Images { disks, messages }
+    }
+
+    /// Starts the process of a store, which makes it first if it is `fresh`.
+    pub(super) fn start_store(&self, sim: &Sim, plan: &EverestPlan, store: usize, fresh: bool) {
+        let machine = sim.handle(self.stores[store].node.get());
+        let (devices, serving) = (self.stores[store].devices(), self.serving[store].clone());
+        let (log, problem) = (plan.log, Rc::clone(&self.problem));
+        let runtime = machine.clone();
+        machine.spawn(async move {
+            let opened = if fresh {
+                let options = StoreOptions { log };
+                CircularStore::create(runtime.clone(), devices, options).await
+            } else {
+                CircularStore::open(runtime.clone(), devices).await
+            };
+            let opened = match opened {
+                Ok(store) => Lending::open(store, None).await.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match opened {
+                Ok(lending) => serving.set(Some((runtime, lending))),
+                Err(error) => {
+                    problem.borrow_mut().get_or_insert(format!("store {store}: {error}"));
+                }
+            }
+        });
+    }
+
+    pub(super) fn crash_store(&self, sim: &Sim, store: usize, rng: &mut Rng) {
+        self.serving[store].set(None);
+        self.stores[store].crash(sim, &self.drive, rng);
+    }
+
+    /// Links every base to every store. All stores are up.
+    pub(super) fn link(&self, plan: NetPlan, rng: &mut Rng) {
+        let mut wires = Vec::new();
+        for _ in &self.bases {
+            let link = |serving: &Serving| {
+                let (id, longest) = serving.identity();
+                let net = self.net.clone();
+                Wire::new(net, plan, rng.split(), id, longest, serving.clone())
+            };
+            wires.push(self.serving.iter().map(link).collect());
+        }
+        self.wires.replace(wires);
+    }
+
+    /// Opens a base volume, which is made first if it is `fresh`.
+    pub(super) fn open_base(
+        &self,
+        sim: &Sim,
+        plan: &EverestPlan,
+        base: usize,
+        fresh: bool,
+    ) -> impl Future<Output = Result<Offloaded, String>> + use<> {
+        let runtime = sim.handle(self.bases[base].node.get());
+        let disk = Rc::clone(&self.bases[base].devices()[0]);
+        let lender = |wire: &Wire| Rc::new(wire.clone()) as Rc<dyn Lender>;
+        let stores: Vec<_> = self.wires.borrow()[base].iter().map(lender).collect();
+        let options = plan.options;
+        async move {
+            if fresh {
+                let made = Offloaded::create(&runtime, Rc::clone(&disk)).await;
+                made.map_err(|error| format!("create: {error}"))?;
+            }
+            let opened = Offloaded::open(runtime, disk, stores, options).await;
+            opened.map_err(|error| format!("open: {error}"))
+        }
     }
 }
 
-/// Devices in use.
-#[derive(Clone, Debug)]
-pub(super) struct Opened {
-    pub(super) volumes: Vec<Offloaded>,
-}
-
-impl Opened {
-    /// Everything that the volumes hold.
-    pub(super) async fn read_all(&self) -> Result<Vec<Payload>, String> {
-        let mut contents = Vec::with_capacity(self.volumes.len());
-        for volume in &self.volumes {
-            let extent = Extent::new(0, volume.capabilities().capacity.0);
-            let read = volume.submit(Request::Read { extent }).await;
-            contents.push(read.map_err(|error| format!("read: {error}"))?);
-        }
-        Ok(contents)
-    }
+/// Everything that a volume holds.
+pub(super) async fn read_all(volume: &Offloaded) -> Result<Payload, String> {
+    let extent = Extent::new(0, volume.capabilities().capacity.0);
+    let read = volume.submit(Request::Read { extent }).await;
+    read.map_err(|error| format!("read: {error}"))
 }

@@ -1,0 +1,189 @@
+//! Making a base volume, and opening one.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle, IoError, Sectors};
+use manylogs_logstore::new_volume_id;
+use manylogs_plant::{self as plant, Bug};
+use thiserror::Error;
+
+use crate::call::StoreId;
+use crate::header::{Content, HEADER, Header, STORES_MAX};
+use crate::lender::{Lender, LenderError};
+use crate::offload::{Client, OffloadOptions, Offloaded};
+use crate::peer::{Peer, without};
+use crate::read::first_of;
+use crate::table::Table;
+use crate::versions::{INCARNATION_LAST, Range};
+
+/// Why a base volume cannot be made or opened.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OffloadError {
+    /// The base volume failed.
+    #[error("the base volume: {0}")]
+    Base(#[from] IoError),
+    /// The device is no base volume, or its header is damaged.
+    #[error("the device has no header of a base volume that is whole, or is shorter than it was")]
+    NoHeader,
+    /// The device has no room for a header.
+    #[error("a base volume has more than {} sectors, not {}", HEADER.0, have.0)]
+    TooSmall {
+        /// Size of the device.
+        have: Sectors,
+    },
+    /// A store that may hold newer data was not given.
+    #[error("store {} may hold newer data of this base volume: give it too", name(store))]
+    MissingStore {
+        /// Name of the store.
+        store: StoreId,
+    },
+    /// A store was given twice, or too many.
+    #[error("a base volume has up to {STORES_MAX} stores, each once")]
+    Stores,
+    /// More copies are asked for than there are stores, or none.
+    #[error("{copies} copies of each write need as many stores: {stores} are given")]
+    Copies {
+        /// Copies that were asked for.
+        copies: usize,
+        /// Stores that were given.
+        stores: usize,
+    },
+    /// A store that may hold newer data does not serve this opening.
+    #[error("store {}: {source}", name(store))]
+    Store {
+        /// Name of the store.
+        store: StoreId,
+        /// What it says.
+        source: LenderError,
+    },
+    /// No incarnation is left.
+    #[error("the base volume was opened too often: reclaim everything and make it anew")]
+    Worn,
+}
+
+fn name(store: &StoreId) -> String {
+    store.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Offloaded {
+    /// Makes a base volume of `base`: overwrites its first sectors with a header.
+    ///
+    /// # Errors
+    /// If the device is too small, or fails.
+    pub async fn create(runtime: &Handle, base: Rc<dyn BlockDevice>) -> Result<(), OffloadError> {
+        let have = base.capabilities().capacity;
+        if have <= HEADER {
+            return Err(OffloadError::TooSmall { have });
+        }
+        Ok(Header::create(base, Content::new(new_volume_id(runtime), have)).await?)
+    }
+
+    /// Opens the base volume on `base`, which off-loads to `stores`. Waits for those that may hold
+    /// newer data, and for no other.
+    ///
+    /// # Errors
+    /// If the device is no base volume, fails, or one of the stores that may hold newer data was
+    /// not given, cannot be reached within [`OffloadOptions::patience`] or refuses: nobody else
+    /// knows what it holds.
+    pub async fn open(
+        runtime: Handle,
+        base: Rc<dyn BlockDevice>,
+        stores: Vec<Rc<dyn Lender>>,
+        options: OffloadOptions,
+    ) -> Result<Self, OffloadError> {
+        let peers: Vec<Peer> = stores.into_iter().map(Peer::new).collect();
+        let twice = |(n, peer): (usize, &Peer)| peers[..n].iter().any(|other| other.id == peer.id);
+        if peers.len() > STORES_MAX || peers.iter().enumerate().any(twice) {
+            return Err(OffloadError::Stores);
+        }
+        let (copies, stores) = (options.copies, peers.len());
+        if copies == 0 || (copies > stores && stores > 0) {
+            return Err(OffloadError::Copies { copies, stores });
+        }
+        let header = Header::find(&runtime, Rc::clone(&base)).await?;
+        let header = header.ok_or(OffloadError::NoHeader)?;
+        if header.content().opening().incarnation >= INCARNATION_LAST {
+            return Err(OffloadError::Worn);
+        }
+        let listed = header.content().stores.clone();
+        for store in &listed {
+            if !peers.iter().any(|peer| peer.id == *store) {
+                return Err(OffloadError::MissingStore { store: *store });
+            }
+        }
+        let token = runtime.random();
+        let opened = |content: &mut Content| {
+            content.opened(token);
+            true
+        };
+        if plant::is(Bug::IncarnationNotDurable) {
+            header.pretend(opened);
+        } else {
+            // Durable before any store hears of it, so that no other opening is ever this one.
+            header.update(opened).await?;
+        }
+        let client = Rc::new(Client::new(runtime, base, header, peers, options));
+        client.learn(&listed).await?;
+        client.run();
+        Ok(Self(client))
+    }
+}
+
+impl Client {
+    /// Asks the listed stores, together, what they hold.
+    async fn learn(self: &Rc<Self>, listed: &[StoreId]) -> Result<(), OffloadError> {
+        let mut stores: Vec<usize> = (0..self.peers.len()).collect();
+        stores.retain(|store| listed.contains(&self.peers[*store].id));
+        let ask = |&store: &usize| {
+            let client = Rc::clone(self);
+            self.answer(async move { Ok(client.connect_patiently(store).await) })
+        };
+        let asked: Vec<_> = stores.iter().map(ask).collect();
+        let (mut held, mut result) = (Vec::new(), Ok(()));
+        for (store, asked) in stores.into_iter().zip(asked) {
+            let id = self.peers[store].id;
+            match asked.await? {
+                Ok(ranges) => held.push((store, ranges)),
+                Err(LenderError::Unreachable) if plant::is(Bug::OpenedWithoutStore) => {}
+                Err(source) => result = Err(OffloadError::Store { store: id, source }),
+            }
+        }
+        result?;
+        for (store, ranges) in &mut held {
+            *ranges = without(ranges, &self.header.voids_of(self.peers[*store].id));
+        }
+        self.table.replace(Table::opened(self.peers.len(), &held));
+        self.weigh();
+        for (store, _) in held {
+            let voids = self.header.voids_of(self.peers[store].id);
+            self.begin_session(store, !voids.is_empty());
+            let client = Rc::clone(self);
+            self.runtime.spawn(async move {
+                drop(client.forget_old(store, Vec::new(), voids).await);
+            });
+        }
+        Ok(())
+    }
+
+    async fn connect_patiently(self: Rc<Self>, store: usize) -> Result<Vec<Range>, LenderError> {
+        let deadline = self.runtime.now() + self.options.patience;
+        loop {
+            let progress = self.peers[store].lender.progress().wait();
+            match self.connect(store).await {
+                Err(LenderError::Unreachable | LenderError::NoSession | LenderError::Repeated)
+                    if self.runtime.now() < deadline => {}
+                other => return other,
+            }
+            let soon = self.runtime.now() + self.options.reconnect_every;
+            first_of(&self.runtime, progress, soon).await;
+        }
+    }
+
+    fn run(self: &Rc<Self>) {
+        for store in 0..self.peers.len() {
+            self.runtime.spawn(Rc::clone(self).run_peer(store));
+        }
+        self.runtime.spawn(Rc::clone(self).run_reclaim());
+    }
+}

@@ -1,0 +1,392 @@
+//! The header of a base volume: who it is, which stores may hold newer data of it, and which of
+//! their versions count no more.
+//!
+//! ```text
+//!  LBA 0           128             256
+//!  +---------------+---------------+------------------ ... --+
+//!  | header, copy 0 | header, copy 1 | what clients see        |
+//!  +---------------+---------------+------------------ ... --+
+//! ```
+//! A change is written to one copy after the other, so that each is whole while the other is
+//! written. The copy with the higher generation counts.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Extent, Handle, IoError, Lba, Payload, Request, SECTOR_BYTES, Sectors, TaskLock,
+    narrow, to_usize,
+};
+use manylogs_engine::{PatientReads, read_copy};
+use manylogs_plant::{self as plant, Bug};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::call::{BaseId, Opening, StoreId};
+use crate::versions::{Range, Version};
+
+const MAGIC: [u8; 8] = *b"EVBASE01";
+const COPY: Sectors = Sectors(128);
+/// Sectors of a base volume that clients do not see.
+pub(crate) const HEADER: Sectors = Sectors(2 * COPY.0);
+const PLACES: [Extent; 2] =
+    [Extent { start: Lba(0), len: COPY }, Extent { start: Lba(COPY.0), len: COPY }];
+/// A store serves a new opening whose lineage has the last one that it served.
+const LINEAGE_MAX: usize = 512;
+/// Stores that may hold data at a time.
+pub(crate) const STORES_MAX: usize = 16;
+/// Ranges whose versions in a store count no more.
+const VOIDS_MAX: usize = 1024;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    checksum: U32,
+    openings: U32,
+    base: BaseId,
+    generation: U64,
+    sectors: U64,
+    stores: U32,
+    voids: U32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawOpening {
+    incarnation: U32,
+    reserved: U32,
+    token: U64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawVoid {
+    store: StoreId,
+    start: U64,
+    sectors: U64,
+    version: U64,
+}
+
+/// What the header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) base: BaseId,
+    generation: u64,
+    /// Size of the base volume with its header.
+    pub(crate) sectors: Sectors,
+    /// The last openings, the newest last.
+    pub(crate) lineage: Vec<Opening>,
+    /// Stores that may hold data.
+    pub(crate) stores: Vec<StoreId>,
+    /// What a store has of a range up to a version is void: it counts as if it were not there.
+    pub(crate) voids: Vec<(StoreId, Range)>,
+}
+
+impl Content {
+    pub(crate) const fn new(base: BaseId, sectors: Sectors) -> Self {
+        Self {
+            base,
+            generation: 1,
+            sectors,
+            lineage: Vec::new(),
+            stores: Vec::new(),
+            voids: Vec::new(),
+        }
+    }
+
+    /// The newest opening.
+    pub(crate) fn opening(&self) -> Opening {
+        self.lineage.last().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn opened(&mut self, token: u64) {
+        let incarnation = self.opening().incarnation + 1;
+        self.lineage.push(Opening { incarnation, token });
+        if self.lineage.len() > LINEAGE_MAX {
+            self.lineage.remove(0);
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut raw = Raw {
+            magic: MAGIC,
+            checksum: U32::ZERO,
+            openings: U32::new(narrow(self.lineage.len())),
+            base: self.base,
+            generation: U64::new(self.generation),
+            sectors: U64::new(self.sectors.0),
+            stores: U32::new(narrow(self.stores.len())),
+            voids: U32::new(narrow(self.voids.len())),
+        };
+        let mut rest = Vec::new();
+        for opening in &self.lineage {
+            let (incarnation, token) = (U32::new(opening.incarnation), U64::new(opening.token));
+            let raw = RawOpening { incarnation, reserved: U32::ZERO, token };
+            rest.extend_from_slice(raw.as_bytes());
+        }
+        self.stores.iter().for_each(|store| rest.extend_from_slice(store));
+        for &(store, Range { extent, version }) in &self.voids {
+            let (start, sectors) = (U64::new(extent.start.0), U64::new(extent.len.0));
+            let raw = RawVoid { store, start, sectors, version: U64::new(version.0) };
+            rest.extend_from_slice(raw.as_bytes());
+        }
+        raw.checksum = U32::new(crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), &rest));
+        let mut bytes = raw.as_bytes().to_vec();
+        bytes.extend_from_slice(&rest);
+        bytes.resize(bytes.len().next_multiple_of(8 * to_usize(SECTOR_BYTES)), 0);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (mut raw, rest) = Raw::read_from_prefix(bytes).ok()?;
+        let (openings, stores, voids) =
+            (raw.openings.get() as usize, raw.stores.get() as usize, raw.voids.get() as usize);
+        if raw.magic != MAGIC || openings > LINEAGE_MAX || stores > STORES_MAX || voids > VOIDS_MAX
+        {
+            return None;
+        }
+        let of_openings = openings * size_of::<RawOpening>();
+        let of_stores = stores * size_of::<StoreId>();
+        let used = of_openings + of_stores + voids * size_of::<RawVoid>();
+        let rest = rest.get(..used)?;
+        let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
+        if crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), rest) != checksum {
+            return None;
+        }
+        let (lineage, rest) = rest.split_at(of_openings);
+        let (stores, voids) = rest.split_at(of_stores);
+        let opening = |raw: &RawOpening| Opening {
+            incarnation: raw.incarnation.get(),
+            token: raw.token.get(),
+        };
+        let void = |raw: &RawVoid| {
+            let extent = Extent::new(raw.start.get(), raw.sectors.get());
+            (raw.store, Range { extent, version: Version(raw.version.get()) })
+        };
+        Some(Self {
+            base: raw.base,
+            generation: raw.generation.get(),
+            sectors: Sectors(raw.sectors.get()),
+            lineage: <[RawOpening]>::ref_from_bytes(lineage).ok()?.iter().map(opening).collect(),
+            stores: <[StoreId]>::ref_from_bytes(stores).ok()?.to_vec(),
+            voids: <[RawVoid]>::ref_from_bytes(voids).ok()?.iter().map(void).collect(),
+        })
+    }
+}
+
+/// The header of a base volume in use.
+pub(crate) struct Header {
+    device: Rc<dyn BlockDevice>,
+    content: RefCell<Content>,
+    /// The copy that is written first.
+    first: usize,
+    lock: TaskLock,
+    /// A copy could not be written: nobody knows what an opening will find.
+    broken: Cell<bool>,
+    /// Store that is being taken off the list.
+    leaving: Cell<Option<StoreId>>,
+}
+
+impl Header {
+    /// Writes the header of a new base volume.
+    pub(crate) async fn create(
+        device: Rc<dyn BlockDevice>,
+        content: Content,
+    ) -> Result<(), IoError> {
+        for place in PLACES {
+            write(&device, place, &content).await?;
+        }
+        Ok(())
+    }
+
+    /// The header on `device`; `None` if it has no whole one.
+    pub(crate) async fn find(
+        runtime: &Handle,
+        device: Rc<dyn BlockDevice>,
+    ) -> Result<Option<Self>, IoError> {
+        // What a killed process left in the drive's cache must be durable before it is believed.
+        device.submit(Request::Flush).await?;
+        let reads: Rc<dyn BlockDevice> = PatientReads::new(Rc::clone(&device), runtime.clone());
+        let mut newest: Option<(Content, usize)> = None;
+        for (copy, place) in PLACES.into_iter().enumerate() {
+            let Ok(read) = read_copy(&reads, place).await? else { continue };
+            let found = Content::decode(&read.to_bytes().unwrap_or_default());
+            let generation = newest.as_ref().map_or(0, |(newest, _)| newest.generation);
+            let found = found.filter(|found| found.generation > generation);
+            newest = found.map(|found| (found, copy)).or(newest);
+        }
+        let fits = |(found, _): &(Content, usize)| found.sectors <= device.capabilities().capacity;
+        let header = |(content, copy): (Content, usize)| Self {
+            device: Rc::clone(&device),
+            first: 1 - copy,
+            content: RefCell::new(content),
+            lock: TaskLock::default(),
+            broken: Cell::new(false),
+            leaving: Cell::new(None),
+        };
+        Ok(newest.filter(fits).map(header))
+    }
+
+    pub(crate) fn content(&self) -> std::cell::Ref<'_, Content> {
+        self.content.borrow()
+    }
+
+    /// Changes the header, durably in both copies. False if `change` says that there is nothing to
+    /// change.
+    ///
+    /// # Errors
+    /// If a copy cannot be written: an opening may find the old header, or the new one. Later
+    /// changes fail then.
+    pub(crate) async fn update(
+        &self,
+        change: impl FnOnce(&mut Content) -> bool,
+    ) -> Result<bool, IoError> {
+        let _turn = self.lock.take().await;
+        if self.broken.get() {
+            return Err(IoError::ReadOnly { reason: "the header could not be written" });
+        }
+        let mut new = self.content.borrow().clone();
+        if !change(&mut new) {
+            return Ok(false);
+        }
+        new.generation += 1;
+        let copies = if plant::is(Bug::HeaderInOneCopy) { 1 } else { 2 };
+        // First where the newest was not found: there may be none that is whole.
+        for place in [self.first, 1 - self.first].into_iter().take(copies) {
+            let place = PLACES[place];
+            let mut written = write(&self.device, place, &new).await;
+            if written.as_ref().is_err_and(IoError::is_local) {
+                // A drive replaces a bad sector when it is written again.
+                written = write(&self.device, place, &new).await;
+            }
+            if let Err(error) = written {
+                self.broken.set(true);
+                return Err(error);
+            }
+        }
+        self.content.replace(new);
+        Ok(true)
+    }
+
+    /// A planted bug: a change that is not durable.
+    pub(crate) fn pretend(&self, change: impl FnOnce(&mut Content) -> bool) {
+        change(&mut self.content.borrow_mut());
+    }
+
+    /// Notes durably that a store may hold data.
+    pub(crate) async fn list(&self, store: StoreId) -> Result<(), IoError> {
+        if self.is_listed(store) && self.leaving.get() != Some(store) {
+            return Ok(());
+        }
+        let list = |content: &mut Content| {
+            let is_new = !content.stores.contains(&store) && content.stores.len() < STORES_MAX;
+            if is_new {
+                content.stores.push(store);
+            }
+            is_new
+        };
+        self.update(list).await?;
+        match self.is_listed(store) {
+            true => Ok(()),
+            false => Err(IoError::ReadOnly { reason: "too many stores hold data" }),
+        }
+    }
+
+    /// Whether a store may hold data.
+    pub(crate) fn is_listed(&self, store: StoreId) -> bool {
+        self.content.borrow().stores.contains(&store)
+    }
+
+    /// Takes a store off the list if it is `unused`.
+    pub(crate) async fn unlist(
+        &self,
+        store: StoreId,
+        unused: impl FnOnce() -> bool,
+    ) -> Result<(), IoError> {
+        let change = |content: &mut Content| {
+            if !unused() {
+                return false;
+            }
+            // Who counts on the list from now on waits for the end of this, and lists it again.
+            self.leaving.set(Some(store));
+            content.stores.retain(|listed| *listed != store);
+            true
+        };
+        let result = self.update(change).await;
+        self.leaving.set(None);
+        result.map(drop)
+    }
+
+    /// Notes durably that versions in a store are void. False if there is no room for that.
+    pub(crate) async fn void(&self, store: StoreId, range: Range) -> Result<bool, IoError> {
+        let change = |content: &mut Content| {
+            let covered = |(of, old): &(StoreId, Range)| {
+                *of == store && range.extent.contains(old.extent) && old.version <= range.version
+            };
+            content.voids.retain(|old| !covered(old));
+            let fits = content.voids.len() < VOIDS_MAX;
+            if fits {
+                content.voids.push((store, range));
+            }
+            fits
+        };
+        self.update(change).await
+    }
+
+    /// What of a store is void.
+    pub(crate) fn voids_of(&self, store: StoreId) -> Vec<Range> {
+        let content = self.content.borrow();
+        let of_store = content.voids.iter().filter(|(of, _)| *of == store);
+        of_store.map(|(_, range)| *range).collect()
+    }
+
+    /// The store has durably forgotten what is void.
+    pub(crate) async fn forgotten(&self, store: StoreId, gone: &[Range]) -> Result<(), IoError> {
+        let change = |content: &mut Content| {
+            let before = content.voids.len();
+            content.voids.retain(|(of, range)| *of != store || !gone.contains(range));
+            content.voids.len() < before
+        };
+        self.update(change).await.map(drop)
+    }
+}
+
+async fn write(
+    device: &Rc<dyn BlockDevice>,
+    place: Extent,
+    content: &Content,
+) -> Result<(), IoError> {
+    let payload = Payload::bytes(content.encode());
+    let extent = Extent { len: payload.len(), ..place };
+    device.submit(Request::write_fua(extent, payload)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_encoding_fits_its_place_and_no_bit_flip_passes() {
+        let mut content = Content::new(*b"fedcba9876543210", Sectors(4096));
+        (0..600).for_each(|token| content.opened(token));
+        assert_eq!(content.opening(), Opening { incarnation: 600, token: 599 });
+        assert_eq!(content.lineage.len(), LINEAGE_MAX);
+        content.lineage.truncate(3);
+        content.stores = vec![*b"0123456789abcdef"; STORES_MAX];
+        let range = Range { extent: Extent::new(8, 8), version: Version(7) };
+        content.voids = vec![(*b"0123456789abcdef", range); 3];
+        let bytes = content.encode();
+        assert_eq!(Content::decode(&bytes), Some(content.clone()));
+        let used = size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40;
+        for bit in 0..used * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Content::decode(&bad), None, "bit {bit}");
+        }
+        content.voids = vec![(*b"0123456789abcdef", range); VOIDS_MAX];
+        content.lineage = vec![Opening::default(); LINEAGE_MAX];
+        assert!(content.encode().len() as u64 <= COPY.bytes());
+        assert!(Content::decode(&content.encode()).is_some());
+    }
+}

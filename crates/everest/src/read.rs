@@ -1,0 +1,187 @@
+//! Reads: from stores where these have the newest version, else from home.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+
+use manylogs_block::{
+    BlockDevice, Completion, Extent, Handle, IoError, IoResult, Payload, Request, Time, Wait,
+};
+
+use crate::call::{Ask, Part, Reply};
+use crate::lender::LenderError;
+use crate::locks::Use;
+use crate::offload::{Client, at_home};
+use crate::table::Copies;
+use crate::versions::Version;
+
+/// A store that answers so often with less than it acknowledged has lost it.
+const ATTEMPTS: u32 = 8;
+
+type PartRead = Pin<Box<dyn Future<Output = Result<Payload, Wrong>>>>;
+
+/// The newest content of a part.
+pub(crate) struct Newest {
+    pub(crate) extent: Extent,
+    /// Its version, and where it is; `None` if that is home.
+    pub(crate) known: Option<(Version, Copies)>,
+    pub(crate) content: Payload,
+}
+
+/// Why a part was not read.
+enum Wrong {
+    /// The store failed.
+    Store(usize),
+    /// The store does not have what it should have.
+    Changed,
+    /// The store did not answer, and the session with it has ended.
+    Gone,
+    /// The base volume failed.
+    Home(IoError),
+}
+
+/// Why a read is to be tried again.
+#[derive(Debug)]
+pub(crate) enum Again {
+    /// No store that has a part of it can be reached.
+    Gone,
+    /// What the table says changed meanwhile.
+    Changed,
+    /// The read failed.
+    Failed(IoError),
+}
+
+impl Client {
+    pub(crate) fn read(self: &Rc<Self>, extent: Extent) -> Completion {
+        let home = |part: &(Extent, Option<(Version, Copies)>)| {
+            part.1.is_none_or(|(_, copies)| copies.clean)
+        };
+        // What is home is the newest there: the base sees the request at this instant.
+        if self.table.borrow().lookup(extent).iter().all(home) {
+            return self.home.submit(Request::Read { extent: at_home(extent) });
+        }
+        let client = Rc::clone(self);
+        self.answer(async move { client.read_patiently(extent).await })
+    }
+
+    async fn read_patiently(self: &Rc<Self>, extent: Extent) -> IoResult {
+        let (mut deadline, mut attempts) = (None, 0);
+        loop {
+            let changed = self.changed.wait();
+            let locked = self.locks.take(extent, Use::Read).await;
+            let again = match self.read_newest(extent, &mut 0).await {
+                Ok(parts) => {
+                    let mut content = Payload::default();
+                    parts.into_iter().for_each(|part| content.append(part.content));
+                    return Ok(content);
+                }
+                Err(again) => again,
+            };
+            drop(locked);
+            if self.fenced.get() {
+                return Err(IoError::Gone);
+            }
+            match again {
+                Again::Failed(error) => return Err(error),
+                Again::Changed => {
+                    attempts += 1;
+                    if attempts >= ATTEMPTS {
+                        return Err(IoError::Medium { extent });
+                    }
+                }
+                Again::Gone => {
+                    let now = self.runtime.now();
+                    let deadline = *deadline.get_or_insert(now + self.options.patience);
+                    if now >= deadline {
+                        return Err(IoError::Transient { extent });
+                    }
+                    first_of(&self.runtime, changed, deadline).await;
+                }
+            }
+        }
+    }
+
+    /// The newest content of a range that is locked, by parts. `bad` has a bit for each store that
+    /// failed to read.
+    pub(crate) async fn read_newest(
+        self: &Rc<Self>,
+        extent: Extent,
+        bad: &mut u32,
+    ) -> Result<Vec<Newest>, Again> {
+        loop {
+            let parts = self.table.borrow().lookup(extent);
+            let mut reads = Vec::with_capacity(parts.len());
+            for (part, known) in parts {
+                reads.push((part, known, self.read_part(part, known, *bad)?));
+            }
+            let (mut found, mut result, before) = (Vec::new(), Ok(()), *bad);
+            let mut gone = false;
+            for (extent, known, read) in reads {
+                match read.await {
+                    Ok(content) => found.push(Newest { extent, known, content }),
+                    Err(Wrong::Store(store)) => *bad |= 1 << store,
+                    Err(Wrong::Home(error)) => result = Err(Again::Failed(error)),
+                    Err(Wrong::Changed) => result = result.and(Err(Again::Changed)),
+                    Err(Wrong::Gone) => gone = true,
+                }
+            }
+            result?;
+            // Another store may have it.
+            if *bad == before && !gone {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Begins to read a part.
+    fn read_part(
+        self: &Rc<Self>,
+        part: Extent,
+        known: Option<(Version, Copies)>,
+        bad: u32,
+    ) -> Result<PartRead, Again> {
+        let Some((version, copies)) = known.filter(|(_, copies)| !copies.clean) else {
+            let read = self.home.submit(Request::Read { extent: at_home(part) });
+            return Ok(Box::pin(async move { read.await.map_err(Wrong::Home) }));
+        };
+        let has = |store: &usize| copies.stores >> store & 1 == 1 && bad >> store & 1 == 0;
+        let mut stores: Vec<usize> = (0..self.peers.len()).filter(has).collect();
+        if stores.is_empty() {
+            return Err(Again::Failed(IoError::Medium { extent: part }));
+        }
+        stores.retain(|store| self.peers[*store].is_live());
+        let load = |store: &usize| self.options.policy.key(self.peers[*store].lender.load());
+        let Some(store) = stores.into_iter().min_by_key(load) else { return Err(Again::Gone) };
+        let answer = self.call(store, Ask::Read { extent: part });
+        let read = async move {
+            match answer.await {
+                Ok(Reply::Found(parts)) => whole(parts, version).ok_or(Wrong::Changed),
+                Ok(_) => Err(Wrong::Changed),
+                Err(LenderError::Failed(_)) => Err(Wrong::Store(store)),
+                Err(_) => Err(Wrong::Gone),
+            }
+        };
+        Ok(Box::pin(read))
+    }
+}
+
+/// The content, if a store has all of it and nothing older than `version`: it may have a newer
+/// version, of a write that failed.
+fn whole(parts: Vec<Part>, version: Version) -> Option<Payload> {
+    let mut content = Payload::default();
+    for part in parts {
+        content.append(part.stored.filter(|(found, _)| *found >= version)?.1);
+    }
+    Some(content)
+}
+
+/// Resolves with the signal, or at the deadline.
+pub(crate) async fn first_of(runtime: &Handle, signal: Wait, deadline: Time) {
+    let (mut signal, mut sleep) = (pin!(signal), pin!(runtime.sleep_until(deadline)));
+    poll_fn(|cx| match signal.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => sleep.as_mut().poll(cx),
+    })
+    .await;
+}

@@ -1,0 +1,284 @@
+//! What a client knows: which ranges are off-loaded, and what each store may hold.
+
+use manylogs_block::{Extent, Sectors};
+use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
+use manylogs_plant::{self as plant, Bug};
+
+use crate::versions::{Range, Stored, Version};
+
+/// Where the newest version of a range is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// The stores that have it durably, a bit for each.
+    pub(crate) stores: u32,
+    /// Home has it durably, or something newer.
+    pub(crate) clean: bool,
+}
+
+impl MapValue for Copies {
+    fn advance(self, _: Sectors) -> Self {
+        self
+    }
+
+    fn pack(self) -> [u64; 2] {
+        [self.stores.into(), self.clean.into()]
+    }
+
+    fn unpack([stores, clean]: [u64; 2]) -> Self {
+        Self { stores: manylogs_block::narrow(stores), clean: clean != 0 }
+    }
+}
+
+/// A version that a store may hold of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Holder {
+    /// It has the newest version, or a newer one of a write that failed. One that has not may hold
+    /// something older than what it was sent last.
+    pub(crate) has_newest: bool,
+    pub(crate) version: Version,
+    pub(crate) store: usize,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+impl Holder {
+    pub(crate) const fn extent(&self) -> Extent {
+        Extent::new(self.start, self.len)
+    }
+}
+
+/// A range to reclaim.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) range: Range,
+    pub(crate) copies: u32,
+    /// The newest version is not home yet.
+    pub(crate) dirty: bool,
+    /// Stores may hold versions that nobody waits for, or something is on its way there.
+    pub(crate) left_over: bool,
+}
+
+/// The table of a client.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// The newest acknowledged version of each range that a store has.
+    newest: ExtentMap<Copies>,
+    /// For each store, the newest version that it may hold: it was sent there, and not forgotten.
+    held: Vec<ExtentMap<Stored>>,
+}
+
+const fn mapped<V>(version: Version, value: V) -> Mapped<V> {
+    Mapped { sequence: DataSequence(version.0), value }
+}
+
+impl Table {
+    pub(crate) fn new(stores: usize) -> Self {
+        let held = (0..stores).map(|_| ExtentMap::new()).collect();
+        Self { newest: ExtentMap::new(), held }
+    }
+
+    /// What the stores said at an opening.
+    pub(crate) fn opened(stores: usize, held: &[(usize, Vec<Range>)]) -> Self {
+        let mut table = Self::new(stores);
+        for (store, ranges) in held {
+            for range in ranges {
+                table.sent(*store, *range);
+            }
+        }
+        for (store, ranges) in held {
+            for &Range { extent, version } in ranges {
+                let parts: Vec<_> = table.newest.lookup(extent).collect();
+                for (part, known) in parts {
+                    let same = known.filter(|known| known.sequence.0 == version.0);
+                    let others = same.map_or(0, |same| same.value.stores);
+                    let copies = Copies { stores: others | 1 << store, clean: false };
+                    let replaces = |old: &Mapped<Copies>| old.sequence <= DataSequence(version.0);
+                    table.newest.insert_where(part, mapped(version, copies), replaces, |_, _| ());
+                }
+            }
+        }
+        table
+    }
+
+    /// Whether a store may hold anything of `extent`, or held it and lost it.
+    pub(crate) fn is_held(&self, extent: Extent) -> bool {
+        let seen = match plant::is(Bug::OverlapSeenAtStart) {
+            true => Extent::new(extent.start.0, 1),
+            false => extent,
+        };
+        self.held.iter().any(|held| held.overlaps(seen)) || self.newest.overlaps(seen)
+    }
+
+    /// Whether one store may hold anything of `extent`.
+    pub(crate) fn is_held_by(&self, store: usize, extent: Extent) -> bool {
+        self.held[store].overlaps(extent)
+    }
+
+    /// Whether a store may hold anything.
+    pub(crate) fn is_used(&self, store: usize) -> bool {
+        !self.held[store].is_empty()
+    }
+
+    /// Whether stores hold nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.is_empty() && self.held.iter().all(ExtentMap::is_empty)
+    }
+
+    /// A version is sent to a store.
+    pub(crate) fn sent(&mut self, store: usize, Range { extent, version }: Range) {
+        self.held[store].insert(extent, mapped(version, Stored), |_, _| ());
+    }
+
+    /// Whether a store may still hold what was sent there: it is not void.
+    pub(crate) fn is_sent(&self, store: usize, Range { extent, version }: Range) -> bool {
+        let has = |found: Option<Mapped<Stored>>| found.is_some_and(|f| f.sequence.0 >= version.0);
+        self.held[store].lookup(extent).all(|(_, found)| has(found))
+    }
+
+    /// A write counts: these stores have it.
+    pub(crate) fn kept(&mut self, Range { extent, version }: Range, stores: u32) {
+        self.newest.insert(extent, mapped(version, Copies { stores, clean: false }), |_, _| ());
+    }
+
+    /// The parts of `extent`: version and copies of what a store has.
+    pub(crate) fn lookup(&self, extent: Extent) -> Vec<(Extent, Option<(Version, Copies)>)> {
+        let known = |found: Mapped<Copies>| (Version(found.sequence.0), found.value);
+        self.newest.lookup(extent).map(|(part, found)| (part, found.map(known))).collect()
+    }
+
+    /// Home has the newest version of the range, or a newer one.
+    pub(crate) fn cleaned(&mut self, Range { extent, version }: Range) {
+        let mut parts = Vec::new();
+        let older = DataSequence(version.0.saturating_add(1));
+        self.newest.remove_older(extent, older, |part, old| parts.push((part, old)));
+        for (part, old) in parts {
+            let value = Copies { clean: true, ..old.value };
+            self.newest.insert(part, Mapped { value, ..old }, |_, _| ());
+        }
+    }
+
+    /// What stores may hold of `extent`: what hides the rest from an opening comes last.
+    pub(crate) fn holders(&self, extent: Extent) -> Vec<Holder> {
+        let mut holders = Vec::new();
+        for (store, held) in self.held.iter().enumerate() {
+            let found = held.lookup(extent).filter_map(|(part, found)| Some((part, found?)));
+            for (run, found) in found {
+                for (part, newest) in self.newest.lookup(run) {
+                    let is_newest = |newest: Mapped<Copies>| {
+                        newest.sequence <= found.sequence && newest.value.stores >> store & 1 == 1
+                    };
+                    holders.push(Holder {
+                        has_newest: newest.is_some_and(is_newest),
+                        version: Version(found.sequence.0),
+                        store,
+                        start: part.start.0,
+                        len: part.len.0,
+                    });
+                }
+            }
+        }
+        holders.sort_unstable();
+        if plant::is(Bug::HighestDeletedFirst) {
+            holders.reverse();
+        }
+        holders
+    }
+
+    /// A store holds nothing of `extent` any more that is not newer than `version`.
+    pub(crate) fn forgotten(&mut self, store: usize, Range { extent, version }: Range) {
+        let older = DataSequence(version.0.saturating_add(1));
+        self.held[store].remove_older(extent, older, |_, _| ());
+        let mut parts = Vec::new();
+        let has = |old: &Mapped<Copies>| old.sequence < older && old.value.stores >> store & 1 == 1;
+        self.newest.remove_where(extent, has, |part, old| parts.push((part, old)));
+        for (part, old) in parts {
+            let value = Copies { stores: old.value.stores & !(1 << store), ..old.value };
+            self.newest.insert(part, Mapped { value, ..old }, |_, _| ());
+        }
+    }
+
+    /// Forgets ranges that are home and that no store holds.
+    pub(crate) fn tidy(&mut self, extent: Extent) {
+        if !self.held.iter().any(|held| held.overlaps(extent)) {
+            self.newest.remove_where(extent, |old| old.value.clean, |_, _| ());
+        }
+    }
+
+    /// A store says what it holds, and nothing is on its way there.
+    pub(crate) fn reconcile(&mut self, store: usize, ranges: &[Range]) {
+        let mut says = ExtentMap::new();
+        for range in ranges {
+            says.insert(range.extent, mapped(range.version, Stored), |_, _| ());
+        }
+        let old = std::mem::replace(&mut self.newest, ExtentMap::new());
+        for (extent, known) in old.iter() {
+            for (part, found) in says.lookup(extent) {
+                let bit = 1 << store;
+                // A newer one is of a write that failed, or that nobody has answered yet.
+                let has = found.is_some_and(|found| found.sequence >= known.sequence);
+                let same = found.is_some_and(|found| found.sequence == known.sequence);
+                let mut value = known.value;
+                if !has && !plant::is(Bug::RolledBackBelieved) {
+                    value.stores &= !bit;
+                }
+                if same {
+                    value.stores |= bit;
+                }
+                self.newest.insert(part, Mapped { value, ..known }, |_, _| ());
+            }
+        }
+        self.held[store] = says;
+    }
+
+    /// Ranges to reclaim, in no order.
+    pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        let mut found = Vec::new();
+        for (extent, known) in self.newest.iter() {
+            let version = Version(known.sequence.0);
+            let newer = |held: &ExtentMap<Stored>| {
+                let mut parts = held.lookup(extent);
+                parts.any(|(_, part)| part.is_some_and(|part| part.sequence > known.sequence))
+            };
+            found.push(Candidate {
+                range: Range { extent, version },
+                copies: known.value.stores,
+                dirty: !known.value.clean,
+                left_over: self.held.iter().any(newer),
+            });
+        }
+        // Several stores may hold the same: each range is one candidate.
+        let mut left = ExtentMap::new();
+        for (extent, known) in self.held.iter().flat_map(ExtentMap::iter) {
+            for (part, _) in self.newest.lookup(extent).filter(|(_, newest)| newest.is_none()) {
+                left.insert(part, known, |_, _| ());
+            }
+        }
+        for (extent, known) in left.iter() {
+            let range = Range { extent, version: Version(known.sequence.0) };
+            found.push(Candidate { range, copies: 0, dirty: false, left_over: true });
+        }
+        found
+    }
+
+    /// Whether what a store may hold can be void: all of it is home as well, and hides nothing
+    /// older in another store from an opening.
+    pub(crate) fn may_be_void(&self, store: usize) -> bool {
+        let is_home = |extent| {
+            let mut parts = self.newest.lookup(extent);
+            parts.all(|(_, newest)| newest.is_none_or(|newest| newest.value.clean))
+        };
+        let hides_nothing = |extent| {
+            let holders = self.holders(extent);
+            let hides = holders.iter().any(|one| one.store == store && one.has_newest);
+            !hides || holders.iter().all(|one| one.store == store || one.has_newest)
+        };
+        self.held[store].iter().all(|(extent, _)| is_home(extent) && hides_nothing(extent))
+    }
+
+    /// Sectors of which a store has the newest version, of all stores or of one.
+    pub(crate) fn sectors(&self, of: Option<usize>) -> Sectors {
+        let counts = |copies: Copies| of.is_none_or(|store| copies.stores >> store & 1 == 1);
+        let found = self.newest.iter().filter(|(_, known)| counts(known.value));
+        Sectors(found.map(|(extent, _)| extent.len.0).sum())
+    }
+}

@@ -1,0 +1,257 @@
+//! One life of a world: machines start, crash apart and start again; links are cut.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{Nanos, Rng, Time};
+use manylogs_everest::Offloaded;
+use manylogs_sim::Sim;
+
+use super::clients::{Volume, World};
+use super::plan::EverestPlan;
+use super::trouble::Trouble;
+use super::wire::Serving;
+use super::world::{Machines, read_all};
+
+/// A machine is down, and a link cut, for up to this.
+const DOWN_MAX: Nanos = Nanos::from_secs(1);
+/// More outages would leave no time for work.
+const AT_A_TIME: usize = 2;
+const OUTAGES_MAX: u64 = 40;
+/// Attempts to open a base volume whose stores cannot be reached.
+const OPENINGS: u32 = 20;
+
+/// What ends later.
+#[derive(Clone, Copy, Debug)]
+enum Outage {
+    Store(usize),
+    Base(usize),
+    Cut(usize, usize),
+}
+
+pub(super) struct Life {
+    plan: EverestPlan,
+    pub(super) machines: Rc<Machines>,
+    volumes: Vec<Volume>,
+    fresh: bool,
+    /// What the devices do when the stores are in use.
+    pub(super) trouble: Option<(Trouble, Rng)>,
+    linked: bool,
+    /// Tasks of the clients of each base volume; `None` until it was opened and compared.
+    running: Vec<Rc<Cell<Option<u64>>>>,
+    /// Every base volume was there once: from then on it must be found.
+    born: Cell<bool>,
+    problem: Rc<RefCell<Option<String>>>,
+    next_outage: Time,
+    outages: Vec<(Time, Outage)>,
+    crashes: u64,
+    opened: Rc<RefCell<Vec<Option<Offloaded>>>>,
+}
+
+impl std::fmt::Debug for Life {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Life")
+            .field("outages", &self.outages)
+            .field("running", &self.running)
+            .field("opened", &self.opened.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Life {
+    pub(super) fn new(
+        plan: &EverestPlan,
+        machines: Rc<Machines>,
+        volumes: Vec<Volume>,
+        fresh: bool,
+    ) -> Self {
+        let running = volumes.iter().map(|_| Rc::default()).collect();
+        let opened = Rc::new(RefCell::new(vec![None; volumes.len()]));
+        Self {
+            plan: plan.clone(),
+            machines,
+            volumes,
+            fresh,
+            trouble: None,
+            linked: false,
+            running,
+            born: Cell::new(!fresh),
+            problem: Rc::default(),
+            next_outage: Time(0),
+            outages: Vec::new(),
+            crashes: 0,
+            opened,
+        }
+    }
+
+    pub(super) fn begin(&self, sim: &Sim) {
+        let start = |store| self.machines.start_store(sim, &self.plan, store, self.fresh);
+        (0..self.plan.stores.len()).for_each(start);
+    }
+
+    pub(super) fn is_born(&self) -> bool {
+        self.born.get()
+    }
+
+    /// Whether all clients have ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.linked && self.running.iter().all(|running| running.get() == Some(0))
+    }
+
+    pub(super) fn has_problem(&self) -> bool {
+        self.problem.borrow().is_some() || self.machines.problem.borrow().is_some()
+    }
+
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.take().or_else(|| self.machines.problem.take())
+    }
+
+    /// Called after each step of the world.
+    pub(super) fn step(&mut self, sim: &Sim, rng: &mut Rng) {
+        if !self.linked {
+            if self.machines.serving.iter().all(Serving::is_up) {
+                self.linked = true;
+                self.machines.link(self.plan.net, rng);
+                (0..self.volumes.len()).for_each(|base| self.start_base(sim, base, self.fresh));
+                self.next_outage = sim.now() + self.plan.outages;
+            }
+            return;
+        }
+        if !self.born.get() {
+            self.born.set(self.running.iter().all(|running| running.get().is_some()));
+            self.next_outage = sim.now() + self.plan.outages;
+            return;
+        }
+        self.begin_trouble();
+        self.end_outages(sim);
+        let few = self.outages.len() < AT_A_TIME && self.crashes < OUTAGES_MAX;
+        let may = self.plan.outages.0 > 0 && few && !self.is_over();
+        if may && sim.now() >= self.next_outage {
+            self.begin_outage(sim, rng);
+        }
+    }
+
+    /// Devices fail once all volumes are open.
+    fn begin_trouble(&mut self) {
+        let open = self.running.iter().all(|running| running.get().is_some());
+        if open && let Some((trouble, mut rng)) = self.trouble.take() {
+            trouble.begin(&self.machines.stores[0].disks(), self.plan.log, &mut rng);
+        }
+    }
+
+    fn end_outages(&mut self, sim: &Sim) {
+        let now = sim.now();
+        let (over, on): (Vec<_>, Vec<_>) = self.outages.iter().partition(|(end, _)| *end <= now);
+        self.outages = on;
+        for (_, outage) in over {
+            match outage {
+                Outage::Store(store) => self.machines.start_store(sim, &self.plan, store, false),
+                Outage::Base(base) => self.start_base(sim, base, false),
+                Outage::Cut(base, store) => {
+                    self.machines.wires.borrow()[base][store].set_cut([false; 2]);
+                }
+            }
+        }
+    }
+
+    fn begin_outage(&mut self, sim: &Sim, rng: &mut Rng) {
+        let now = sim.now();
+        self.next_outage = now + Nanos(1 + rng.below(2 * self.plan.outages.0));
+        let base = manylogs_block::to_usize(rng.below(self.volumes.len() as u64));
+        let store = manylogs_block::to_usize(rng.below(self.plan.stores.len() as u64));
+        let outage = match rng.below(4) {
+            0 if self.machines.serving[store].is_up() => {
+                self.machines.crash_store(sim, store, rng);
+                Outage::Store(store)
+            }
+            1 if !self
+                .outages
+                .iter()
+                .any(|(_, on)| matches!(on, Outage::Base(b) if *b == base)) =>
+            {
+                self.machines.bases[base].crash(sim, &self.machines.drive, rng);
+                self.running[base] = Rc::default();
+                Outage::Base(base)
+            }
+            _ => {
+                let cut = [[true, false], [false, true], [true, true]];
+                let cut = cut[manylogs_block::to_usize(rng.below(3))];
+                self.machines.wires.borrow()[base][store].set_cut(cut);
+                Outage::Cut(base, store)
+            }
+        };
+        self.crashes += 1;
+        let end = now + Nanos(1 + rng.below(DOWN_MAX.0));
+        self.outages.push((end, outage));
+        // So that time passes, whatever the machines do.
+        for alarm in [end, self.next_outage] {
+            let clock = self.machines.drive.clone();
+            self.machines.drive.spawn(async move { clock.sleep_until(alarm).await });
+        }
+    }
+
+    /// Opens a base volume, compares what it holds, and lets its clients work.
+    fn start_base(&self, sim: &Sim, base: usize, fresh: bool) {
+        let runtime = sim.handle(self.machines.bases[base].node.get());
+        let (volume, running) = (self.volumes[base].clone(), Rc::clone(&self.running[base]));
+        let (problem, clients) = (Rc::clone(&self.problem), self.plan.clients);
+        let heal = self.plan.trouble.then(|| self.machines.stores[0].disks());
+        let opened = Rc::clone(&self.opened);
+        // Each attempt is an opening of its own.
+        let attempts: Vec<_> = (0..OPENINGS)
+            .map(|attempt| self.machines.open_base(sim, &self.plan, base, fresh && attempt == 0))
+            .collect();
+        let handle = runtime.clone();
+        runtime.spawn(async move {
+            let note = |what: String| {
+                problem.borrow_mut().get_or_insert(format!("volume {base}: {what}"));
+            };
+            let mut failed = String::new();
+            for attempt in attempts {
+                let device = match attempt.await {
+                    Ok(device) => device,
+                    Err(error) if volume.may_fail => {
+                        failed = error;
+                        continue;
+                    }
+                    Err(error) => return note(error),
+                };
+                opened.borrow_mut()[base] = Some(device.clone());
+                let content = match read_all(&device).await {
+                    Ok(content) => content,
+                    Err(error) if volume.may_fail => {
+                        failed = error;
+                        device.close();
+                        continue;
+                    }
+                    Err(error) => return note(error),
+                };
+                if let Some(disks) = heal {
+                    Trouble::heal(&disks);
+                }
+                let checked = volume.oracle.borrow_mut().check_recovered(&content);
+                if let Err(wrong) = checked {
+                    return note(format!("reopened: {wrong}"));
+                }
+                running.set(Some(clients));
+                for _ in 0..clients {
+                    let world = World {
+                        runtime: handle.clone(),
+                        device: device.clone(),
+                        volume: volume.clone(),
+                    };
+                    let (running, problem) = (Rc::clone(&running), Rc::clone(&problem));
+                    handle.spawn(async move {
+                        if let Err(what) = world.client().await {
+                            let what = format!("volume {base}: {what}");
+                            problem.borrow_mut().get_or_insert(what);
+                        }
+                        running.set(running.get().map(|running| running - 1));
+                    });
+                }
+                return;
+            }
+            note(format!("cannot be opened: {failed}"));
+        });
+    }
+}
