@@ -218,7 +218,10 @@ impl Table {
                 let has = found.is_some_and(|found| found.sequence >= known.sequence);
                 let same = found.is_some_and(|found| found.sequence == known.sequence);
                 let mut value = known.value;
-                if !has && !plant::is(Bug::RolledBackBelieved) {
+                if !has && value.stores == bit && plant::is(Bug::RolledBackBelieved) {
+                    continue;
+                }
+                if !has {
                     value.stores &= !bit;
                 }
                 if same {
