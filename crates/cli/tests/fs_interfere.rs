@@ -68,7 +68,7 @@ fn on_an_array_a_record_stays_on_one_drive() {
     let Some(found) = measured(&place, &[&arrays[..], &args].concat()) else { return };
     let of = |case: usize, path: &str| figure(&found["cases"][case], path);
     let [ordered, known, ignored] = [0, 1, 3];
-    assert_eq!(found["cases"][known]["drive"], "raid0:4 of cheetah-15k5");
+    assert_eq!(found["cases"][known]["drive"], "raid0:4:chunk=64K of cheetah-15k5");
     assert!(of(known, "/stream_mb_s_alone") > 250.0, "four drives: {found}");
     assert!(of(known, "/kept") > of(ignored, "/kept"), "{found}");
     assert!(of(known, "/kept") > 0.8 && of(ordered, "/kept") < 0.5, "{found}");

@@ -212,7 +212,7 @@ pub struct LogCopy {
     pub at: BlockNo,
     /// The transaction that has it.
     pub tid: Tid,
-    /// Its first word is zero in the log ([`Tag`](crate::ondisk::jbd2::Tag)).
+    /// Its first word is zero in the log (see `Tag` in `ondisk/jbd2`).
     pub escaped: bool,
 }
 

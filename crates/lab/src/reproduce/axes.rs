@@ -1,4 +1,4 @@
-//! The axes of a plot: places from left to right, a metric upwards, with round numbers at its ticks.
+//! The axes of a plot: places from left to right, a metric upwards, and round numbers at ticks.
 
 use std::fmt::Write as _;
 
