@@ -100,7 +100,7 @@ test-campaigns: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	$(TORTURE) --faults --states 60000
 	$(TORTURE) --trouble --states 10000
-	$(TORTURE) --system everest --states 60000
+	$(TORTURE) --system everest --states 20000
 	$(TORTURE) --system gecko --states 60000
 	$(TORTURE) --system ext4 --states 10000
 	$(TORTURE) --system lazy --states 4000

@@ -124,7 +124,11 @@ impl Offloaded {
             header.update(opened).await?;
         }
         let client = Rc::new(Client::new(runtime, base, header, peers, options));
-        client.learn(&listed).await?;
+        if let Err(error) = client.learn(&listed).await {
+            // The next attempt is another opening.
+            client.close().await;
+            return Err(error);
+        }
         client.run();
         Ok(Self(client))
     }

@@ -184,6 +184,8 @@ pub(crate) struct Header {
     lock: TaskLock,
     /// A copy could not be written: nobody knows what an opening will find.
     broken: Cell<bool>,
+    /// Nobody changes it any more.
+    sealed: Cell<bool>,
     /// Store that is being taken off the list.
     leaving: Cell<Option<StoreId>>,
 }
@@ -223,9 +225,17 @@ impl Header {
             content: RefCell::new(content),
             lock: TaskLock::default(),
             broken: Cell::new(false),
+            sealed: Cell::new(false),
             leaving: Cell::new(None),
         };
         Ok(newest.filter(fits).map(header))
+    }
+
+    /// Waits for the changes that were begun, and lets nobody begin another one: the next opening
+    /// changes it, and a change of this one would take that back.
+    pub(crate) async fn seal(&self) {
+        self.sealed.set(true);
+        drop(self.lock.take().await);
     }
 
     pub(crate) fn content(&self) -> std::cell::Ref<'_, Content> {
@@ -243,6 +253,9 @@ impl Header {
         change: impl FnOnce(&mut Content) -> bool,
     ) -> Result<bool, IoError> {
         let _turn = self.lock.take().await;
+        if self.sealed.get() {
+            return Err(IoError::Gone);
+        }
         if self.broken.get() {
             return Err(IoError::ReadOnly { reason: "the header could not be written" });
         }

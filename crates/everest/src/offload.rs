@@ -128,6 +128,17 @@ impl Client {
         }
     }
 
+    /// Ends its tasks, and waits for what they have on its way to the base volume.
+    pub(crate) async fn close(&self) {
+        self.closed.set(true);
+        self.changed.notify();
+        if plant::is(Bug::ClosedBeforeTasksEnd) {
+            return;
+        }
+        drop(self.reclaiming.take().await);
+        self.header.seal().await;
+    }
+
     /// Whether the client's tasks are to end.
     pub(crate) fn is_over(&self) -> bool {
         self.closed.get() || self.fenced.get()
@@ -195,10 +206,11 @@ impl Offloaded {
         }
     }
 
-    /// Ends the work in the background. What stores hold stays there.
-    pub fn close(&self) {
-        self.0.closed.set(true);
-        self.0.changed.notify();
+    /// Ends the work in the background. What stores hold stays there. Nothing of this opening
+    /// reaches the base volume afterwards, if all requests were answered before: it may be opened
+    /// anew.
+    pub async fn close(&self) {
+        self.0.close().await;
     }
 
     /// What the client has done, and what it depends on.

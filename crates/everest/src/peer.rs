@@ -73,7 +73,7 @@ impl Client {
             let answer = sent.await;
             let peer = &client.peers[store];
             let goes_on = peer.live.get() && peer.session.get() == session;
-            if !goes_on && !plant::is(Bug::OldAnswerAccepted) {
+            if !goes_on {
                 // It was done before the store said what it holds, or it is not done at all: that
                 // is known from there.
                 return Err(LenderError::Unreachable);

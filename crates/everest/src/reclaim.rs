@@ -56,7 +56,7 @@ impl Client {
         let pass = self.next_pass();
         for ranges in pass.chunks(together.min(PASS)) {
             let asked = together == usize::MAX;
-            while !asked && !self.options.policy.may_reclaim(self.home.load()) {
+            while !asked && !self.is_over() && !self.options.policy.may_reclaim(self.home.load()) {
                 self.runtime.sleep(self.options.reclaim_every).await;
             }
             if self.is_over() {

@@ -159,7 +159,7 @@ fn a_store_that_cannot_be_reached_has_not_failed() {
         for number in 0..20 {
             put(&volume, number, 100 * number + 1).await.unwrap();
         }
-        volume.close();
+        volume.close().await;
         far.set_cut(true);
         let unreached = opened(&runtime, &base, &[&far], never).await;
         let (store, source) = (far.id(), LenderError::Unreachable);
@@ -193,7 +193,7 @@ fn a_store_that_cannot_be_reached_has_not_failed() {
         let home = base.submit(Request::Read { extent: Extent::new(256 + 19 * 8, 8) }).await;
         assert_eq!(home.unwrap(), tags(1901));
         assert_eq!(get(&volume, 50).await.unwrap(), tags(9));
-        volume.close();
+        volume.close().await;
         // Nothing is in any store, so that none is asked for.
         let alone = opened(&runtime, &base, &[], options(Policy::Never)).await.unwrap();
         assert_eq!(get(&alone, 4).await.unwrap(), tags(8));
@@ -224,7 +224,7 @@ fn one_of_two_stores_may_go() {
             assert!(waited < Nanos::from_secs(2), "{waited:?} for {number}");
         }
         runtime.sleep(Nanos::from_secs(60)).await;
-        volume.close();
+        volume.close().await;
         // The base knows that what the second store has counts no more: it is asked, and that is
         // all. (An opening waits for it still.)
         two.set_cut(false);
@@ -385,7 +385,7 @@ fn void_is_believed() -> bool {
         put(&volume, 1, 10).await.unwrap();
         far.set_cut(true);
         put(&volume, 1, 20).await.unwrap();
-        volume.close();
+        volume.close().await;
         far.set_cut(false);
         let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
         believed.set(get(&volume, 1).await == Ok(tags(20)));

@@ -60,7 +60,7 @@ fn home_after_two_rounds() -> Payload {
         });
         client.reclaim().await.unwrap();
         runtime.sleep(Nanos::from_secs(2)).await;
-        client.close();
+        client.close().await;
         store.store().close().await.unwrap();
         let extent = Extent { start: BLOCK.start + Sectors(256), len: BLOCK.len };
         home.below().submit(Request::Read { extent }).await.unwrap()

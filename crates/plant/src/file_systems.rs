@@ -31,8 +31,9 @@ macro_rules! with_file_systems {
                 OldSessionServed,
                 /// A store does a call that arrives twice a second time.
                 CallDoneTwice,
-                /// The answer of an earlier session counts.
-                OldAnswerAccepted,
+                /// Closing a client does not wait for its change of the header: that takes back
+                /// the next opening.
+                ClosedBeforeTasksEnd,
                 /// A write that timed out at a store is forgotten.
                 TimedOutForgotten,
                 /// A write over an off-loaded range goes home.

@@ -221,7 +221,7 @@ impl Life {
                     Ok(content) => content,
                     Err(error) if volume.may_fail => {
                         failed = error;
-                        device.close();
+                        device.close().await;
                         continue;
                     }
                     Err(error) => return note(error),
