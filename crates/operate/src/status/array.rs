@@ -1,6 +1,6 @@
 //! The array below a volume.
 
-use manylogs::Volume;
+use manylogs::{Layout, Volume};
 use manylogs_block::{BlockDevice, Geometry};
 use serde::{Deserialize, Serialize};
 
@@ -26,15 +26,18 @@ impl ArrayStatus {
     /// That of an open volume; `None` if it was made for one drive.
     #[must_use]
     pub fn of(volume: &Volume) -> Option<Self> {
-        let layout = volume.layout();
-        let made_for = layout.columns()?;
-        let before = layout.homes().first().map_or(0, |(_, home)| home.start.0);
-        Some(Self::new(made_for, before, volume.geometry().is_some()))
+        Self::of_layout(volume.layout(), volume.geometry().is_some())
+    }
+
+    /// That of a volume with this layout, whose array still has its shape if it is `known`.
+    #[must_use]
+    pub fn of_layout(layout: &Layout, known: bool) -> Option<Self> {
+        let home = layout.homes().first().map_or(0, |(_, home)| home.start.0);
+        Some(Self::new(layout.columns()?, home, known))
     }
 
     /// Of a volume that was made for `array` and whose homes begin at the device's sector `home`.
-    #[must_use]
-    pub fn new(array: Geometry, home: u64, known: bool) -> Self {
+    fn new(array: Geometry, home: u64, known: bool) -> Self {
         let stripe = array.stripe().0;
         let into = (home + array.first.0) % stripe;
         Self {

@@ -103,9 +103,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 
 /// The array that the volume was made for, if it was.
 pub(super) fn array(session: &Session, layout: &Layout) -> Option<ArrayStatus> {
-    let made_for = layout.columns()?;
-    let home = layout.homes().first().map_or(0, |(_, home)| home.start.0);
-    Some(ArrayStatus::new(made_for, home, session.device.geometry() == Some(made_for)))
+    ArrayStatus::of_layout(layout, session.device.geometry() == layout.columns())
 }
 
 /// How fast the device is where data would go home; `None` if that cannot be read, as nothing else
