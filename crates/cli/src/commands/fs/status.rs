@@ -100,6 +100,13 @@ pub(super) fn first_block(source: &Path) -> Result<Vec<u8>, Failure> {
     let named = |error: io::Error| Failure::at(source, &error);
     let file = File::open(source).map_err(named)?;
     let mut block = vec![0; BLOCK_BYTES];
-    file.read_exact_at(&mut block, 0).map_err(named)?;
+    file.read_exact_at(&mut block, 0).map_err(|error| match error.kind() {
+        // Whoever asks for a file's property may ask for one elsewhere.
+        io::ErrorKind::UnexpectedEof => Failure::input(format!(
+            "{}: too short for a file system, and in none that manylogs has mounted",
+            source.display()
+        )),
+        _ => named(error),
+    })?;
     Ok(block)
 }
