@@ -56,6 +56,18 @@ fn the_json_holds_what_the_documentation_promises() {
     assert!(best.starts_with("mlb"), "{best} is what format can make");
 }
 
+/// The modelled drive keeps no content, so that a full log's records cannot be read there.
+#[test]
+fn full_logs_are_swapped_in_idle_time() {
+    let place = Place::new();
+    let fixed = ["replay", "tenant:T7/0@1", "--window", "0+5m", "--drive", "constellation-es3"];
+    let rate = ["--rate", "auto", "--utilisation", "0.2", "--seeds", "1", "--json", "r.json"];
+    place.run(&[&fixed[..], &rate, &["--policy", "nologging,mlb-256"]].concat()).succeeds();
+    let result = json(&place, "r.json");
+    let swaps = result["policies"]["mlb-256"]["log_swaps"].as_u64().unwrap();
+    assert!((1..100).contains(&swaps), "{swaps}");
+}
+
 #[test]
 fn the_same_command_writes_the_same_bytes() {
     let place = Place::new();

@@ -259,9 +259,9 @@ fn whole(
         transforms.extend(read.transforms.iter().cloned());
         return Arc::clone(&read.open);
     }
-    if let Some((tenant, nth)) = tenants::named(file) {
-        let seed = spec.seed ^ (nth + 1) << 32;
-        return Arc::new(move || Ok(Box::new(TenantLoad::new(tenant, seed))));
+    if let Some(server) = tenants::named(file) {
+        let seed = spec.seed ^ (server.nth + 1) << 32;
+        return Arc::new(move || Ok(Box::new(TenantLoad::new(server, seed))));
     }
     if file.as_os_str() == SYNTHETIC {
         let seed = spec.seed;

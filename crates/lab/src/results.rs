@@ -298,6 +298,8 @@ pub struct Occupancy {
     pub used_percent: Vec<f64>,
     /// How much of them is still the newest version.
     pub live_percent: Vec<f64>,
+    /// How full the fullest single log is: swaps begin at the volume's threshold, 80 % by default.
+    pub fullest_percent: f64,
 }
 
 impl Serialize for Policies {

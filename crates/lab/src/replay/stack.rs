@@ -6,7 +6,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use manylogs::{CreateOptions, Policy, TablePlace, Volume, VolumeConfig, VolumeError, VolumeStats};
+use manylogs::{
+    CreateOptions, LogOccupancy, Policy, TablePlace, Volume, VolumeConfig, VolumeError, VolumeStats,
+};
 use manylogs_block::{
     BlockDevice, Handle, Lba, MemoryNvram, Nanos, Nvram, SECTOR_BYTES, Sectors, Time, to_usize,
 };
@@ -369,7 +371,18 @@ fn occupancy(volume: &Volume) -> Occupancy {
         gigabytes: shown.iter().map(|&bin| round3(middle(bin))).collect(),
         used_percent: percent(&full),
         live_percent: percent(&live),
+        fullest_percent: fullest_percent(volume, &used),
     }
+}
+
+/// How full the fullest log is.
+fn fullest_percent(volume: &Volume, used: &[LogOccupancy]) -> f64 {
+    let regions = volume.layout().regions();
+    let share = |log: &LogOccupancy| {
+        let region = regions.iter().find(|region| region.start == log.region.start);
+        region.map_or(0.0, |region| log.used.0 as f64 / region.len.0 as f64)
+    };
+    round3(used.iter().map(share).fold(0.0, f64::max) * 100.0)
 }
 
 impl HeadPoint {

@@ -146,6 +146,7 @@ fn of_row(row: &Row) -> Metrics {
         ("requests", row.requests as f64),
         ("logged_writes", row.logged_writes as f64),
         ("log_swaps", row.log_swaps as f64),
+        ("log_fullest_percent", row.log_fullest_percent),
         ("table_kib", row.table_bytes_max as f64 / 1024.0),
     ] {
         put(&mut metrics, name, value);

@@ -59,6 +59,7 @@ pub fn columns(rows: &[Row]) -> Columns {
     columns.add("logged_writes", whole(|row| row.logged_writes));
     columns.add("record_bytes", whole(|row| row.record_bytes));
     columns.add("log_swaps", whole(|row| row.log_swaps));
+    columns.add("log_fullest_percent", real(|row| Some(row.log_fullest_percent)));
     columns.add("table_bytes_max", whole(|row| row.table_bytes_max));
     columns.add("checkpoint_seconds", real(|row| row.checkpoint_seconds));
     columns.add("checkpoint_read_seconds", real(|row| Some(row.checkpoint?.log_read_seconds)));

@@ -44,6 +44,7 @@ pub struct Row {
     pub logged_writes: u64,
     pub record_bytes: u64,
     pub log_swaps: u64,
+    pub log_fullest_percent: f64,
     pub table_bytes_max: u64,
     pub checkpoint_seconds: Option<f64>,
     pub simulated_seconds: f64,
@@ -162,6 +163,7 @@ impl Row {
             logged_writes: volume.logged_writes,
             record_bytes: volume.record_bytes,
             log_swaps: volume.log_swaps + smr.map_or(0, |smr| smr.log_swaps),
+            log_fullest_percent: outcome.occupancy.fullest_percent,
             table_bytes_max: volume
                 .mapping_table_bytes_max
                 .max(smr.map_or(0, |smr| smr.table_bytes_max)),

@@ -3,12 +3,11 @@
 use manylogs_block::{Extent, Nanos, Rng, Time};
 use manylogs_workload::{SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource};
 
-use super::Tenant;
+use super::{Server, Tenant};
 
 /// Length of what is generated.
 const SPAN: Nanos = Nanos::from_secs(3600);
-/// Addresses in use, the same for all.
-const FOOTPRINT_SECTORS: u64 = 96 << 21;
+const SECTORS_PER_GIB: u64 = 1 << 21;
 const SECTORS_PER_KIB: u64 = 2;
 const SECTORS_PER_MIB: u64 = 2048;
 /// Requests begin at blocks of this length.
@@ -25,6 +24,8 @@ const MINUTE_NS: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub struct TenantLoad {
     tenant: &'static Tenant,
+    /// Addresses in use.
+    footprint_sectors: u64,
     rng: Rng,
     at: u64,
     /// The rate of this minute.
@@ -37,12 +38,23 @@ pub struct TenantLoad {
 }
 
 impl TenantLoad {
-    /// The hour of `tenant` that follows from `seed`.
+    /// The hour of `server` that follows from `seed`.
     #[must_use]
-    pub fn new(tenant: &'static Tenant, seed: u64) -> Self {
+    pub fn new(server: Server, seed: u64) -> Self {
+        let tenant = server.tenant;
+        let footprint_sectors = server.in_use_gib * SECTORS_PER_GIB;
         let mut rng = Rng::new(seed);
         let quarters = one_of(&mut rng, &MINUTE_QUARTERS);
-        Self { tenant, rng, at: 0, quarters, burst: 0, op: TraceOp::Read, ends: [0; 2] }
+        Self {
+            tenant,
+            footprint_sectors,
+            rng,
+            at: 0,
+            quarters,
+            burst: 0,
+            op: TraceOp::Read,
+            ends: [0; 2],
+        }
     }
 
     /// Goes to the arrival of the next request.
@@ -83,7 +95,7 @@ impl TenantLoad {
         let len = weighted(&mut self.rng, sizes) * SECTORS_PER_KIB;
         let end = self.ends[usize::from(is_read)];
         let goes_on = self.rng.below(100) < self.tenant.sequential_percent;
-        let start = match goes_on && end + len <= FOOTPRINT_SECTORS {
+        let start = match goes_on && end + len <= self.footprint_sectors {
             true => end,
             false => self.place(is_read, len),
         };
@@ -94,9 +106,10 @@ impl TenantLoad {
     /// Anywhere, or, for many writes, in the hot part in the middle.
     fn place(&mut self, is_read: bool, len: u64) -> u64 {
         let hot = !is_read && self.rng.below(100) < self.tenant.hot_writes_percent;
+        let middle = self.footprint_sectors / 2;
         let (from, room) = match hot {
-            true => (FOOTPRINT_SECTORS / 2, self.tenant.hot_mib * SECTORS_PER_MIB),
-            false => (0, FOOTPRINT_SECTORS),
+            true => (middle, (self.tenant.hot_mib * SECTORS_PER_MIB).min(middle)),
+            false => (0, self.footprint_sectors),
         };
         from + self.rng.below((room - len) / BLOCK_SECTORS + 1) * BLOCK_SECTORS
     }
@@ -136,10 +149,15 @@ fn weighted(rng: &mut Rng, sizes: &[[u64; 2]]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tenants::table_one;
+    use crate::tenants::{named, table_one};
+    use std::path::Path;
 
     fn hour(key: &str, seed: u64) -> Vec<TraceRequest> {
-        let mut load = TenantLoad::new(table_one().tenant(key).unwrap(), seed);
+        hour_of(&format!("tenant:{key}"), seed)
+    }
+
+    fn hour_of(path: &str, seed: u64) -> Vec<TraceRequest> {
+        let mut load = TenantLoad::new(named(Path::new(path)).unwrap(), seed);
         std::iter::from_fn(|| load.next_request()).map(Result::unwrap).collect()
     }
 
@@ -155,8 +173,17 @@ mod tests {
             assert!((percent - tenant.read_percent as f64).abs() < 5.0, "{percent}");
             assert!(all.is_sorted_by_key(|request| request.at));
             let end = all.iter().map(|request| request.extent.end().0).max().unwrap();
-            assert!(end <= FOOTPRINT_SECTORS);
+            assert!(end <= 96 * SECTORS_PER_GIB);
         }
+    }
+
+    #[test]
+    fn a_server_may_use_less_of_its_disk() {
+        let end = |path| hour_of(path, 1).iter().map(|request| request.extent.end().0).max();
+        assert!(end("tenant:T4/0").unwrap() > 95 * SECTORS_PER_GIB);
+        let end = end("tenant:T4/0@1").unwrap();
+        assert!((SECTORS_PER_GIB / 10 * 9..=SECTORS_PER_GIB).contains(&end), "{end}");
+        assert!(named(Path::new("tenant:T4/0@0")).is_none());
     }
 
     #[test]

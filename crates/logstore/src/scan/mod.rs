@@ -47,6 +47,9 @@ pub struct Scanned {
     pub damage: Vec<Damage>,
     /// Sectors that the scan read and the medium did not give back.
     pub unreadable: Vec<LogOffset>,
+    /// Whether the log begins with sectors without known content: the device is a model that keeps
+    /// none, so nothing was found because nothing can be.
+    pub begins_absent: bool,
     /// Work of the scan.
     pub work: ScanWork,
 }
@@ -298,7 +301,8 @@ impl Scan<'_> {
             unreadable.extend(ahead.window.unreadable());
         }
         let unreadable = unreadable.into_iter().map(offset_of).collect();
-        Scanned { unreadable, work, ..self.out }
+        let begins_absent = self.window.begins_absent();
+        Scanned { unreadable, begins_absent, work, ..self.out }
     }
 }
 

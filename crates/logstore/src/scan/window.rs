@@ -23,6 +23,8 @@ pub(super) struct Window<'a> {
     ahead: Option<Completion>,
     /// Unreadable sectors.
     unreadable: BTreeSet<u64>,
+    /// Whether the log begins with sectors without known content.
+    begins_absent: bool,
     pub(super) work: ScanWork,
 }
 
@@ -35,6 +37,7 @@ impl<'a> Window<'a> {
             content,
             ahead: None,
             unreadable: BTreeSet::new(),
+            begins_absent: false,
             work: ScanWork::default(),
         }
     }
@@ -48,6 +51,7 @@ impl<'a> Window<'a> {
             content: self.content.clone(),
             ahead: self.ahead.take(),
             unreadable: self.unreadable.clone(),
+            begins_absent: self.begins_absent,
             work: ScanWork::default(),
         }
     }
@@ -97,6 +101,11 @@ impl<'a> Window<'a> {
         end.max(offset + 1).next_multiple_of(self.of.physical.0).min(self.of.region.len.0)
     }
 
+    /// Whether the log begins with sectors without known content: the device keeps none.
+    pub(super) const fn begins_absent(&self) -> bool {
+        self.begins_absent
+    }
+
     /// Every unreadable sector so far.
     pub(super) const fn unreadable(&self) -> &BTreeSet<u64> {
         &self.unreadable
@@ -116,6 +125,9 @@ impl<'a> Window<'a> {
             Err(error) if is_of_medium(&error) => self.read_what_can_be(from, len).await?,
             Err(error) => return Err(error),
         };
+        if from == 0 {
+            self.begins_absent = matches!(chunk.pieces().first(), Some(Piece::Absent(_)));
+        }
         self.content.append(chunk);
         let next = self.end();
         // The first chunk may show that there is no more to read.

@@ -8,7 +8,7 @@ use manylogs_engine::{Moved, move_log};
 use manylogs_logstore::store::{Cleaner, Job, Logs, Store};
 use manylogs_logstore::{Epoch, Log, LogId};
 
-use crate::records::placement::farthest_empty;
+use crate::records::placement::cold_empty;
 use crate::state::{Inner, State};
 
 /// Logs above the swap threshold, each with the epoch in which a client filled it: a log that has
@@ -85,7 +85,7 @@ impl Inner {
     }
 }
 
-/// The fullest log that clients filled moves to an empty one as far away as there is.
+/// The fullest log that clients filled moves to an empty one, see [`cold_empty`].
 struct SwapFullest<'a>(&'a FullLogs);
 
 impl Cleaner for SwapFullest<'_> {
@@ -93,7 +93,7 @@ impl Cleaner for SwapFullest<'_> {
         let can_move = |log: &&Log| !log.is_busy() && !log.is_retired();
         let hot = self.0.iter(store.logs());
         let from = hot.filter(can_move).max_by_key(|log| log.used())?;
-        let to = farthest_empty(store.logs(), from.region().start, from.id())?;
+        let to = cold_empty(store.logs(), from.id())?;
         Some(Job::Move { from: from.id(), to })
     }
 }

@@ -130,16 +130,28 @@ pub(crate) fn nearest(logs: &Logs, head: Lba, ready: impl Fn(LogId) -> bool) -> 
     }
 }
 
-/// The empty log farthest from `head`: full hot logs are moved there.
-pub(crate) fn farthest_empty(logs: &Logs, head: Lba, except: LogId) -> Option<LogId> {
+/// How many logs away the content of a full log goes at least: the same hot place fills those
+/// nearer next.
+const COLD_LOGS_AWAY: u32 = 8;
+
+/// The empty log to which the content of the full log `from` moves: the nearest one that is not
+/// among its neighbours, or else the farthest. Near, since what moved is read by those who read
+/// around `from`, and since the head goes to and fro as it moves.
+pub(crate) fn cold_empty(logs: &Logs, from: LogId) -> Option<LogId> {
     let empty = |id: &LogId| {
         let unused =
             |log: &manylogs_logstore::Log| log.is_empty() && !log.is_busy() && !log.is_retired();
-        *id != except && logs.get(*id).is_none_or(unused)
+        *id != from && logs.get(*id).is_none_or(unused)
     };
-    let (first, last) = (logs.open_in(..).find(empty), logs.open_in(..).rev().find(empty));
-    let distance = |id: &LogId| logs.region(*id).start.distance(head);
-    first.into_iter().chain(last).max_by_key(distance)
+    let distance = |id: &LogId| logs.region(*id).start.distance(logs.region(from).start);
+    let below = logs.open_in(..=from.0.saturating_sub(COLD_LOGS_AWAY)).rev();
+    let above = logs.open_in(from.0.saturating_add(COLD_LOGS_AWAY)..);
+    let far = |id: &LogId| id.0.abs_diff(from.0) >= COLD_LOGS_AWAY && empty(id);
+    let nearest = below.filter(far).take(1).chain(above.filter(far).take(1)).min_by_key(distance);
+    nearest.or_else(|| {
+        let (first, last) = (logs.open_in(..).find(empty), logs.open_in(..).rev().find(empty));
+        first.into_iter().chain(last).max_by_key(distance)
+    })
 }
 
 #[cfg(test)]
@@ -179,5 +191,22 @@ mod tests {
         let filled = |id: u32| id == 0;
         let only = Filling { last: None, head: Lba(4000) };
         assert_eq!(only.choose(&logs, Sectors(8), &|id| filled(id.0)), Some(LogId(0)));
+    }
+    #[test]
+    fn a_full_log_moves_near_but_not_among_its_neighbours() {
+        let regions: Vec<Extent> = (0..30).map(|i| Extent::new(i * 1000 + 900, 100)).collect();
+        let mut logs = Logs::new(&regions, Sectors(10), RecordShape::in_log(Sectors(1)));
+        let cold = |logs: &Logs, from| cold_empty(logs, LogId(from)).map(|id| id.0);
+        assert_eq!(cold(&logs, 3), Some(11));
+        assert_eq!(cold(&logs, 28), Some(20));
+        for used in [11, 12] {
+            logs.with(LogId(used), Log::retire);
+        }
+        assert_eq!(cold(&logs, 3), Some(13), "the next one that is empty");
+        let few: Vec<Extent> = regions[..5].to_vec();
+        let few = Logs::new(&few, Sectors(10), RecordShape::in_log(Sectors(1)));
+        assert_eq!(cold(&few, 1), Some(4), "the farthest, where all are neighbours");
+        let one = Logs::new(&regions[..1], Sectors(10), RecordShape::in_log(Sectors(1)));
+        assert_eq!(cold(&one, 0), None);
     }
 }
