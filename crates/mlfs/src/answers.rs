@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Allocate, Error, Ext4, Ino, Listed, SIZE_MOST, SetIds};
+use manylogs_ext4::{
+    AccessTimes, Allocate, Caller, DURABLE_XATTR, Error, Ext4, Ino, Listed, SIZE_MOST, SetIds,
+};
 use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
@@ -235,11 +237,11 @@ pub(crate) async fn xattrs(fs: &Ext4, ino: Ino, trusted: bool) -> Result<Bytes, 
     Ok(shown.flat_map(|name| name.into_iter().chain([0])).collect())
 }
 
-/// Answers `lsattr` and `chattr`.
+/// Answers `lsattr` and `chattr`, and asks for files that need durability but no place.
 pub(crate) async fn inode_flags(
     fs: &Ext4,
     refuse: Refuse,
-    ino: Ino,
+    (caller, ino): (Caller, Ino),
     order: Order,
     reply: Reply<IoctlDone>,
 ) {
@@ -251,9 +253,34 @@ pub(crate) async fn inode_flags(
             reply.forget_attributes(to_node(ino));
             Vec::new()
         }),
+        Order::GetDurable => durable(fs, ino).await.map(|flag| flag.to_ne_bytes().to_vec()),
+        Order::SetDurable(flag) => set_durable(fs, caller, ino, flag).await.map(|()| {
+            reply.forget_attributes(to_node(ino));
+            Vec::new()
+        }),
     };
     match answer {
         Ok(data) => reply.send(&IoctlDone { result: 0, data }),
         Err(error) => reply.error(refuse.errno(fs, &error)),
     }
+}
+
+/// 1 if the inode has the attribute with that value, else 0.
+async fn durable(fs: &Ext4, ino: Ino) -> manylogs_ext4::Result<u32> {
+    match fs.xattr(ino, DURABLE_XATTR.as_bytes()).await {
+        Ok(value) => Ok(u32::from(*value == *b"1")),
+        Err(Error::NoXattr) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// As `setfattr` does. The kernel checks permissions for that one, and none for an `ioctl`.
+async fn set_durable(fs: &Ext4, caller: Caller, ino: Ino, flag: u32) -> manylogs_ext4::Result<()> {
+    let owner = fs.attributes(ino).await?.uid;
+    if caller.uid != Caller::ROOT.uid && caller.uid != owner {
+        return Err(Error::NotPermitted);
+    }
+    let value = Bytes::from(flag.to_string());
+    let how = manylogs_ext4::SetXattr::default();
+    fs.on_behalf_of(caller).set_xattr(ino, DURABLE_XATTR.as_bytes(), value, how).await
 }

@@ -180,6 +180,10 @@ pub(crate) enum Order {
     /// In the form that XFS began with, which the kernel asks for before it sets any.
     GetExtended,
     SetFlags(u32),
+    /// Whether the inode has [`DURABLE_XATTR`](manylogs_ext4::DURABLE_XATTR).
+    GetDurable,
+    /// 1 and 0, as values of that attribute.
+    SetDurable(u32),
 }
 
 /// What `ioctl` asks for; `None` for what is not known.
@@ -188,13 +192,16 @@ pub(crate) fn to_order(command: u32, data: &[u8]) -> Option<Order> {
     const GET_FLAGS: u32 = 0x8008_6601;
     const GET_EXTENDED: u32 = 0x801c_581f;
     const SET_FLAGS: u32 = 0x4008_6602;
+    /// `_IOR('M', 0x70, __u32)` and `_IOW('M', 0x71, __u32)`: ours, see docs/mlfs.md.
+    const GET_DURABLE: u32 = 0x8004_4d70;
+    const SET_DURABLE: u32 = 0x4004_4d71;
+    let number = || data.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
     match command {
         GET_FLAGS => Some(Order::GetFlags),
         GET_EXTENDED => Some(Order::GetExtended),
-        SET_FLAGS => {
-            let flags = data.first_chunk().map(|flags| u32::from_ne_bytes(*flags));
-            flags.map(Order::SetFlags)
-        }
+        SET_FLAGS => number().map(Order::SetFlags),
+        GET_DURABLE => Some(Order::GetDurable),
+        SET_DURABLE => number().map(Order::SetDurable),
         _ => None,
     }
 }
@@ -230,6 +237,16 @@ mod tests {
             assert_eq!(to_ino(to_node(ino)), ino);
         }
         assert_eq!(to_node(Ino::ROOT), NodeId::ROOT);
+    }
+
+    #[test]
+    fn orders_are_told_by_their_numbers() {
+        assert_eq!(to_order(0x8004_4d70, &[]), Some(Order::GetDurable));
+        let one = 1_u32.to_ne_bytes();
+        assert_eq!(to_order(0x4004_4d71, &one), Some(Order::SetDurable(1)));
+        assert_eq!(to_order(0x4004_4d71, &one[..2]), None);
+        assert_eq!(to_order(0x4008_6602, &one), Some(Order::SetFlags(1)));
+        assert_eq!(to_order(0x4004_4d72, &one), None);
     }
 
     #[test]

@@ -356,9 +356,9 @@ impl Filesystem for Front {
     fn ioctl(&self, context: Context, ioctl: Ioctl<'_>, reply: Reply<IoctlDone>) {
         let order = to_order(ioctl.command, ioctl.data);
         let Some(order) = order else { return reply.error(Errno::NOTTY) };
-        let ino = to_ino(context.node);
+        let of = (to_caller(context), to_ino(context.node));
         self.jobs.run(async move |fs, refuse| {
-            answers::inode_flags(&fs, refuse, ino, order, reply).await;
+            answers::inode_flags(&fs, refuse, of, order, reply).await;
         });
     }
 }

@@ -215,3 +215,38 @@ fn reserved_blocks_are_for_whom_the_kernel_gives_them() {
     assert!(near(own.1[0], kernel.1[0]), "{own:?}, {kernel:?}");
     assert!(near(own.1[1], kernel.1[1]), "{own:?}, {kernel:?}");
 }
+
+/// Sets the property of a file by `ioctl`, asks for it, and tries what is refused.
+const BY_IOCTL: &str = r#"
+import errno, fcntl, os, struct, sys
+GET, SET = 0x80044d70, 0x40044d71
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+get = lambda: struct.unpack("I", fcntl.ioctl(file, GET, bytes(4)))[0]
+put = lambda flag: fcntl.ioctl(file, SET, struct.pack("I", flag))
+def refused(flag):
+    try:
+        put(flag)
+    except OSError as error:
+        return error.errno
+assert get() == 0
+put(1)
+assert get() == 1 and os.getxattr(file, "user.manylogs.durable") == b"1"
+assert refused(2) == errno.EINVAL
+os.seteuid(65534)
+assert refused(0) == errno.EPERM and get() == 1
+os.seteuid(0)
+os.chown(file, 65534, 65534)
+os.seteuid(65534)
+put(0)
+assert get() == 0
+"#;
+
+#[test]
+fn programs_ask_by_ioctl() {
+    let programs = have(&["python3", "umount"]);
+    let Some(mount) = Mount::new(&["-b", "4096"]).filter(|_| programs) else { return };
+    let served = Served::start(&mount, "noatime");
+    let mut python = Command::new("python3");
+    let done = python.args(["-c", BY_IOCTL]).arg(served.root().join("file")).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
