@@ -1,0 +1,122 @@
+"""Replays for a worker, in a process of its own: what ends it ends no worker.
+
+Reads questions from standard input and answers on standard output, one line of JSON each. It ends
+with its worker, whose end of the pipe closes then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import resource
+import sys
+import threading
+from typing import Any
+
+from .. import _manylogs
+from .._calls import advise
+from .._drives import Drive
+from .._errors import Error
+from ._judge import Run, judged
+
+
+#: Policies that a search replays from fresh seeds at most.
+FINALISTS = 5
+
+
+def look(question: dict[str, Any]) -> dict[str, Any]:
+    """What a trace holds, about how much, and what it says of its disk."""
+    content, requests, exact = _manylogs.look(question["trace"])
+    recorded = list(_manylogs.recorded(question["trace"]))
+    return {"content": content, "requests": requests, "exact": exact, "recorded": recorded}
+
+
+def _drive(question: dict[str, Any]) -> _manylogs.Drive:
+    return _manylogs.Drive.of_toml(question["drive"], question["toml"])
+
+
+def runs(question: dict[str, Any]) -> dict[str, Any]:
+    """All runs of a disk with the decision, or the one that is asked for."""
+    asked = _manylogs.Runs(
+        question["trace"],
+        _drive(question),
+        question["policies"],
+        question["seeds"],
+        name=question["trace"],
+        **question["options"],
+    )
+    nth = question.get("nth")
+    if nth is not None:
+        return {"part": asked.run(nth).dump()}
+    done = [
+        Run(policy, seed, plain, asked.run(at))
+        for at, (policy, seed, plain) in enumerate(asked.asks())
+    ]
+    entry = judged(done)
+    if question["effort"] == "advise" and entry["decision"] in ("open", "overloaded"):
+        entry.update(advice(question))
+    return entry
+
+
+def advice(question: dict[str, Any]) -> dict[str, Any]:
+    """What a search says of a disk that was not cleared."""
+    drive = Drive.__new__(Drive)
+    drive._native = _drive(question)
+    options = dict(question["options"])
+    trace = question["trace"]
+    limit = options.pop("limit", None)
+    from .._tables import read_trace
+
+    found = advise(read_trace(trace, limit=limit), drive, threads=1, **options)
+    gain = found["gain"]["durable_mean"] or {"estimate": None, "low": None, "high": None}
+    overloaded = found["too_much"] is not None
+    decision = found.decision if not overloaded else "overloaded"
+    return {
+        "decision": decision,
+        "reason": found.sentence,
+        "tries": FINALISTS,
+        "gain": gain["estimate"],
+        "gain_low": gain["low"],
+        "gain_high": gain["high"],
+    }
+
+
+_ASKED = {"look": look, "runs": runs, "advice": advice}
+
+
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a question; what cannot be answered is ``bad``, with the reason."""
+    try:
+        return _ASKED[question["ask"]](question)
+    except Error as error:
+        return {"bad": str(error), "exit_code": error.exit_code}
+
+
+def main() -> None:
+    """Answers questions until standard input ends."""
+    limit = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Whatever else writes to standard output must not be taken for an answer.
+    out = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        # Replays under way are for nobody.
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            found = answer(json.loads(lines.get()))
+            out.write(json.dumps(found) + "\n")
+            out.flush()
+
+
+if __name__ == "__main__":
+    main()
