@@ -14,7 +14,7 @@ from ._optional import package
 from ._worker import version, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 #: Tasks that are with the scheduler at a time, for each thread of a worker, and at least. It keeps
 #: what the scheduler holds bounded, however many tasks there are.
@@ -41,39 +41,59 @@ def check_address(scheduler: str, insecure: bool) -> None:
         )
 
 
-@contextlib.contextmanager
-def connected(
-    scheduler: str | None, insecure: bool, workers: int, memory: int
-) -> Iterator[Any]:
-    """A client of Dask: of this scheduler, or of workers of this machine."""
-    dask, distributed = package("dask"), package("distributed")
-    logging.getLogger("distributed").setLevel(logging.ERROR)
-    settings = {
-        "distributed.scheduler.allowed-failures": DEATHS_MAX,
-        "distributed.comm.timeouts.connect": "30s",
-    }
-    with contextlib.ExitStack() as kept:
-        kept.enter_context(dask.config.set(settings))
-        if scheduler is None:
-            scheduler = kept.enter_context(
-                distributed.LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    host="127.0.0.1",
-                    dashboard_address=None,
-                    memory_limit=memory,
-                    silence_logs=logging.CRITICAL,
-                )
+class Workers:
+    """Dask's workers: those of a scheduler, or of this machine. They are begun when there is
+    something to do."""
+
+    def __init__(self, scheduler: str | None, workers: int, memory: int) -> None:
+        self._where, self._workers, self._memory = scheduler, workers, memory
+        self._kept = contextlib.ExitStack()
+        self._client: Any = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.close()
+
+    def run(
+        self,
+        tasks: Sequence[dict[str, Any]],
+        done: Callable[[dict[str, Any], list[dict[str, Any]]], None],
+    ) -> None:
+        """Has ``tasks`` done in this order, and calls ``done`` with each and its answers.
+
+        :raises Error: if a worker is of another version, or the scheduler is lost
+        """
+        if tasks:
+            self._client = self._client or self._begun()
+            _run(self._client, tasks, done)
+
+    def _begun(self) -> Any:
+        dask, distributed = package("dask"), package("distributed")
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        settings = {
+            "distributed.scheduler.allowed-failures": DEATHS_MAX,
+            "distributed.comm.timeouts.connect": "30s",
+        }
+        self._kept.enter_context(dask.config.set(settings))
+        where = self._where or self._kept.enter_context(
+            distributed.LocalCluster(
+                n_workers=self._workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=None,
+                memory_limit=self._memory,
+                silence_logs=logging.CRITICAL,
             )
-        else:
-            check_address(scheduler, insecure)
+        )
         try:
-            client = kept.enter_context(distributed.Client(scheduler, timeout="30s"))
+            client = self._kept.enter_context(distributed.Client(where, timeout="30s"))
         except (OSError, TypeError, ValueError) as error:
-            raise Error(f"{scheduler}: {error}", exit_code=1) from error
+            raise Error(f"{self._where}: {error}", exit_code=1) from error
         client.wait_for_workers(1)
         _same_version(client)
-        yield client
+        return client
 
 
 def _same_version(client: Any) -> None:
@@ -89,15 +109,11 @@ def _same_version(client: Any) -> None:
         raise Error(f"{message}: install the same wheel everywhere", exit_code=7)
 
 
-def run(
+def _run(
     client: Any,
     tasks: Sequence[dict[str, Any]],
     done: Callable[[dict[str, Any], list[dict[str, Any]]], None],
 ) -> None:
-    """Has ``tasks`` done in this order, and calls ``done`` with each and its answers.
-
-    :raises Error: if a worker is of another version, or the scheduler is lost
-    """
     distributed = package("distributed")
     waiting = deque((task, 0) for task in tasks)
     under_way: dict[Any, tuple[dict[str, Any], int]] = {}

@@ -23,8 +23,9 @@ from ._runner import answer
 from ._worker import OWN_BYTES, version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from ._engine import Workers
     from ._inventory import Disk
 
 #: The least memory of a runner.
@@ -166,14 +167,12 @@ class Fleet:
         self._lock = Lock(state)
         self._looks, self._journal = Journal(state / "looks"), Journal(state / "journal")
         options = self._options
-        with _engine.connected(
-            options.scheduler, options.insecure, options.workers, options.memory
-        ) as client:
-            bad = self._look(client)
+        with _engine.Workers(options.scheduler, options.workers, options.memory) as workers:
+            bad = self._look(workers)
             asked = self._asked(bad)
-            computed = self._compute(client, asked, bad)
+            computed = self._compute(workers, asked, bad)
         found = self._found(asked, bad)
-        _results.write(self._out, found, sorted(bad.items()))
+        _results.write(self._out, found, self._rows, sorted(bad.items()))
         page = _report.page(found, sorted(bad.items()), options.effort)
         new = state / "report"
         new.write_text(page, encoding="ascii")
@@ -189,10 +188,11 @@ class Fleet:
             print(f"quarantine: {self._out / 'quarantine.parquet'}")
         return 2 if bad else 0
 
-    def _task(self, questions: list[dict[str, Any]]) -> dict[str, Any]:
-        return {"version": version(), "memory": self._options.memory, "questions": questions}
+    def _task(self, questions: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        memory = self._options.memory
+        return {"version": version(), "memory": memory, "questions": questions, **more}
 
-    def _look(self, client: Any) -> dict[Disk, str]:
+    def _look(self, workers: Workers) -> dict[Disk, str]:
         """Knows each trace by what it holds. Returns which cannot be read, and why."""
         marks = {disk.trace: _mark(disk.trace) for disk in self._disks}
         bad: dict[str, str] = {}
@@ -220,7 +220,7 @@ class Fleet:
                 questions, size = [], 0
         if questions:
             tasks.append(self._task(questions))
-        _engine.run(client, tasks, done)
+        workers.run(tasks, done)
         self._marks = marks
         return {disk: bad[disk.trace] for disk in self._disks if disk.trace in bad}
 
@@ -255,7 +255,7 @@ class Fleet:
             return None
         return entry
 
-    def _compute(self, client: Any, asked: list[_Asked], bad: dict[Disk, str]) -> int:
+    def _compute(self, workers: Workers, asked: list[_Asked], bad: dict[Disk, str]) -> int:
         by_key = {one.key: one for one in asked}
         new = {key: one for key, one in by_key.items() if self._kept(key) is None}
         works = [self._work(key, one.requests) for key, one in new.items()]
@@ -279,8 +279,13 @@ class Fleet:
              if work.nth is None or f"{work.key}-{work.nth}" not in self._journal]
             for task in planned
         ]  # fmt: skip
-        tasks = [self._task(task) for task in questions if task]
-        _engine.run(client, tasks, done)
+        tomls = {one.profile.key: one.profile.toml for one in new.values()}
+        tasks = [
+            self._task(task, profiles={asked["profile"]: tomls[asked["profile"]] for asked in task})
+            for task in questions
+            if task
+        ]
+        workers.run(tasks, done)
         for key in new:
             self._join(key)
         for one in asked:
@@ -295,8 +300,7 @@ class Fleet:
             "key": one.key,
             "trace": one.disk.trace,
             "content": one.content,
-            "drive": one.profile.name,
-            "toml": one.profile.toml,
+            "profile": one.profile.key,
             "policies": options.policies,
             "seeds": self._seeds(),
             "options": options.replay(),
@@ -333,8 +337,14 @@ class Fleet:
             elif entry["written_bytes"] == 0:
                 bad[one.disk] = "it has no writes: a volume has nothing to do"
             else:
-                found.append(_results.Judged(one.disk, one.model, one.profile, entry))
+                decided = {name: value for name, value in entry.items() if name != "rows"}
+                found.append(_results.Judged(one.disk, one.model, one.profile, decided, one.key))
         return found
+
+    def _rows(self, key: str) -> list[dict[str, Any]]:
+        entry = self._journal.get(key)
+        rows: list[dict[str, Any]] = entry["rows"] if entry else []
+        return rows
 
 
 def _bytes_of(trace: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +27,11 @@ class Profile:
     toml: str
     #: ``map``, ``own``, ``catalogue`` or ``class``.
     found_by: str
+
+    @property
+    def key(self) -> str:
+        """What tells it from others of its name."""
+        return f"{self.name}-{zlib.crc32(self.toml.encode()):08x}"
 
 
 class Profiles:

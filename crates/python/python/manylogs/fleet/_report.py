@@ -159,9 +159,9 @@ def _histogram(found: Sequence[Judged], stand: Sequence[str]) -> str:
                 f'<rect class="{kind}" x="{left + 1}" y="{160 - base - high:.1f}" width="18" '
                 f'height="{high:.1f}"><title>{count}</title></rect>'
             )
-    for share, text in ((0.0, "to 1/4"), (0.25, "1/2"), (0.5, "1"), (0.75, "2"), (0.97, "from 4")):
+    for share, text in ((0.0, "&lt;1/4"), (0.25, "1/2"), (0.5, "1"), (0.75, "2"), (1.0, "&gt;4")):
         out.append(f'<text x="{share * _BARS * 20:.0f}" y="178">{text}</text>')
-    return f'<svg viewBox="-10 0 660 184" role="img">{"".join(out)}</svg>'
+    return f'<svg viewBox="-20 0 680 184" role="img">{"".join(out)}</svg>'
 
 
 def _by(
@@ -171,11 +171,13 @@ def _by(
     for judged, at in zip(found, stand, strict=True):
         by[of(judged)].append((at, judged.entry["gain"]))
     rows: list[tuple[Any, ...]] = []
-    for group, disks in sorted(by.items(), key=lambda item: (-len(item[1]), item[0])):
+    for group, disks in by.items():
         gains = [gain for at, gain in disks if at == GAINS and gain is not None]
         middle = f"{statistics.median(gains):.2f}" if gains else ""
         over = sum(1 for at, _ in disks if at == OVERLOADED)
         rows.append((group, len(disks), len(gains), middle, over))
+    # Where there is most to gain first.
+    rows.sort(key=lambda row: (-row[2], -row[1], row[0]))
     head = (name, "disks", "gain", "median gain", "overloaded")
     left = f"<p>and {len(rows) - GROUPS_MAX:,} more</p>" if len(rows) > GROUPS_MAX else ""
     return _table(head, rows[:GROUPS_MAX]) + left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import _manylogs
@@ -12,7 +12,7 @@ from ._optional import package
 
 if TYPE_CHECKING:
     import pathlib
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ._inventory import Disk
     from ._profiles import Profile
@@ -32,10 +32,12 @@ class Judged:
     disk: Disk
     model: str
     profile: Profile
-    entry: dict[str, Any] = field(repr=False)
+    #: The decision; its rows are kept elsewhere, by this key.
+    entry: dict[str, Any]
+    key: str
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Its rows."""
+    def whole(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Its rows, with what is the disk's."""
         own = {
             "host": self.disk.host,
             "disk": self.disk.disk,
@@ -45,7 +47,7 @@ class Judged:
         }
         keys = ("decision", "reason", *BEHIND_REAL)
         decided = {key: self.entry[key] for key in keys}
-        for row in self.entry["rows"]:
+        for row in rows:
             yield {**row, **own, **decided}
 
 
@@ -65,10 +67,13 @@ def schema() -> Any:
 
 
 def write(
-    out: pathlib.Path, judged: Iterable[Judged], bad: Iterable[tuple[Disk, str]]
+    out: pathlib.Path,
+    judged: Iterable[Judged],
+    rows_of: Callable[[str], Iterable[dict[str, Any]]],
+    bad: Iterable[tuple[Disk, str]],
 ) -> None:
     """Writes ``results/`` and ``quarantine.parquet`` into ``out``, each in place of what is there
-    as a whole."""
+    as a whole. ``rows_of`` has the rows of a key."""
     arrow, parquet = package("pyarrow"), package("pyarrow.parquet")
     new = out / "state" / "results"
     shutil.rmtree(new, ignore_errors=True)
@@ -82,7 +87,7 @@ def write(
     rows: list[dict[str, Any]] = []
     number = 0
     for disk in judged:
-        rows += disk.rows()
+        rows += disk.whole(rows_of(disk.key))
         if len(rows) >= PART_ROWS:
             part(number, rows)
             number, rows = number + 1, []

@@ -34,7 +34,7 @@ def look(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drive(question: dict[str, Any]) -> _manylogs.Drive:
-    return _manylogs.Drive.of_toml(question["drive"], question["toml"])
+    return _manylogs.Drive.of_toml(question["profile"], question["toml"])
 
 
 def runs(question: dict[str, Any]) -> dict[str, Any]:
@@ -92,6 +92,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         return _ASKED[question["ask"]](question)
     except Error as error:
         return {"bad": str(error), "exit_code": error.exit_code}
+    except MemoryError:
+        return {"bad": "it needs more than --worker-memory"}
 
 
 def main() -> None:

@@ -28,6 +28,8 @@ PATIENCE, PATIENCE_S = 50.0, 900.0
 #: The most of a remote trace that is copied to this machine.
 SCRATCH_BYTES = 64 << 30
 _PIECE = 1 << 20
+#: How a question ended that took too long.
+LATE = "no answer"
 #: A runner that closed its pipe is gone so soon.
 ENDS_S = 10.0
 
@@ -87,7 +89,7 @@ class Runner:
             line = ""
         if line is None:
             self.end(0.0)
-            return f"no answer within {patience_s:.0f} s"
+            return f"{LATE} within {patience_s:.0f} s"
         if not line.endswith("\n"):
             return self.end(ENDS_S)
         found: dict[str, Any] = json.loads(line)
@@ -133,6 +135,8 @@ def work(task: dict[str, Any]) -> list[dict[str, Any]]:
 def _answered(task: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
     with contextlib.ExitStack() as kept:
         asked = dict(question)
+        if "profile" in question:
+            asked["toml"] = task["profiles"][question["profile"]]
         if is_address(question["trace"]):
             try:
                 asked["trace"] = kept.enter_context(_copied(question["trace"]))
@@ -148,7 +152,9 @@ def _answered(task: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
                 return _checked(question, asked, found)
             ended.append(found)
         memory = task["memory"] >> 20
-        return {"bad": f"it ends the process that replays it ({ended[-1]}; memory: {memory}M)"}
+        reason = f"it ends the process that replays it ({ended[-1]}; memory: {memory}M)"
+        # Somebody else may have done that; the next command tries again.
+        return {"bad": reason, "again": ended[-1] == "SIGKILL" or ended[-1].startswith(LATE)}
 
 
 def _checked(
