@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from ._optional import package
 from ._worker import version, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 #: Tasks that are with the scheduler at a time, for each thread of a worker, and at least. It keeps
 #: what the scheduler holds bounded, however many tasks there are.
@@ -77,16 +79,19 @@ class Workers:
             "distributed.comm.timeouts.connect": "30s",
         }
         self._kept.enter_context(dask.config.set(settings))
-        where = self._where or self._kept.enter_context(
-            distributed.LocalCluster(
-                n_workers=self._workers,
-                threads_per_worker=1,
-                host="127.0.0.1",
-                dashboard_address=None,
-                memory_limit=self._memory,
-                silence_logs=logging.CRITICAL,
-            )
-        )
+        where = self._where
+        if where is None:
+            with _deaf():
+                where = self._kept.enter_context(
+                    distributed.LocalCluster(
+                        n_workers=self._workers,
+                        threads_per_worker=1,
+                        host="127.0.0.1",
+                        dashboard_address=None,
+                        memory_limit=self._memory,
+                        silence_logs=logging.CRITICAL,
+                    )
+                )
         try:
             client = self._kept.enter_context(distributed.Client(where, timeout="30s"))
         except (OSError, TypeError, ValueError) as error:
@@ -94,6 +99,19 @@ class Workers:
         client.wait_for_workers(1)
         _same_version(client)
         return client
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are begun here leave Ctrl-C to the driver, which ends them in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _same_version(client: Any) -> None:

@@ -15,8 +15,8 @@ TASK_S_MIN, TASK_S_MAX = 10.0, 60.0
 REPLAY_S_A_REQUEST = 2.0e-6
 #: CPU that a request takes in a search.
 ADVISE_S_A_REQUEST = 140.0e-6
-#: CPU that a replay takes however short it is.
-REPLAY_S = 4.0e-3
+#: CPU that a replay takes however short it is, with its share of judging.
+REPLAY_S = 6.0e-3
 #: CPU of the scheduler for each task.
 SCHEDULER_S_A_TASK = 0.6e-3
 
