@@ -14,7 +14,7 @@ import unittest
 import unittest.mock
 
 import manylogs
-from common import PROGRAM
+from common import PROGRAM, SAMPLE
 from manylogs import fleet
 from manylogs.fleet import _engine, _judge, _planner, _worker
 
@@ -264,6 +264,27 @@ class Fleets(unittest.TestCase):
         self.assertIn("None Such", quarantined(out)["sd3"])
         rows = parquet.read_table(out / "results").to_pylist()
         self.assertEqual({row["found_by"] for row in rows}, {"catalogue"})
+
+    def test_advice_is_that_of_advise(self):
+        folder, out = self.folder / "advised", self.folder / "advised-out"
+        folder.mkdir()
+        (folder / "sdb.trace.zst").symlink_to(SAMPLE)
+        (folder / "sdc.csv").symlink_to(self.traces / "host0/sd0.csv")
+        code, told = self.fleet(
+            folder, out, "--effort", "advise", "--limit", 1500)
+        self.assertEqual(code, 0, told)
+        rows = {row["disk"]: row for row in parquet.read_table(out / "results").to_pylist()}
+        for disk, file in [("sdb", SAMPLE), ("sdc", self.traces / "host0/sd0.csv")]:
+            advice = manylogs.advise(manylogs.read_trace(file, limit=1500), fit=True)
+            row, gain = rows[disk], advice["gain"]["durable_mean"]
+            if row["decision"] != "cleared":
+                self.assertEqual(row["decision"], advice.decision)
+                self.assertEqual(row["gain_high"], gain["high"])
+            self.assertEqual(row["carries"] is not None, advice.decision == "use")
+        used = [row for row in rows.values() if row["decision"] == "use"]
+        self.assertGreater(len(used), 0, "one of them gains")
+        self.assertTrue(all(1 <= row["carries"] <= 16 for row in used))
+        self.assertIn("Disks saved", (out / "report.html").read_text())
 
     def test_plans_run_nothing(self):
         out = self.folder / "planned"

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+/// What is passed on to the Python package's `manylogs-fleet`.
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
-    /// The disks: a folder of traces, a pattern as 'traces/**/*.trace.zst', or a list of columns
-    /// host, disk, trace, model, serial, as CSV or Parquet (the first three must be there).
+    /// The disks: a folder of traces, a pattern as 'traces/**/*.trace.zst', or a list with the
+    /// columns host, disk, trace, model, serial, as CSV or Parquet (only trace must be there).
     pub(crate) inventory: String,
     /// The directory of results. The same command goes on with what is in it.
     #[arg(long, value_name = "DIR")]
@@ -16,7 +17,7 @@ pub(crate) struct FleetArgs {
     /// `default`. What it does not name is found by own profiles, the catalogue, or the class.
     #[arg(long, value_name = "MAP.toml")]
     pub(crate) drives: Option<PathBuf>,
-    /// Policies to replay beside the plain drive, by commas.
+    /// Policies to replay, by commas, the plain drive among them.
     #[arg(long, value_name = "LIST", default_value = "nologging,mlb")]
     pub(crate) policies: String,
     /// `screen` clears what surely gains nothing; `advise` judges the rest by a search.

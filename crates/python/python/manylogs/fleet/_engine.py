@@ -79,26 +79,27 @@ class Workers:
             "distributed.comm.timeouts.connect": "30s",
         }
         self._kept.enter_context(dask.config.set(settings))
-        where = self._where
-        if where is None:
-            with _deaf():
-                where = self._kept.enter_context(
-                    distributed.LocalCluster(
-                        n_workers=self._workers,
-                        threads_per_worker=1,
-                        host="127.0.0.1",
-                        dashboard_address=None,
-                        memory_limit=self._memory,
-                        silence_logs=logging.CRITICAL,
-                    )
-                )
         try:
+            where = self._where or self._local(distributed)
             client = self._kept.enter_context(distributed.Client(where, timeout="30s"))
-        except (OSError, TypeError, ValueError) as error:
-            raise Error(f"{self._where}: {error}", exit_code=1) from error
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            raise Error(f"{self._where or 'workers'}: {error}", exit_code=1) from error
         client.wait_for_workers(1)
         _same_version(client)
         return client
+
+    def _local(self, distributed: Any) -> Any:
+        with _deaf():
+            return self._kept.enter_context(
+                distributed.LocalCluster(
+                    n_workers=self._workers,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address=None,
+                    memory_limit=self._memory,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
 
 
 @contextlib.contextmanager

@@ -65,6 +65,7 @@ def judged(runs: Sequence[Run]) -> dict[str, Any]:
         "written_bytes": runs[0].measured.written_bytes,
         "decision": verdict[0],
         "reason": verdict[1],
+        "carries": None,
         "tries": max(len(others), 1),
         "gain": interval["estimate"],
         "gain_low": interval["low"],

@@ -130,15 +130,35 @@ def _who(found: Sequence[Judged], stand: Sequence[str], effort: str) -> str:
             f"{len(gains):,} of {len(found):,} disks gain beyond doubt: their data is durable "
             f"{middle:.2f} times as fast (median; {min(gains):.2f} to {max(gains):.2f})."
         )
+    saved = _saved(found, stand)
     by = (
         "The search of <code>advise</code> has judged them."
         if effort == "advise"
         else "This was a screening: <code>--effort advise</code> judges them, with settings."
     )
     return (
-        f"<p>{said} {by}</p><p>Single intervals of 95 % would name {alone:,}; of the disks named "
-        f"here at most {FALSE_SHARE * 100:.0f} % are false in the mean "
+        f"<p>{said} {by}</p>{saved}<p>Single intervals of 95 % would name {alone:,}; of the disks "
+        f"named here at most {FALSE_SHARE * 100:.0f} % are false in the mean "
         "(Benjamini and Hochberg, over all disks that were measured).</p>"
+    )
+
+
+def _saved(found: Sequence[Judged], stand: Sequence[str]) -> str:
+    """How many disks fewer carry the load of those that gain."""
+    carries = [
+        judged.entry["carries"] for judged, at in zip(found, stand, strict=True)
+        if at == GAINS and judged.entry["carries"] is not None
+    ]  # fmt: skip
+    if not carries:
+        return ""
+    saved = sum(1.0 - 1.0 / times for times in carries)
+    return (
+        f"<p>Disks saved: {saved:,.1f} of {len(carries):,}. Each of them carries "
+        f"{min(carries):.2f} to {max(carries):.2f} times its load "
+        f"(median {statistics.median(carries):.2f}) with the 99th percentile "
+        "of its durable writes and the mean of its reads no worse than those of "
+        "the plain drive as recorded; so the load of all fits on so many fewer, as far as its "
+        "bytes do.</p>"
     )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PART_ROWS = 50_000
 #: What stands before and behind the columns of a sweep.
 BEFORE = ("host", "disk", "model")
-BEHIND_TEXT, BEHIND_REAL = ("found_by", "decision", "reason"), ("gain", "gain_low", "gain_high")
+DECIDED = ("decision", "gain", "gain_low", "gain_high", "carries", "reason")
 QUARANTINE = ("host", "disk", "trace", "reason")
 
 
@@ -45,8 +45,7 @@ class Judged:
             "trace": self.disk.trace,
             "found_by": self.profile.found_by,
         }
-        keys = ("decision", "reason", *BEHIND_REAL)
-        decided = {key: self.entry[key] for key in keys}
+        decided = {key: self.entry[key] for key in DECIDED}
         for row in rows:
             yield {**row, **own, **decided}
 
@@ -60,9 +59,8 @@ def schema() -> Any:
     }  # fmt: skip
     columns = [(name, "text") for name in BEFORE]
     columns += _manylogs.columns_of_rows()
-    columns += [("found_by", "text"), ("decision", "text")]
-    columns += [(name, "real") for name in BEHIND_REAL]
-    columns.append(("reason", "text"))
+    columns.append(("found_by", "text"))
+    columns += [(name, "text" if name in ("decision", "reason") else "real") for name in DECIDED]
     return arrow.schema([arrow.field(name, kinds[kind]) for name, kind in columns])
 
 

@@ -24,6 +24,8 @@ from ._judge import Run, judged
 
 #: Policies that a search replays from fresh seeds at most.
 FINALISTS = 5
+#: The most load that is tried, in times of what it is, and how closely it is found.
+CARRIES_MAX, CARRIES_STEP = 16.0, 1.05
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +76,7 @@ def advice(question: dict[str, Any]) -> dict[str, Any]:
     overloaded = found["too_much"] is not None
     decision = found.decision if not overloaded else "overloaded"
     return {
+        "carries": carries(question, found.policy) if decision == "use" else None,
         "decision": decision,
         "reason": found.sentence,
         "tries": FINALISTS,
@@ -81,6 +84,41 @@ def advice(question: dict[str, Any]) -> dict[str, Any]:
         "gain_low": gain["low"],
         "gain_high": gain["high"],
     }
+
+
+def carries(question: dict[str, Any], policy: str) -> float:
+    """How many times the load of a disk it carries under ``policy`` with its durable 99th
+    percentile and its reads no worse than the plain drive's at the load as it is."""
+
+    def rows(policies: list[str], rate: float | str) -> list[dict[str, Any]]:
+        options = {**question["options"], "rate": rate}
+        asked = _manylogs.Runs(question["trace"], _drive(question), policies, [1], **options)
+        measured = [asked.run(nth) for nth in range(len(policies))]
+        found: list[dict[str, Any]] = json.loads(_manylogs.rows(measured))
+        return found
+
+    plain, with_logs = rows(["nologging", policy], question["options"]["rate"])
+
+    def no_worse(row: dict[str, Any]) -> bool:
+        figures = ("durable_p99_us", "reads_mean_us")
+        return not row["overloaded"] and all(
+            (row[figure] or 0.0) <= (plain[figure] or 0.0) for figure in figures
+        )
+
+    low, high = 1.0, 1.0
+    if not no_worse(with_logs):
+        return low
+    while low == high and high < CARRIES_MAX:
+        high *= 2.0
+        if no_worse(rows([policy], plain["rate"] * high)[0]):
+            low = high
+    while high / low > CARRIES_STEP:
+        middle = (low * high) ** 0.5
+        if no_worse(rows([policy], plain["rate"] * middle)[0]):
+            low = middle
+        else:
+            high = middle
+    return round(low, 3)
 
 
 _ASKED = {"look": look, "runs": runs, "advice": advice}
