@@ -73,7 +73,9 @@ class Workers:
 
     def _begun(self) -> Any:
         dask, distributed = package("dask"), package("distributed")
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        # What it says of workers that die is told by the results, and by the driver.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         settings = {
             "distributed.scheduler.allowed-failures": DEATHS_MAX,
             "distributed.comm.timeouts.connect": "30s",
@@ -95,7 +97,8 @@ class Workers:
                     n_workers=self._workers,
                     threads_per_worker=1,
                     host="127.0.0.1",
-                    dashboard_address=None,
+                    # Any free port: 8787 may be another fleet's.
+                    dashboard_address="127.0.0.1:0",
                     memory_limit=self._memory,
                     silence_logs=logging.CRITICAL,
                 )
