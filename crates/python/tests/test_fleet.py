@@ -14,9 +14,9 @@ import unittest
 import unittest.mock
 
 import manylogs
-from common import PROGRAM, SAMPLE
+from common import PROGRAM, SAMPLE, shared_traces
 from manylogs import fleet
-from manylogs.fleet import _engine, _judge, _planner, _worker
+from manylogs.fleet import _engine, _judge, _planner, _runner, _worker
 
 import pyarrow
 import pyarrow.compute
@@ -285,6 +285,22 @@ class Fleets(unittest.TestCase):
         self.assertGreater(len(used), 0, "one of them gains")
         self.assertTrue(all(1 <= row["carries"] <= 16 for row in used))
         self.assertIn("Disks saved", (out / "report.html").read_text())
+
+    def test_nothing_that_would_be_used_is_cleared(self):
+        cleared = used = 0
+        chosen = ("cloud", "hadoop_e9_cpu", "msr10k", "umass")
+        for trace in [path for path in shared_traces(self) if path.name.startswith(chosen)]:
+            for drive in ("cheetah-15k5", "exos-x20"):
+                question = {
+                    "trace": str(trace), "profile": drive, "seeds": [1], "effort": "screen",
+                    "toml": manylogs.Drive(drive).toml(), "policies": ["nologging", "mlb"],
+                    "options": {"rate": "auto", "fit": True, "limit": 3000}}
+                screened = _runner.answer({"ask": "runs", **question})["decision"]
+                advised = _runner.answer({"ask": "advice", **question})["decision"]
+                self.assertFalse(screened == "cleared" and advised == "use", (trace, drive))
+                cleared += screened == "cleared"
+                used += advised == "use"
+        self.assertGreater(min(cleared, used), 0, "there are both")
 
     def test_plans_run_nothing(self):
         out = self.folder / "planned"
