@@ -20,9 +20,10 @@ command -v python3 > /dev/null || skip "Python is not here"
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	skip "Python is not here from 3.10 on"
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv" || skip "Python is not here with venv"
-"$venv/bin/python" -c 'import mypy, numpy, pandas, polars, pyarrow' 2> /dev/null && \
-	[ -x "$venv/bin/maturin" ] || \
-	"$venv/bin/pip" install -q 'maturin>=1.9,<2' mypy pandas polars pyarrow || \
+needed='import distributed, mypy, numpy, pandas, polars, pyarrow, tqdm'
+"$venv/bin/python" -c "$needed" 2> /dev/null && [ -x "$venv/bin/maturin" ] || \
+	"$venv/bin/pip" install -q 'maturin>=1.9,<2' mypy pandas polars pyarrow tqdm \
+		'dask>=2026.3,<2027' 'distributed>=2026.3,<2027' || \
 	skip "Python packages cannot be fetched"
 
 PATH=$(cd "$venv/bin" && pwd):$PATH

@@ -5,6 +5,7 @@ pub(crate) mod arrays;
 pub(crate) mod chain;
 pub(crate) mod drive;
 pub(crate) mod exercise;
+pub(crate) mod fleet;
 pub(crate) mod fs;
 pub(crate) mod interfere;
 pub(crate) mod lab;
@@ -52,6 +53,9 @@ pub(crate) enum Command {
     Advise(lab::AdviseArgs),
     /// Replay every combination of traces, drives, policies, parameters and seeds in a file.
     Sweep(lab::SweepArgs),
+    /// Judge a fleet of disks: which gain by a volume, which do not, and why. Needs the Python
+    /// package.
+    Fleet(fleet::FleetArgs),
     /// Measure small durable writes beside streams on modelled drives, under several policies.
     Interfere(Box<interfere::InterfereArgs>),
     /// Measure a chain of drives (Gecko) on modelled drives: what its gates ask for, and what it

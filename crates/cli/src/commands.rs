@@ -5,6 +5,7 @@ mod arrays;
 pub(crate) mod chain;
 pub(crate) mod drive;
 mod exercise;
+pub(crate) mod fleet;
 pub(crate) mod fs;
 pub(crate) mod interfere;
 mod kept;

@@ -70,21 +70,6 @@ impl Failure {
         }
     }
 
-    /// What it says.
-    pub(crate) fn message(&self) -> &str {
-        match self {
-            Self::Input(message)
-            | Self::Failed(message)
-            | Self::Damage(message)
-            | Self::Loss(message)
-            | Self::Busy(message)
-            | Self::Permission(message)
-            | Self::TooNew(message) => message,
-            Self::Told(_) => "told before",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
     /// Tells the user and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (message, code) = match self {

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Advise(args) => commands::advise::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
+        Command::Fleet(args) => commands::fleet::run(&args),
         Command::Interfere(args) => commands::interfere::run(&args),
         Command::Chain(args) => commands::chain::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),

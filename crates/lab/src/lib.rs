@@ -4,6 +4,7 @@ pub mod advise;
 pub mod chain;
 pub mod exercise;
 pub mod interfere;
+pub mod known;
 pub mod load;
 pub mod mlfs;
 pub mod parallel;

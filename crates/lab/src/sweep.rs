@@ -14,7 +14,7 @@ mod summary;
 
 pub use columns::{Column, Columns, columns};
 pub use file::{Output, Rate, Seeds, Sweep, SweepError, TraceList, WindowText};
-pub use job::{Job, JobError, Jobs, drive, jobs, requests};
+pub use job::{Job, JobError, Jobs, Measured, drive, jobs, requests};
 pub use load::{LoadRate, LoadSpec};
 pub use row::{Ask, Checkpointed, Figures, Row};
 pub use runs::{Runs, run_jobs};

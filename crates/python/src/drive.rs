@@ -1,10 +1,25 @@
 //! Modelled drives.
 
+use std::path::PathBuf;
+
 use manylogs_disk::Profile;
 use manylogs_disk::profile::{Library, catalogue, drives};
+use manylogs_lab::known::Known;
+use manylogs_workload::read_info;
 use pyo3::prelude::*;
 
 use crate::failure::Failure;
+
+/// Name, model, serial number, revolutions a minute, sectors and link of a disk.
+type Recorded = (String, String, String, Option<u32>, u64, String);
+
+/// What the header of a trace says of its disk; nothing if it has none.
+#[pyfunction]
+pub(crate) fn recorded(trace: PathBuf) -> Recorded {
+    let info = read_info(&trace).unwrap_or_default();
+    let known = Known::noted(&info);
+    (known.name, known.model, known.serial, known.rpm, known.sectors, info.link)
+}
 
 /// The profile of a drive.
 #[pyclass(frozen, module = "manylogs")]
@@ -28,6 +43,29 @@ impl Drive {
             ))
         })?;
         Ok(Self { profile, asked: name.to_owned() })
+    }
+
+    /// The drive that the text of a profile describes; `name` is what errors call it.
+    #[staticmethod]
+    fn of_toml(name: &str, text: &str) -> PyResult<Self> {
+        let profile = Profile::parse(name, text).map_err(Failure::from)?;
+        Ok(Self { profile, asked: name.to_owned() })
+    }
+
+    /// The drive that a disk is modelled by, and how it was found: `own`, `catalogue` or `class`.
+    /// `recorded` is what [`recorded`] found of it, which counts where the rest is empty.
+    #[staticmethod]
+    fn of_disk(model: &str, serial: &str, recorded: Recorded) -> PyResult<(Self, &'static str)> {
+        let (name, recorded_model, recorded_serial, rpm, sectors, link) = recorded;
+        let or = |given: &str, recorded: String| match given.is_empty() {
+            true => recorded,
+            false => given.to_owned(),
+        };
+        let (model, serial) = (or(model, recorded_model), or(serial, recorded_serial));
+        let known = Known { name, model, serial, rpm, sectors, link: link.parse().ok() };
+        let chosen = known.choose(&Library::of_user()).map_err(Failure::from)?;
+        let asked = chosen.profile.name.clone();
+        Ok((Self { profile: chosen.profile, asked }, chosen.how.word()))
     }
 
     #[getter]

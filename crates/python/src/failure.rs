@@ -3,9 +3,11 @@
 use std::fmt::Display;
 
 use manylogs_disk::profile::ProfileError;
+use manylogs_lab::known::UnknownDisk;
 use manylogs_lab::load::{Blame, LoadError};
 use manylogs_lab::prepare::PrepareError;
 use manylogs_lab::replay::ReplayError;
+use manylogs_lab::sweep::JobError;
 use manylogs_workload::{Position, TraceError};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -115,6 +117,25 @@ impl From<ProfileError> for Failure {
                 Self { file: Some(path.display().to_string()), ..failure }
             }
             _ => failure,
+        }
+    }
+}
+
+impl From<UnknownDisk> for Failure {
+    fn from(error: UnknownDisk) -> Self {
+        match error {
+            UnknownDisk::Profile(error) => error.into(),
+            other => Self::input(other),
+        }
+    }
+}
+
+impl From<JobError> for Failure {
+    fn from(error: JobError) -> Self {
+        match error {
+            _ if error.is_of_permission() => Self::blamed(Blame::Permission, &error),
+            _ if error.is_of_input() => Self::input(&error),
+            _ => Self::program(&error),
         }
     }
 }

@@ -27,6 +27,18 @@ pub(crate) fn free<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Arc<Progress>) -> Result<T, Failure> + Send,
 ) -> PyResult<T> {
+    free_showing(py, None, work)
+}
+
+/// The same, and calls `show` now and then with the number of requests that were replayed.
+///
+/// # Errors
+/// As [`free`], or what `show` raised.
+pub(crate) fn free_showing<T: Send>(
+    py: Python<'_>,
+    show: Option<Py<PyAny>>,
+    work: impl FnOnce(&Arc<Progress>) -> Result<T, Failure> + Send,
+) -> PyResult<T> {
     let progress = Arc::<Progress>::default();
     let (sender, receiver) = channel();
     let shared = &progress;
@@ -44,7 +56,7 @@ pub(crate) fn free<T: Send>(
                 match receiver.recv_timeout(LOOK_EVERY) {
                     Ok(result) => return (result, signal),
                     Err(RecvTimeoutError::Timeout) if signal.is_none() => {
-                        signal = Python::attach(|py| py.check_signals()).err();
+                        signal = Python::attach(|py| look(py, show.as_ref(), progress)).err();
                         progress.stop.store(signal.is_some(), Ordering::Relaxed);
                     }
                     Err(RecvTimeoutError::Timeout) => {}
@@ -60,6 +72,13 @@ pub(crate) fn free<T: Send>(
         None if progress.stop.load(Ordering::Relaxed) => Err(interrupted()),
         None => Ok(result?),
     }
+}
+
+/// Handles signals, and shows how far it is.
+fn look(py: Python<'_>, show: Option<&Py<PyAny>>, progress: &Progress) -> PyResult<()> {
+    py.check_signals()?;
+    let done = progress.done.load(Ordering::Relaxed);
+    show.map_or(Ok(()), |show| show.call1(py, (done,)).map(drop))
 }
 
 fn said(panic: &(dyn Any + Send)) -> Failure {

@@ -6,6 +6,7 @@
 mod capsule;
 mod drive;
 mod failure;
+mod fleet;
 mod interrupt;
 mod options;
 mod replay;
@@ -21,10 +22,17 @@ use pyo3::prelude::*;
 fn _manylogs(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<drive::Drive>()?;
+    module.add_class::<fleet::Runs>()?;
+    module.add_class::<fleet::Measured>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<trace::Trace>()?;
     module.add_function(wrap_pyfunction!(replay::replay, module)?)?;
     module.add_function(wrap_pyfunction!(replay::advise, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep, module)?)?;
+    module.add_function(wrap_pyfunction!(drive::recorded, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::look, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::rows, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::columns_of_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::gain, module)?)?;
     module.add_function(wrap_pyfunction!(interrupt::panics, module)?)
 }

@@ -105,7 +105,7 @@ fn share(named: &Named<'_, '_>, name: &str) -> PyResult<Option<f64>> {
 }
 
 /// A factor of arrivals, or "auto".
-fn rate(named: &Named<'_, '_>) -> PyResult<LoadRate> {
+pub(crate) fn rate(named: &Named<'_, '_>) -> PyResult<LoadRate> {
     let Some(item) = named.item("rate")? else { return Ok(LoadRate::Factor(1.0)) };
     let text = item.str()?.to_string();
     if text == "auto" {

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 
 use crate::drive::Drive;
 use crate::failure::Failure;
-use crate::interrupt::free;
+use crate::interrupt::free_showing;
 use crate::options::{Letting, Named, load_options, threads};
 use crate::table::Table;
 use crate::trace::Trace;
@@ -37,7 +37,7 @@ pub(crate) fn replay(
     let given = parse_policies(&policies).map_err(Failure::input)?;
     let (loading, letting) = (load_options(&traces, &named)?, Letting::of(&named)?);
     let (profile, threads) = (drive.profile.clone(), threads(&named)?);
-    free(py, |progress| {
+    free_showing(py, named.get("show")?, |progress| {
         let (load, policies) = Load::compared(profile, &loading.until(progress), given)?;
         let plan = load.plan(&policies);
         let mut pump = plan.pump;
@@ -88,7 +88,7 @@ pub(crate) fn advise(
     let named = Named::of(options.as_ref());
     let loading = load_options(&traces, &named)?;
     let (profile, threads) = (drive.profile.clone(), threads(&named)?);
-    free(py, |progress| {
+    free_showing(py, named.get("show")?, |progress| {
         let ours = fitted_policies().map_err(Failure::input)?;
         let load = Load::read(profile, &loading.until(progress), &ours)?;
         let mut plan = load.plan(&ours);

@@ -6,20 +6,22 @@ use manylogs_lab::sweep::{Sweep, columns, jobs, run_jobs};
 use pyo3::prelude::*;
 
 use crate::failure::Failure;
-use crate::interrupt::free;
+use crate::interrupt::free_showing;
 use crate::table::Table;
 
 /// Runs the sweep that `toml` describes, as a file of `manylogs sweep` does. Returns one row a run,
-/// and why runs have no result.
+/// and why runs have no result. `show` is called with the requests that were replayed so far.
 #[pyfunction]
+#[pyo3(signature = (toml, threads, show=None))]
 pub(crate) fn sweep(
     py: Python<'_>,
     toml: &str,
     threads: Option<usize>,
+    show: Option<Py<PyAny>>,
 ) -> PyResult<(Table, Vec<String>)> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.unwrap_or(cores);
-    free(py, |progress| {
+    free_showing(py, show, |progress| {
         let sweep = Sweep::parse(toml, Path::new("")).map_err(Failure::input)?;
         let jobs = jobs(&sweep).map_err(Failure::input)?;
         let (rows, left_out) = run_jobs(&jobs, progress, threads);

@@ -1,5 +1,7 @@
 """The interpreter stays free, Ctrl-C ends everything, and errors say what is wrong."""
 
+import contextlib
+import io
 import os
 import pathlib
 import signal
@@ -175,6 +177,37 @@ class Errors(unittest.TestCase):
         again = pickle.loads(pickle.dumps(error))
         self.assertEqual((again.file, again.exit_code, str(again)),
                          (error.file, error.exit_code, str(error)))
+
+
+class Shown(unittest.TestCase):
+    def test_progress_is_shown_and_ends_where_it_should(self):
+        trace = manylogs.read_trace(SAMPLE)
+        for call, total in [
+            (lambda: manylogs.replay(
+                trace, policies=["nologging", "mlb"], seeds=2, fit=True, progress=True),
+             4 * len(trace)),
+            (lambda: manylogs.advise(
+                manylogs.read_trace(SAMPLE, limit=500), fit=True, progress=True), None),
+            (lambda: manylogs.sweep(
+                traces=[SAMPLE], drives=["exos-x20"], policies=["nologging"], seeds=1, limit=500,
+                fit=True, progress=True), None),
+        ]:
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                call()
+            self.assertIn("requests", said.getvalue())
+            if total is not None:
+                self.assertIn(f"{total / 1000:.0f}k/{total / 1000:.0f}k", said.getvalue())
+
+    def test_what_shows_it_may_fail(self):
+        def show(done):
+            raise ZeroDivisionError
+
+        trace = manylogs.read_trace(SAMPLE)
+        drive = manylogs.Drive("exos-x20")
+        with self.assertRaises(ZeroDivisionError):
+            _manylogs.replay(
+                [trace._native], drive._native, ["mlb"], "", seeds=30, fit=True, show=show)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 //! Measurements of each part of a replay, from which a bootstrap draws parts.
 
 use manylogs_block::{Nanos, Time};
+use serde::{Deserialize, Serialize};
 
 /// A replay is divided into this number of parts, each with the same number of requests.
 pub const WINDOWS: usize = 32;
@@ -11,7 +12,7 @@ const LINEAR_BITS: u32 = 7;
 const UNIT_NS: u64 = 256;
 
 /// One part of a replay.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Window {
     /// Latencies until data was durable.
     pub durable: Sample,
@@ -22,7 +23,7 @@ pub struct Window {
 }
 
 /// Latencies: number, sum, and a histogram within 1 %.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
     count: u64,
     sum_ns: u128,
@@ -81,7 +82,7 @@ pub fn bucket_ns(bucket: usize) -> f64 {
 }
 
 /// Throughput of streams in one part of a replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamMoved {
     /// Bytes.
     pub bytes: u64,

@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use manylogs_disk::Profile;
 use manylogs_disk::profile::{self, Library};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::columns::{Column, Columns};
 use super::file::Sweep;
 use super::load::{LoadSpec, Shared};
 use super::row::{Ask, Row};
-use crate::replay::{Answered, DriveSettings, NamedPolicy, Plan, Progress, ReplayError, run};
+use crate::replay::{
+    Answered, DriveSettings, NamedPolicy, Plan, Progress, Recorder, ReplayError, run,
+};
 use crate::runs::{KeyBuilder, RunKey};
+use crate::stats::Window;
 
 /// One run of a sweep.
 #[derive(Clone, Debug)]
@@ -23,6 +27,17 @@ pub struct Job {
     pub key: RunKey,
     shared: Arc<Shared>,
     policy: NamedPolicy,
+}
+
+/// A run with what a comparison needs of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Its row.
+    pub row: Row,
+    /// Measurements of each part of the replay.
+    pub windows: Vec<Vec<Window>>,
+    /// What the trace writes.
+    pub written_bytes: u64,
 }
 
 /// Why a run has no result.
@@ -172,6 +187,38 @@ impl Job {
         keep_requests: bool,
         progress: &Arc<Progress>,
     ) -> Result<Option<(Row, Columns)>, JobError> {
+        let done = self.outcome(keep_requests, progress)?;
+        Ok(done.map(|(row, recorder)| (row, requests(recorder.requests()))))
+    }
+
+    /// Does the run and returns its row, with the measurements that [`compare`] takes.
+    /// `None` if `progress` ended the run.
+    ///
+    /// [`compare`]: crate::stats::compare
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn measure(&self, progress: &Arc<Progress>) -> Result<Option<Measured>, JobError> {
+        let written_bytes = self.shared.load()?.workload.summary().written_bytes;
+        let done = self.outcome(false, progress)?;
+        Ok(done.map(|(row, recorder)| Measured {
+            row,
+            windows: recorder.windows().to_vec(),
+            written_bytes,
+        }))
+    }
+
+    /// Whether the run is one of the plain drive.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.policy.is_plain()
+    }
+
+    fn outcome(
+        &self,
+        keep_requests: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<Option<(Row, Recorder)>, JobError> {
         let load = self.shared.load()?;
         let plan = self.shared.plan(&load, self.ask.seed);
         let plan = Plan { checkpoint_after: true, keep_requests, ..plan };
@@ -179,13 +226,12 @@ impl Job {
         if outcome.interrupted {
             return Ok(None);
         }
-        let requests = requests(outcome.recorder.requests());
         let contents: Vec<String> = self.shared.contents.iter().map(ToString::to_string).collect();
         let row = Row {
             trace_content: contents.join(" + "),
             ..Row::of(self.ask.clone(), &plan, &outcome, load.aim)
         };
-        Ok(Some((row, requests)))
+        Ok(Some((row, outcome.recorder)))
     }
 }
 

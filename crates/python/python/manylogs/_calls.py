@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Union, cast
 
 from . import _manylogs
 from ._drives import Drive, as_drive
+from ._progress import shown
 from ._results import Advice, Replay, Sweep
 from ._tables import Table, Trace, as_trace
 
@@ -68,6 +69,7 @@ def replay(
     checkpoint: bool = True,
     threads: int | None = None,
     requests: bool = False,
+    progress: bool = False,
 ) -> Replay:
     """Replays a trace on a modelled drive under several policies, as ``manylogs replay`` does.
 
@@ -79,6 +81,7 @@ def replay(
     :param fit: moves addresses beyond the drive into it
     :param durability: ``"recorded"``, ``"all"`` or ``"sync-every=5s"``
     :param requests: keeps each request of the first seed: see :attr:`PolicyResult.requests`
+    :param progress: shows how far it is, with tqdm
 
     Other options are those of the program: ``manylogs replay --help``.
 
@@ -110,15 +113,20 @@ def replay(
         }
     )
     command = _command("replay", found, on, {"policies": chosen, **options})
-    result = _manylogs.replay(
-        [trace._native for trace in found],
-        on._native,
-        chosen,
-        command,
-        requests=requests,
-        threads=threads,
-        **options,
-    )
+    # What is replayed to find a rate, or by default, is not known before.
+    known = bool(chosen) and rate != "auto"
+    total = sum(map(len, found)) * repeat * len(chosen) * seeds if known else None
+    with shown(progress, total) as show:
+        result = _manylogs.replay(
+            [trace._native for trace in found],
+            on._native,
+            chosen,
+            command,
+            requests=requests,
+            threads=threads,
+            show=show,
+            **options,
+        )
     text, table, page, tables = result
     return Replay(text, table, page, [(name, Table(native)) for name, native in tables])
 
@@ -139,6 +147,7 @@ def advise(
     fua: bool | None = None,
     smr_cache: NumberOrWord | None = None,
     threads: int | None = None,
+    progress: bool = False,
 ) -> Advice:
     """Says whether a volume helps a load on a drive, as ``manylogs advise`` does.
 
@@ -163,9 +172,12 @@ def advise(
     )
     command = _command("advise", found, on, options)
     native = [trace._native for trace in found]
-    return Advice(
-        *_manylogs.advise(native, on._native, disk, command, threads=threads, **options)
-    )
+    with shown(progress, None) as show:
+        return Advice(
+            *_manylogs.advise(
+                native, on._native, disk, command, threads=threads, show=show, **options
+            )
+        )
 
 
 def sweep(
@@ -182,6 +194,7 @@ def sweep(
     limit: int | None = None,
     fit: bool = False,
     threads: int | None = None,
+    progress: bool = False,
 ) -> Sweep:
     """Replays every combination of traces, drives, policies, parameters and seeds, as
     ``manylogs sweep`` does. Traces are files; a list among them is a mix.
@@ -216,5 +229,6 @@ def sweep(
     lines = [f"{key} = {json.dumps(value)}" for key, value in _given(described).items()]
     lines.append("[parameters]")
     lines += [f"{json.dumps(key)} = {json.dumps(chosen)}" for key, chosen in values.items()]
-    native, left_out = _manylogs.sweep("\n".join(lines), threads)
+    with shown(progress, None) as show:
+        native, left_out = _manylogs.sweep("\n".join(lines), threads, show)
     return Sweep(native, left_out)

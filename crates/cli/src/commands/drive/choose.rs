@@ -1,146 +1,42 @@
 //! Which profile a disk is modelled by: its own by serial number, then the catalogue's by model,
 //! then what drives of its class have.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use manylogs_disk::LinkKind;
-use manylogs_disk::profile::sheet::Key;
-use manylogs_disk::profile::{Library, Profile, Sheet, catalogued_model};
+use manylogs_disk::profile::{Library, Profile, catalogued_model};
+use manylogs_lab::known::UnknownDisk;
+pub(crate) use manylogs_lab::known::{Chosen, How, Known};
 use manylogs_storage::{DiskIdentity, Transport, identify};
-use manylogs_workload::{RecordingInfo, read_info};
+use manylogs_workload::read_info;
 
 use super::{assumptions, profile_failure};
 use crate::commands::link::link_of;
 use crate::failure::Failure;
 
-/// A profile and the reason for it.
-#[derive(Debug)]
-pub(crate) struct Chosen {
-    pub(crate) profile: Profile,
-    pub(crate) how: How,
-}
-
-/// The way in which a profile was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum How {
-    /// The serial number stands in this profile of the user's.
-    Own(PathBuf),
-    /// The model is in the catalogue.
-    Catalogue,
-    /// Capacity, speed and link are all that is known.
-    Class,
-}
-
-impl How {
-    /// The word in JSON.
-    pub(crate) const fn word(&self) -> &'static str {
-        match self {
-            Self::Own(_) => "own",
-            Self::Catalogue => "catalogue",
-            Self::Class => "class",
-        }
+/// What the machine knows of a disk.
+pub(crate) fn known(disk: &DiskIdentity) -> Known {
+    Known {
+        name: disk.name.clone(),
+        model: disk.model.clone(),
+        serial: disk.serial.clone(),
+        rpm: disk.rpm,
+        sectors: disk.sectors,
+        link: link_of(&disk.transport),
     }
 }
 
-impl Chosen {
-    /// Which profile, and why, in a sentence.
-    pub(crate) fn sentence(&self) -> String {
-        let name = &self.profile.name;
-        match &self.how {
-            How::Own(path) => {
-                format!("it is modelled by {}, which names its serial number", path.display())
-            }
-            How::Catalogue => format!("it is modelled by `{name}` of the catalogue, by its model"),
-            How::Class => format!(
-                "its model is not in the catalogue: it is modelled as drives of its class, {} \
-                 rpm and {}; `manylogs drive new NAME --serial ...` describes it by its data sheet",
-                self.profile.rpm().round(),
-                self.profile.link().kind
-            ),
-        }
-    }
-}
-
-/// What is known of a disk, from the machine or from a trace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) name: String,
-    pub(crate) model: String,
-    pub(crate) serial: String,
-    pub(crate) rpm: Option<u32>,
-    pub(crate) sectors: u64,
-    pub(crate) link: Option<LinkKind>,
-}
-
-impl Known {
-    pub(crate) fn of_disk(disk: &DiskIdentity) -> Self {
-        Self {
-            name: disk.name.clone(),
-            model: disk.model.clone(),
-            serial: disk.serial.clone(),
-            rpm: disk.rpm,
-            sectors: disk.sectors,
-            link: link_of(&disk.transport),
-        }
-    }
-
-    /// What a recording notes; none if it notes no drive.
-    pub(crate) fn of_trace(info: &RecordingInfo) -> Option<Self> {
-        let tells = !info.serial.is_empty() || info.rpm.is_some() || !info.link.is_empty();
-        tells.then(|| Self {
-            name: info.device.trim_start_matches("/dev/").to_owned(),
-            model: info.model.clone(),
-            serial: info.serial.clone(),
-            rpm: info.rpm,
-            sectors: info.sectors,
-            link: info.link.parse().ok(),
-        })
-    }
-
-    /// The profile that fits best.
-    ///
-    /// # Errors
-    /// When two profiles claim the disk, or too little is known of it.
-    pub(crate) fn choose(&self, library: &Library) -> Result<Chosen, Failure> {
-        let failure = |error| profile_failure(&error);
-        if let Some(own) = library.of_serial(&self.serial).map_err(failure)? {
-            return Ok(Chosen { profile: own.profile, how: How::Own(own.path) });
-        }
-        if let Some(sheet) = catalogued_model(&self.model).map_err(failure)? {
-            let profile = sheet.clone().profile(&sheet.name).map_err(failure)?;
-            return Ok(Chosen { profile, how: How::Catalogue });
-        }
-        let Some(rpm) = self.rpm else {
-            return Err(Failure::input(format!(
-                "{}: neither its model ({:?}) is in the catalogue nor does it tell how fast it \
-                 turns: give --drive (`manylogs drive list`), or describe it with `manylogs drive \
-                 new NAME --capacity ... --rpm ...`",
-                self.name, self.model
-            )));
-        };
-        let profile = self.of_class(rpm).profile(&self.name).map_err(failure)?;
-        Ok(Chosen { profile, how: How::Class })
-    }
-
-    /// Capacity, speed and link, and defaults for the rest.
-    fn of_class(&self, rpm: u32) -> Sheet {
-        let told = "measurement: the disk says so";
-        let mut sheet = Sheet::new(if self.name.is_empty() { "disk" } else { &self.name });
-        sheet.model.clone_from(&self.model);
-        sheet.state(Key::Capacity, self.sectors as f64, told);
-        sheet.state(Key::Rpm, f64::from(rpm), told);
-        sheet.link = self.link;
-        if self.link.is_some() {
-            sheet.other_sources.insert("link".to_owned(), told.to_owned());
-        }
-        sheet
+/// No profile stands for a disk.
+pub(crate) fn unknown(error: UnknownDisk) -> Failure {
+    match error {
+        UnknownDisk::Profile(error) => profile_failure(&error),
+        other => Failure::input(other),
     }
 }
 
 /// The drive that the disk at `path` is, and says by which profile it is modelled.
 pub(crate) fn of_disk(path: &Path) -> Result<Profile, Failure> {
     let found = disk(path)?;
-    let chosen = Known::of_disk(&found).choose(&Library::of_user())?;
+    let chosen = known(&found).choose(&Library::of_user()).map_err(unknown)?;
     eprintln!("note: {}: {}", path.display(), chosen.sentence());
     for missing in not_modelled(&found) {
         eprintln!("note: {}: {missing}", path.display());
@@ -172,7 +68,7 @@ fn given_drive(name: &str) -> Result<(Profile, String), Failure> {
 /// The disk at `path`, and its profile.
 fn found_at(path: &Path) -> Option<(DiskIdentity, Chosen)> {
     let found = disk(path).ok()?;
-    let chosen = Known::of_disk(&found).choose(&Library::of_user()).ok()?;
+    let chosen = known(&found).choose(&Library::of_user()).ok()?;
     Some((found, chosen))
 }
 
@@ -206,7 +102,7 @@ pub(crate) fn of_trace(path: &Path) -> Option<Profile> {
             Some(chosen.profile)
         }
         Err(error) => {
-            eprintln!("note: recorded on {drive}, which is not modelled: {}", error.message());
+            eprintln!("note: recorded on {drive}, which is not modelled: {}", error);
             None
         }
     }

@@ -9,7 +9,7 @@ use manylogs_storage::{DiskIdentity, identify_in};
 use serde_json::json;
 
 use super::assumptions;
-use super::choose::{Chosen, How, Known, check, disk, not_modelled};
+use super::choose::{Chosen, How, check, disk, known, not_modelled, unknown};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -18,7 +18,7 @@ pub(crate) fn run(device: &Path, sys: Option<&Path>, json: bool) -> Result<(), F
         None => disk(device)?,
         Some(sys) => copied(device, sys)?,
     };
-    let chosen = Known::of_disk(&found).choose(&Library::of_user())?;
+    let chosen = known(&found).choose(&Library::of_user()).map_err(unknown)?;
     if json { print(&as_json(&found, &chosen)?) } else { print(&text(&found, &chosen)) }
 }
 

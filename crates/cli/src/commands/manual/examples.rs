@@ -92,6 +92,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[("manylogs sweep grid.toml", "replays a grid of runs; call it again after Ctrl-C")],
     ),
     (
+        "manylogs-fleet",
+        &[
+            (
+                "manylogs fleet disks.csv --out fleet --plan",
+                "says how long judging these disks takes, by number of workers",
+            ),
+            ("manylogs fleet disks.csv --out fleet", "judges them; call it again after Ctrl-C"),
+        ],
+    ),
+    (
         "manylogs-chain",
         &[(
             "manylogs chain --drive exos-x20 --gates fresh,readers,steady --json chain.json",

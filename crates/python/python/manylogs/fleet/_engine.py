@@ -1,0 +1,171 @@
+"""Dask: where workers are, and how tasks come to them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from .._errors import Error
+from ._optional import package
+from ._worker import version, work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+#: Tasks that are with the scheduler at a time, for each thread of a worker, and at least. It keeps
+#: what the scheduler holds bounded, however many tasks there are.
+AHEAD, AHEAD_MIN = 3, 64
+#: How often it is asked how many workers there are.
+LOOK_S = 5.0
+#: How often a task may lose its worker. A trace that ends its runner ends no worker.
+DEATHS_MAX = 20
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def check_address(scheduler: str, insecure: bool) -> None:
+    """Refuses a scheduler that anybody on the network could tell what to run."""
+    parts = urlsplit(scheduler)
+    if parts.scheme not in ("tcp", "tls"):
+        message = f"--scheduler: expected tcp://host:port or tls://host:port, found {scheduler}"
+        raise Error(message, exit_code=2)
+    if parts.scheme == "tcp" and parts.hostname not in _LOOPBACK and not insecure:
+        raise Error(
+            f"{scheduler}: whoever reaches a scheduler without TLS runs what he likes on it and "
+            "its workers: use tls:// with certificates (docs/fleet.md), or --insecure on a network "
+            "of which you are sure",
+            exit_code=2,
+        )
+
+
+class Workers:
+    """Dask's workers: those of a scheduler, or of this machine. They are begun when there is
+    something to do."""
+
+    def __init__(self, scheduler: str | None, workers: int, memory: int) -> None:
+        self._where, self._workers, self._memory = scheduler, workers, memory
+        self._kept = contextlib.ExitStack()
+        self._client: Any = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.close()
+
+    def run(
+        self,
+        tasks: Sequence[dict[str, Any]],
+        done: Callable[[dict[str, Any], list[dict[str, Any]]], None],
+    ) -> None:
+        """Has ``tasks`` done in this order, and calls ``done`` with each and its answers.
+
+        :raises Error: if a worker is of another version, or the scheduler is lost
+        """
+        if tasks:
+            self._client = self._client or self._begun()
+            _run(self._client, tasks, done)
+
+    def _begun(self) -> Any:
+        dask, distributed = package("dask"), package("distributed")
+        # What it says of workers that die is told by the results, and by the driver.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        settings = {
+            "distributed.scheduler.allowed-failures": DEATHS_MAX,
+            "distributed.comm.timeouts.connect": "30s",
+        }
+        self._kept.enter_context(dask.config.set(settings))
+        try:
+            where = self._where or self._local(distributed)
+            client = self._kept.enter_context(distributed.Client(where, timeout="30s"))
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            raise Error(f"{self._where or 'workers'}: {error}", exit_code=1) from error
+        client.wait_for_workers(1)
+        _same_version(client)
+        return client
+
+    def _local(self, distributed: Any) -> Any:
+        with _deaf():
+            return self._kept.enter_context(
+                distributed.LocalCluster(
+                    n_workers=self._workers,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    # Any free port: 8787 may be another fleet's.
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=self._memory,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are begun here leave Ctrl-C to the driver, which ends them in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _same_version(client: Any) -> None:
+    try:
+        found = client.run(version)
+    except Exception as error:  # noqa: BLE001: whatever the worker has instead of the package
+        message = f"a worker has no manylogs, or one without fleets ({error})"
+        raise Error(f"{message}: install the same wheel everywhere", exit_code=7) from error
+    others = {where: what for where, what in found.items() if what != version()}
+    if others:
+        where, what = next(iter(others.items()))
+        message = f"the worker at {where} has manylogs {what}, the driver {version()}"
+        raise Error(f"{message}: install the same wheel everywhere", exit_code=7)
+
+
+def _run(
+    client: Any,
+    tasks: Sequence[dict[str, Any]],
+    done: Callable[[dict[str, Any], list[dict[str, Any]]], None],
+) -> None:
+    distributed = package("distributed")
+    waiting = deque((task, 0) for task in tasks)
+    under_way: dict[Any, tuple[dict[str, Any], int]] = {}
+    finished = distributed.as_completed()
+    room, looked = AHEAD_MIN, 0.0
+
+    def fill() -> None:
+        while waiting and len(under_way) < room:
+            task, deaths = waiting.popleft()
+            future = client.submit(work, task, pure=False)
+            under_way[future.key] = (task, deaths)
+            finished.add(future)
+
+    fill()
+    while under_way:
+        future = next(finished)
+        task, deaths = under_way.pop(future.key)
+        try:
+            answers = future.result()
+        except distributed.KilledWorker as error:
+            if deaths == DEATHS_MAX:
+                raise Error(f"workers end again and again: {error}", exit_code=1) from error
+            waiting.append((task, deaths + 1))
+        except (distributed.client.FutureCancelledError, OSError) as error:
+            message = f"the scheduler is lost ({error}): the same command goes on"
+            raise Error(message, exit_code=1) from error
+        else:
+            done(task, answers)
+        future.release()
+        if time.monotonic() - looked > LOOK_S:
+            looked = time.monotonic()
+            room = max(AHEAD_MIN, AHEAD * sum(client.nthreads().values()))
+        fill()

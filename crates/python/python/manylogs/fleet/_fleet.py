@@ -1,0 +1,376 @@
+"""A fleet, from its inventory to its report."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import pathlib
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import _manylogs
+from .._errors import Error
+from . import _engine, _inventory, _planner, _report, _results
+from ._journal import Journal, Lock
+from ._judge import Run, judged
+from ._optional import package
+from ._profiles import Profile, Profiles
+from ._runner import answer
+from ._worker import OWN_BYTES, version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._engine import Workers
+    from ._inventory import Disk
+
+#: The least memory of a runner.
+RUNNER_BYTES_MIN = 128 << 20
+#: Traces of which a task reads the beginnings, and their hashes.
+LOOKS_A_TASK = 200
+LOOK_BYTES_A_TASK = 4 << 30
+#: Traces that a plan looks at; it guesses the others' requests by their bytes.
+SAMPLED = 64
+#: Workers for which a plan says the hours.
+_WORKERS = (1, 10, 100, 1_000, 10_000)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked for."""
+
+    inventory: str
+    out: str
+    drives: str | None
+    policies: list[str]
+    effort: str
+    seeds: int
+    rate: str
+    fit: bool
+    limit: int | None
+    scheduler: str | None
+    insecure: bool
+    workers: int
+    #: Of a worker with its runner, in bytes.
+    memory: int
+
+    def replay(self) -> dict[str, Any]:
+        """Options of each replay."""
+        given = {"rate": self.rate, "fit": self.fit, "limit": self.limit}
+        return {key: value for key, value in given.items() if value is not None}
+
+
+@dataclass
+class _Asked:
+    """A disk with what its result follows from."""
+
+    disk: Disk
+    model: str
+    profile: Profile
+    content: str
+    requests: int
+    key: str
+
+
+class Fleet:
+    """Judges a fleet."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._disks = _inventory.read(options.inventory)
+        self._profiles = Profiles(options.drives)
+        self._asks = self._checked_policies()
+        self._replays = len(self._asks)
+        if options.memory < OWN_BYTES + RUNNER_BYTES_MIN:
+            least = (OWN_BYTES + RUNNER_BYTES_MIN) >> 20
+            raise Error(f"--worker-memory: expected {least}M or more", exit_code=2)
+        if options.scheduler is not None:
+            _engine.check_address(options.scheduler, options.insecure)
+        self._out = pathlib.Path(options.out)
+
+    def _checked_policies(self) -> list[tuple[str, int, bool]]:
+        """Policy, seed and kind of each run of a disk. Mistakes are found before anything runs."""
+        options = self._options
+        if not 1 <= options.seeds <= 1000:
+            raise Error("--seeds: expected 1 to 1000", exit_code=2)
+        drive = _manylogs.Drive("exos-x20")
+        checked = _manylogs.Runs(
+            "synthetic", drive, options.policies, self._seeds(), **options.replay()
+        )
+        asks = checked.asks()
+        if len({plain for _, _, plain in asks}) < 2:
+            message = "expected nologging and at least one policy to compare it with"
+            raise Error(f"--policies: {message}", exit_code=2)
+        return asks
+
+    def _seeds(self) -> list[int]:
+        return list(range(1, self._options.seeds + 1))
+
+    # A plan.
+
+    def print_plan(self) -> int:
+        """Prints what a run would take, and runs nothing."""
+        sizes = [_bytes_of(disk.trace) for disk in self._disks]
+        total = sum(sizes)
+        works = []
+        a_byte = self._requests_a_byte(sizes)
+        for disk, size in zip(self._disks, sizes, strict=True):
+            works.append(self._work(disk.trace, size * a_byte))
+        tasks = _planner.tasks_of(works)
+        costs = [_planner.sum_s(task) for task in tasks]
+        print(f"disks: {len(self._disks)}, traces of {total / 1e9:.3f} GB")
+        print(f"tasks: {len(tasks)}, of {min(costs):.1f} to {max(costs):.1f} s of CPU")
+        print(f"CPU-days: {sum(costs) / 86_400:.3f} (guessed from {a_byte:.3f} requests a byte)")
+        for workers in _WORKERS:
+            share = _planner.busy_share(costs, workers, _planner.SCHEDULER_S_A_TASK)
+            took = _planner.hours(costs, workers)
+            print(f"workers: {workers}: {took:.2f} hours, busy {share * 100:.0f} % of them")
+        return 0
+
+    def _requests_a_byte(self, sizes: Sequence[int]) -> float:
+        """Guessed from some of the traces, which are spread over the inventory."""
+        step = max(1, len(self._disks) // SAMPLED)
+        requests = size = 0
+        for disk, own in list(zip(self._disks, sizes, strict=True))[::step]:
+            if own and not _inventory.is_address(disk.trace):
+                found = answer({"ask": "look", "trace": disk.trace})
+                if "requests" in found:
+                    requests += found["requests"]
+                    size += own
+        return requests / size if size else 0.2
+
+    def _work(self, key: str, requests: float) -> _planner.Work:
+        if self._options.limit is not None:
+            requests = min(requests, self._options.limit)
+        cost = _planner.replay_s(requests, self._replays)
+        if self._options.effort == "advise":
+            cost += requests * _planner.ADVISE_S_A_REQUEST
+            return _planner.Work(key, cost)
+        return _planner.Work(key, cost, self._replays)
+
+    # A run.
+
+    def run(self) -> int:
+        """Judges the fleet, and writes results, quarantine and report."""
+        package("pyarrow")
+        package("distributed")
+        state = self._out / "state"
+        try:
+            state.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Error(f"cannot write {self._out}: {error.strerror}", exit_code=2) from error
+        # Held until the process ends.
+        self._lock = Lock(state)
+        self._looks, self._journal = Journal(state / "looks"), Journal(state / "journal")
+        options = self._options
+        with _engine.Workers(options.scheduler, options.workers, options.memory) as workers:
+            bad = self._look(workers)
+            asked = self._asked(bad)
+            computed = self._compute(workers, asked, bad)
+        found = self._found(asked, bad)
+        _results.write(self._out, found, self._rows, sorted(bad.items()))
+        page = _report.page(found, sorted(bad.items()), options.effort)
+        new = state / "report"
+        new.write_text(page, encoding="ascii")
+        os.replace(new, self._out / "report.html")
+        self._looks.close()
+        self._journal.close()
+        decisions = Counter(judged.entry["decision"] for judged in found)
+        told = ", ".join(f"{count} {decision}" for decision, count in sorted(decisions.items()))
+        print(f"disks: {len(self._disks)}: {told or 'none judged'}, {len(bad)} in quarantine")
+        print(f"computed: {computed} of {len({one.key for one in asked})}, the rest was kept")
+        print(f"results: {self._out / 'results'}\nreport: {self._out / 'report.html'}")
+        if bad:
+            print(f"quarantine: {self._out / 'quarantine.parquet'}")
+        return 2 if bad else 0
+
+    def _task(self, questions: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        memory = self._options.memory
+        return {"version": version(), "memory": memory, "questions": questions, **more}
+
+    def _look(self, workers: Workers) -> dict[Disk, str]:
+        """Knows each trace by what it holds. Returns which cannot be read, and why."""
+        marks = {disk.trace: _mark(disk.trace) for disk in self._disks}
+        bad: dict[str, str] = {}
+        new = [trace for trace, mark in marks.items() if mark is None or mark not in self._looks]
+
+        def done(task: dict[str, Any], answers: list[dict[str, Any]]) -> None:
+            for question, found in zip(task["questions"], answers, strict=True):
+                trace = question["trace"]
+                mark = marks[trace]
+                if "bad" in found:
+                    bad[trace] = found["bad"]
+                elif mark is None or mark == _mark(trace):
+                    self._looks.keep(mark or trace, found)
+                else:
+                    bad[trace] = "it changes while it is read"
+
+        tasks: list[dict[str, Any]] = []
+        questions: list[dict[str, Any]] = []
+        size = 0
+        for trace in new:
+            questions.append({"ask": "look", "trace": trace})
+            size += _bytes_of(trace)
+            if len(questions) == LOOKS_A_TASK or size > LOOK_BYTES_A_TASK:
+                tasks.append(self._task(questions))
+                questions, size = [], 0
+        if questions:
+            tasks.append(self._task(questions))
+        workers.run(tasks, done)
+        self._marks = marks
+        return {disk: bad[disk.trace] for disk in self._disks if disk.trace in bad}
+
+    def _asked(self, bad: dict[Disk, str]) -> list[_Asked]:
+        """Disks whose traces can be read and that a profile models; the others are bad."""
+        asked = []
+        for disk in self._disks:
+            if disk in bad:
+                continue
+            look = self._looks.get(self._marks[disk.trace] or disk.trace)
+            if look is None:
+                bad[disk] = "it changes while it is read"
+                continue
+            profile = self._profiles.of(disk, look["recorded"])
+            if isinstance(profile, str):
+                bad[disk] = profile
+                continue
+            options = self._options
+            follows = [
+                version(), look["content"], profile.toml, options.policies, options.seeds,
+                options.effort, options.replay(),
+            ]  # fmt: skip
+            key = hashlib.sha256(json.dumps(follows).encode()).hexdigest()[:32]
+            model = disk.model or look["recorded"][1]
+            asked.append(_Asked(disk, model, profile, look["content"], look["requests"], key))
+        return asked
+
+    def _kept(self, key: str) -> dict[str, Any] | None:
+        """What is known of a key, unless more memory may change it."""
+        entry = self._journal.get(key)
+        if entry is not None and "bad" in entry and entry["memory"] < self._options.memory:
+            return None
+        return entry
+
+    def _compute(self, workers: Workers, asked: list[_Asked], bad: dict[Disk, str]) -> int:
+        by_key = {one.key: one for one in asked}
+        new = {key: one for key, one in by_key.items() if self._kept(key) is None}
+        works = [self._work(key, one.requests) for key, one in new.items()]
+        planned = _planner.tasks_of(works)
+        again: dict[str, str] = {}
+
+        def done(task: dict[str, Any], answers: list[dict[str, Any]]) -> None:
+            for question, found in zip(task["questions"], answers, strict=True):
+                key, nth = question["key"], question.get("nth")
+                if "bad" in found and found.get("again"):
+                    again[key] = found["bad"]
+                elif "bad" in found:
+                    self._journal.keep(key, {"bad": found["bad"], "memory": task["memory"]})
+                elif "part" in found:
+                    self._journal.keep(f"{key}-{nth}", found)
+                else:
+                    self._journal.keep(key, found)
+
+        questions = [
+            [self._question(new[work.key], work) for work in task
+             if work.nth is None or f"{work.key}-{work.nth}" not in self._journal]
+            for task in planned
+        ]  # fmt: skip
+        tomls = {one.profile.key: one.profile.toml for one in new.values()}
+        tasks = [
+            self._task(task, profiles={asked["profile"]: tomls[asked["profile"]] for asked in task})
+            for task in questions
+            if task
+        ]
+        workers.run(tasks, done)
+        for key in new:
+            self._join(key)
+        for one in asked:
+            if one.key in again and self._kept(one.key) is None:
+                bad[one.disk] = again[one.key]
+        return len(new)
+
+    def _question(self, one: _Asked, work: _planner.Work) -> dict[str, Any]:
+        options = self._options
+        question = {
+            "ask": "runs",
+            "key": one.key,
+            "trace": one.disk.trace,
+            "content": one.content,
+            "profile": one.profile.key,
+            "policies": options.policies,
+            "seeds": self._seeds(),
+            "options": options.replay(),
+            "effort": options.effort,
+            "cost_s": work.cost_s,
+        }
+        if work.nth is not None:
+            question["nth"] = work.nth
+        return question
+
+    def _join(self, key: str) -> None:
+        """Judges a disk whose runs were tasks of their own, once all are there."""
+        parts = [self._journal.get(f"{key}-{nth}") for nth in range(self._replays)]
+        if key in self._journal or None in parts:
+            return
+        runs = [
+            Run(policy, seed, plain, _manylogs.Measured.load(part["part"]))
+            for (policy, seed, plain), part in zip(self._asks, parts, strict=True)
+            if part is not None
+        ]
+        self._journal.keep(key, judged(runs))
+
+    def _found(self, asked: list[_Asked], bad: dict[Disk, str]) -> list[_results.Judged]:
+        """The disks that were judged; the others are bad."""
+        found = []
+        for one in asked:
+            entry = self._kept(one.key)
+            if one.disk in bad:
+                continue
+            if entry is None:
+                bad[one.disk] = "it has no result: the same command tries again"
+            elif "bad" in entry:
+                bad[one.disk] = entry["bad"]
+            elif entry["written_bytes"] == 0:
+                bad[one.disk] = "it has no writes: a volume has nothing to do"
+            else:
+                decided = {name: value for name, value in entry.items() if name != "rows"}
+                found.append(_results.Judged(one.disk, one.model, one.profile, decided, one.key))
+        return found
+
+    def _rows(self, key: str) -> list[dict[str, Any]]:
+        entry = self._journal.get(key)
+        rows: list[dict[str, Any]] = entry["rows"] if entry else []
+        return rows
+
+
+def _bytes_of(trace: str) -> int:
+    """Of a file; 0 where that is not known."""
+    try:
+        return 0 if _inventory.is_address(trace) else os.stat(trace).st_size
+    except OSError:
+        return 0
+
+
+def _mark(trace: str) -> str | None:
+    """What changes when a trace does, without reading it; None if nothing tells."""
+    try:
+        if not _inventory.is_address(trace):
+            # What other CPUs recorded belongs to it.
+            first, cpu, _ = trace.rpartition(".blktrace.")
+            names = sorted(glob.glob(glob.escape(first + cpu) + "*")) if cpu else [trace]
+            stats = [os.stat(name) for name in names]
+            parts = [
+                f"{one.st_size} {one.st_mtime_ns} {one.st_ctime_ns} {one.st_ino}" for one in stats
+            ]
+            return " ".join([trace, version(), *parts])
+        system, path = package("fsspec.core").url_to_fs(trace)
+        info = system.info(path)
+    except Exception:  # noqa: BLE001: reading it will say what is wrong
+        return None
+    told = ("ETag", "etag", "mtime", "LastModified", "updated", "created", "size")
+    kept = [f"{name}={info[name]}" for name in told if name in info]
+    return " ".join([trace, version(), *kept])

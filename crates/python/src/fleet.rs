@@ -1,0 +1,220 @@
+//! What a fleet's workers ask for: single runs whose measurements can be sent, and be compared by
+//! somebody else.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use manylogs_disk::Profile;
+use manylogs_lab::prepare::{TraceSpec, prepare_unplaced};
+use manylogs_lab::replay::parse_policies;
+use manylogs_lab::runs::content_of;
+use manylogs_lab::stats::{Window, compare};
+use manylogs_lab::sweep::{Column, Job, Jobs, LoadSpec, Row, columns};
+use manylogs_workload::{IoFailure, OpenOptions, TraceError, files_of};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Map, Value};
+
+use crate::drive::Drive;
+use crate::failure::Failure;
+use crate::interrupt::free;
+use crate::options::{Named, durability, rate, window};
+
+/// Requests that are read of a trace to know how many it has.
+const LOOKED_AT: u64 = 20_000;
+
+/// No trace that was recorded is packed so well.
+const REQUESTS_A_BYTE_MAX: u64 = 100;
+/// From here on a file may have been read to its end long ago.
+const READ_SHARE_MAX: f64 = 0.9;
+
+/// A measured run.
+#[pyclass(frozen, module = "manylogs")]
+#[derive(Clone, Debug)]
+pub(crate) struct Measured(manylogs_lab::sweep::Measured);
+
+#[pymethods]
+impl Measured {
+    /// The run as text, for another process.
+    fn dump(&self) -> PyResult<String> {
+        Ok(serde_json::to_string(&self.0).map_err(Failure::program)?)
+    }
+
+    /// What `dump` gave.
+    #[staticmethod]
+    fn load(text: &str) -> PyResult<Self> {
+        Ok(Self(serde_json::from_str(text).map_err(Failure::program)?))
+    }
+
+    /// What the trace writes.
+    #[getter]
+    fn written_bytes(&self) -> u64 {
+        self.0.written_bytes
+    }
+}
+
+/// The runs of one trace on one drive, as a sweep has them: of each policy one from each seed.
+#[pyclass(frozen, module = "manylogs")]
+#[derive(Debug)]
+pub(crate) struct Runs(Jobs);
+
+#[pymethods]
+impl Runs {
+    #[new]
+    #[pyo3(signature = (file, drive, policies, seeds, **options))]
+    fn new(
+        py: Python<'_>,
+        file: PathBuf,
+        drive: PyRef<'_, Drive>,
+        policies: Vec<String>,
+        seeds: Vec<u64>,
+        options: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let named = Named::of(options.as_ref());
+        let name = named.get("name")?.unwrap_or_else(|| file.display().to_string());
+        let load = LoadSpec {
+            name,
+            files: vec![file],
+            window: window(&named)?,
+            windows: Vec::new(),
+            opens: Vec::new(),
+            limit: named.get("limit")?,
+            fit: named.get("fit")?.unwrap_or(false),
+            rate: rate(&named)?,
+            durability: durability(&named)?,
+            outstanding: None,
+        };
+        let profile = drive.profile.clone();
+        free(py, |_| runs(load, profile, &policies, &seeds).map(Self))
+    }
+
+    /// Policy and seed of each run, in order, and whether it is one of the plain drive.
+    fn asks(&self) -> Vec<(&str, u64, bool)> {
+        let ask = |job| -> (&str, u64, bool) {
+            let job: &Job = job;
+            (&job.ask.policy, job.ask.seed, job.is_plain())
+        };
+        self.0.jobs.iter().map(ask).collect()
+    }
+
+    /// Does the `nth` of them.
+    fn run(&self, py: Python<'_>, nth: usize) -> PyResult<Measured> {
+        let job = self.0.jobs.get(nth);
+        let job = job.ok_or_else(|| Failure::input(format!("there is no run {nth}")))?;
+        free(py, |progress| {
+            let done = job.measure(progress)?;
+            Ok(Measured(done.ok_or_else(|| Failure::program("interrupted"))?))
+        })
+    }
+}
+
+fn runs(
+    load: LoadSpec,
+    profile: Profile,
+    policies: &[String],
+    seeds: &[u64],
+) -> Result<Jobs, Failure> {
+    let policies = parse_policies(policies).map_err(Failure::input)?;
+    let mut jobs = Jobs::default();
+    jobs.add(&Arc::new(load), &[Arc::new(profile)], &policies, seeds);
+    match jobs.left_out.pop() {
+        Some(error) => Err(error.into()),
+        None => Ok(jobs),
+    }
+}
+
+/// The rows of `measured`, as a list of JSON with the columns of a sweep.
+#[pyfunction]
+pub(crate) fn rows(measured: Vec<PyRef<'_, Measured>>) -> PyResult<String> {
+    let rows: Vec<Row> = measured.iter().map(|measured| measured.0.row.clone()).collect();
+    let columns = columns(&rows);
+    let cell = |column: &Column, row: usize| match column {
+        Column::Text(values) => Value::from(values[row].as_str()),
+        Column::Whole(values) => Value::from(values[row]),
+        Column::Real(values) => Value::from(values[row]),
+        Column::Flag(values) => Value::from(values[row]),
+    };
+    let object = |row| -> Map<String, Value> {
+        columns.iter().map(|(name, column)| (name.to_owned(), cell(column, row))).collect()
+    };
+    let objects: Vec<_> = (0..rows.len()).map(object).collect();
+    Ok(serde_json::to_string(&objects).map_err(Failure::program)?)
+}
+
+/// The columns of such rows, with what they hold: `text`, `whole`, `real` or `flag`.
+#[pyfunction]
+pub(crate) fn columns_of_rows() -> Vec<(String, &'static str)> {
+    let kind = |column: &Column| match column {
+        Column::Text(_) => "text",
+        Column::Whole(_) => "whole",
+        Column::Real(_) => "real",
+        Column::Flag(_) => "flag",
+    };
+    columns(&[]).iter().map(|(name, column)| (name.to_owned(), kind(column))).collect()
+}
+
+/// How many times as fast the runs `other` are as the runs `base`, of the same seeds: as the
+/// `gain` of a policy in the JSON of a replay.
+#[pyfunction]
+pub(crate) fn gain(
+    base: Vec<PyRef<'_, Measured>>,
+    other: Vec<PyRef<'_, Measured>>,
+    seed: u64,
+) -> PyResult<String> {
+    let windows = |runs: &[PyRef<'_, Measured>]| -> Vec<Vec<Window>> {
+        runs.iter().flat_map(|run| run.0.windows.iter().cloned()).collect()
+    };
+    let gain = compare(&windows(&base), &windows(&other), seed);
+    Ok(serde_json::to_string(&gain).map_err(Failure::program)?)
+}
+
+/// Hash of what a trace holds, about how many requests it has, and whether it has just so many.
+#[pyfunction]
+pub(crate) fn look(py: Python<'_>, file: PathBuf) -> PyResult<(String, u64, bool)> {
+    free(py, |_| {
+        let content = content_of(&file).map_err(|(path, error)| {
+            let failed = IoFailure { file: path, action: "read it", source: error };
+            Failure::from(TraceError::Io(Box::new(failed)))
+        })?;
+        let (requests, exact) = counted(&file)?;
+        Ok((content.to_string(), requests, exact))
+    })
+}
+
+fn counted(file: &Path) -> Result<(u64, bool), Failure> {
+    let spec = TraceSpec {
+        files: vec![file.to_owned()],
+        open: OpenOptions::default(),
+        opens: Vec::new(),
+        window: None,
+        windows: Vec::new(),
+        read: Vec::new(),
+        limit: None,
+        seed: 1,
+    };
+    let bytes = files_of(file).into_iter().flatten().filter_map(|file| file.metadata().ok());
+    let bytes: u64 = bytes.map(|metadata| metadata.len()).sum();
+    let most = bytes.saturating_mul(REQUESTS_A_BYTE_MAX).max(LOOKED_AT);
+    let mut source = (prepare_unplaced(&spec, file)?.open)()?;
+    for read in 0..=most {
+        match source.next_request() {
+            None => return Ok((read, true)),
+            Some(request) => _ = request?,
+        }
+        // What waits in buffers counts as read: of a small file that is all of it.
+        let share = source.progress().filter(|share| read >= LOOKED_AT && *share < READ_SHARE_MAX);
+        if let Some(share) = share.filter(|share| *share > 0.0) {
+            let estimate = (read as f64 / share).round();
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "positive"
+            )]
+            return Ok((estimate as u64, false));
+        }
+    }
+    Err(Failure::input(format!(
+        "{}: a compressed bomb: more than {most} requests in {bytes} bytes",
+        file.display()
+    )))
+}
