@@ -6,6 +6,7 @@ pub(crate) mod chain;
 pub(crate) mod drive;
 mod exercise;
 pub(crate) mod fs;
+pub(crate) mod gecko;
 pub(crate) mod interfere;
 mod kept;
 mod link;

@@ -50,7 +50,8 @@ pub(crate) struct ChainArgs {
     /// Seeds: each decides everything random in a case.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) seed: Vec<u64>,
-    /// Simulated time that is measured.
+    /// Simulated time that is measured; in the steady state at least until the raw capacity was
+    /// written once more.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "4s")]
     pub(crate) span: Nanos,
     /// Write all figures to this JSON file.
