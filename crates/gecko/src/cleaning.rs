@@ -41,7 +41,11 @@ impl Inner {
             if self.engine.is_closed() {
                 return;
             }
+            let was_stuck = self.engine.state.borrow().pace.is_stuck;
             let Some(job) = self.next_job() else {
+                if !was_stuck && self.engine.state.borrow().pace.is_stuck {
+                    self.offer_room_to_clients();
+                }
                 asked.await;
                 continue;
             };
@@ -80,8 +84,11 @@ impl Inner {
     async fn clean(self: &Rc<Self>, job: Job) -> Result<bool, IoError> {
         let emptied = self.empty(job).await;
         self.engine.state.borrow_mut().pace.end(job.segment());
-        self.engine.notify_progress();
-        self.offer_room_to_clients();
+        if let Ok(true) = emptied {
+            // Not without a change: cleaners that wait would wake one another for ever.
+            self.engine.notify_progress();
+            self.offer_room_to_clients();
+        }
         emptied
     }
 

@@ -47,6 +47,9 @@ pub(crate) struct ChainArgs {
         default_value = "fresh,readers"
     )]
     pub(crate) gates: Vec<Gates>,
+    /// Only gates with this in their name, such as "90/10".
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    pub(crate) only: String,
     /// Seeds: each decides everything random in a case.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) seed: Vec<u64>,

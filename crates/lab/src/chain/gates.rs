@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use manylogs_block::{Nanos, Sectors};
-use manylogs_gecko::Cleaning;
+use manylogs_gecko::{Cleaning, export_limit};
 use serde::Serialize;
 
 use super::case::{ChainCase, Durability, Fill, Pattern};
@@ -145,9 +145,10 @@ const STEADY: [Steady; 5] = [
 
 fn steady_gates(fresh: &ChainCase) -> Vec<Gate> {
     let of_pattern = |(links, export, cleaning, gates): Steady| {
+        let export = bearable(fresh, links, export);
         Pattern::ALL.into_iter().zip(gates).map(move |(pattern, (least, appended_most))| {
             let percent = 100.0 * export;
-            let name = format!("{links} links, {percent:.0} %, {cleaning}, {}", pattern.name());
+            let name = format!("{links} links, {percent:.1} %, {cleaning}, {}", pattern.name());
             let case = ChainCase {
                 links,
                 export: Some(export),
@@ -161,6 +162,13 @@ fn steady_gates(fresh: &ChainCase) -> Vec<Gate> {
         })
     };
     STEADY.into_iter().flat_map(of_pattern).collect()
+}
+
+/// The share, or what can be exported of drives that are made so small that it is less.
+fn bearable(fresh: &ChainCase, links: usize, share: f64) -> f64 {
+    let drive = fresh.drive.profile.capacity();
+    let limit = export_limit(links, drive, fresh.segment);
+    share.min(limit.0 as f64 / (drive.0 * links as u64).max(1) as f64)
 }
 
 /// Measures all gates, on up to `threads` threads. Those that have not begun when `stop` is set are
