@@ -7,6 +7,7 @@ pub(crate) mod drive;
 pub(crate) mod exercise;
 pub(crate) mod fleet;
 pub(crate) mod fs;
+pub(crate) mod gecko;
 pub(crate) mod interfere;
 pub(crate) mod lab;
 pub(crate) mod link;

@@ -7,6 +7,7 @@ pub(crate) mod drive;
 mod exercise;
 pub(crate) mod fleet;
 pub(crate) mod fs;
+pub(crate) mod gecko;
 pub(crate) mod interfere;
 mod kept;
 mod link;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use manylogs_block::{Extent, IoError, Payload};
+use manylogs_block::{Extent, IoError, Payload, Sectors};
 use manylogs_logstore::store::{Live, Relocated, Store, Ticket};
 use manylogs_logstore::{Headers, Log, LogId, ScanOf, scan};
 use manylogs_plant::{self as plant, Bug};
@@ -99,18 +99,37 @@ async fn move_chunks<S: System>(
         if !system.may_move().await {
             return Ok(Moved::InPart);
         }
-        let Some(Chunk { live, within, content }) = chunks.next().await? else { continue };
-        let engine = system.engine();
-        let moved = engine.with_store(|store| store.relocate((from, to), live, (within, &content)));
-        match moved {
-            Some(moved) => under_way.push_back(submit_moved(system, to, moved)),
-            None => return Ok(Moved::InPart),
-        }
-        while under_way.len() >= system.moves_in_flight().max(1) {
-            let Some(last) = under_way.pop_front() else { break };
-            wait_done(&**system, last).await?;
+        for Chunk { live, within, content } in next_turn(&**system, chunks).await? {
+            let engine = system.engine();
+            let moved =
+                engine.with_store(|store| store.relocate((from, to), live, (within, &content)));
+            match moved {
+                Some(moved) => under_way.push_back(submit_moved(system, to, moved)),
+                None => return Ok(Moved::InPart),
+            }
+            while under_way.len() >= system.moves_in_flight().max(1) {
+                let Some(last) = under_way.pop_front() else { break };
+                wait_done(&**system, last).await?;
+            }
         }
     }
+}
+
+/// The chunks that are moved next: as many as the system wants to have read by then.
+async fn next_turn<'a, S: System>(
+    system: &S,
+    chunks: &mut Chunks<'a, S>,
+) -> Result<Vec<Chunk<'a>>, IoError> {
+    let (mut turn, mut content) = (Vec::new(), Sectors(0));
+    while let Some(chunk) = chunks.next().await? {
+        let len = |live: &Live| live.extent.len;
+        content += chunk.live.iter().map(len).fold(Sectors(0), |sum, len| sum + len);
+        turn.push(chunk);
+        if content >= system.moves_at_once() {
+            break;
+        }
+    }
+    Ok(turn)
 }
 
 async fn move_supersedes<S: System>(

@@ -100,6 +100,11 @@ pub trait System: Sized + 'static {
         1
     }
 
+    /// Content that is read before any of it is moved; each part as it was read when zero.
+    fn moves_at_once(&self) -> Sectors {
+        Sectors(0)
+    }
+
     /// Parts of a log that is cleaned that are read at a time.
     fn reads_ahead(&self) -> usize {
         1

@@ -8,6 +8,7 @@ use manylogs_block::{
 use manylogs_engine::wait_durable;
 use manylogs_plant::{self as plant, Bug};
 
+use crate::policy::Cleaning;
 use crate::state::Inner;
 
 /// A chain that is open. Clones are the same chain; when the last is dropped it goes on until
@@ -79,6 +80,24 @@ impl Chain {
     #[must_use]
     pub fn written(&self) -> Sectors {
         self.0.engine.state.borrow().counters.written
+    }
+
+    /// Id of the chain: its drives are found by it.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        self.0.engine.state.borrow().store.volume()
+    }
+
+    /// Why no writes are taken any more, if that is so.
+    #[must_use]
+    pub fn read_only(&self) -> Option<&'static str> {
+        self.0.engine.state.borrow().store.read_only()
+    }
+
+    /// How room is made.
+    #[must_use]
+    pub fn cleaning(&self) -> Cleaning {
+        self.0.settings.cleaning
     }
 
     /// The drive at the tail, by its number in the chain.

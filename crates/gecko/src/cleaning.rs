@@ -1,29 +1,55 @@
-//! Cleaning by move-to-tail: live versions of the drive that the tail comes to next are appended at
-//! the tail, segment by segment.
+//! Cleaning: what is live in a segment is appended elsewhere, and the segment begins anew. See
+//! `docs/gecko.md` for the policies.
 
 use std::rc::Rc;
 
 use manylogs_block::{IoError, Sectors};
-use manylogs_engine::{begin_epoch, renew_log, wait_durable};
+use manylogs_engine::{Moved, begin_epoch, move_log, renew_log, wait_durable};
 use manylogs_logstore::store::Store;
 use manylogs_logstore::{Log, LogId};
 
-use crate::pace::is_dirty;
-use crate::state::{Inner, State};
+use crate::state::Inner;
 use crate::tail::is_blank;
 
+/// A segment to be emptied, and how.
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    /// What is live is appended at the tail, as the newest versions.
+    Renew(LogId),
+    /// What is live moves as it is to segments of the body.
+    Move(LogId),
+}
+
+impl Job {
+    const fn segment(self) -> LogId {
+        match self {
+            Self::Renew(segment) | Self::Move(segment) => segment,
+        }
+    }
+}
+
 impl Inner {
+    /// Segments that are cleaned at the same time: one on each drive of the body, as one drive
+    /// alone reads less than the tail writes.
+    pub(crate) fn cleaners(&self) -> usize {
+        if self.settings.cleaning.is_by_segment() { self.geometry.drives - 1 } else { 1 }
+    }
+
     pub(crate) async fn run_cleaner(self: Rc<Self>) {
         loop {
             let asked = self.engine.wanted.wait();
             if self.engine.is_closed() {
                 return;
             }
-            let Some(victim) = self.next_victim() else {
+            let was_stuck = self.engine.state.borrow().pace.is_stuck;
+            let Some(job) = self.next_job() else {
+                if !was_stuck && self.engine.state.borrow().pace.is_stuck {
+                    self.offer_room_to_clients();
+                }
                 asked.await;
                 continue;
             };
-            if !matches!(self.clean(victim).await, Ok(true)) {
+            if !matches!(self.clean(job).await, Ok(true)) {
                 // Those who wait for room would ask again at once: only a record or a read that
                 // ends can change anything.
                 self.engine.progress.wait().await;
@@ -31,28 +57,48 @@ impl Inner {
         }
     }
 
-    fn next_victim(&self) -> Option<LogId> {
+    fn next_job(&self) -> Option<Job> {
         let mut state = self.engine.state.borrow_mut();
         if state.store.read_only().is_some() {
             return None;
         }
-        let victim = self.victim(&mut state)?;
-        let live = state.store.logs().get(victim).map_or(0, Log::live);
-        state.pace.begin(victim, Sectors(live.min(self.geometry.segment.0)));
-        Some(victim)
+        let state = &mut *state;
+        let job = if self.settings.cleaning.is_by_segment() {
+            let is_due = self.cleaning_is_due(state);
+            let best = if is_due { self.best_victim(state) } else { None };
+            let is_alone = state.pace.victims().next().is_none();
+            state.pace.is_stuck = is_due && is_alone && best.is_none();
+            best.map(Job::Move)
+        } else {
+            self.victim_in_turn(state).map(Job::Renew)
+        };
+        let alone = state.pace.victims().next().is_none();
+        let in_need = || self.victim_in_need(state).filter(|_| alone).map(Job::Renew);
+        let job = job.or_else(in_need)?;
+        let live = state.store.logs().get(job.segment()).map_or(0, Log::live);
+        state.pace.begin(job.segment(), Sectors(live.min(self.geometry.segment.0)));
+        Some(job)
     }
 
     /// Empties a segment; false if it is still needed, or there is no way to do it now.
-    async fn clean(self: &Rc<Self>, victim: LogId) -> Result<bool, IoError> {
-        let emptied = self.empty(victim).await;
-        self.engine.state.borrow_mut().pace.end();
-        self.engine.notify_progress();
-        self.offer_room_to_clients();
+    async fn clean(self: &Rc<Self>, job: Job) -> Result<bool, IoError> {
+        let emptied = self.empty(job).await;
+        self.engine.state.borrow_mut().pace.end(job.segment());
+        if let Ok(true) = emptied {
+            // Not without a change: cleaners that wait would wake one another for ever.
+            self.engine.notify_progress();
+            self.offer_room_to_clients();
+        }
         emptied
     }
 
-    async fn empty(self: &Rc<Self>, victim: LogId) -> Result<bool, IoError> {
-        if !renew_log(&**self, victim).await? {
+    async fn empty(self: &Rc<Self>, job: Job) -> Result<bool, IoError> {
+        let victim = job.segment();
+        let is_moved = match job {
+            Job::Renew(_) => renew_log(&**self, victim).await?,
+            Job::Move(_) => self.move_away(victim).await?,
+        };
+        if !is_moved {
             return Ok(false);
         }
         // The segment is needed until what displaced its content is durable.
@@ -69,40 +115,42 @@ impl Inner {
         Ok(freed)
     }
 
-    /// The segment to clean next: one of the next drive while cleaning is behind; and if room runs
-    /// short all the same, one of another drive, the tail's last.
-    fn victim(&self, state: &mut State) -> Option<LogId> {
-        let is_due = self.cleaning_is_due(state);
-        let next = self.next_drive(state);
-        let (logs, tail) = (state.store.logs(), state.tail);
-        let can_be_cleaned = |id: &LogId| {
-            *id != tail && is_dirty(logs, *id) && logs.get(*id).is_some_and(|log| !log.is_busy())
-        };
-        if is_due && let Some(victim) = self.segments_of(next).find(can_be_cleaned) {
-            return Some(victim);
+    /// Moves what is live in `victim` to heaps, one after the other; what finds no room there is
+    /// renewed at the tail. False if there is no room anywhere.
+    async fn move_away(self: &Rc<Self>, victim: LogId) -> Result<bool, IoError> {
+        loop {
+            let heap = self.heap_for(&mut self.engine.state.borrow_mut(), victim);
+            let Some((heap, was_blank)) = heap else {
+                return renew_log(&**self, victim).await;
+            };
+            if !self.engine.state.borrow().store.is_ready(heap) {
+                let _ = begin_epoch(&**self, heap).await;
+            }
+            if !matches!(move_log(self, victim, heap).await?, Moved::InPart) {
+                return Ok(true);
+            }
+            if self.engine.is_closed() {
+                return Ok(false);
+            }
+            self.leave_heap(&mut self.engine.state.borrow_mut(), heap);
+            if was_blank {
+                return renew_log(&**self, victim).await;
+            }
         }
-        let wanted = self.spared.log.0 + 4 * self.geometry.largest().log.0;
-        if logs.room() >= wanted + state.store.reserved().log.0 {
-            return None;
-        }
-        let drives = (0..self.geometry.drives).map(|i| (next + i) % self.geometry.drives);
-        drives.flat_map(|drive| self.segments_of(drive)).find(can_be_cleaned)
     }
 
-    /// Whether the cleaner may append more: it goes no faster than the tail needs it.
+    /// Whether the cleaner may append more at the tail: it goes no faster than the tail needs it.
     pub(crate) async fn waits_for_its_turn(&self) -> bool {
         loop {
             let wanted = self.engine.wanted.wait();
             if self.engine.is_closed() {
                 return false;
             }
-            let short = {
+            let due = {
                 let mut state = self.engine.state.borrow_mut();
-                let wanted = self.spared.log.0 + 4 * self.geometry.largest().log.0;
-                let short = state.store.logs().room() < wanted + state.store.reserved().log.0;
-                short || self.cleaning_is_due(&mut state)
+                self.is_in_need(&state) || self.cleaning_is_due(&mut state)
             };
-            if short {
+            if due {
                 return true;
             }
             wanted.await;

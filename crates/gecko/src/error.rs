@@ -113,3 +113,19 @@ pub enum ChainError {
     #[error("the chain has no sequence numbers left: copy what it holds and make it anew")]
     Worn,
 }
+
+impl ChainError {
+    /// The drive that the error is about, by its number in the order in which drives were given,
+    /// or in that of the chain where it is about one that is older than others.
+    #[must_use]
+    pub const fn drive(&self) -> Option<usize> {
+        match self {
+            Self::TooSmall { drive, .. }
+            | Self::NotAChain { drive }
+            | Self::Foreign { drive }
+            | Self::Twice { drive, .. }
+            | Self::Stale { drive, .. } => Some(*drive),
+            _ => None,
+        }
+    }
+}

@@ -8,6 +8,8 @@ use manylogs_logstore::{EntryKind, RecordShape};
 const PIECE_MOST: Sectors = Sectors(512);
 /// Segments that cleaning has for itself.
 pub(crate) const SPARE_SEGMENTS: u64 = 3;
+/// Drives that a chain has at most.
+pub(crate) const DRIVES_MOST: usize = 7;
 /// Segments that each drive has at least.
 pub(crate) const SEGMENTS_LEAST: u64 = 4;
 

@@ -9,10 +9,12 @@
 //! All drives have the same number of segments, which are numbered through the drives in their
 //! order. Root 0 is on the first drive, root 1 on the second.
 
-use bytes_of_superblock::{BYTES, Raw};
+pub(crate) use bytes_of_superblock::BYTES;
+use bytes_of_superblock::Raw;
 use manylogs_block::{Extent, Lba, Payload, Request, Sectors, narrow};
 use manylogs_engine::RootSlot;
 use manylogs_logstore::VolumeId;
+use manylogs_logstore::ondisk::protective;
 use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_logstore::store::Device;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -51,7 +53,7 @@ mod bytes_of_superblock {
         pub reserved: U32,
     }
 
-    pub(super) const BYTES: usize = size_of::<Raw>();
+    pub(crate) const BYTES: usize = size_of::<Raw>();
     const _: () = assert!(BYTES == 80);
 }
 
@@ -116,6 +118,8 @@ impl Superblock {
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         let mut bytes = raw.as_bytes().to_vec();
         bytes.resize(manylogs_block::to_usize(SUPERBLOCK.bytes()), 0);
+        let mbr = protective::mbr(self.sectors);
+        bytes[protective::AT..][..mbr.len()].copy_from_slice(&mbr);
         bytes
     }
 

@@ -10,12 +10,12 @@ use manylogs_engine::{
 };
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Logs, Room, Store};
-use manylogs_logstore::{Log, LogId, RecordShape, UnitTable, new_volume_id};
+use manylogs_logstore::{Log, LogId, RecordShape, UnitTable, VolumeId, new_volume_id};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::chain::Chain;
 use crate::error::ChainError;
-use crate::limit::{Geometry, SEGMENTS_LEAST};
+use crate::limit::{DRIVES_MOST, Geometry, SEGMENTS_LEAST};
 use crate::ondisk::{Superblock, least_drive, root_slots, segments_in};
 use crate::policy::ChainSettings;
 use crate::state::{Inner, State};
@@ -26,7 +26,7 @@ use found::Found;
 const SEGMENT_LEAST: Sectors = Sectors(128);
 const SEGMENT_MOST: Sectors = Sectors((1 << 28) - 8);
 /// Drives of a chain.
-const DRIVES: std::ops::RangeInclusive<usize> = 2..=7;
+const DRIVES: std::ops::RangeInclusive<usize> = 2..=DRIVES_MOST;
 
 /// Options of making a chain.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ impl Chain {
         options: ChainOptions,
         settings: ChainSettings,
     ) -> Result<Self, ChainError> {
-        let superblocks = lay_out(&runtime, &drives, options)?;
+        let superblocks = lay_out(new_volume_id(&runtime), &drives, options)?;
         let found = Found { reads: drives.clone(), drives, superblocks };
         let logs = found.logs();
         let mut root = Root::first(logs.count());
@@ -103,12 +103,24 @@ impl Chain {
     }
 }
 
+impl Chain {
+    /// Whether `drives` and `options` make a chain: nothing is written.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub fn check(drives: &[Rc<dyn BlockDevice>], options: ChainOptions) -> Result<(), ChainError> {
+        lay_out([0; 16], drives, options).map(drop)
+    }
+}
+
 impl Inner {
     /// Starts the chain's tasks.
     fn run(self: &Rc<Self>) {
         let runtime = &self.engine.runtime;
         runtime.spawn(run_committer(Rc::clone(self)));
-        runtime.spawn(Rc::clone(self).run_cleaner());
+        for _ in 0..self.cleaners() {
+            runtime.spawn(Rc::clone(self).run_cleaner());
+        }
         runtime.spawn(Rc::clone(self).run_flusher());
         runtime.spawn(run_opener(Rc::clone(self)));
         runtime.spawn(reserve_sequences(Rc::clone(self)));
@@ -153,7 +165,7 @@ impl Found {
 
 /// The superblocks of a new chain.
 fn lay_out(
-    runtime: &Handle,
+    chain: VolumeId,
     drives: &[Rc<dyn BlockDevice>],
     options: ChainOptions,
 ) -> Result<Vec<Superblock>, ChainError> {
@@ -181,7 +193,6 @@ fn lay_out(
     if export > limit || export.0 == 0 {
         return Err(ChainError::Export { given: export, limit });
     }
-    let chain = new_volume_id(runtime);
     let of_drive = |(drive, told): (usize, &manylogs_block::Capabilities)| Superblock {
         chain,
         drive: manylogs_block::narrow(drive),

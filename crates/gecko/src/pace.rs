@@ -1,23 +1,39 @@
-//! How far cleaning is: the next drive is to be empty when the tail comes to it, and not much
-//! earlier, since blocks die with time.
+//! How far cleaning is. Empty segments are to be there when the tail needs them, and not much
+//! earlier, since blocks die with time. Clients that are too far ahead of it wait.
 
 use manylogs_block::Sectors;
-use manylogs_logstore::LogId;
 use manylogs_logstore::store::Logs;
+use manylogs_logstore::{Log, LogId};
 
 use crate::state::{Inner, State};
 use crate::tail::is_blank;
 
-/// Clients may be ahead of cleaning by so many segments.
+/// Move-to-tail: clients may be ahead of cleaning by so many segments.
 const LEAD_SEGMENTS: u64 = 2;
+/// By segment: one in so many is to be empty, but at least and at most so many in all.
+const BLANK_SHARE: u64 = 18;
+const BLANK_LEAST: u64 = 4;
+const BLANK_MOST: u64 = 24;
+/// By segment: clients wait when fewer segments are empty, the ends of others counted: one is for
+/// what cleaning moves, and one for the tail.
+const BLANK_FOR_CLIENTS: u64 = 2;
 
-/// What is left to do on two drives, counted when one of their segments was filled or emptied, and
-/// how far the segment is that is cleaned.
-#[derive(Clone, Copy, Debug, Default)]
+/// What is left to do, counted when a segment was filled or emptied, and how far the segments are
+/// that are cleaned.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
     counted: Option<Counted>,
-    /// The segment that is cleaned, and what was live in it.
-    victim: Option<(LogId, Sectors)>,
+    victims: Vec<Victim>,
+    /// Nothing can be cleaned that would give any room: nobody need wait for it.
+    pub(crate) is_stuck: bool,
+}
+
+/// A segment that is cleaned.
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    segment: LogId,
+    /// What was live in it when that began.
+    live: Sectors,
     /// What of that was appended again.
     done: Sectors,
 }
@@ -26,8 +42,10 @@ pub(crate) struct Pace {
 struct Counted {
     tail: LogId,
     resets: u64,
-    /// Empty segments of the tail's drive.
+    heaps: u64,
+    /// Empty segments of the tail's drive, and of all.
     blank: u64,
+    blank_in_all: u64,
     /// Segments of the next drive that are not empty.
     dirty: u64,
 }
@@ -35,24 +53,35 @@ struct Counted {
 impl Pace {
     /// Cleaning of a segment begins, of which so much is live.
     pub(crate) fn begin(&mut self, segment: LogId, live: Sectors) {
-        (self.victim, self.done) = (Some((segment, live)), Sectors(0));
+        self.victims.push(Victim { segment, live, done: Sectors(0) });
     }
 
-    /// Content of the segment was appended again.
+    /// Content of the segment that is cleaned was appended again.
     pub(crate) fn advance(&mut self, content: Sectors) {
-        self.done += content;
+        if let [victim] = self.victims.as_mut_slice() {
+            victim.done += content;
+        }
     }
 
     /// The segment is clean, or cleaning gave up.
-    pub(crate) fn end(&mut self) {
-        (self.victim, self.counted) = (None, None);
+    pub(crate) fn end(&mut self, segment: LogId) {
+        self.victims.retain(|victim| victim.segment != segment);
+        self.counted = None;
     }
 
-    /// What was cleaned of the segment under way, as a part of its length.
-    fn cleaned(&self, segment: Sectors) -> u64 {
-        let Some((_, live)) = self.victim else { return 0 };
-        let live = live.0.max(1);
-        segment.0 * self.done.0.min(live) / live
+    /// The segments that are cleaned.
+    pub(crate) fn victims(&self) -> impl Iterator<Item = LogId> {
+        self.victims.iter().map(|victim| victim.segment)
+    }
+
+    /// What was cleaned of the segments under way, as a part of their length.
+    fn cleaned(&self, logs: &Logs, segment: Sectors) -> u64 {
+        let cleaned = |victim: &Victim| {
+            let live = victim.live.0.max(1);
+            let left = logs.get(victim.segment).map_or(0, Log::live).min(live);
+            segment.0 * (live - left).max(victim.done.0.min(live)) / live
+        };
+        self.victims.iter().map(cleaned).sum()
     }
 }
 
@@ -64,47 +93,85 @@ impl Inner {
         (first..first + per_drive).map(|number| LogId(manylogs_block::narrow(number)))
     }
 
-    /// The drive that the tail comes to next.
+    /// The drive that the tail comes to next, where it takes them in turn.
     pub(crate) fn next_drive(&self, state: &State) -> usize {
         (usize::from(state.tail_drive().0) + 1) % self.geometry.drives
     }
 
     fn count(&self, state: &mut State) -> Counted {
         let (tail, resets) = (state.tail, state.store.counters().log_resets);
+        let heaps = state.heaps.changes();
         if let Some(counted) = state.pace.counted
-            && (counted.tail, counted.resets) == (tail, resets)
+            && (counted.tail, counted.resets, counted.heaps) == (tail, resets, heaps)
         {
             return counted;
         }
         let logs = state.store.logs();
+        let blank = |id: &LogId| *id != tail && is_blank(logs, *id) && !state.heaps.contains(*id);
         let here = self.segments_of(state.tail_drive().0.into());
         let next = self.segments_of(self.next_drive(state));
-        let blank = here.filter(|id| *id != tail && is_blank(logs, *id)).count() as u64;
-        let dirty = next.filter(|id| is_dirty(logs, *id)).count() as u64;
-        *state.pace.counted.insert(Counted { tail, resets, blank, dirty })
+        let counted = Counted {
+            tail,
+            resets,
+            heaps,
+            blank: here.filter(blank).count() as u64,
+            blank_in_all: logs.ids().filter(blank).count() as u64,
+            dirty: next.filter(|id| is_dirty(logs, *id)).count() as u64,
+        };
+        *state.pace.counted.insert(counted)
     }
 
-    /// By how many sectors cleaning is behind: what is left to clean of the next drive, less what
-    /// the tail's drive still takes.
+    /// What the segment at the tail still takes.
+    fn left_at_tail(&self, state: &State) -> Sectors {
+        state.store.logs().get(state.tail).map_or(self.geometry.segment, Log::free)
+    }
+
+    /// Move-to-tail: by how many sectors cleaning is behind: what is left to clean of the next
+    /// drive, less what the tail's drive still takes.
     fn behind(&self, state: &mut State) -> i64 {
         let counted = self.count(state);
         let segment = self.geometry.segment;
-        let free = state.store.logs().get(state.tail).map_or(segment, manylogs_logstore::Log::free);
-        let left = counted.blank * segment.0 + free.0;
+        let left = counted.blank * segment.0 + self.left_at_tail(state).0;
         let dirty = counted.dirty * segment.0;
-        let dirty = dirty.saturating_sub(state.pace.cleaned(segment));
+        let dirty = dirty.saturating_sub(state.pace.cleaned(state.store.logs(), segment));
         dirty.cast_signed() - left.cast_signed()
+    }
+
+    /// By segment: how many sectors are empty, what is being emptied counted in part.
+    fn blank(&self, state: &mut State) -> Sectors {
+        let (counted, segment) = (self.count(state), self.geometry.segment);
+        let blank = counted.blank_in_all * segment.0 + self.left_at_tail(state).0;
+        Sectors(blank + state.pace.cleaned(state.store.logs(), segment))
+    }
+
+    /// By segment: how many segments are to be empty.
+    fn blank_wanted(&self) -> u64 {
+        let all = self.geometry.drives as u64 * self.geometry.per_drive;
+        (all / BLANK_SHARE).clamp(BLANK_LEAST, BLANK_MOST)
+    }
+
+    /// By segment: whether so few are empty that any segment may be cleaned.
+    pub(crate) fn is_short(&self, state: &mut State) -> bool {
+        self.count(state).blank_in_all <= BLANK_FOR_CLIENTS
     }
 
     /// Whether cleaning has something to do now.
     pub(crate) fn cleaning_is_due(&self, state: &mut State) -> bool {
+        if self.settings.cleaning.is_by_segment() {
+            let wanted = self.blank_wanted() * self.geometry.segment.0;
+            return self.blank(state).0 < wanted;
+        }
         self.behind(state) > 0
     }
 
     /// Whether clients may append: cleaning is not too far behind.
     pub(crate) fn keeps_pace(&self, state: &mut State) -> bool {
-        let lead = LEAD_SEGMENTS * self.geometry.segment.0;
-        self.behind(state) <= lead.cast_signed()
+        let segment = self.geometry.segment;
+        if self.settings.cleaning.is_by_segment() {
+            let least = BLANK_FOR_CLIENTS * segment.0;
+            return state.pace.is_stuck || self.blank(state).0 >= least;
+        }
+        self.behind(state) <= (LEAD_SEGMENTS * segment.0).cast_signed()
     }
 }
 

@@ -8,9 +8,15 @@ use manylogs_block::{Nanos, Sectors};
 /// How room is made: see `docs/gecko.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cleaning {
+    /// The best that is known: [`Cleaning::Segment`].
+    #[default]
+    Auto,
+    /// Segments of all drives but the tail's are emptied, those first in which least is live and
+    /// that are old. What is live goes to segments of its own on such drives. The tail also takes
+    /// empty segments of a drive that holds live data.
+    Segment,
     /// Move-to-tail: live blocks of the drive after the tail's are appended at the tail, until the
     /// drive is empty. Other drives are only read.
-    #[default]
     MoveToTail,
 }
 
@@ -20,14 +26,27 @@ pub struct UnknownCleaning(String);
 
 impl Cleaning {
     /// Every way, in the order of their declaration.
-    pub const ALL: [Self; 1] = [Self::MoveToTail];
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Segment, Self::MoveToTail];
 
     /// Name in options and outputs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
+            Self::Segment => "segment",
             Self::MoveToTail => "mtt",
         }
+    }
+
+    /// Whether segments are cleaned one by one, wherever they are.
+    pub(crate) const fn is_by_segment(self) -> bool {
+        matches!(self, Self::Auto | Self::Segment)
+    }
+}
+
+impl fmt::Display for Cleaning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -9,6 +9,7 @@ use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Device, Room, Store, Stream};
 
 use crate::admit::Asked;
+use crate::heaps::Heaps;
 use crate::limit::Geometry;
 use crate::pace::Pace;
 use crate::policy::ChainSettings;
@@ -31,6 +32,7 @@ pub(crate) struct State {
     /// Content of the last record that was appended.
     pub(crate) last_record: Sectors,
     pub(crate) pace: Pace,
+    pub(crate) heaps: Heaps,
     pub(crate) counters: Counters,
 }
 
@@ -73,6 +75,7 @@ impl State {
             queued: Sectors(0),
             last_record: Sectors(0),
             pace: Pace::default(),
+            heaps: Heaps::default(),
             counters: Counters::default(),
         }
     }

@@ -15,6 +15,11 @@ use crate::tail::{Tail, is_blank};
 const IN_FLIGHT: usize = 2;
 /// Less content than this goes in one record.
 const WORTH_TWO: Sectors = Sectors(128);
+/// A drive that is cleaned reads so much before another, which may be cleaned too, writes it: each
+/// turn costs both of them a seek and a revolution.
+const MOVES_AT_ONCE: Sectors = Sectors(8 * 2048);
+/// Records of what is moved in flight: those of a turn go one behind the other.
+const MOVES_IN_FLIGHT: usize = 16;
 /// Parts of a segment that cleaning reads at a time.
 const READS_AHEAD: usize = 3;
 
@@ -105,6 +110,22 @@ impl System for Inner {
         self.waits_for_its_turn().await
     }
 
+    async fn may_move(&self) -> bool {
+        !self.engine.is_closed()
+    }
+
+    fn moves_in_flight(&self) -> usize {
+        MOVES_IN_FLIGHT
+    }
+
+    fn moves_at_once(&self) -> Sectors {
+        MOVES_AT_ONCE
+    }
+
+    fn moving(&self, state: &mut State, len: Sectors) {
+        state.counters.renewed += len;
+    }
+
     fn reads_ahead(&self) -> usize {
         READS_AHEAD
     }
@@ -126,7 +147,12 @@ fn is_half(state: &State) -> bool {
 
 impl Inner {
     pub(crate) fn tail(&self, state: &State) -> Tail {
-        Tail { at: state.tail, per_drive: manylogs_block::narrow(self.geometry.per_drive) }
+        Tail {
+            at: state.tail,
+            per_drive: manylogs_block::narrow(self.geometry.per_drive),
+            heaps: state.heaps,
+            to_most: self.settings.cleaning.is_by_segment(),
+        }
     }
 
     /// Whether what waits for a record should go now.

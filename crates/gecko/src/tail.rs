@@ -4,13 +4,21 @@ use manylogs_block::Sectors;
 use manylogs_logstore::store::{Logs, Placement};
 use manylogs_logstore::{Log, LogId};
 
+use crate::heaps::Heaps;
+use crate::limit::DRIVES_MOST;
+
 /// The segment at the tail as long as it takes records; then an empty one of the same drive, the
-/// next in order of address; and when the drive has none left, one of the next drive.
+/// next in order of address; and when the drive has none left, one of the next drive, or of the
+/// drive that has most of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
     pub(crate) at: LogId,
     /// Segments of each drive.
     pub(crate) per_drive: u32,
+    /// Segments that are not for clients.
+    pub(crate) heaps: Heaps,
+    /// Whether the next drive is the one with most empty segments.
+    pub(crate) to_most: bool,
 }
 
 /// Whether the segment holds nothing and may be appended to, perhaps when its epoch has begun: the
@@ -32,6 +40,32 @@ impl Tail {
     }
 }
 
+impl Tail {
+    /// Segments that the tail may go on with.
+    fn is_free(&self, logs: &Logs, id: LogId) -> bool {
+        is_blank(logs, id) && !self.heaps.contains(id)
+    }
+
+    /// The next segment that takes a record of `needed`.
+    fn next(&self, logs: &Logs, needed: Sectors) -> Option<LogId> {
+        let free = |id: &LogId| self.is_free(logs, *id) && logs.takes(*id, needed);
+        let first = self.around(logs.count()).find(free)?;
+        let drive = |id: LogId| id.0 / self.per_drive;
+        if !self.to_most || drive(first) == drive(self.at) {
+            return Some(first);
+        }
+        let mut counts = [0; DRIVES_MOST];
+        for id in self.around(logs.count()).filter(free) {
+            if let Some(count) = counts.get_mut(drive(id) as usize) {
+                *count += 1;
+            }
+        }
+        let most = counts.iter().copied().max()?;
+        let of_most = |id: &LogId| counts.get(drive(*id) as usize) == Some(&most);
+        self.around(logs.count()).filter(free).find(of_most)
+    }
+}
+
 impl Placement for Tail {
     fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId> {
         let takes = |id: &LogId| logs.takes(*id, needed);
@@ -39,8 +73,9 @@ impl Placement for Tail {
             return Some(self.at);
         }
         // The next one or none: if one were passed over, the tail would leave its drive too early.
-        let next = self.around(logs.count()).find(|id| is_blank(logs, *id) && takes(id));
-        // Where segments have failed the ends of others are better than nothing.
+        let next = self.next(logs, needed);
+        // Where segments have failed, or cleaning took the last ones, the ends of others are better
+        // than nothing.
         let next = next.or_else(|| self.around(logs.count()).find(takes));
         next.filter(|id| ready(*id))
     }
@@ -53,7 +88,8 @@ mod tests {
     #[test]
     fn the_tail_goes_round_its_drive_and_then_on() {
         let order = |at| {
-            let tail = Tail { at: LogId(at), per_drive: 3 };
+            let heaps = Heaps::default();
+            let tail = Tail { at: LogId(at), per_drive: 3, heaps, to_most: false };
             tail.around(9).map(|log| log.0).collect::<Vec<_>>()
         };
         assert_eq!(order(4), [5, 3, 6, 7, 8, 0, 1, 2]);

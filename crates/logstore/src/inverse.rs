@@ -2,26 +2,45 @@
 
 use manylogs_block::{Extent, Lba, Sectors};
 
-/// Bits of a word that hold a length; the address is above them.
+/// Sectors of a block of file systems: most entries are one of these, at a multiple of it.
+const BLOCK: u64 = 8;
+/// Bits of a pair of words that hold a length; the address is above them.
 const LEN_BITS: u32 = 16;
-/// A word without a length: address and length follow in two words.
+/// No number of a block: a pair of words follows.
+const PAIR: u32 = u32::MAX;
+/// A pair without a length: address and length follow in a pair each.
 const LONG: u64 = 0;
 
-/// The extents that the entries of a log name, in the order of the log: eight bytes an entry, and
-/// 24 for one that is long or in another address space. What a log holds is found by it without
-/// reading the log.
+/// The extents that the entries of a log name, in the order of the log: four bytes an entry that is
+/// a block of 4 KiB, twelve for others, and 28 for one that is long or in another address space.
+/// What a log holds is found by it without reading the log.
 #[derive(Clone, Debug, Default)]
-pub struct Inverse(Vec<u64>);
+pub struct Inverse(Vec<u32>);
 
 impl Inverse {
     /// Adds the extent of an entry behind all others.
     pub fn push(&mut self, extent: Extent) {
         let (start, len) = (extent.start.0, extent.len.0);
-        if start >> (u64::BITS - LEN_BITS) == 0 && len >> LEN_BITS == 0 {
-            self.0.push(start << LEN_BITS | len);
-        } else {
-            self.0.extend([LONG, start, len]);
+        let block = u32::try_from(start / BLOCK).ok().filter(|block| *block != PAIR);
+        if let Some(block) = block
+            && len == BLOCK
+            && start.is_multiple_of(BLOCK)
+        {
+            self.0.push(block);
+            return;
         }
+        self.0.push(PAIR);
+        if start >> (u64::BITS - LEN_BITS) == 0 && len >> LEN_BITS == 0 && len > 0 {
+            self.push_pair(start << LEN_BITS | len);
+        } else {
+            [LONG, start, len].into_iter().for_each(|pair| self.push_pair(pair));
+        }
+    }
+
+    fn push_pair(&mut self, pair: u64) {
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+        let low = pair as u32;
+        self.0.extend([low, (pair >> u32::BITS) as u32]);
     }
 
     /// The extents in order.
@@ -29,18 +48,24 @@ impl Inverse {
         let mut words = self.0.iter().copied();
         std::iter::from_fn(move || {
             let word = words.next()?;
-            if word != LONG {
-                return Some(Extent::new(word >> LEN_BITS, word & ((1 << LEN_BITS) - 1)));
+            if word != PAIR {
+                return Some(Extent::new(u64::from(word) * BLOCK, BLOCK));
             }
-            let start = Lba(words.next()?);
-            Some(Extent { start, len: Sectors(words.next()?) })
+            let mut pair =
+                || Some(u64::from(words.next()?) | u64::from(words.next()?) << u32::BITS);
+            let short = pair()?;
+            if short != LONG {
+                return Some(Extent::new(short >> LEN_BITS, short & ((1 << LEN_BITS) - 1)));
+            }
+            let start = Lba(pair()?);
+            Some(Extent { start, len: Sectors(pair()?) })
         })
     }
 
     /// Bytes of memory in use.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.0.capacity() * size_of::<u64>()
+        self.0.capacity() * size_of::<u32>()
     }
 }
 
@@ -53,13 +78,22 @@ mod tests {
     fn extents_come_back_in_order() {
         let extents = [
             Extent::new(0, 8),
+            Extent::new(8, 0),
+            Extent::new(4, 8),
             Extent::new(1, (1 << LEN_BITS) - 1),
             Extent::new(7, 1 << LEN_BITS),
+            Extent::new((u64::from(PAIR) - 1) * BLOCK, BLOCK),
+            Extent::new(u64::from(PAIR) * BLOCK, BLOCK),
+            Extent::new((u64::from(PAIR) + 1) * BLOCK, BLOCK),
             Space(3).address(Extent::new(5, 1)),
+            Space(3).address(Extent::new(8, 8)),
             Extent::new((1 << 48) - 1, 1),
         ];
         let mut inverse = Inverse::default();
         extents.into_iter().for_each(|extent| inverse.push(extent));
         assert_eq!(inverse.iter().collect::<Vec<_>>(), extents);
+        let mut blocks = Inverse::default();
+        (0..1024).for_each(|block| blocks.push(Extent::new(block * BLOCK, BLOCK)));
+        assert_eq!(blocks.bytes(), 4096);
     }
 }

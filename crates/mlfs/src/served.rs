@@ -47,6 +47,7 @@ impl Served {
             name: source.display().to_string(),
             capacity: capacity_of(&mounted.fs().usage()),
             volume: mounted.volume().cloned(),
+            system: None,
             drive,
             recognised: None,
             probe,

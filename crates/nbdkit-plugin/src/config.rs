@@ -1,12 +1,13 @@
 //! The parameters of the plugin, as `key=value` on nbdkit's command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use manylogs_disk::profile::{Library, Profile};
 use manylogs_disk::{LinkKind, LinkSettings};
+use manylogs_gecko::{ChainSettings, Cleaning};
 use manylogs_operate::log::{LogFormat, set_format};
-use manylogs_serve::{Emulation, EngineOptions, RESTART_PATIENCE, StackOptions};
+use manylogs_serve::{Emulation, EngineOptions, RESTART_PATIENCE, ServedChain, StackOptions};
 use manylogs_storage::{Backend, OpenMode};
 use nbdkit::{Error, Result};
 use rustix::io::Errno;
@@ -18,6 +19,8 @@ backend=auto|uring|threads  How requests reach the kernel.
 table=PATH                The file of the mapping table, if it is not in the logs.
 give-up-table=true        Open with an empty table in the place of one that is lost.
 raw=true                  The device as it is, without a volume on it.
+member=PATH               A drive of the chain that the device is of; may be given several times.
+cleaning=WAY              How a chain of drives makes room.
 emulate=DRIVE             Stand for this drive, or for the one of a profile (NAME.toml).
 fit=false                 The device is the beginning of that drive, not its whole span.
 write-cache=true|false    The write cache of that drive.
@@ -34,6 +37,8 @@ struct Parameters {
     table: Option<PathBuf>,
     give_up_table: bool,
     raw: bool,
+    members: Vec<PathBuf>,
+    cleaning: Option<Cleaning>,
     emulate: Option<Profile>,
     fit: bool,
     write_cache: Option<bool>,
@@ -48,6 +53,8 @@ impl Parameters {
             table: None,
             give_up_table: false,
             raw: false,
+            members: Vec::new(),
+            cleaning: None,
             emulate: None,
             fit: true,
             write_cache: None,
@@ -68,6 +75,8 @@ pub(crate) fn set(key: &str, value: &str) -> Result<()> {
         "backend" => given.backend = backend(value)?,
         "give-up-table" => given.give_up_table = nbdkit::parse_bool(value)?,
         "raw" => given.raw = nbdkit::parse_bool(value)?,
+        "member" => given.members.push(absolute(value)?),
+        "cleaning" => given.cleaning = Some(cleaning(value)?),
         "emulate" => given.emulate = Some(drive(value)?),
         "fit" => given.fit = nbdkit::parse_bool(value)?,
         "write-cache" => given.write_cache = Some(nbdkit::parse_bool(value)?),
@@ -103,6 +112,7 @@ pub(crate) fn options() -> Result<EngineOptions> {
         table: given.table.clone(),
         give_up_table: given.give_up_table,
         raw: given.raw,
+        chain: chain(device, &given)?,
         recognised: None,
         emulation: given.emulate.clone().map(|profile| Emulation {
             profile,
@@ -111,6 +121,17 @@ pub(crate) fn options() -> Result<EngineOptions> {
             link: given.link,
         }),
     })
+}
+
+/// The chain of drives that the device is of, if it is of one.
+fn chain(device: &Path, given: &Parameters) -> Result<Option<ServedChain>> {
+    if given.raw {
+        return Ok(None);
+    }
+    let cleaning = given.cleaning.unwrap_or_default();
+    let settings = ChainSettings { cleaning, ..ChainSettings::default() };
+    let found = ServedChain::of(device, &given.members, settings);
+    found.map_err(|error| invalid(error.to_string()))
 }
 
 /// nbdkit changes its directory when it goes to the background.
@@ -128,6 +149,10 @@ fn drive(name: &str) -> Result<Profile> {
 
 fn link(name: &str) -> Result<LinkKind> {
     name.parse().map_err(|error| invalid(format!("drive-link: {error}")))
+}
+
+fn cleaning(name: &str) -> Result<Cleaning> {
+    name.parse().map_err(|error| invalid(format!("cleaning: {error}")))
 }
 
 fn backend(name: &str) -> Result<Backend> {

@@ -1,5 +1,7 @@
 //! A status as Prometheus reads it: its text format, version 0.0.4.
 
+mod chain;
+
 use std::fmt::{Display, Write};
 
 use crate::status::{
@@ -116,6 +118,9 @@ pub fn exposition(status: &Status) -> String {
     requests(&mut page, &status.requests);
     if let Some(volume) = &status.volume {
         of_volume(&mut page, volume);
+    }
+    if let Some(chain) = &status.chain {
+        chain::of_chain(&mut page, chain);
     }
     if let Some(file_system) = &status.file_system {
         memory(&mut page, &file_system.memory);

@@ -13,6 +13,7 @@ use crate::emulation::{self, Emulated};
 use crate::log::{Level, line};
 use crate::meter::{Asked, Meter};
 use crate::status::{CheckpointStatus, DiskStatus, Status, seconds};
+use crate::system::ServedSystem;
 use crate::under_way::{Token, UnderWay};
 use crate::volume_status::volume_status;
 
@@ -28,12 +29,23 @@ pub struct Subject {
     pub capacity: Sectors,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<Volume>,
+    /// What is served in the place of a volume.
+    pub system: Option<Rc<dyn ServedSystem>>,
     /// What is emulated.
     pub drive: Option<Emulated>,
     /// What the disk was recognised as, in words.
     pub recognised: Option<String>,
     /// The writes of the volume by purpose.
     pub probe: PhaseProbe,
+}
+
+impl Subject {
+    /// The id of the volume, or of the system in its place.
+    #[must_use]
+    pub fn id(&self) -> Option<[u8; 16]> {
+        let volume = self.volume.as_ref().map(Volume::id);
+        volume.or_else(|| self.system.as_ref().map(|system| system.id()))
+    }
 }
 
 /// A server as its operator sees it: what is served, what clients asked for, and whether it is
@@ -155,7 +167,7 @@ impl Operated {
         let (now, subject) = (self.runtime.now(), &self.subject);
         let drive = subject.drive.as_ref();
         let volume = subject.volume.as_ref();
-        Status {
+        let mut status = Status {
             device: subject.name.clone(),
             pid: std::process::id(),
             uptime_s: seconds(now.since(self.started)),
@@ -168,8 +180,13 @@ impl Operated {
             emulation: drive.map(emulation::status),
             disk: DiskStatus::of_served(Path::new(&subject.name), drive, &subject.recognised),
             volume: volume.map(|volume| volume_status(volume, &subject.probe)),
+            chain: None,
             file_system: None,
+        };
+        if let Some(system) = &subject.system {
+            system.tell(&mut status);
         }
+        status
     }
 
     /// Carries out an order of the operator.
@@ -218,7 +235,14 @@ impl Operated {
     }
 
     fn volume(&self) -> Result<&Volume, OrderError> {
-        let none = || OrderError::bad_input("the device is served without a volume");
+        let served = self.subject.system.as_ref();
+        let none = || match served {
+            Some(system) => OrderError::bad_input(format!(
+                "the device is served as {}: there is no volume that this could be done to",
+                system.kind()
+            )),
+            None => OrderError::bad_input("the device is served without a volume"),
+        };
         self.subject.volume.as_ref().ok_or_else(none)
     }
 }

@@ -1,6 +1,7 @@
 //! The status of a server.
 
 mod array;
+mod chain;
 mod checkpoint;
 mod disk;
 mod file_system;
@@ -12,6 +13,7 @@ use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
 pub use array::ArrayStatus;
+pub use chain::ChainStatus;
 pub use checkpoint::CheckpointStatus;
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
@@ -324,6 +326,9 @@ pub struct Status {
     pub disk: Option<DiskStatus>,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<VolumeStatus>,
+    /// The chain of drives that is served, if it is one.
+    #[serde(default)]
+    pub chain: Option<ChainStatus>,
     /// The file system that is mounted, if the server is one of a file system. Its volume, if it
     /// has one, holds its journal.
     #[serde(default)]

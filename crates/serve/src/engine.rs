@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use manylogs::{HomePace, PhaseProbe, RecoveryReport, Volume, VolumeError};
+use manylogs::{HomePace, PhaseProbe, RecoveryReport, VolumeError};
 use manylogs_block::{BlockDevice, Capabilities, Nvram};
 use manylogs_disk::profile::ProfileError;
 use manylogs_disk::{ContentTooLarge, Pace, Profile};
@@ -17,6 +17,7 @@ use manylogs_operate::Subject;
 use manylogs_storage::{MappedNvram, Reactor};
 use thiserror::Error;
 
+use crate::chain::{self, ChainRefused, ServedChain};
 use crate::emulation::Emulation;
 use crate::nbd::{NbdClients, NbdServer};
 use crate::panics::end_process_on_panic;
@@ -35,6 +36,8 @@ pub struct EngineOptions {
     pub give_up_table: bool,
     /// Serve the device as it is, without a volume.
     pub raw: bool,
+    /// The chain of drives to serve in the place of a volume; the device is the first of them.
+    pub chain: Option<ServedChain>,
     /// A drive to emulate.
     pub emulation: Option<Emulation>,
     /// The drive that the device is, if that is known and none is emulated.
@@ -69,6 +72,9 @@ pub enum ServeError {
     /// The device or the volume cannot be opened.
     #[error(transparent)]
     Stack(#[from] StackError),
+    /// The chain of drives cannot be opened.
+    #[error(transparent)]
+    Chain(#[from] ChainRefused),
     /// The table's memory cannot be mapped.
     #[error("cannot map the table {}: {source}", path.display())]
     Table {
@@ -102,7 +108,7 @@ pub enum ServeError {
 pub struct About {
     /// The export.
     pub capabilities: Capabilities,
-    /// The volume's id, if one is served.
+    /// The id of the volume, or of what is served in its place.
     pub volume: Option<[u8; 16]>,
     /// Report of the recovery, if a volume is served.
     pub recovery: Option<RecoveryReport>,
@@ -214,7 +220,7 @@ impl Serving {
     ) -> Result<Left, ServeError> {
         let about = About {
             capabilities: exported.device.capabilities(),
-            volume: exported.subject.volume.as_ref().map(Volume::id),
+            volume: exported.subject.id(),
             recovery,
         };
         let clients = self.listener.as_ref().map(|_| NbdClients::counted_in(self.count));
@@ -231,6 +237,9 @@ impl Serving {
 }
 
 fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
+    if let Some(chain) = &options.chain {
+        return chain::run(options, chain, serving);
+    }
     let mut stack = Stack::open(&options.stack)?;
     let drive = options.emulation.as_ref().map(|drive| drive.put_over(&mut stack)).transpose()?;
     let probe = PhaseProbe::default();
@@ -256,6 +265,7 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
         drive,
         recognised: options.recognised.as_ref().map(|drive| drive.words.clone()),
         volume,
+        system: None,
         probe,
     };
     let exported = Exported { device, subject };

@@ -1,4 +1,4 @@
-//! Volumes, and devices without one, under unmodified applications.
+//! Volumes, chains of drives, and devices without either, under unmodified applications.
 //!
 //! ```text
 //!   FUSE file + loop     nbdkit plugin     ublk                threads of the front ends
@@ -14,6 +14,7 @@
 //! ([`manylogs_operate::control`]).
 
 mod address;
+mod chain;
 mod emulation;
 mod ending;
 mod engine;
@@ -40,6 +41,7 @@ mod translate;
 mod users;
 
 pub use address::{AddressError, MetricsAddress, NbdAddress};
+pub use chain::{ChainRefused, Member, MembersError, ServedChain, identity};
 pub use emulation::Emulation;
 pub use ending::{End, Ending};
 pub use engine::{About, Engine, EngineOptions, Left, Recognised, ServeError};

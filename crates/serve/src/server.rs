@@ -23,7 +23,7 @@ const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
 /// The served device.
 pub(crate) struct Exported {
     pub(crate) device: Rc<dyn BlockDevice>,
-    /// What it is, for operators; its volume, if it has one, is `device`.
+    /// What it is, for operators; its volume or system, if it has one, is `device`.
     pub(crate) subject: Subject,
 }
 
@@ -134,6 +134,12 @@ impl Server {
     async fn leave(&self) -> Result<Left, ServeError> {
         if plant::is(Bug::StopWithoutClose) {
             return Ok(Left::default());
+        }
+        if let Some(system) = &self.operated.subject().system {
+            let closed = system.close().await;
+            return closed
+                .map(|()| Left::default())
+                .map_err(|error| ServeError::Close(VolumeError::Io(error)));
         }
         let Some(volume) = &self.operated.subject().volume else {
             let flushed = self.device.submit(Request::Flush).await;

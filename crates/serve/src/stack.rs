@@ -88,16 +88,21 @@ impl Stack {
     /// See [`StackError`].
     pub fn open(options: &StackOptions) -> Result<Self, StackError> {
         let reactor = Reactor::new().map_err(StackError::Runtime)?;
-        let file = manylogs_storage::OpenOptions {
-            backend: options.backend,
-            physical_sector: options.physical_sector,
-            patience: options.patience,
-            ..manylogs_storage::OpenOptions::new(options.mode)
-        };
-        let device: Rc<dyn BlockDevice> =
-            Rc::new(FileDevice::open(&reactor, &options.path, &file)?);
+        let device = open(&reactor, &options.path, options)?;
         let reads = PatientReads::new(Rc::clone(&device), reactor.handle());
         Ok(Self { reactor, device, reads, path: options.path.clone(), lock: None })
+    }
+
+    /// Opens the device at `path` beside this one, in the same way and on the same runtime.
+    ///
+    /// # Errors
+    /// See [`StackError`].
+    pub fn beside(
+        &self,
+        path: &Path,
+        options: &StackOptions,
+    ) -> Result<Rc<dyn BlockDevice>, StackError> {
+        open(&self.reactor, path, options)
     }
 
     /// From now on `reads` reports sectors that cannot be read as medium errors, as a repair needs.
@@ -131,7 +136,15 @@ impl Stack {
         let device = Rc::clone(&self.reads);
         let identity = self.run(async move { identify(&device).await });
         let identity = identity.map_err(|error| self.volume_error(error))?;
-        self.lock = Some(VolumeLock::take(identity.volume, &self.path)?);
+        self.lock_as(identity.volume)
+    }
+
+    /// As [`Stack::lock`], of what has the id `id`.
+    ///
+    /// # Errors
+    /// If it is open.
+    pub fn lock_as(&mut self, id: [u8; 16]) -> Result<(), StackError> {
+        self.lock = Some(VolumeLock::take(id, &self.path)?);
         Ok(())
     }
 
@@ -159,6 +172,20 @@ impl Stack {
     pub fn volume_error(&self, error: VolumeError) -> StackError {
         StackError::Volume { path: self.path.clone(), error }
     }
+}
+
+fn open(
+    reactor: &Reactor,
+    path: &Path,
+    options: &StackOptions,
+) -> Result<Rc<dyn BlockDevice>, StackError> {
+    let file = manylogs_storage::OpenOptions {
+        backend: options.backend,
+        physical_sector: options.physical_sector,
+        patience: options.patience,
+        ..manylogs_storage::OpenOptions::new(options.mode)
+    };
+    Ok(Rc::new(FileDevice::open(reactor, path, &file)?))
 }
 
 impl std::fmt::Debug for Stack {

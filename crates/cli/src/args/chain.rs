@@ -47,10 +47,14 @@ pub(crate) struct ChainArgs {
         default_value = "fresh,readers"
     )]
     pub(crate) gates: Vec<Gates>,
+    /// Only gates with this in their name, such as "90/10".
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    pub(crate) only: String,
     /// Seeds: each decides everything random in a case.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) seed: Vec<u64>,
-    /// Simulated time that is measured.
+    /// Simulated time that is measured; in the steady state at least until the raw capacity was
+    /// written once more.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "4s")]
     pub(crate) span: Nanos,
     /// Write all figures to this JSON file.

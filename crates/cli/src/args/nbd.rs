@@ -7,7 +7,7 @@ use manylogs_serve::NbdAddress;
 use manylogs_serve::nbdkit::Tls;
 
 /// How the volume is exported over NBD.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "NBD")]
 pub(crate) struct NbdArgs {
     /// Serve over NBD, at `unix:PATH`, for this user alone, or at `tcp:HOST[:PORT]`. Prints the

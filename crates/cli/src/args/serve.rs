@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use manylogs_operate::log::LogFormat;
-use manylogs_serve::MetricsAddress;
+use manylogs_serve::{MetricsAddress, ServedChain};
 
+use super::gecko::ChainOfArgs;
 use super::link::LinkArgs;
 use super::nbd::NbdArgs;
 use super::suggest::DRIVES;
 use super::volume::VolumeArgs;
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
@@ -67,6 +68,11 @@ pub(crate) struct ServeArgs {
     pub(crate) log_format: LogFormatArg,
     #[command(flatten)]
     pub(crate) nbd: NbdArgs,
+    #[command(flatten)]
+    pub(crate) chain_of: ChainOfArgs,
+    /// The chain that the device is of, once it was found.
+    #[arg(skip)]
+    pub(crate) chain: Option<ServedChain>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
 use manylogs_storage::Backend;
 
+use super::gecko::GeckoArgs;
 use super::suggest::DRIVES;
 use crate::units::{Unexpected, expect, size};
 
@@ -122,6 +123,8 @@ pub(crate) struct FormatArgs {
     /// Size of the mapping table's file.
     #[arg(long, value_parser = size, value_name = "SIZE", requires = "table")]
     pub(crate) table_size: Option<Sectors>,
+    #[command(flatten)]
+    pub(crate) gecko: GeckoArgs,
     /// Physical sector in bytes, where the device does not say: 512 or 4096.
     #[arg(long, value_name = "BYTES", value_parser = physical_sector)]
     pub(crate) physical_sector: Option<Sectors>,

@@ -49,10 +49,20 @@ fn sets(args: &ChainArgs) -> Result<Vec<Vec<Gate>>, Failure> {
                 let of_group =
                     |group: &Gates| gates(group_of(*group), &drive, args.segment, args.span, seed);
                 sets.extend(args.gates.iter().map(of_group));
+                if !args.only.is_empty() {
+                    sets.iter_mut().for_each(|set| keep_only(set, &args.only));
+                }
             }
         }
     }
     Ok(sets)
+}
+
+/// Leaves out gates with other names, of sets in which none is measured against another.
+fn keep_only(set: &mut Vec<Gate>, words: &str) {
+    if set.iter().all(|gate| gate.beside.is_none()) {
+        set.retain(|gate| gate.name.contains(words));
+    }
 }
 
 const fn group_of(gates: Gates) -> GateGroup {

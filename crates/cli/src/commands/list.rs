@@ -13,6 +13,7 @@ use manylogs_storage::OpenMode;
 use serde_json::json;
 
 use super::fs::listed::{Listed, file_systems};
+use super::gecko::listed::{self, Chains};
 use super::volume::{Session, human, id_text};
 use super::write_cache;
 use crate::args::volume::{BackendArg, ListArgs, VolumeArgs};
@@ -34,15 +35,20 @@ struct Found {
 /// Lists volumes on disks that the user may read, and all volumes that servers of the user have
 /// open, images included.
 pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
-    let mut found = on_disks();
+    let (mut found, mut chains) = on_disks();
     // Of images only their servers tell, and what servers that were killed noted.
     for device in unserved().map_err(|error| Failure::of_io(&error, &error))? {
         if let Some(volume) = probed(&device) {
             found.entry(device).or_insert_with(|| Found::of_disk(volume));
+        } else if let Some(member) = listed::found(&device) {
+            chains.entry(device).or_insert(member);
         }
     }
     for mut server in servers().map_err(|error| Failure::of_io(&error, &error))? {
         let Ok(status) = server.status() else { continue };
+        if let Some(chain) = &status.chain {
+            listed::served(&mut chains, chain, status.pid);
+        }
         // The volume of a file system's logs is no volume that anybody serves.
         let Some(volume) = status.volume.filter(|_| status.file_system.is_none()) else { continue };
         let device = fs::canonicalize(&status.device).unwrap_or_else(|_| status.device.into());
@@ -65,11 +71,16 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         let mut value = as_json(&found, &orphans);
         value["file_systems"] = systems_json(&file_systems);
         value["disks"] = json!(disks);
+        value["chains"] = listed::as_json(&chains);
         let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
     }
     let notes: String = disks.iter().map(write_cache::told).collect();
-    print(&(text(&found, &orphans) + &systems_text(&file_systems) + &notes))
+    let chains = match chains.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", table(&listed::rows(&chains))),
+    };
+    print(&(text(&found, &orphans) + &chains + &systems_text(&file_systems) + &notes))
 }
 
 /// The disks of these devices, each once.
@@ -80,12 +91,19 @@ fn disks<'a>(devices: impl Iterator<Item = &'a PathBuf>) -> Vec<DiskStatus> {
     by_name.into_values().collect()
 }
 
-/// Volumes on the disks and partitions of this machine. Disks that cannot be read are left out.
-fn on_disks() -> BTreeMap<PathBuf, Found> {
+/// Volumes, and drives of chains, on the disks and partitions of this machine. Disks that cannot be
+/// read are left out.
+fn on_disks() -> (BTreeMap<PathBuf, Found>, Chains) {
     let names = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-    let devices = names.map(|entry| Path::new("/dev").join(entry.file_name()));
-    let probed = devices.filter_map(|device| Some((probed(&device)?, device)));
-    probed.map(|(volume, device)| (device, Found::of_disk(volume))).collect()
+    let (mut volumes, mut chains) = (BTreeMap::new(), Chains::new());
+    for device in names.map(|entry| Path::new("/dev").join(entry.file_name())) {
+        if let Some(volume) = probed(&device) {
+            volumes.insert(device, Found::of_disk(volume));
+        } else if let Some(member) = listed::found(&device) {
+            chains.insert(device, member);
+        }
+    }
+    (volumes, chains)
 }
 
 impl Found {

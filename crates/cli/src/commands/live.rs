@@ -10,6 +10,7 @@ use manylogs_operate::status::{
     EmulationStatus, FileSystemStatus, Status, Stretch, TROUBLES, VolumeStatus, WaitStatus,
 };
 
+use super::gecko;
 use super::serve::control_failure;
 use super::volume::{human, span};
 use super::write_cache;
@@ -85,6 +86,9 @@ pub(crate) fn text(status: &Status) -> String {
     }
     if let Some(volume) = &status.volume {
         volume_text(&mut out, volume);
+    }
+    if let Some(chain) = &status.chain {
+        out += &gecko::rows(chain);
     }
     requests(&mut out, status);
     if let Some(volume) = &status.volume {

@@ -6,7 +6,7 @@ mod nbdkit;
 mod options;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::PathBuf;
 
 use manylogs_operate::control::{ControlSocket, Order};
 use manylogs_operate::log::{Level, line, set_format};
@@ -14,6 +14,7 @@ use manylogs_operate::status::{ArrayStatus, DiskStatus};
 use manylogs_serve::{Ending, Engine, notify, protect};
 use serde_json::from_value;
 
+use super::gecko;
 use super::volume::{human, id_text, in_use, stay_logged};
 use super::write_cache;
 use crate::args::serve::ServeArgs;
@@ -25,6 +26,7 @@ use failure::{listen_failure, serve_failure};
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     set_format(args.log_format.into());
+    let args = &gecko::resolved(args)?;
     if let Some(address) = args.nbd.nbd.as_ref().filter(|_| args.nbd.wants_nbdkit()) {
         return nbdkit::run(args, address);
     }
@@ -49,10 +51,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let engine =
         Engine::start(options, listener).map_err(|error| in_use(path, serve_failure(error)))?;
-    say_what_is_served(path, &engine);
-    // Nobody else has the disk now.
-    let cache = match write_cache::hold(path, args.write_cache, args.emulate.is_some()) {
-        Ok(cache) => cache,
+    say_what_is_served(args, &engine);
+    let disks = options::disks(args);
+    // Nobody else has the disks now.
+    let hold = |disk: &PathBuf| write_cache::hold(disk, args.write_cache, args.emulate.is_some());
+    let caches = match disks.iter().map(hold).collect::<Result<Vec<_>, _>>() {
+        Ok(caches) => caches,
         Err(refused) => {
             engine.port().stop();
             engine.join().map_err(serve_failure)?;
@@ -68,10 +72,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             format!("the array has {}; for whole stripes: {}", array.words(), array.mkfs());
         line(Level::Info, Some(path), &message, &[]);
     }
-    let control = ControlSocket::listen(path, ending.obey(engine.port())).map_err(|error| {
-        let message = format!("{}: cannot make the control socket: {error}", path.display());
-        Failure::of_io(&error, message)
-    })?;
+    let control = controls(&disks, &ending, &engine)?;
     let shown = front_end::show(args, &engine, ending.on_gone())?;
     let name = shown.name();
     print(&format!("{name}\n"))?;
@@ -84,9 +85,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     // Until here it tells what it waits for.
     drop(control);
     // What was acknowledged is durable, with the cache on or off.
-    cache.release();
+    caches.into_iter().for_each(write_cache::Held::release);
     let left = left.map_err(serve_failure)?;
-    let message = format!("closed, {}", stay_logged(left.at_risk_bytes, left.zeroed_bytes));
+    let message = match &args.chain {
+        Some(_) => "closed".to_owned(),
+        None => format!("closed, {}", stay_logged(left.at_risk_bytes, left.zeroed_bytes)),
+    };
     line(Level::Info, Some(path), &message, &[("at_risk_bytes", left.at_risk_bytes.into())]);
     if gone {
         return Err(Failure::failed(format!("{name} was taken away by another program")));
@@ -100,7 +104,23 @@ fn on_signal(handler: impl FnMut() + Send + 'static) -> Result<(), Failure> {
     set.map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
 }
 
-fn say_what_is_served(path: &Path, engine: &Engine) {
+/// A socket for orders under the name of each disk: whichever member of a chain is named.
+fn controls(
+    disks: &[PathBuf],
+    ending: &Ending,
+    engine: &Engine,
+) -> Result<Vec<ControlSocket>, Failure> {
+    let control = |disk: &PathBuf| {
+        ControlSocket::listen(disk, ending.obey(engine.port())).map_err(|error| {
+            let message = format!("{}: cannot make the control socket: {error}", disk.display());
+            Failure::of_io(&error, message)
+        })
+    };
+    disks.iter().map(control).collect()
+}
+
+fn say_what_is_served(args: &ServeArgs, engine: &Engine) {
+    let path = &args.volume.device;
     let about = engine.about();
     let size = human(about.capabilities.capacity.bytes());
     let mut fields = vec![("bytes", about.capabilities.capacity.bytes().into())];
@@ -122,7 +142,14 @@ fn say_what_is_served(path: &Path, engine: &Engine) {
                 )
             }
         }
-        _ => format!("{size}, without a volume"),
+        _ => match &args.chain {
+            Some(chain) => {
+                let id = id_text(&chain.id);
+                fields.push(("chain", id.as_str().into()));
+                format!("chain {id} of {} drives, {size}", chain.members.len())
+            }
+            None => format!("{size}, without a volume"),
+        },
     };
     line(Level::Info, Some(path), &message, &fields);
 }

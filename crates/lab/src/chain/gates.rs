@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use manylogs_block::{Nanos, Sectors};
-use manylogs_gecko::Cleaning;
+use manylogs_gecko::{Cleaning, export_limit};
 use serde::Serialize;
 
 use super::case::{ChainCase, Durability, Fill, Pattern};
@@ -46,6 +46,8 @@ pub struct Gate {
     pub least: f64,
     /// The case.
     pub case: ChainCase,
+    /// Most bytes in records for a client's byte.
+    pub appended_most: Option<f64>,
     /// Which gate the share is of, by its number; the drive's own bandwidth when not given.
     pub beside: Option<usize>,
 }
@@ -65,6 +67,8 @@ pub struct GateResult {
     pub least: f64,
     /// The share that was reached.
     pub reached: f64,
+    /// Most bytes in records for a client's byte.
+    pub appended_most: Option<f64>,
     /// 99th percentile of the latency of a write, as a multiple of that without readers.
     pub p99_times: Option<f64>,
     /// Whether that is enough.
@@ -99,7 +103,10 @@ pub fn gates(
         span,
         seed,
     };
-    let gate = |name: &str, least, case| Gate { name: name.to_owned(), least, case, beside: None };
+    let gate = |name: &str, least, case| {
+        let (name, appended_most, beside) = (name.to_owned(), None, None);
+        Gate { name, least, case, appended_most, beside }
+    };
     match group {
         GateGroup::Fresh => {
             let flushed = ChainCase { durability: Durability::FlushEachSecond, ..fresh.clone() };
@@ -116,24 +123,52 @@ pub fn gates(
             for readers in [1, 4, 16, 32] {
                 let case = ChainCase { readers, ..all[0].case.clone() };
                 let name = format!("the same beside {readers} readers");
-                all.push(Gate { name, least: 0.98, case, beside: Some(0) });
+                let (least, appended_most, beside) = (0.98, None, Some(0));
+                all.push(Gate { name, least, case, appended_most, beside });
             }
             all
         }
-        GateGroup::Steady => {
-            let steady = ChainCase {
-                fill: Fill::Raw(3),
-                export: Some(0.48),
-                durability: Durability::FlushEachSecond,
-                ..fresh
-            };
-            let hot = ChainCase { pattern: Pattern::Hot, ..steady.clone() };
-            vec![
-                gate("steady, 48 % exported, mtt, uniform", 0.45, steady),
-                gate("steady, 48 % exported, mtt, 90/10", 0.33, hot),
-            ]
-        }
+        GateGroup::Steady => steady_gates(&fresh),
     }
+}
+
+/// What is exported, by links and the cleaning; the least shares and the most bytes appended for a
+/// client's byte, with uniform writes and with 90/10.
+type Steady = (usize, f64, Cleaning, [(f64, Option<f64>); 2]);
+const STEADY: [Steady; 5] = [
+    (3, 0.48, Cleaning::MoveToTail, [(0.45, None), (0.33, None)]),
+    (3, 0.36, Cleaning::Auto, [(0.90, None), (0.90, None)]),
+    (3, 0.48, Cleaning::Auto, [(0.85, Some(1.4)), (0.85, Some(1.4))]),
+    (3, 0.60, Cleaning::Auto, [(0.65, Some(1.75)), (0.65, Some(1.6))]),
+    (4, 0.70, Cleaning::Auto, [(0.0, Some(2.4)), (0.0, Some(2.0))]),
+];
+
+fn steady_gates(fresh: &ChainCase) -> Vec<Gate> {
+    let of_pattern = |(links, export, cleaning, gates): Steady| {
+        let export = bearable(fresh, links, export);
+        Pattern::ALL.into_iter().zip(gates).map(move |(pattern, (least, appended_most))| {
+            let percent = 100.0 * export;
+            let name = format!("{links} links, {percent:.1} %, {cleaning}, {}", pattern.name());
+            let case = ChainCase {
+                links,
+                export: Some(export),
+                cleaning,
+                pattern,
+                fill: Fill::Raw(3),
+                durability: Durability::FlushEachSecond,
+                ..fresh.clone()
+            };
+            Gate { name, least, case, appended_most, beside: None }
+        })
+    };
+    STEADY.into_iter().flat_map(of_pattern).collect()
+}
+
+/// The share, or what can be exported of drives that are made so small that it is less.
+fn bearable(fresh: &ChainCase, links: usize, share: f64) -> f64 {
+    let drive = fresh.drive.profile.capacity();
+    let limit = export_limit(links, drive, fresh.segment);
+    share.min(limit.0 as f64 / (drive.0 * links as u64).max(1) as f64)
 }
 
 /// Measures all gates, on up to `threads` threads. Those that have not begun when `stop` is set are
@@ -158,7 +193,9 @@ pub fn run_gates(
             Some(alone) => figures.write_mb_s / alone.write_mb_s.max(1e-3),
             None => figures.share,
         };
-        let holds = reached >= gate.least && p99_times.is_none_or(|times| times <= P99_TIMES);
+        let few = gate.appended_most.is_none_or(|most| figures.appended_per_byte <= most);
+        let slow = p99_times.is_some_and(|times| times > P99_TIMES);
+        let holds = reached >= gate.least && few && !slow;
         Some(GateResult {
             drive: gate.case.drive.profile.name.clone(),
             write_cache: gate.case.drive.write_cache,
@@ -166,6 +203,7 @@ pub fn run_gates(
             seed: gate.case.seed,
             least: gate.least,
             reached: crate::stats::round3(reached),
+            appended_most: gate.appended_most,
             p99_times: p99_times.map(crate::stats::round3),
             holds,
             figures,

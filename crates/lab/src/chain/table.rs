@@ -24,10 +24,14 @@ pub fn text(results: &[GateResult]) -> String {
     );
     for result in results {
         let figures = &result.figures;
-        let p99 = result.p99_times.map_or(String::new(), |times| format!("p99 {times:.2} times, "));
+        let most = result.appended_most;
+        let most = most.map_or(String::new(), |most| format!("appended up to {most:.2}, "));
+        let notes =
+            result.p99_times.map_or(String::new(), |times| format!("p99 {times:.2} times, "))
+                + &most;
         let _ = writeln!(
             text,
-            "{:<14}{:<6}{:<46}{:>6.2}{:>8.3}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.2}{:>9.1}  {p99}{}",
+            "{:<14}{:<6}{:<46}{:>6.2}{:>8.3}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.2}{:>9.1}  {notes}{}",
             result.drive,
             if result.write_cache { "on" } else { "off" },
             format!("{}, seed {}", result.gate, result.seed),

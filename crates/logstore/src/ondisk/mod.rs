@@ -4,6 +4,7 @@
 pub mod log_bitmap;
 pub(crate) mod nvram;
 mod nvram_error;
+pub mod protective;
 pub mod root;
 pub mod snapshot;
 

@@ -2,6 +2,5 @@
 //! The bytes are in `docs/format.md`.
 
 pub(crate) mod layout;
-mod protective;
 pub(crate) mod settings;
 pub(crate) mod superblock;

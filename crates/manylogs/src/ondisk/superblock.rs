@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use manylogs_block::{Extent, Geometry, Sectors, narrow, to_usize};
+use manylogs_logstore::ondisk::protective;
 use manylogs_logstore::{DataSequence, LogId, RecordShape, ScanOf, VolumeId};
 use manylogs_plant::{self as plant, Bug};
 use zerocopy::little_endian::{U32, U64};
@@ -10,7 +11,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::VolumeError;
 use crate::ondisk::layout::{Anchors, Layout, LogRun, Parts, SUPERBLOCK_LEAST};
-use crate::ondisk::protective;
 use crate::ondisk::settings::{RawDurable, RawSettings};
 use crate::settings::Settings;
 use crate::settings::config::{LogPlacement, VolumeConfig};

@@ -155,6 +155,7 @@ impl Bench {
                 name: "recorder".to_owned(),
                 capacity: CAPACITY,
                 volume,
+                system: None,
                 drive: None,
                 recognised: None,
                 probe: PhaseProbe::default(),

@@ -121,6 +121,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("manylogs format /dev/sdb --label backup", "makes a volume on a disk"),
             ("manylogs format disk.img --size 20G", "makes one in an image file"),
+            (
+                "manylogs format --gecko /dev/sdb /dev/sdc /dev/sdd",
+                "makes a chain of three drives that writes like one quiet drive",
+            ),
         ],
     ),
     (

@@ -7,6 +7,7 @@ use manylogs_serve::nbdkit::NbdkitError;
 use manylogs_serve::{FuseError, LinkError, ListenError, ServeError};
 use manylogs_ublk::UblkError;
 
+use crate::commands::gecko::refused;
 use crate::commands::volume::stack_failure;
 use crate::failure::Failure;
 
@@ -36,6 +37,7 @@ pub(crate) fn ublk_failure(error: UblkError) -> Failure {
 pub(super) fn serve_failure(error: ServeError) -> Failure {
     match error {
         ServeError::Stack(error) => stack_failure(error),
+        ServeError::Chain(error) => refused(&error),
         error @ (ServeError::Table { .. } | ServeError::Drive(_) | ServeError::Content(_)) => {
             Failure::input(error)
         }

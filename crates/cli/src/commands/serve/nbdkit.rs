@@ -57,7 +57,14 @@ pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure>
 /// Opens the device and closes it again: nbdkit has one exit code for all that can be wrong.
 fn check_device(args: &ServeArgs) -> Result<(), Failure> {
     let failed = |error| serve_failure(ServeError::Stack(error));
-    let mut stack = Stack::open(&options::engine(args)?.stack).map_err(failed)?;
+    let stack_options = options::engine(args)?.stack;
+    let mut stack = Stack::open(&stack_options).map_err(failed)?;
+    if let Some(chain) = &args.chain {
+        for member in chain.members.iter().skip(1) {
+            stack.beside(member, &stack_options).map_err(failed)?;
+        }
+        return stack.lock_as(chain.id).map_err(failed);
+    }
     if args.raw { Ok(()) } else { stack.lock().map_err(failed) }
 }
 
@@ -79,6 +86,10 @@ fn parameters(args: &ServeArgs) -> Vec<(&'static str, OsString)> {
         ("raw", args.raw.to_string().into()),
         ("log-format", log_format.into()),
     ];
+    if let Some(chain) = &args.chain {
+        parameters.extend(chain.members.iter().map(|member| ("member", member.clone().into())));
+        parameters.push(("cleaning", chain.settings.cleaning.name().into()));
+    }
     if let Some(table) = &args.volume.table {
         parameters.push(("table", table.0.clone().into()));
     }

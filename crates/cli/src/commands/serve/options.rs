@@ -1,7 +1,7 @@
 //! What the arguments of `manylogs serve` mean for the engine and for what runs beside it.
 
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use manylogs_operate::log::{Level, line};
 use manylogs_operate::watch;
@@ -30,7 +30,7 @@ pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
     let emulation = profile.map(|profile| Emulation { profile, fit, write_cache, link });
     let path = &args.volume.device;
     let recognised = match emulation {
-        None if !args.raw => recognised(args.drive.as_deref(), path)?,
+        None if !args.raw && args.chain.is_none() => recognised(args.drive.as_deref(), path)?,
         _ => None,
     };
     Ok(EngineOptions {
@@ -43,8 +43,17 @@ pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
         table: args.volume.table.as_ref().map(|table| table.0.clone()),
         give_up_table: args.volume.give_up_table,
         raw: args.raw,
+        chain: args.chain.clone(),
         emulation,
     })
+}
+
+/// The disks that are served from: the device, or all drives of the chain.
+pub(super) fn disks(args: &ServeArgs) -> Vec<PathBuf> {
+    match &args.chain {
+        Some(chain) => chain.members.clone(),
+        None => vec![args.volume.device.clone()],
+    }
 }
 
 /// Whoever can connect can overwrite everything: over a network the user has to decide.

@@ -1,5 +1,6 @@
 //! `manylogs format`.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use manylogs::{CreateOptions, LogPlacement, Volume, VolumeConfig, measure_scattered};
@@ -11,6 +12,7 @@ use super::status::array;
 use super::{Session, human, id_text, table};
 use crate::args::volume::FormatArgs;
 use crate::commands::drive::choose::for_format;
+use crate::commands::gecko;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -20,10 +22,13 @@ const SIZE_LEAST: Sectors = Sectors(16 * 2048);
 const SIZE_MOST: Sectors = Sectors(1 << 42);
 
 pub(crate) fn run(args: &FormatArgs) -> Result<(), Failure> {
+    if args.gecko.gecko {
+        return gecko::format::run(args);
+    }
     if args.label.len() > 32 {
         return Err(Failure::input("--label: at most 32 bytes"));
     }
-    let created = prepare(args)?;
+    let created = prepare(args, &args.volume.device)?;
     let result = format(args);
     if result.is_err() && created {
         // An image that is no volume is of no use.
@@ -33,8 +38,7 @@ pub(crate) fn run(args: &FormatArgs) -> Result<(), Failure> {
 }
 
 /// Creates the image, or makes sure that nothing is lost; true if a file was created.
-fn prepare(args: &FormatArgs) -> Result<bool, Failure> {
-    let path = &args.volume.device;
+pub(crate) fn prepare(args: &FormatArgs, path: &Path) -> Result<bool, Failure> {
     if let Some(size) = args.size {
         if size < SIZE_LEAST || size > SIZE_MOST {
             return Err(Failure::input(format!(
@@ -69,15 +73,7 @@ fn prepare(args: &FormatArgs) -> Result<bool, Failure> {
 fn format(args: &FormatArgs) -> Result<(), Failure> {
     let session = Session::open_with(&args.volume, OpenMode::Exclusive, args.physical_sector)?;
     let path = session.path().to_owned();
-    let holds = survey(&path).map_err(|error| {
-        Failure::of_io(&error, format!("cannot read {}: {error}", path.display()))
-    })?;
-    if holds != Contents::Empty && !args.force {
-        return Err(Failure::Busy(format!(
-            "{} holds {holds}: it would be lost; give --force if that is meant",
-            path.display()
-        )));
-    }
+    refuse_contents(&path, args.force)?;
     let capacity = session.device.capabilities().capacity;
     if capacity < SIZE_LEAST || capacity > SIZE_MOST {
         return Err(Failure::input(format!(
@@ -136,6 +132,31 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
     drive.map_or(Ok(()), |(_, said)| print(&format!("drive      {said}\n")))
 }
 
+/// Refuses a device that holds something, unless that is to be lost.
+pub(crate) fn refuse_contents(path: &Path, force: bool) -> Result<(), Failure> {
+    let holds = survey(path).map_err(|error| {
+        Failure::of_io(&error, format!("cannot read {}: {error}", path.display()))
+    })?;
+    if holds == Contents::Empty || force {
+        return Ok(());
+    }
+    Err(Failure::Busy(format!(
+        "{} holds {holds}: it would be lost; give --force if that is meant",
+        path.display()
+    )))
+}
+
+/// Refuses a disk with zones that the host must manage.
+pub(crate) fn refuse_zoned(path: &Path, why: &str) -> Result<(), Failure> {
+    match zones(path) {
+        Some(Zones { managed_by_host: true, .. }) => Err(Failure::input(format!(
+            "{} is a zoned disk that the host must manage: {why}, which such a disk refuses",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Which drives the volume is laid out for.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -151,12 +172,7 @@ fn kind(
 ) -> Result<Kind, Failure> {
     let path = session.path().display();
     let zones = zones(session.path());
-    if let Some(Zones { managed_by_host: true, .. }) = zones {
-        return Err(Failure::input(format!(
-            "{path} is a zoned disk that the host must manage: a volume writes in place, which \
-             such a disk refuses"
-        )));
-    }
+    refuse_zoned(session.path(), "a volume writes in place")?;
     let zone = zones.map(|zones| zones.len);
     if let (Some(band), Some(zone)) = (args.band, zone)
         && band != zone

@@ -20,7 +20,8 @@ pub(crate) use manylogs_operate::status::id_text;
 use manylogs_serve::{Stack, StackError, StackOptions};
 use manylogs_storage::{OpenError, OpenMode, Reactor, VolumeLockError};
 
-use crate::args::volume::VolumeArgs;
+use super::gecko;
+use crate::args::volume::{FormatArgs, VolumeArgs};
 use crate::failure::Failure;
 
 /// A device, and what was said on the command line about the volume on it.
@@ -54,6 +55,21 @@ impl Session {
             Stack::open(&options).map_err(|error| in_use(&args.device, stack_failure(error)))?;
         let device = Rc::clone(&stack.device);
         Ok(Self { stack, device, nvram: None, give_up_table: args.give_up_table })
+    }
+
+    /// Opens another device beside the one of this session, to be formatted with it.
+    pub(crate) fn beside(
+        &self,
+        args: &FormatArgs,
+        path: &Path,
+    ) -> Result<Rc<dyn BlockDevice>, Failure> {
+        let options = StackOptions {
+            backend: args.volume.backend.into(),
+            physical_sector: args.physical_sector,
+            ..StackOptions::new(path, OpenMode::Exclusive)
+        };
+        let opened = self.stack.beside(path, &options);
+        opened.map_err(|error| in_use(path, stack_failure(error)))
     }
 
     pub(crate) const fn reactor(&self) -> &Reactor {
@@ -183,6 +199,9 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
 }
 
 pub(crate) fn volume_failure(path: &Path, error: &VolumeError) -> Failure {
+    if let (VolumeError::NotAVolume, Some(failure)) = (error, gecko::not_a_volume(path)) {
+        return failure;
+    }
     let message = format!("{}: {error}", path.display());
     match error {
         VolumeError::Version { .. } | VolumeError::Features { .. } => Failure::TooNew(message),

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 
 use manylogs::{HEAD_BYTES, VolumeError, probe};
 use manylogs_ext4::Summary;
+use manylogs_gecko::ChainMember;
 
 use super::{id_text, volume_failure};
 use crate::args::volume::ProbeArgs;
@@ -22,6 +23,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         Ok(()) => {}
     }
     let found = match probe(&head) {
+        Err(VolumeError::NotAVolume) if label(&head).is_some() => return member(&head),
         // The rest of what udev knows of it is what blkid says.
         Err(VolumeError::NotAVolume) if is_adopted(&head) => {
             return print("ID_FS_TYPE=mlfs\nID_FS_USAGE=filesystem\n");
@@ -46,6 +48,23 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         );
     }
     print(&out)
+}
+
+/// The label of a drive of a chain, if that is its beginning.
+fn label(head: &[u8]) -> Option<ChainMember> {
+    ChainMember::decode(head).ok().flatten()
+}
+
+fn member(head: &[u8]) -> Result<(), Failure> {
+    let Some(label) = label(head) else { return Ok(()) };
+    let chain = id_text(&label.chain);
+    print(&format!(
+        "ID_FS_TYPE=manylogs_chain\nID_FS_USAGE=raid\nID_FS_UUID={chain}\nID_FS_UUID_ENC={chain}\n\
+         MANYLOGS_CHAIN={}\nMANYLOGS_MEMBER={}\nMANYLOGS_MEMBERS={}\n",
+        chain.replace('-', ""),
+        label.drive,
+        label.drives
+    ))
 }
 
 /// Whether that is the beginning of an ext4 file system that MLFS adopted.

@@ -1,4 +1,4 @@
-//! The protective MBR in the first sector of a volume.
+//! The protective MBR in the first sector of a volume, and of a drive of a chain.
 //!
 //! No program but this one knows the format, so that mkfs took a volume for an empty disk. A
 //! protective MBR (UEFI specification, section 5.2.3) says that something is there which programs
@@ -9,14 +9,15 @@
 use manylogs_block::{Sectors, narrow};
 
 /// Where in the first sector.
-pub(super) const AT: usize = 446;
+pub const AT: usize = 446;
 const LEN: usize = 66;
 /// The kind of the partition: all is a GPT's.
 const PROTECTIVE: u8 = 0xee;
 const MAGIC: [u8; 2] = [0x55, 0xaa];
 
 /// A partition table whose only entry covers a device of so many sectors but for the first.
-pub(super) fn mbr(device: Sectors) -> [u8; LEN] {
+#[must_use]
+pub fn mbr(device: Sectors) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     // Cylinder, head and sector of the second sector, and beyond what these can say.
     bytes[1..8].copy_from_slice(&[0, 2, 0, PROTECTIVE, 0xff, 0xff, 0xff]);

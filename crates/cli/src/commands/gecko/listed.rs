@@ -1,0 +1,72 @@
+//! The chains of drives of this machine, for `manylogs list`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use manylogs_operate::status::ChainStatus;
+use manylogs_serve::Member;
+use serde_json::{Value, json};
+
+use crate::commands::volume::id_text;
+
+/// A drive of a chain that was found, or that a server has open.
+pub(crate) struct Listed {
+    chain: String,
+    /// Which of how many, from 0.
+    drive: usize,
+    drives: usize,
+    /// The server's process; `None` if no server of this user has the chain open.
+    pid: Option<u32>,
+}
+
+/// Drives by their paths.
+pub(crate) type Chains = BTreeMap<PathBuf, Listed>;
+
+/// What the disk or file says of itself.
+pub(crate) fn found(path: &Path) -> Option<Listed> {
+    let label = Member::at(path).ok()??.label;
+    Some(Listed {
+        chain: id_text(&label.chain),
+        drive: label.drive,
+        drives: label.drives,
+        pid: None,
+    })
+}
+
+/// Adds the drives of a chain that is served.
+pub(crate) fn served(chains: &mut Chains, status: &ChainStatus, pid: u32) {
+    for (drive, member) in status.members.iter().enumerate() {
+        let path = PathBuf::from(member);
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
+        let (chain, drives) = (status.id.clone(), status.members.len());
+        chains.insert(path, Listed { chain, drive, drives, pid: Some(pid) });
+    }
+}
+
+/// Header and rows of a table.
+pub(crate) fn rows(chains: &Chains) -> Vec<[String; 4]> {
+    let mut rows = vec![["DEVICE", "CHAIN", "MEMBER", "SERVER"].map(str::to_owned)];
+    rows.extend(chains.iter().map(|(device, listed)| {
+        [
+            device.display().to_string(),
+            listed.chain.clone(),
+            format!("{} of {}", listed.drive + 1, listed.drives),
+            listed.pid.map_or_else(|| "none".to_owned(), |pid| format!("process {pid}")),
+        ]
+    }));
+    rows
+}
+
+/// As JSON.
+pub(crate) fn as_json(chains: &Chains) -> Value {
+    let member = |(device, listed): (&PathBuf, &Listed)| {
+        json!({
+            "device": device,
+            "chain": listed.chain,
+            "member": listed.drive,
+            "drives": listed.drives,
+            "server_pid": listed.pid,
+        })
+    };
+    chains.iter().map(member).collect()
+}

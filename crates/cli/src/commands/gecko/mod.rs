@@ -1,0 +1,187 @@
+//! What commands say of chains of drives (Gecko), and do with them.
+
+pub(crate) mod format;
+pub(crate) mod listed;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use manylogs_gecko::{ChainError, ChainMember};
+use manylogs_operate::status::ChainStatus;
+use manylogs_serve::{ChainRefused, Member, MembersError, ServedChain};
+use serde_json::json;
+
+use super::volume::{human, id_text};
+use crate::args::serve::ServeArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// The arguments for the chain that the device is of, by its first drive; as they are if it is of
+/// none.
+pub(crate) fn resolved(args: &ServeArgs) -> Result<ServeArgs, Failure> {
+    let mut args = args.clone();
+    if args.raw {
+        return Ok(args);
+    }
+    let device = &args.volume.device;
+    let found = ServedChain::of(device, &args.chain_of.member, args.chain_of.settings());
+    let Some(chain) = found.map_err(members_failure)? else { return Ok(args) };
+    refuse_what_volumes_have(&args)?;
+    // One name for its mount point and its socket, whichever member was given.
+    if let Some(first) = chain.members.first() {
+        args.volume.device.clone_from(first);
+    }
+    args.chain = Some(chain);
+    Ok(args)
+}
+
+fn refuse_what_volumes_have(args: &ServeArgs) -> Result<(), Failure> {
+    let device = args.volume.device.display();
+    let refused = |option: &str, why: &str| {
+        Err(Failure::input(format!("{option}: {device} is a member of a chain of drives: {why}")))
+    };
+    if args.volume.table.is_some() || args.volume.give_up_table {
+        return refused("--table", "its map is rebuilt from its records");
+    }
+    if args.emulate.is_some() {
+        return refused("--emulate", "manylogs chain models chains of drives");
+    }
+    if args.drive.is_some() {
+        return refused("--drive", "nothing of it depends on the drive's model");
+    }
+    Ok(())
+}
+
+/// What the exit code says of members that were not found.
+pub(crate) fn members_failure(error: MembersError) -> Failure {
+    match &error {
+        MembersError::Io { source, .. } => Failure::of_given(source, &error),
+        MembersError::Label { source, .. } => chain_failure(source, &error),
+        _ => Failure::input(error),
+    }
+}
+
+/// What the exit code says of a chain that was refused.
+pub(crate) fn refused(error: &ChainRefused) -> Failure {
+    chain_failure(&error.error, error)
+}
+
+fn chain_failure(error: &ChainError, message: impl std::fmt::Display) -> Failure {
+    match error {
+        ChainError::Version { .. } => Failure::TooNew(message.to_string()),
+        ChainError::Damaged { .. } | ChainError::NoRoot | ChainError::StaleRoot => {
+            Failure::Loss(message.to_string())
+        }
+        ChainError::Io(_) | ChainError::Worn => Failure::failed(message),
+        _ => Failure::input(message),
+    }
+}
+
+/// What the device at `path` is, if it is a member of a chain: commands on volumes refuse it with
+/// these words.
+pub(crate) fn not_a_volume(path: &Path) -> Option<Failure> {
+    match Member::at(path) {
+        Ok(Some(member)) => {
+            let (at, words) = (path.display(), member.words());
+            Some(Failure::input(format!(
+                "{at} is {words}, and no volume: manylogs status {at} tells of it, manylogs serve \
+                 {at} finds the others and serves them"
+            )))
+        }
+        Err(error @ MembersError::Label { .. }) => Some(members_failure(error)),
+        _ => None,
+    }
+}
+
+/// `manylogs status` of a member that nobody serves; false if the device is none.
+pub(crate) fn status(path: &Path, json: bool) -> Result<bool, Failure> {
+    let member = match Member::at(path) {
+        Ok(Some(member)) => member,
+        Err(error @ MembersError::Label { .. }) => return Err(members_failure(error)),
+        // What cannot be opened is refused with the words for volumes.
+        _ => return Ok(false),
+    };
+    let all = Member::all(path, &[]);
+    if json {
+        let mut value = as_json(&member.label);
+        value["device"] = json!(path);
+        match &all {
+            Ok(all) => value["members"] = all.iter().map(|member| json!(member.path)).collect(),
+            Err(error) => value["problem"] = json!(error.to_string()),
+        }
+        print(&(serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"))?;
+        return Ok(true);
+    }
+    let label = &member.label;
+    let raw = label.segment.bytes() * label.segments * label.drives as u64;
+    let mut out = format!(
+        "chain           {} of {} drives\n\
+         this drive      member {}, last opened {} times\n\
+         for data        {} ({:.1} % of {})\n\
+         segments        {} of {} on each drive\n",
+        id_text(&label.chain),
+        label.drives,
+        label.drive + 1,
+        label.opening,
+        human(label.export.bytes()),
+        100.0 * label.export.bytes() as f64 / raw as f64,
+        human(raw),
+        label.segments,
+        human(label.segment.bytes()),
+    );
+    match all {
+        Ok(all) => {
+            for member in all {
+                let number = member.label.drive + 1;
+                let _ = writeln!(out, "member {number}        {}", member.path.display());
+            }
+            let _ = writeln!(out, "state           not served: manylogs serve {}", path.display());
+        }
+        Err(error) => {
+            let _ = writeln!(out, "trouble         {error}");
+        }
+    }
+    print(&out)?;
+    Ok(true)
+}
+
+fn as_json(label: &ChainMember) -> serde_json::Value {
+    json!({
+        "chain": id_text(&label.chain),
+        "member": label.drive,
+        "drives": label.drives,
+        "opening": label.opening,
+        "capacity_bytes": label.export.bytes(),
+        "segment_bytes": label.segment.bytes(),
+        "segments_per_drive": label.segments,
+    })
+}
+
+/// The rows of a status about a chain that is served.
+pub(crate) fn rows(chain: &ChainStatus) -> String {
+    let mut out = format!("chain           {} of {} drives\n", chain.id, chain.members.len());
+    for (number, member) in chain.members.iter().enumerate() {
+        let tail = if chain.tail == number as u64 { ", the tail" } else { "" };
+        let _ = writeln!(out, "member {}        {member}{tail}", number + 1);
+    }
+    if let Some(reason) = &chain.read_only {
+        let _ = writeln!(out, "read-only       {reason}");
+    }
+    let per_byte = chain.appended_bytes as f64 / chain.written_bytes.max(1) as f64;
+    let _ = writeln!(
+        out,
+        "written         {} by clients, {} appended ({per_byte:.2} for each byte)\n\
+         cleaning        {}: {} renewed, {} segments emptied; the tail hopped {} times, clients \
+         waited {} times\n\
+         in memory       the map takes {}",
+        human(chain.written_bytes),
+        human(chain.appended_bytes),
+        chain.cleaning,
+        human(chain.renewed_bytes),
+        chain.emptied_segments,
+        chain.hops,
+        chain.waited_writes,
+        human(chain.table_bytes),
+    );
+    out
+}

@@ -1,0 +1,101 @@
+//! Segments that take what cleaning found live, apart from what clients write: it has lived long,
+//! and will. One on each drive at most, so that each is filled while its drive is in the body.
+
+use manylogs_logstore::LogId;
+use manylogs_logstore::store::{Device, Logs};
+
+use crate::limit::DRIVES_MOST;
+use crate::state::{Inner, State};
+use crate::tail::is_blank;
+
+/// The segment of each drive that takes live content, if it has one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Heaps {
+    of: [Option<LogId>; DRIVES_MOST],
+    /// How often one was taken or left: what was counted before does not hold any more.
+    changes: u64,
+}
+
+impl Heaps {
+    /// The heap of a drive.
+    fn on(&self, drive: usize) -> Option<LogId> {
+        self.of.get(drive).copied().flatten()
+    }
+
+    /// Whether the segment is one.
+    pub(crate) fn contains(&self, segment: LogId) -> bool {
+        self.of.contains(&Some(segment))
+    }
+
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    fn set(&mut self, drive: usize, heap: Option<LogId>) {
+        if let Some(place) = self.of.get_mut(drive) {
+            *place = heap;
+            self.changes += 1;
+        }
+    }
+}
+
+impl Inner {
+    /// A segment that takes what is live in `from`: never on the drive at the tail, and on another
+    /// drive than `from` if there is one, so that one drive reads while the other writes. Also
+    /// whether it is empty yet. `None` if no drive has one to give.
+    pub(crate) fn heap_for(&self, state: &mut State, from: LogId) -> Option<(LogId, bool)> {
+        let tail = state.tail_drive();
+        let from = state.store.logs().device(from);
+        let all = (0..self.geometry.drives).map(|drive| Device(manylogs_block::narrow(drive)));
+        let body: Vec<Device> = all.filter(|drive| *drive != tail).collect();
+        let others = || body.iter().copied().filter(|drive| *drive != from);
+        let open = |drive: Device| state.heaps.on(drive.0.into());
+        if let Some(heap) = others().find_map(open) {
+            return Some((heap, is_blank(state.store.logs(), heap)));
+        }
+        let blanks = |drive: &Device| self.blanks_on(state, *drive).count();
+        let roomy = others().filter(|drive| blanks(drive) > 0).max_by_key(|drive| blanks(drive));
+        let own = || body.iter().copied().find(|drive| *drive == from);
+        let drive = match (roomy, own()) {
+            (Some(drive), _) => drive,
+            (None, Some(drive)) => match open(drive) {
+                Some(heap) => return Some((heap, is_blank(state.store.logs(), heap))),
+                None => drive,
+            },
+            (None, None) => return None,
+        };
+        let heap = self.blanks_on(state, drive).next()?;
+        state.heaps.set(drive.0.into(), Some(heap));
+        Some((heap, true))
+    }
+
+    /// Empty segments of a drive that are neither the tail nor a heap.
+    pub(crate) fn blanks_on<'a>(
+        &self,
+        state: &'a State,
+        drive: Device,
+    ) -> impl Iterator<Item = LogId> + use<'a> {
+        let all = self.segments_of(drive.0.into());
+        all.filter(|id| {
+            *id != state.tail && !state.heaps.contains(*id) && is_blank(state.store.logs(), *id)
+        })
+    }
+
+    /// The heap takes no more. What is left of it stays unused, if its room is not promised.
+    pub(crate) fn leave_heap(&self, state: &mut State, heap: LogId) {
+        let drive = state.store.logs().device(heap);
+        if state.heaps.on(drive.0.into()) == Some(heap) {
+            state.heaps.set(drive.0.into(), None);
+        }
+        if !is_blank(state.store.logs(), heap) && self.can_spare(state, heap) {
+            state.store.seal(heap);
+        }
+    }
+
+    /// Whether all that was promised has room elsewhere.
+    fn can_spare(&self, state: &State, segment: LogId) -> bool {
+        let logs: &Logs = state.store.logs();
+        let free = logs.get(segment).map_or(0, |log| log.free().0);
+        logs.room() >= state.store.reserved().log.0 + self.spared.log.0 + free
+    }
+}

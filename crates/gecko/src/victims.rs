@@ -1,0 +1,81 @@
+//! Which segment is cleaned next, where segments are cleaned one by one.
+
+use manylogs_logstore::store::Logs;
+use manylogs_logstore::{Log, LogId};
+
+use crate::pace::is_dirty;
+use crate::state::{Inner, State};
+
+/// A segment with less garbage than this part of it, as a divisor, gives no room worth its move.
+const GARBAGE_LEAST: u64 = 16;
+
+impl Inner {
+    /// The segment that gives most for its move: little of it is live, and what is live has lived
+    /// long, so that waiting would not make it less. Of the drives in the body on which none is
+    /// cleaned yet; of any drive when there is hardly an empty segment left.
+    pub(crate) fn best_victim(&self, state: &mut State) -> Option<LogId> {
+        let any_drive = self.is_short(state);
+        let (logs, tail) = (state.store.logs(), state.tail_drive());
+        let busy: Vec<_> = state.pace.victims().map(|id| logs.device(id)).collect();
+        let may = |id: &LogId| {
+            let drive = logs.device(*id);
+            let is_free = *id != state.tail && !state.heaps.contains(*id);
+            is_free && !busy.contains(&drive) && (any_drive || drive != tail)
+        };
+        let now = state.store.next_data().0;
+        let scored = logs.ids().filter(may).filter_map(|id| Some((self.worth(logs, id, now)?, id)));
+        scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, id)| id)
+    }
+
+    /// The gain for the work, times the root of the age; `None` if there is no gain. (The age
+    /// itself spares cold segments for too long, no age moves cold blocks again and again.)
+    fn worth(&self, logs: &Logs, id: LogId, now: u64) -> Option<f64> {
+        let log = logs.get(id).filter(|log| !log.is_busy() && is_dirty(logs, id))?;
+        let segment = self.geometry.segment.0;
+        let live = log.live();
+        // Zeroes count by their length, and move as entries alone: more is live than there is room
+        // for.
+        if live > segment {
+            return Some(f64::MIN_POSITIVE);
+        }
+        if (segment - live) * GARBAGE_LEAST < segment {
+            return None;
+        }
+        let age = log.oldest_needed().map_or(now, |oldest| now.saturating_sub(oldest.0));
+        let share = live as f64 / segment as f64;
+        Some((1.0 - share) / (1.0 + share) * (age as f64 + 1.0).sqrt())
+    }
+
+    /// Move-to-tail: the segment to clean next: one of the next drive while cleaning is behind.
+    pub(crate) fn victim_in_turn(&self, state: &mut State) -> Option<LogId> {
+        if !self.cleaning_is_due(state) {
+            return None;
+        }
+        let next = self.next_drive(state);
+        self.segments_of(next).find(|id| can_be_cleaned(state, *id))
+    }
+
+    /// If room runs short in spite of everything, one of any drive, the tail's last.
+    pub(crate) fn victim_in_need(&self, state: &State) -> Option<LogId> {
+        if !self.is_in_need(state) {
+            return None;
+        }
+        let next = self.next_drive(state);
+        let drives = (0..self.geometry.drives).map(|i| (next + i) % self.geometry.drives);
+        let all = drives.flat_map(|drive| self.segments_of(drive));
+        all.into_iter().find(|id| can_be_cleaned(state, *id))
+    }
+
+    /// Whether what cleaning itself needs is hardly there any more.
+    pub(crate) fn is_in_need(&self, state: &State) -> bool {
+        let wanted = self.spared.log.0 + 4 * self.geometry.largest().log.0;
+        state.store.logs().room() < wanted + state.store.reserved().log.0
+    }
+}
+
+fn can_be_cleaned(state: &State, id: LogId) -> bool {
+    let logs = state.store.logs();
+    let is_at_rest = || logs.get(id).is_some_and(|log: &Log| !log.is_busy());
+    let is_apart = state.heaps.contains(id) || state.pace.victims().any(|victim| victim == id);
+    id != state.tail && !is_apart && is_dirty(logs, id) && is_at_rest()
+}

@@ -1,0 +1,284 @@
+//! The drives of a chain, wherever they are: each says of which chain it is.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use manylogs_block::{Extent, SECTOR_BYTES, Sectors};
+use manylogs_gecko::{ChainError, ChainMember, LABEL_BYTES};
+use manylogs_operate::status::id_text;
+use rustix::fs::SeekFrom;
+use thiserror::Error;
+
+/// Why the members of a chain were not found.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MembersError {
+    /// A drive that was named cannot be looked at.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The drive.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A drive that was named is of no chain.
+    #[error("{}: no member of a chain: neither copy of a label is whole there", path.display())]
+    NotAMember {
+        /// The drive.
+        path: PathBuf,
+    },
+    /// Its label is of another version.
+    #[error("{}: {source}", path.display())]
+    Label {
+        /// The drive.
+        path: PathBuf,
+        /// The reason.
+        source: ChainError,
+    },
+    /// A drive that was named is of another chain.
+    #[error(
+        "{} is of the chain {}, and {} of the chain {}: leave one of them out",
+        path.display(), id_text(found), first.display(), id_text(chain)
+    )]
+    Foreign {
+        /// The drive.
+        path: PathBuf,
+        /// Its chain.
+        found: [u8; 16],
+        /// The drive that was named first.
+        first: PathBuf,
+        /// The chain of that.
+        chain: [u8; 16],
+    },
+    /// Two drives are the same member: one is a copy of the other, or the same by another way.
+    #[error(
+        "{} and {} both say that they are member {} of {}: one is a copy, or the same drive by \
+         another way; name the one that counts (--member PATH)",
+        path.display(), other.display(), drive + 1, drives
+    )]
+    Twice {
+        /// One of them.
+        path: PathBuf,
+        /// The other.
+        other: PathBuf,
+        /// Which of the chain's drives.
+        drive: usize,
+        /// How many the chain has.
+        drives: usize,
+    },
+    /// A member is nowhere to be found.
+    #[error(
+        "of the {drives} members of the chain {} these are missing: {}; no disk of this machine \
+         and no file in {} is one of them: attach it, or name it (--member PATH)",
+        id_text(chain), counted(missing), searched.display()
+    )]
+    Missing {
+        /// The chain.
+        chain: [u8; 16],
+        /// How many the chain has.
+        drives: usize,
+        /// Those that are missing, from 0.
+        missing: Vec<usize>,
+        /// The folder that was searched.
+        searched: PathBuf,
+    },
+}
+
+/// Members as people count them.
+fn counted(missing: &[usize]) -> String {
+    missing.iter().map(|drive| format!("member {}", drive + 1)).collect::<Vec<_>>().join(", ")
+}
+
+/// A drive of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What its label says.
+    pub label: ChainMember,
+}
+
+impl Member {
+    /// Which of how many it is, as people count.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let ChainMember { drive, drives, chain, .. } = &self.label;
+        format!("member {} of {drives} of the chain {}", drive + 1, id_text(chain))
+    }
+
+    /// What the file or disk at `path` says of itself; `None` if it is of no chain. It may be in
+    /// use.
+    ///
+    /// # Errors
+    /// If it cannot be read, or another version wrote its label.
+    pub fn at(path: &Path) -> Result<Option<Self>, MembersError> {
+        let failed = |source| MembersError::Io { path: path.to_owned(), source };
+        if !fs::metadata(path).map_err(failed)?.may_be_a_drive() {
+            return Ok(None);
+        }
+        let file = File::open(path).map_err(failed)?;
+        let bytes = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|e| failed(e.into()))?;
+        let sectors = Sectors(bytes / SECTOR_BYTES);
+        if sectors < Sectors(16) {
+            return Ok(None);
+        }
+        let mut refused = None;
+        for place in ChainMember::places(sectors) {
+            let bytes = label_bytes(&file, place).map_err(failed)?;
+            match ChainMember::decode(&bytes) {
+                Ok(Some(label)) => return Ok(Some(Self { path: path.to_owned(), label })),
+                Ok(None) => {}
+                Err(source) => refused = Some(source),
+            }
+        }
+        match refused {
+            Some(source) => Err(MembersError::Label { path: path.to_owned(), source }),
+            None => Ok(None),
+        }
+    }
+
+    /// The same of a drive that was named as a member.
+    fn named(path: &Path) -> Result<Self, MembersError> {
+        let none = || MembersError::NotAMember { path: path.to_owned() };
+        Self::at(path)?.ok_or_else(none)
+    }
+
+    /// Finds all members of the chain that `first` and `named` are of, in the order of the chain:
+    /// those that are named, and for the rest files in the folder of `first` and disks of this
+    /// machine.
+    ///
+    /// # Errors
+    /// See [`MembersError`].
+    pub fn all(first: &Path, named: &[PathBuf]) -> Result<Vec<Self>, MembersError> {
+        let first = Self::named(first)?;
+        let (chain, drives) = (first.label.chain, first.label.drives);
+        let mut found = Found { chain, members: vec![None; drives] };
+        found.add(first.clone())?;
+        for path in named {
+            let member = Self::named(path)?;
+            if member.label.chain != chain {
+                let (path, first) = (member.path, first.path);
+                return Err(MembersError::Foreign {
+                    path,
+                    found: member.label.chain,
+                    first,
+                    chain,
+                });
+            }
+            found.add(member)?;
+        }
+        let folder = folder_of(&first.path);
+        if !found.missing().is_empty() {
+            found.search(&folder)?;
+        }
+        found.complete(folder)
+    }
+}
+
+/// Members that were found so far, by their numbers.
+struct Found {
+    chain: [u8; 16],
+    members: Vec<Option<Member>>,
+}
+
+impl Found {
+    fn missing(&self) -> Vec<usize> {
+        let all = self.members.iter().enumerate();
+        all.filter(|(_, member)| member.is_none()).map(|(drive, _)| drive).collect()
+    }
+
+    /// Adds a member; fails if another drive says that it is the same one.
+    fn add(&mut self, member: Member) -> Result<(), MembersError> {
+        let (drive, drives) = (member.label.drive, self.members.len());
+        // Labels of one chain that count differently are damaged.
+        let Some(place) = self.members.get_mut(drive) else {
+            return Err(MembersError::NotAMember { path: member.path });
+        };
+        match place {
+            Some(other) if is_same(&other.path, &member.path) => Ok(()),
+            Some(other) => {
+                let (path, other) = (other.path.clone(), member.path);
+                Err(MembersError::Twice { path, other, drive, drives })
+            }
+            None => {
+                *place = Some(member);
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks for what is missing. A copy of a member that was named counts for nothing.
+    fn search(&mut self, folder: &Path) -> Result<(), MembersError> {
+        let missing = self.missing();
+        for path in candidates(folder) {
+            // What cannot be read, or is of another version, is none of ours.
+            let Ok(Some(member)) = Member::at(&path) else { continue };
+            if member.label.chain == self.chain && missing.contains(&member.label.drive) {
+                self.add(member)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(self, searched: PathBuf) -> Result<Vec<Member>, MembersError> {
+        let (missing, chain, drives) = (self.missing(), self.chain, self.members.len());
+        if missing.is_empty() {
+            return Ok(self.members.into_iter().flatten().collect());
+        }
+        Err(MembersError::Missing { chain, drives, missing, searched })
+    }
+}
+
+trait MayBeADrive {
+    fn may_be_a_drive(&self) -> bool;
+}
+
+impl MayBeADrive for Metadata {
+    fn may_be_a_drive(&self) -> bool {
+        let kind = self.file_type();
+        kind.is_file() || kind.is_block_device()
+    }
+}
+
+fn label_bytes(file: &File, place: Extent) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; LABEL_BYTES];
+    match file.read_exact_at(&mut bytes, Sectors(place.start.0).bytes()) {
+        Ok(()) => Ok(bytes),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    whole.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned)
+}
+
+/// Files of `folder` and all disks, each by one name.
+fn candidates(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let disks = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let disks = disks.map(|entry| Path::new("/dev").join(entry.file_name()));
+    let mut paths: Vec<PathBuf> = files.chain(disks).collect();
+    paths.sort();
+    let mut seen = BTreeSet::new();
+    paths.retain(|path| identity(path).is_some_and(|identity| seen.insert(identity)));
+    paths
+}
+
+/// What makes a file or disk the same under all its names.
+#[must_use]
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(path).ok().filter(MayBeADrive::may_be_a_drive)?;
+    Some(match metadata.file_type().is_block_device() {
+        true => (u64::MAX, metadata.rdev()),
+        false => (metadata.dev(), metadata.ino()),
+    })
+}
+
+fn is_same(path: &Path, other: &Path) -> bool {
+    identity(path).is_some_and(|found| identity(other) == Some(found))
+}
