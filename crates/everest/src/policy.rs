@@ -47,6 +47,11 @@ impl Policy {
         }
     }
 
+    /// Whether the base volume has no threshold.
+    pub(crate) const fn is_always_over(self) -> bool {
+        matches!(self, Self::Always)
+    }
+
     /// Whether a store is under its threshold, and less busy than the base volume.
     pub(crate) fn is_under(self, store: Load, base: Load) -> bool {
         match self {

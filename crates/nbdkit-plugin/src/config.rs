@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use manylogs_disk::profile::{Library, Profile};
 use manylogs_disk::{LinkKind, LinkSettings};
 use manylogs_operate::log::{LogFormat, set_format};
-use manylogs_serve::{Emulation, EngineOptions, RESTART_PATIENCE, StackOptions};
+use manylogs_serve::{Borrowing, Emulation, EngineOptions, RESTART_PATIENCE, StackOptions};
 use manylogs_storage::{Backend, OpenMode};
 use nbdkit::{Error, Result};
 use rustix::io::Errno;
@@ -103,6 +103,7 @@ pub(crate) fn options() -> Result<EngineOptions> {
         table: given.table.clone(),
         give_up_table: given.give_up_table,
         raw: given.raw,
+        borrowing: Borrowing::default(),
         recognised: None,
         emulation: given.emulate.clone().map(|profile| Emulation {
             profile,

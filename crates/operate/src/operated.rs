@@ -168,6 +168,8 @@ impl Operated {
             emulation: drive.map(emulation::status),
             disk: DiskStatus::of_served(Path::new(&subject.name), drive, &subject.recognised),
             volume: volume.map(|volume| volume_status(volume, &subject.probe)),
+            offload: None,
+            lent: None,
             file_system: None,
         }
     }

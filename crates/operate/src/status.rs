@@ -5,6 +5,7 @@ mod checkpoint;
 mod disk;
 mod file_system;
 mod nbd;
+mod offload;
 mod scheduler;
 
 use manylogs::Volume;
@@ -16,6 +17,7 @@ pub use checkpoint::CheckpointStatus;
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
 pub use nbd::NbdStatus;
+pub use offload::{LentStatus, OffloadStatus, StoreStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
 
 /// Stretches of the disk in a status.
@@ -324,6 +326,12 @@ pub struct Status {
     pub disk: Option<DiskStatus>,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<VolumeStatus>,
+    /// The stores that a base volume borrows, if it is one.
+    #[serde(default)]
+    pub offload: Option<OffloadStatus>,
+    /// What is lent, if the server is one of a store.
+    #[serde(default)]
+    pub lent: Option<LentStatus>,
     /// The file system that is mounted, if the server is one of a file system. Its volume, if it
     /// has one, holds its journal.
     #[serde(default)]

@@ -14,6 +14,7 @@
 //! ([`manylogs_operate::control`]).
 
 mod address;
+mod channel;
 mod emulation;
 mod ending;
 mod engine;
@@ -34,6 +35,7 @@ mod range;
 mod scrape;
 mod server;
 mod stack;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod translate;
@@ -53,4 +55,5 @@ pub use notify::notify;
 pub use port::{Port, content};
 pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
+pub use stores::{Borrowing, LendOptions, PlaceError, StoreAddress, StoreFrontEnd, local};
 pub use translate::{Around, Call, Operation, Untranslatable};

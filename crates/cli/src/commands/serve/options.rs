@@ -43,6 +43,7 @@ pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
         table: args.volume.table.as_ref().map(|table| table.0.clone()),
         give_up_table: args.volume.give_up_table,
         raw: args.raw,
+        borrowing: args.borrow.borrowing(),
         emulation,
     })
 }
