@@ -49,8 +49,8 @@ impl Default for OffloadOptions {
             patience: Nanos::from_secs(30),
             reconnect_every: Nanos::from_millis(500),
             reclaim_every: Nanos::from_millis(100),
-            together: 32,
-            calm: Nanos::from_secs(1),
+            together: 16,
+            calm: Nanos::from_millis(300),
             held_max: Sectors(u64::MAX),
         }
     }

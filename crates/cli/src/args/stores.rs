@@ -34,7 +34,7 @@ pub(crate) struct StoreArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OffloadArg {
-    /// While a request would wait for longer than 40 ms at the base, and for less at a store.
+    /// While a request would wait for longer than 15 ms at the base, and for less at a store.
     Wait,
     /// While the base has more than 32 requests in flight, and a store's disk fewer.
     EverestPaper,

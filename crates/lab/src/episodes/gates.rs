@@ -91,7 +91,8 @@ fn cases(episode: &Episode, ours: OursOptions) -> Vec<Case> {
 }
 
 /// Measures an episode, on up to `threads` threads: its bursts are fitted to the paper's mean
-/// first. `ours` is the default policy, or another one to try. Runs that have not begun when `stop` is set are left out.
+/// first. `ours` is the default policy, or another one to try. Runs that have not begun when `stop`
+/// is set are left out.
 ///
 /// # Errors
 /// The first failure.

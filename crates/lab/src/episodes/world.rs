@@ -72,7 +72,7 @@ impl Default for OursOptions {
         let OffloadOptions { policy, calm, together, .. } = OffloadOptions::default();
         let threshold = match policy {
             Policy::Wait { base, .. } => base,
-            _ => Nanos::from_millis(40),
+            _ => Nanos::from_millis(15),
         };
         Self { threshold, calm, together }
     }

@@ -181,7 +181,10 @@ pub(crate) fn a_damaged_answer_is_none() {
 #[test]
 pub(crate) fn another_store_at_the_address_is_not_taken() {
     let bench = Bench::new();
-    let server = bench.fake(vec![leaves, is_another]);
+    let mut each: Vec<fn(UnixStream)> = vec![leaves];
+    // More than the link tries.
+    each.resize(1000, is_another);
+    drop(bench.fake(each));
     let link = bench.link();
     assert_eq!(bench.ask(&link, delete()), Some(Err(LenderError::Unreachable)));
     bench.rest(Nanos::from_millis(600));
@@ -189,8 +192,6 @@ pub(crate) fn another_store_at_the_address_is_not_taken() {
     let expected = "07070707070707070707070707070707";
     assert!(link.trouble().ends_with(&format!("not {expected}")), "{}", link.trouble());
     assert_eq!(link.id(), STORE);
-    drop(link);
-    server.join().unwrap();
 }
 
 /// A device whose writes wait.
