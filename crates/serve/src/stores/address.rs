@@ -50,7 +50,7 @@ impl fmt::Display for StoreAddress {
         match &self.at {
             NbdAddress::Unix(path) => write!(f, "unix:{}", path.display())?,
             NbdAddress::Tcp { host, port } if host.contains(':') => {
-                write!(f, "tcp:[{host}]:{port}")?
+                write!(f, "tcp:[{host}]:{port}")?;
             }
             NbdAddress::Tcp { host, port } => write!(f, "tcp:{host}:{port}")?,
         }

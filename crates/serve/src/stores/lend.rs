@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -152,9 +152,9 @@ fn make(stack: &Stack, device: Rc<dyn BlockDevice>) -> Result<CircularStore, Sto
 fn open(
     stack: &Stack,
     device: Rc<dyn BlockDevice>,
-    path: &PathBuf,
+    path: &Path,
 ) -> Result<(CircularStore, VolumeLock), ServeError> {
-    let failed = |error| ServeError::Store { path: path.clone(), error };
+    let failed = |error| ServeError::Store { path: path.to_owned(), error };
     let reads = Rc::clone(&stack.reads);
     let id = stack.run(async move { CircularStore::identify(&reads).await }).map_err(failed)?;
     let lock = VolumeLock::take(id, path).map_err(StackError::from)?;
