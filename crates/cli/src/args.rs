@@ -4,6 +4,7 @@ pub(crate) mod applications;
 pub(crate) mod arrays;
 pub(crate) mod chain;
 pub(crate) mod drive;
+pub(crate) mod episodes;
 pub(crate) mod exercise;
 pub(crate) mod fleet;
 pub(crate) mod fs;
@@ -14,6 +15,7 @@ pub(crate) mod link;
 pub(crate) mod nbd;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
+pub(crate) mod stores;
 pub(crate) mod suggest;
 pub(crate) mod torture;
 pub(crate) mod trees;
@@ -62,6 +64,9 @@ pub(crate) enum Command {
     /// Measure a chain of drives (Gecko) on modelled drives: what its gates ask for, and what it
     /// reaches.
     Chain(chain::ChainArgs),
+    /// Measure generated peaks of a mail server (Everest) on modelled drives, alone and with stores
+    /// of other drives, against their gates.
+    Episodes(episodes::EpisodesArgs),
     /// Run the figures of the papers, and put what comes out beside what they have.
     Reproduce(reproduce::ReproduceArgs),
     /// List the volumes of this machine and their servers.
@@ -75,6 +80,11 @@ pub(crate) enum Command {
     Dump(volume::DumpArgs),
     /// Serve a volume as a block device, in the foreground, until a signal or `manylogs stop`.
     Serve(serve::ServeArgs),
+    /// Lend a part of a disk to base volumes at their peak, in the foreground, until a signal or
+    /// `manylogs stop`. Prints what `serve --store` takes.
+    Lend(stores::LendArgs),
+    /// Show the stores that a base volume borrows, and what they hold of it.
+    Stores(stores::StoresArgs),
     /// End the server of a device in order.
     Stop(serve::StopArgs),
     /// Show what a running server does, repeatedly, until `q` or Ctrl-C.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, IoError, Sectors};
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Payload, Request, Sectors};
 use manylogs_logstore::new_volume_id;
 use manylogs_plant::{self as plant, Bug};
 use thiserror::Error;
@@ -16,6 +16,9 @@ use crate::read::first_of;
 use crate::table::Table;
 use crate::versions::{INCARNATION_LAST, Range};
 
+/// The last unit of so many sectors of a device.
+const END: Sectors = Sectors(8);
+
 /// Why a base volume cannot be made or opened.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,8 +27,19 @@ pub enum OffloadError {
     #[error("the base volume: {0}")]
     Base(#[from] IoError),
     /// The device is no base volume, or its header is damaged.
-    #[error("the device has no header of a base volume that is whole, or is shorter than it was")]
+    #[error("the device has no header of a base volume that is whole")]
     NoHeader,
+    /// The device is shorter than the base volume on it.
+    #[error(
+        "the base volume was made with {} sectors, and the device has {}: a part of it is missing",
+        made.0, have.0
+    )]
+    Shorter {
+        /// Size of the base volume with its header.
+        made: Sectors,
+        /// Size of the device.
+        have: Sectors,
+    },
     /// The device has no room for a header.
     #[error("a base volume has more than {} sectors, not {}", HEADER.0, have.0)]
     TooSmall {
@@ -62,12 +76,19 @@ pub enum OffloadError {
     Worn,
 }
 
-fn name(store: &StoreId) -> String {
+/// Name of a store, as people see it.
+#[must_use]
+pub fn store_name(store: &StoreId) -> String {
     store.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+fn name(store: &StoreId) -> String {
+    store_name(store)
+}
+
 impl Offloaded {
-    /// Makes a base volume of `base`: overwrites its first sectors with a header.
+    /// Makes a base volume of `base`: overwrites its first sectors with a header, and the last
+    /// ones with zeroes.
     ///
     /// # Errors
     /// If the device is too small, or fails.
@@ -75,6 +96,11 @@ impl Offloaded {
         let have = base.capabilities().capacity;
         if have <= HEADER {
             return Err(OffloadError::TooSmall { have });
+        }
+        // Where volumes and stores have a copy of what they are: nobody is to find that there.
+        let last = Extent::new((have.0 - END.0) & !(END.0 - 1), END.0);
+        if last.start.0 >= HEADER.0 {
+            base.submit(Request::write_fua(last, Payload::zeroes(END))).await?;
         }
         Ok(Header::create(base, Content::new(new_volume_id(runtime), have)).await?)
     }
@@ -103,6 +129,10 @@ impl Offloaded {
         }
         let header = Header::find(&runtime, Rc::clone(&base)).await?;
         let header = header.ok_or(OffloadError::NoHeader)?;
+        let (made, have) = (header.content().sectors, base.capabilities().capacity);
+        if made > have {
+            return Err(OffloadError::Shorter { made, have });
+        }
         if header.content().opening().incarnation >= INCARNATION_LAST {
             return Err(OffloadError::Worn);
         }

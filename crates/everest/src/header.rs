@@ -25,11 +25,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::call::{BaseId, Opening, StoreId};
 use crate::versions::{Range, Version};
 
-const MAGIC: [u8; 8] = *b"EVBASE01";
-const COPY: Sectors = Sectors(128);
+pub(crate) const MAGIC: [u8; 8] = *b"EVBASE01";
+pub(crate) const COPY: Sectors = Sectors(128);
 /// Sectors of a base volume that clients do not see.
 pub(crate) const HEADER: Sectors = Sectors(2 * COPY.0);
-const PLACES: [Extent; 2] =
+pub(crate) const PLACES: [Extent; 2] =
     [Extent { start: Lba(0), len: COPY }, Extent { start: Lba(COPY.0), len: COPY }];
 /// A store serves a new opening whose lineage has the last one that it served.
 const LINEAGE_MAX: usize = 512;
@@ -218,7 +218,6 @@ impl Header {
             let found = found.filter(|found| found.generation > generation);
             newest = found.map(|found| (found, copy)).or(newest);
         }
-        let fits = |(found, _): &(Content, usize)| found.sectors <= device.capabilities().capacity;
         let header = |(content, copy): (Content, usize)| Self {
             device: Rc::clone(&device),
             first: 1 - copy,
@@ -228,7 +227,7 @@ impl Header {
             sealed: Cell::new(false),
             leaving: Cell::new(None),
         };
-        Ok(newest.filter(fits).map(header))
+        Ok(newest.map(header))
     }
 
     /// Waits for the changes that were begun, and lets nobody begin another one: the next opening

@@ -78,6 +78,11 @@ pub trait Lender {
     /// How busy the lender's disk is, as far as is known here.
     fn load(&self) -> Load;
 
+    /// Where it is, for people.
+    fn place(&self) -> String {
+        "in this process".to_owned()
+    }
+
     /// Notified when the store may have room, or can be reached again.
     fn progress(&self) -> &Signal;
 }

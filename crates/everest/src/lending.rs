@@ -126,6 +126,14 @@ impl Lending {
         space.map(|space| self.0.store.ranges(space)).unwrap_or_default()
     }
 
+    /// Base volumes that the store holds something of, and how much.
+    #[must_use]
+    pub fn clients(&self) -> Vec<(BaseId, Sectors)> {
+        let owners = self.0.owners.borrow();
+        let held = |(base, owner): (&BaseId, &Owner)| (*base, self.0.store.held(owner.space));
+        owners.iter().map(held).filter(|(_, held)| held.0 > 0).collect()
+    }
+
     /// Begins a session: see [`Ask::Claim`].
     async fn claim(
         self,

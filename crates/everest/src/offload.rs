@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{
     BlockDevice, Capabilities, Completer, Completion, Extent, Extents, Geometry, Handle, Hint,
-    IoError, IoResult, Lba, Nanos, Payload, Request, Sectors, Signal, TaskLock, completion,
+    IoError, IoResult, Lba, Nanos, Payload, Request, Sectors, Signal, TaskLock, Time, completion,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -34,6 +34,9 @@ pub struct OffloadOptions {
     pub reclaim_every: Nanos,
     /// Ranges that go home together.
     pub together: usize,
+    /// Nothing goes home in the background until the base was under its threshold for so long: in
+    /// a burst it is under it again and again, and what goes home then is in the way of clients.
+    pub calm: Nanos,
     /// No more is off-loaded while stores hold so much.
     pub held_max: Sectors,
 }
@@ -46,7 +49,8 @@ impl Default for OffloadOptions {
             patience: Nanos::from_secs(30),
             reconnect_every: Nanos::from_millis(500),
             reclaim_every: Nanos::from_millis(100),
-            together: 32,
+            together: 16,
+            calm: Nanos::from_millis(300),
             held_max: Sectors(u64::MAX),
         }
     }
@@ -81,6 +85,8 @@ pub(crate) struct Client {
     pub(crate) locks: Locks,
     pub(crate) options: OffloadOptions,
     writes: Cell<u64>,
+    /// When the base was last seen over its threshold.
+    pub(crate) last_over: Cell<Option<Time>>,
     /// One round of reclaiming at a time.
     pub(crate) reclaiming: TaskLock,
     /// A store can be reached again, or not any more; something went home.
@@ -119,6 +125,7 @@ impl Client {
             locks: Locks::default(),
             options,
             writes: Cell::default(),
+            last_over: Cell::default(),
             reclaiming: TaskLock::default(),
             changed: Signal::default(),
             closed: Cell::default(),

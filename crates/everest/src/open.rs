@@ -17,6 +17,7 @@ use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::Targets;
 
 use crate::ages::Ages;
+use crate::call::StoreId;
 use crate::error::StoreError;
 use crate::ondisk::{Superblock, root_places, root_slots};
 use crate::store::{CircularStore, Inner, State, StoreOptions};
@@ -72,6 +73,14 @@ impl CircularStore {
         let store = found.assemble(runtime, state);
         store.0.run();
         Ok(store)
+    }
+
+    /// Name of the store that `device` is a part of. Changes nothing.
+    ///
+    /// # Errors
+    /// If it holds no store, one that is newer or damaged, or it fails.
+    pub async fn identify(device: &Rc<dyn BlockDevice>) -> Result<StoreId, StoreError> {
+        superblock_of(device, 0).await.map(|superblock| superblock.store)
     }
 
     /// Opens the store on `devices`, which are in the order in which it was made.

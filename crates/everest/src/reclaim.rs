@@ -3,7 +3,9 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Hint, IoError, Lba, Payload, Request};
+use manylogs_block::{
+    BlockDevice, Extent, Hint, IoError, Lba, Payload, Request, SECTOR_BYTES, Sectors,
+};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::call::Ask;
@@ -16,6 +18,8 @@ use crate::versions::{Range, Version};
 
 /// The oldest ranges go home first, so many of them by address.
 const PASS: usize = 4096;
+/// The most of a range that goes home at a time: zeroes may be as long as the base volume.
+const PIECE: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
 
 /// A range that is home, but for a flush.
 struct AtHome {
@@ -56,7 +60,7 @@ impl Client {
         let pass = self.next_pass();
         for ranges in pass.chunks(together.min(PASS)) {
             let asked = together == usize::MAX;
-            while !asked && !self.is_over() && !self.options.policy.may_reclaim(self.home.load()) {
+            while !asked && !self.is_over() && !self.may_reclaim() {
                 self.runtime.sleep(self.options.reclaim_every).await;
             }
             if self.is_over() {
@@ -84,7 +88,20 @@ impl Client {
         found.sort_unstable_by_key(|one| (few(one), one.range.version, one.range.extent.start));
         found.truncate(PASS);
         found.sort_unstable_by_key(|one| one.range.extent.start);
+        for one in &mut found {
+            // The rest is a candidate of the next pass.
+            one.range.extent.len = one.range.extent.len.min(PIECE);
+        }
         found
+    }
+
+    /// Whether the base volume has time for what is brought home.
+    fn may_reclaim(&self) -> bool {
+        let now = self.runtime.now();
+        let calm = |last| now.since(last) >= self.options.calm;
+        let policy = self.options.policy;
+        policy.may_reclaim(self.home.load())
+            && (policy.is_always_over() || self.last_over.get().is_none_or(calm))
     }
 
     /// Whether the store that forgets `extent` first can be reached.

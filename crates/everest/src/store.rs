@@ -303,6 +303,14 @@ impl CircularStore {
         found.map(|(part, version)| Range { extent: Space::of(part).1, version }).collect()
     }
 
+    /// Sectors that the store holds of a base volume.
+    #[must_use]
+    pub fn held(&self, base: Space) -> Sectors {
+        let state = self.0.engine.state.borrow();
+        let found = state.versions.lookup(base.whole());
+        Sectors(found.map(|(extent, _)| extent.len.0).sum())
+    }
+
     /// Name of the store.
     #[must_use]
     pub fn id(&self) -> StoreId {

@@ -278,6 +278,13 @@ impl Table {
         self.held[store].iter().all(|(extent, _)| is_home(extent) && hides_nothing(extent))
     }
 
+    /// Sectors whose newest version is in this store, and nowhere else.
+    pub(crate) fn only_copies(&self, store: usize) -> Sectors {
+        let only = |copies: Copies| copies.stores == 1 << store && !copies.clean;
+        let found = self.newest.iter().filter(|(_, known)| only(known.value));
+        Sectors(found.map(|(extent, _)| extent.len.0).sum())
+    }
+
     /// Sectors of which a store has the newest version, of all stores or of one.
     pub(crate) fn sectors(&self, of: Option<usize>) -> Sectors {
         let counts = |copies: Copies| of.is_none_or(|store| copies.stores >> store & 1 == 1);

@@ -20,7 +20,11 @@ impl Client {
             return !plant::is(Bug::OverwriteGoesHome);
         }
         let (policy, base) = (self.options.policy, self.home.load());
-        if !policy.is_over(base) || self.held.get() >= self.options.held_max.0 {
+        if !policy.is_over(base) {
+            return false;
+        }
+        self.last_over.set(Some(self.runtime.now()));
+        if self.held.get() >= self.options.held_max.0 {
             return false;
         }
         let is_under = |store: &usize| policy.is_under(self.peers[*store].lender.load(), base);

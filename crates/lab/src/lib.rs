@@ -2,6 +2,7 @@
 
 pub mod advise;
 pub mod chain;
+pub mod episodes;
 pub mod exercise;
 pub mod interfere;
 pub mod known;

@@ -7,7 +7,9 @@ use manylogs_disk::profile::{Library, Profile};
 use manylogs_disk::{LinkKind, LinkSettings};
 use manylogs_gecko::{ChainSettings, Cleaning};
 use manylogs_operate::log::{LogFormat, set_format};
-use manylogs_serve::{Emulation, EngineOptions, RESTART_PATIENCE, ServedChain, StackOptions};
+use manylogs_serve::{
+    Borrowing, Emulation, EngineOptions, RESTART_PATIENCE, ServedChain, StackOptions,
+};
 use manylogs_storage::{Backend, OpenMode};
 use nbdkit::{Error, Result};
 use rustix::io::Errno;
@@ -113,6 +115,7 @@ pub(crate) fn options() -> Result<EngineOptions> {
         give_up_table: given.give_up_table,
         raw: given.raw,
         chain: chain(device, &given)?,
+        borrowing: Borrowing::default(),
         recognised: None,
         emulation: given.emulate.clone().map(|profile| Emulation {
             profile,

@@ -181,6 +181,8 @@ impl Operated {
             disk: DiskStatus::of_served(Path::new(&subject.name), drive, &subject.recognised),
             volume: volume.map(|volume| volume_status(volume, &subject.probe)),
             chain: None,
+            offload: None,
+            lent: None,
             file_system: None,
         };
         if let Some(system) = &subject.system {

@@ -108,6 +108,14 @@ pub fn ublk_note(path: &Path) -> io::Result<PathBuf> {
     Ok(runtime_dir()?.join(format!("{}.ublk", name_of(path)?)))
 }
 
+/// Where the lent store at `path` listens if nothing else is asked for.
+///
+/// # Errors
+/// If there is nothing of that name, or no directory for this user.
+pub fn store_socket(path: &Path) -> io::Result<PathBuf> {
+    Ok(runtime_dir()?.join(format!("{}.store", name_of(path)?)))
+}
+
 /// Notes that the server whose socket is at `socket` has the device at `path`.
 pub(crate) fn note_device(socket: &Path, path: &Path) -> io::Result<()> {
     let whole = fs::canonicalize(path)?;

@@ -6,6 +6,7 @@ mod checkpoint;
 mod disk;
 mod file_system;
 mod nbd;
+mod offload;
 mod scheduler;
 
 use manylogs::Volume;
@@ -18,6 +19,7 @@ pub use checkpoint::CheckpointStatus;
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
 pub use nbd::NbdStatus;
+pub use offload::{LentStatus, OffloadStatus, StoreStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
 
 /// Stretches of the disk in a status.
@@ -329,6 +331,12 @@ pub struct Status {
     /// The chain of drives that is served, if it is one.
     #[serde(default)]
     pub chain: Option<ChainStatus>,
+    /// The stores that a base volume borrows, if it is one.
+    #[serde(default)]
+    pub offload: Option<OffloadStatus>,
+    /// What is lent, if the server is one of a store.
+    #[serde(default)]
+    pub lent: Option<LentStatus>,
     /// The file system that is mounted, if the server is one of a file system. Its volume, if it
     /// has one, holds its journal.
     #[serde(default)]

@@ -75,6 +75,21 @@ macro_rules! with_file_systems {
                 /// A list of stores is written to one copy of the header only.
                 HeaderInOneCopy,
             }
+            /// Bugs of connections between clients and stores.
+            LINKS {
+                /// A frame whose checksum is wrong is taken.
+                FrameDamageTaken,
+                /// Calls are never answered whose connection ended.
+                LostCallsUnanswered,
+                /// Calls whose connection ended are answered as done.
+                LostCallsDone,
+                /// A connection stays whose other side is silent.
+                SilenceUnnoticed,
+                /// Another store that answers at the address is taken for the one that was there.
+                OtherStoreTaken,
+                /// A store's server answers calls before they are done.
+                LentAnsweredEarly,
+            }
             /// Bugs of the file system ext4 that its crash histories show.
             EXT4 {
                 /// A commit block is written before the blocks that it commits.

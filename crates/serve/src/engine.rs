@@ -10,9 +10,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use manylogs::{HomePace, PhaseProbe, RecoveryReport, VolumeError};
-use manylogs_block::{BlockDevice, Capabilities, Nvram};
+use manylogs_block::{BlockDevice, Capabilities, Nvram, Sectors};
 use manylogs_disk::profile::ProfileError;
 use manylogs_disk::{ContentTooLarge, Pace, Profile};
+use manylogs_everest::{OffloadError, Offloaded, StoreError};
 use manylogs_operate::Subject;
 use manylogs_storage::{MappedNvram, Reactor};
 use thiserror::Error;
@@ -24,6 +25,7 @@ use crate::panics::end_process_on_panic;
 use crate::port::{Inbox, Port, port};
 use crate::server::{Exported, Server};
 use crate::stack::{Stack, StackError, StackOptions};
+use crate::stores::{Borrowing, PlaceError, open_base};
 
 /// The device that an engine serves.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct EngineOptions {
     pub raw: bool,
     /// The chain of drives to serve in the place of a volume; the device is the first of them.
     pub chain: Option<ServedChain>,
+    /// The stores that it borrows, if it is a base volume.
+    pub borrowing: Borrowing,
     /// A drive to emulate.
     pub emulation: Option<Emulation>,
     /// The drive that the device is, if that is known and none is emulated.
@@ -89,6 +93,55 @@ pub enum ServeError {
     /// What is served does not fit the drive.
     #[error("cannot emulate the drive: {0}")]
     Content(#[from] ContentTooLarge),
+    /// The base volume cannot be opened with these stores.
+    #[error("{}: {error}", path.display())]
+    Offload {
+        /// The device.
+        path: PathBuf,
+        /// The fault.
+        error: OffloadError,
+    },
+    /// Stores are given, and the device is no base volume.
+    #[error(
+        "{} is no base volume, so that it can borrow no stores: make it one (manylogs format \
+         --everest), or leave --store out", path.display()
+    )]
+    NotABase {
+        /// The device.
+        path: PathBuf,
+    },
+    /// A store does not answer.
+    #[error("store {store}: {why}")]
+    StoreAway {
+        /// Which.
+        store: String,
+        /// What is known of it.
+        why: String,
+    },
+    /// A store is somewhere else than on this machine.
+    #[error("store {0}")]
+    Place(#[from] PlaceError),
+    /// The device holds no store that can be lent.
+    #[error("{}: {error}", path.display())]
+    Store {
+        /// The device.
+        path: PathBuf,
+        /// The fault.
+        error: StoreError,
+    },
+    /// What is to be lent has another size than the user says.
+    #[error(
+        "{} has {} bytes, not {}: leave --size out to lend it as it is", path.display(),
+        have.bytes(), asked.bytes()
+    )]
+    OtherSize {
+        /// The device.
+        path: PathBuf,
+        /// The size that was asked for.
+        asked: Sectors,
+        /// Its size.
+        have: Sectors,
+    },
     /// There is no thread to be had for the engine.
     #[error("cannot start the engine's thread: {0}")]
     NoThread(#[source] io::Error),
@@ -211,6 +264,13 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
+    /// Listener, counter of clients, inbox, and whom to tell that serving has begun.
+    pub(crate) fn into_parts(
+        self,
+    ) -> (Option<OwnedFd>, Arc<AtomicUsize>, Inbox, SyncSender<About>) {
+        (self.listener, self.count, self.inbox, self.ready)
+    }
+
     /// Serves `exported` on `reactor` until it is told to stop.
     pub(crate) fn serve(
         self,
@@ -218,9 +278,10 @@ impl Serving {
         exported: Exported,
         recovery: Option<RecoveryReport>,
     ) -> Result<Left, ServeError> {
+        let base = exported.base.as_ref().map(|base| base.volume.id());
         let about = About {
             capabilities: exported.device.capabilities(),
-            volume: exported.subject.id(),
+            volume: exported.subject.id().or(base),
             recovery,
         };
         let clients = self.listener.as_ref().map(|_| NbdClients::counted_in(self.count));
@@ -243,7 +304,7 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
     let mut stack = Stack::open(&options.stack)?;
     let drive = options.emulation.as_ref().map(|drive| drive.put_over(&mut stack)).transpose()?;
     let probe = PhaseProbe::default();
-    let (volume, recovery) = if options.raw {
+    let (volume, recovery) = if options.raw || is_plain_base(&stack)? {
         (None, None)
     } else {
         stack.lock()?;
@@ -259,6 +320,12 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
         Some(volume) => Rc::new(volume.clone()),
         None => Rc::clone(&stack.device),
     };
+    let place = (options.stack.path.as_path(), options.raw);
+    let base = open_base(&stack.reactor, &device, &options.borrowing, place)?;
+    let device = match &base {
+        Some(base) => Rc::new(base.volume.clone()),
+        None => device,
+    };
     let subject = Subject {
         name: options.stack.path.display().to_string(),
         capacity: device.capabilities().capacity,
@@ -268,7 +335,7 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
         system: None,
         probe,
     };
-    let exported = Exported { device, subject };
+    let exported = Exported { device, base, subject };
     serving.serve(&stack.reactor, exported, recovery)
 }
 
@@ -277,4 +344,18 @@ fn table(options: &EngineOptions) -> Result<Option<Rc<dyn Nvram>>, ServeError> {
     let mapped = MappedNvram::open(path);
     let mapped = mapped.map_err(|source| ServeError::Table { path: path.clone(), source })?;
     Ok(Some(Rc::new(mapped)))
+}
+
+/// Whether a base volume is on the disk itself, not in a volume on it.
+fn is_plain_base(stack: &Stack) -> Result<bool, ServeError> {
+    let reads = Rc::clone(&stack.reads);
+    let volume = stack.run(async move { manylogs::identify(&reads).await });
+    if !matches!(volume, Err(VolumeError::NotAVolume)) {
+        // What is in a volume may look like a base volume from here.
+        return Ok(false);
+    }
+    let (runtime, device) = (stack.runtime(), Rc::clone(&stack.reads));
+    let label = stack.run(async move { Offloaded::identify(&runtime, device).await });
+    let path = stack.path().to_owned();
+    label.map(|label| label.is_some()).map_err(|error| ServeError::Offload { path, error })
 }

@@ -15,6 +15,7 @@
 
 mod address;
 mod chain;
+mod channel;
 mod emulation;
 mod ending;
 mod engine;
@@ -35,6 +36,7 @@ mod range;
 mod scrape;
 mod server;
 mod stack;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod translate;
@@ -55,4 +57,5 @@ pub use notify::notify;
 pub use port::{Port, content};
 pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
+pub use stores::{Borrowing, LendOptions, PlaceError, StoreAddress, StoreFrontEnd, local};
 pub use translate::{Around, Call, Operation, Untranslatable};

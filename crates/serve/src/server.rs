@@ -16,6 +16,7 @@ use manylogs_plant::{self as plant, Bug};
 use crate::engine::{Left, ServeError};
 use crate::nbd::{BYTES_MAX, CONNECTIONS_MAX, NbdClients, NbdServer};
 use crate::port::{Inbox, Message, Reply};
+use crate::stores::{Base, offload_status};
 
 /// Longest extent of one question about extents: the engine answers nobody else meanwhile.
 const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
@@ -23,13 +24,17 @@ const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
 /// The served device.
 pub(crate) struct Exported {
     pub(crate) device: Rc<dyn BlockDevice>,
-    /// What it is, for operators; its volume or system, if it has one, is `device`.
+    /// The base volume that is `device`, if it is one.
+    pub(crate) base: Option<Base>,
+    /// What it is, for operators; its volume or system, if it has one, is `device`, or what that is
+    /// on.
     pub(crate) subject: Subject,
 }
 
 /// State of the engine's thread.
 pub(crate) struct Server {
     pub(crate) device: Rc<dyn BlockDevice>,
+    base: Option<Base>,
     pub(crate) operated: Rc<Operated>,
     pub(crate) runtime: Handle,
     /// NBD server, if there is one.
@@ -39,7 +44,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(runtime: Handle, exported: Exported, nbd: Option<NbdClients>) -> Self {
         let operated = Operated::start(runtime.clone(), exported.subject);
-        Self { device: exported.device, operated, runtime, nbd }
+        Self { device: exported.device, base: exported.base, operated, runtime, nbd }
     }
 
     /// Serves until a message says to stop, and then leaves the volume in order.
@@ -141,13 +146,15 @@ impl Server {
                 .map(|()| Left::default())
                 .map_err(|error| ServeError::Close(VolumeError::Io(error)));
         }
-        let Some(volume) = &self.operated.subject().volume else {
+        let volume = &self.operated.subject().volume;
+        if volume.is_none() || self.base.is_some() {
             let flushed = self.device.submit(Request::Flush).await;
-            return match flushed {
-                Ok(_) => Ok(Left::default()),
-                Err(error) => Err(ServeError::Close(VolumeError::Io(error))),
-            };
-        };
+            flushed.map_err(|error| ServeError::Close(VolumeError::Io(error)))?;
+        }
+        if let Some(base) = &self.base {
+            base.volume.close().await;
+        }
+        let Some(volume) = volume else { return Ok(Left::default()) };
         volume.close().await.map_err(ServeError::Close)?;
         Ok(Left {
             at_risk_bytes: volume.stats().logged_at_risk_bytes,
@@ -160,7 +167,11 @@ impl Server {
     }
 
     pub(crate) fn status(&self) -> Status {
-        Status { nbd: self.nbd.as_ref().map(nbd_status), ..self.operated.status() }
+        Status {
+            nbd: self.nbd.as_ref().map(nbd_status),
+            offload: self.base.as_ref().map(|base| offload_status(&base.volume)),
+            ..self.operated.status()
+        }
     }
 }
 

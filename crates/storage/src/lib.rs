@@ -7,6 +7,7 @@ mod access;
 mod arrays;
 mod attached;
 mod buffer;
+mod connect;
 mod device;
 mod driver;
 mod event;
@@ -54,6 +55,7 @@ pub use attached::{
     noted, settle,
 };
 pub use buffer::{Buffer, Shelf};
+pub use connect::{Connector, Peer};
 pub use event::Event;
 pub use file_device::{Backend, FileDevice, OpenOptions};
 pub use identity::{DiskIdentity, identify, identify_in};

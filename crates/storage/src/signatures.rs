@@ -37,6 +37,8 @@ const fn weak(name: &'static str, at: u64, magic: &'static [u8]) -> Signature {
 
 const MANYLOGS: &str = "a Manylogs volume";
 const CHAIN: &str = "a member of a chain of drives (manylogs serve finds the others)";
+const BASE: &str = "a base volume that borrows stores";
+const STORE: &str = "a lent store";
 const SWAP: &str = "swap space";
 const LVM: &str = "an LVM physical volume";
 const LUKS: &str = "a LUKS encrypted volume";
@@ -52,11 +54,15 @@ const ZFS_ROOTS: Place = Place::Each { from: 128 << 10, until: 256 << 10, step: 
 const LVM_LABELS: Place = Place::Each { from: 24, until: 2048, step: 512 };
 
 /// The most telling ones first.
-pub(crate) const SIGNATURES: [Signature; 50] = [
+pub(crate) const SIGNATURES: [Signature; 54] = [
     start(MANYLOGS, 0, b"MANYLOGS"),
     at(MANYLOGS, Place::Last(4096), b"MANYLOGS"),
     start(CHAIN, 0, b"MLGECKO1"),
     at(CHAIN, Place::Last(4096), b"MLGECKO1"),
+    start(BASE, 0, b"EVBASE01"),
+    start(BASE, 65_536, b"EVBASE01"),
+    start(STORE, 0, b"EVERSTOR"),
+    at(STORE, Place::Last(4096), b"EVERSTOR"),
     start("an ext2, ext3 or ext4 file system", 1080, &[0x53, 0xef]),
     start("an XFS file system", 0, b"XFSB"),
     start("a Btrfs file system", 65_600, b"_BHRfS_M"),

@@ -36,9 +36,9 @@ pub struct Listener(Socket);
 
 /// A connection. Dropping it closes it, for the peer too, and ends waits for it.
 #[derive(Debug)]
-pub struct Stream(Socket);
+pub struct Stream(pub(crate) Socket);
 
-struct Socket {
+pub(crate) struct Socket {
     file: Arc<File>,
     driver: Rc<Driver>,
     /// Whether it was shut down here.
@@ -145,7 +145,7 @@ impl Stream {
 
 /// Finds out that a peer is gone whose machine or network failed: else its connection would stay.
 /// Sockets other than TCP's refuse, and need nothing of it.
-fn keep_alive(socket: &OwnedFd) {
+pub(crate) fn keep_alive(socket: &OwnedFd) {
     let _ = sockopt::set_socket_keepalive(socket, true)
         .and_then(|()| sockopt::set_tcp_keepidle(socket, SILENCE))
         .and_then(|()| sockopt::set_tcp_keepintvl(socket, PROBE_EVERY))
@@ -153,7 +153,7 @@ fn keep_alive(socket: &OwnedFd) {
 }
 
 impl Socket {
-    fn new(socket: OwnedFd, driver: Rc<Driver>) -> Self {
+    pub(crate) fn new(socket: OwnedFd, driver: Rc<Driver>) -> Self {
         Self {
             file: Arc::new(File::from(socket)),
             driver,
@@ -162,7 +162,11 @@ impl Socket {
         }
     }
 
-    async fn ready(&self, events: PollFlags) {
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) async fn ready(&self, events: PollFlags) {
         let signal = Signal::default();
         let heard = signal.wait();
         // An error shows in the call that is tried again.

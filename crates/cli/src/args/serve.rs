@@ -9,6 +9,7 @@ use manylogs_serve::{MetricsAddress, ServedChain};
 use super::gecko::ChainOfArgs;
 use super::link::LinkArgs;
 use super::nbd::NbdArgs;
+use super::stores::StoreArgs;
 use super::suggest::DRIVES;
 use super::volume::VolumeArgs;
 
@@ -66,6 +67,8 @@ pub(crate) struct ServeArgs {
     /// Format of messages on standard error.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormatArg::Text)]
     pub(crate) log_format: LogFormatArg,
+    #[command(flatten)]
+    pub(crate) borrow: StoreArgs,
     #[command(flatten)]
     pub(crate) nbd: NbdArgs,
     #[command(flatten)]

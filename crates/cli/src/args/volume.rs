@@ -128,6 +128,19 @@ pub(crate) struct FormatArgs {
     /// Physical sector in bytes, where the device does not say: 512 or 4096.
     #[arg(long, value_name = "BYTES", value_parser = physical_sector)]
     pub(crate) physical_sector: Option<Sectors>,
+    /// Make a base volume, which borrows stores of other disks while it is busy (`serve --store`):
+    /// of the disk as it is, or of the volume that is made on it.
+    #[arg(long, value_enum, value_name = "disk|volume")]
+    pub(crate) everest: Option<EverestArg>,
+}
+
+/// What a base volume is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EverestArg {
+    /// The disk, without logs.
+    Disk,
+    /// A volume on the disk.
+    Volume,
 }
 
 #[derive(Debug, Args)]

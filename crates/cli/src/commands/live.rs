@@ -32,7 +32,7 @@ pub(crate) fn server(device: &Path) -> Result<Option<Control>, Failure> {
     }
 }
 
-fn ask(server: &mut Control) -> Result<Status, Failure> {
+pub(super) fn ask(server: &mut Control) -> Result<Status, Failure> {
     server.status().map_err(control_failure)
 }
 
@@ -89,6 +89,18 @@ pub(crate) fn text(status: &Status) -> String {
     }
     if let Some(chain) = &status.chain {
         out += &gecko::rows(chain);
+    }
+    if let Some(offload) = &status.offload {
+        out += &super::lend::text(offload);
+    }
+    if let Some(lent) = &status.lent {
+        let (used, store) = (human(lent.used_bytes), &lent.store);
+        let _ = writeln!(
+            out,
+            "lends           store {store}: {used} of {} base volumes, {} connections",
+            lent.clients, lent.connections
+        );
+        return out;
     }
     requests(&mut out, status);
     if let Some(volume) = &status.volume {

@@ -21,8 +21,9 @@ use crate::args::serve::ServeArgs;
 use crate::failure::Failure;
 use crate::output::print;
 
-pub(crate) use failure::{control_failure, ublk_failure};
-use failure::{listen_failure, serve_failure};
+pub(crate) use failure::{
+    control_failure, listen_failure, offload_failure, serve_failure, ublk_failure,
+};
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     set_format(args.log_format.into());
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// Calls `handler` for each signal that asks the process to end.
-fn on_signal(handler: impl FnMut() + Send + 'static) -> Result<(), Failure> {
+pub(crate) fn on_signal(handler: impl FnMut() + Send + 'static) -> Result<(), Failure> {
     let set = ctrlc::set_handler(handler);
     set.map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
 }

@@ -10,13 +10,13 @@ use manylogs_block::{Nanos, Signal, to_usize};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Stream;
 
-use super::channel::Input;
 use super::ledger::{Held, Ledger};
 use super::negotiate::{Terms, negotiate};
 use super::protocol::{
     ALLOCATION_ID, Chunk, Command, Header, REQUEST_BYTES, simple_reply, structured_reply,
 };
 use super::service::{Answer, Refusal, Service};
+use crate::channel::Input;
 
 /// Pieces that are written in one call.
 const SLICES: usize = 64;

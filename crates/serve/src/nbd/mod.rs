@@ -4,7 +4,6 @@
 //! It is for local clients: TLS, access lists and filters are nbdkit's, for which there is a
 //! plugin. docs/operations.md says which to take, docs/results/speed.md what each costs.
 
-mod channel;
 mod connection;
 mod gate;
 mod ledger;

@@ -5,11 +5,11 @@ use std::io;
 use manylogs_block::Capabilities;
 use manylogs_storage::Stream;
 
-use super::channel::{Input, write_all};
 use super::protocol::{
     ALLOCATION, ALLOCATION_ID, FIXED_NEWSTYLE, Fields, GREETING, NO_ZEROES, OPTION_MAGIC,
     REQUEST_BYTES_MAX, answer, export_flag, length, option, option_reply,
 };
+use crate::channel::{Input, write_all};
 
 /// The longest option that is looked at; a name may have 4096 bytes.
 const OPTION_BYTES_MAX: u32 = 64 << 10;

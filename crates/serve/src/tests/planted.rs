@@ -2,10 +2,11 @@
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
-use manylogs_plant::{Bug, SERVE, plant};
+use manylogs_plant::{Bug, LINKS, SERVE, plant};
 
 use super::{limits, nbd, stop};
 use crate::fuse::tests as fuse;
+use crate::stores::tests as stores;
 
 /// The test that has to notice a bug; none, if that is one of whole processes, which are in the
 /// tests of the program.
@@ -44,6 +45,13 @@ fn test_of(bug: Bug) -> Option<fn()> {
         Bug::StopDropsRequests => {
             stop::a_server_that_stops_waits_for_requests_under_way_and_says_so
         }
+        Bug::FrameDamageTaken => stores::a_damaged_answer_is_none,
+        Bug::LostCallsUnanswered | Bug::LostCallsDone => {
+            stores::calls_of_a_connection_that_ends_are_answered
+        }
+        Bug::SilenceUnnoticed => stores::a_store_that_is_silent_is_gone,
+        Bug::OtherStoreTaken => stores::another_store_at_the_address_is_not_taken,
+        Bug::LentAnsweredEarly => stores::a_write_is_answered_when_it_is_durable,
         Bug::PanicOutlived => return None,
         bug => panic!("no test is named for {bug:?}"),
     })
@@ -51,7 +59,8 @@ fn test_of(bug: Bug) -> Option<fn()> {
 
 #[test]
 fn every_planted_bug_is_noticed() {
-    let tests = SERVE.iter().filter_map(|bug| Some((*bug, test_of(*bug)?)));
+    let bugs = SERVE.iter().chain(LINKS);
+    let tests = bugs.filter_map(|bug| Some((*bug, test_of(*bug)?)));
     let mut missed = Vec::new();
     for (bug, test) in tests {
         // Without the bug it holds.

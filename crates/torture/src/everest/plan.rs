@@ -137,6 +137,7 @@ fn options(rng: &mut Rng, stores: usize) -> OffloadOptions {
         reconnect_every: Nanos::from_millis(1 + rng.below(300)),
         reclaim_every: Nanos::from_micros(128 << rng.below(11)),
         together: 1 << rng.below(6),
+        calm: Nanos(0),
         held_max: Sectors(u64::MAX),
     }
 }

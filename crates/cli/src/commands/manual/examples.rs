@@ -145,6 +145,24 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ),
         ],
     ),
+    (
+        "manylogs-lend",
+        &[
+            ("manylogs lend /srv/lent.img --size 20G", "lends a file, and prints its address"),
+            (
+                "manylogs lend /dev/sdc3 --listen unix:/run/sdc3.store",
+                "lends a partition at an address of your choice",
+            ),
+        ],
+    ),
+    (
+        "manylogs-stores",
+        &[("manylogs stores /dev/sdb", "shows what stores hold of a base volume, and where")],
+    ),
+    (
+        "manylogs-episodes",
+        &[("manylogs episodes --seed 1,2,3", "measures the first episode, with three seeds")],
+    ),
     ("manylogs-stop", &[("manylogs stop /dev/sdb", "ends the server when nobody uses its device")]),
     ("manylogs-top", &[("manylogs top /dev/sdb", "shows rates and latencies each second")]),
     ("manylogs-list", &[("manylogs list", "lists volumes and their servers")]),

@@ -1,7 +1,9 @@
 //! The exit code of `manylogs serve`, and of orders to a server, for each thing that can go wrong.
 
 use std::io;
+use std::path::Path;
 
+use manylogs_everest::{LenderError, OffloadError, StoreError};
 use manylogs_operate::control::{ControlError, OrderErrorKind};
 use manylogs_serve::nbdkit::NbdkitError;
 use manylogs_serve::{FuseError, LinkError, ListenError, ServeError};
@@ -34,18 +36,47 @@ pub(crate) fn ublk_failure(error: UblkError) -> Failure {
     }
 }
 
-pub(super) fn serve_failure(error: ServeError) -> Failure {
+pub(crate) fn serve_failure(error: ServeError) -> Failure {
     match error {
         ServeError::Stack(error) => stack_failure(error),
         ServeError::Chain(error) => refused(&error),
         error @ (ServeError::Table { .. } | ServeError::Drive(_) | ServeError::Content(_)) => {
             Failure::input(error)
         }
+        error @ (ServeError::NotABase { .. }
+        | ServeError::Place(_)
+        | ServeError::OtherSize { .. }) => Failure::input(error),
+        ServeError::Offload { path, error } => offload_failure(&path, &error),
+        ServeError::Store { path, error } => store_failure(&path, &error),
         error => Failure::failed(error),
     }
 }
 
-pub(super) fn listen_failure(error: ListenError) -> Failure {
+/// What the exit code says of a base volume that cannot be opened.
+pub(crate) fn offload_failure(path: &Path, error: &OffloadError) -> Failure {
+    let message = format!("{}: {error}", path.display());
+    match error {
+        OffloadError::NoHeader => Failure::Loss(message),
+        OffloadError::Store { source: LenderError::Foreign, .. } => Failure::Busy(message),
+        OffloadError::Base(_) | OffloadError::Store { .. } => Failure::Failed(message),
+        _ => Failure::Input(message),
+    }
+}
+
+/// What the exit code says of a store that cannot be lent.
+fn store_failure(path: &Path, error: &StoreError) -> Failure {
+    let message = format!("{}: {error}", path.display());
+    match error {
+        StoreError::Version { .. } => Failure::TooNew(message),
+        StoreError::Damaged { .. } | StoreError::NoRoot | StoreError::StaleRoot => {
+            Failure::Loss(message)
+        }
+        StoreError::Io(_) => Failure::Failed(message),
+        _ => Failure::Input(message),
+    }
+}
+
+pub(crate) fn listen_failure(error: ListenError) -> Failure {
     let message = error.to_string();
     match error {
         error if error.is_permission() => Failure::Permission(message),

@@ -19,6 +19,9 @@ use crate::output::print;
 pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure> {
     options::check_security(&args.nbd, address)?;
     let metrics = options::metrics_listener(args)?;
+    if !args.borrow.stores.is_empty() {
+        return Err(Failure::input("--store: nbdkit's plugin takes none; serve without TLS"));
+    }
     if args.drive.is_some() {
         return Err(Failure::input("--drive: nbdkit's plugin takes none; leave it out"));
     }

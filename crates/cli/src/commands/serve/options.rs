@@ -44,6 +44,7 @@ pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
         give_up_table: args.volume.give_up_table,
         raw: args.raw,
         chain: args.chain.clone(),
+        borrowing: args.borrow.borrowing(),
         emulation,
     })
 }

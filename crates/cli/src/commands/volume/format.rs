@@ -4,15 +4,17 @@ use std::path::Path;
 use std::rc::Rc;
 
 use manylogs::{CreateOptions, LogPlacement, Volume, VolumeConfig, measure_scattered};
-use manylogs_block::Sectors;
+use manylogs_block::{BlockDevice, Sectors};
 use manylogs_disk::Profile;
+use manylogs_everest::Offloaded;
 use manylogs_storage::{Contents, ImageError, OpenMode, Zones, create_image, survey, zones};
 
 use super::status::array;
 use super::{Session, human, id_text, table};
-use crate::args::volume::FormatArgs;
+use crate::args::volume::{EverestArg, FormatArgs};
 use crate::commands::drive::choose::for_format;
 use crate::commands::gecko;
+use crate::commands::lend::make_base;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -84,6 +86,14 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
             human(SIZE_MOST.bytes())
         )));
     }
+    if args.everest == Some(EverestArg::Disk) {
+        let size = make_base(&session, Rc::clone(&session.device), &path)?;
+        return print(&format!(
+            "{}: base volume\nfor data   {}\n",
+            path.display(),
+            human(size.bytes())
+        ));
+    }
     let drive = for_format(args.drive.as_deref(), &path)?;
     let config = config(args, kind(args, &session, drive.as_ref())?, capacity);
     config.validate().map_err(Failure::input)?;
@@ -101,12 +111,13 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
         ..CreateOptions::default()
     };
     let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
-    let created = session.run(async move {
-        let volume = Volume::create_with(runtime, device, &config, &options).await?;
-        volume.close().await?;
-        Ok(volume)
-    });
+    let created =
+        session.run(async move { Volume::create_with(runtime, device, &config, &options).await });
     let volume = created.map_err(|error| session.failure(&error))?;
+    base(&session, &volume, args.everest.is_some())?;
+    let closing = volume.clone();
+    let closed = session.run(async move { closing.close().await });
+    closed.map_err(|error| session.failure(&error))?;
     let layout = volume.layout();
     let logs = layout.log_sectors().bytes();
     print(&format!(
@@ -155,6 +166,21 @@ pub(crate) fn refuse_zoned(path: &Path, why: &str) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Makes the volume a base volume, or takes away what an earlier one on this disk may have left.
+fn base(session: &Session, volume: &Volume, wanted: bool) -> Result<(), Failure> {
+    let device: Rc<dyn BlockDevice> = Rc::new(volume.clone());
+    if wanted {
+        return make_base(session, device, session.path()).map(drop);
+    }
+    let (runtime, looked_at) = (session.runtime(), Rc::clone(&device));
+    let found = session.run(async move { Offloaded::identify(&runtime, looked_at).await });
+    if matches!(found, Ok(None)) {
+        return Ok(());
+    }
+    let erased = session.run(Offloaded::erase(device));
+    erased.map_err(|error| session.failure(&error.into()))
 }
 
 /// Which drives the volume is laid out for.

@@ -12,6 +12,7 @@ use manylogs_storage::{OpenMode, Reactor};
 
 use super::{Session, human, id_text, span};
 use crate::args::volume::{CheckpointArgs, DrainArgs, VolumeArgs};
+use crate::commands::lend::refuse_if_borrowing;
 use crate::commands::live;
 use crate::commands::serve::control_failure;
 use crate::failure::Failure;
@@ -111,6 +112,7 @@ pub(crate) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     }
     let opening = OpenOptions { to_drain: true, ..session.options() };
     let (volume, _) = session.open_with_options(opening)?;
+    refuse_if_borrowing(&session, &volume)?;
     let options = DrainOptions { wipe: args.wipe };
     let working = volume.clone();
     let done =

@@ -11,7 +11,7 @@ use manylogs_storage::{Shelf, Stream};
 const INPUT_BYTES: usize = 64 << 10;
 
 /// The reading side of a connection, with a buffer.
-pub(super) struct Input {
+pub(crate) struct Input {
     stream: Rc<Stream>,
     buffer: Box<[u8]>,
     used: usize,
@@ -19,7 +19,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new(stream: Rc<Stream>) -> Self {
+    pub(crate) fn new(stream: Rc<Stream>) -> Self {
         Self { stream, buffer: vec![0; INPUT_BYTES].into(), used: 0, filled: 0 }
     }
 
@@ -27,7 +27,7 @@ impl Input {
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the peer ends before, or the connection's.
-    pub(super) async fn read_exact(&mut self, mut into: &mut [u8]) -> io::Result<()> {
+    pub(crate) async fn read_exact(&mut self, mut into: &mut [u8]) -> io::Result<()> {
         loop {
             let len = into.len().min(self.filled - self.used);
             let (here, rest) = into.split_at_mut(len);
@@ -52,18 +52,18 @@ impl Input {
         }
     }
 
-    pub(super) async fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+    pub(crate) async fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
         self.read_exact(&mut bytes).await?;
         Ok(bytes)
     }
 
-    pub(super) async fn u32(&mut self) -> io::Result<u32> {
+    pub(crate) async fn u32(&mut self) -> io::Result<u32> {
         self.array().await.map(u32::from_be_bytes)
     }
 
     /// The next `len` bytes, in memory that devices like.
-    pub(super) async fn bytes(&mut self, shelf: &Arc<Shelf>, len: usize) -> io::Result<Bytes> {
+    pub(crate) async fn bytes(&mut self, shelf: &Arc<Shelf>, len: usize) -> io::Result<Bytes> {
         if len <= self.filled - self.used {
             let bytes = shelf.copy(&self.buffer[self.used..self.used + len]);
             self.used += len;
@@ -75,7 +75,7 @@ impl Input {
     }
 
     /// Reads and drops `len` bytes.
-    pub(super) async fn skip(&mut self, mut len: u64) -> io::Result<()> {
+    pub(crate) async fn skip(&mut self, mut len: u64) -> io::Result<()> {
         let mut sink = [0; 4096];
         while len > 0 {
             let part = usize::try_from(len).unwrap_or(usize::MAX).min(sink.len());
@@ -90,7 +90,7 @@ impl Input {
 ///
 /// # Errors
 /// The connection's.
-pub(super) async fn write_all(stream: &Stream, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_all(stream: &Stream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let written = stream.write_vectored(&[IoSlice::new(bytes)]).await?;
         bytes = &bytes[written..];

@@ -1,0 +1,246 @@
+//! `manylogs lend` and `manylogs stores`.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use manylogs::Volume;
+use manylogs_block::Sectors;
+use manylogs_everest::{OffloadError, Offloaded, store_name};
+use manylogs_operate::control::ControlSocket;
+use manylogs_operate::log::{Level, line, set_format};
+use manylogs_operate::runtime_dir::store_socket;
+use manylogs_operate::status::OffloadStatus;
+use manylogs_serve::{
+    Ending, Engine, LendOptions, NbdAddress, RESTART_PATIENCE, Shown, StackOptions, StoreAddress,
+    StoreFrontEnd, local, notify,
+};
+use manylogs_storage::{Contents, ImageError, OpenMode, create_image, survey};
+use serde_json::json;
+
+use super::live;
+use super::serve::{listen_failure, offload_failure, on_signal, serve_failure};
+use super::volume::{Session, human, in_use};
+use crate::args::stores::{LendArgs, StoresArgs};
+use crate::args::volume::{BackendArg, VolumeArgs};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Smaller stores have logs that are too short.
+const SIZE_LEAST: Sectors = Sectors(16 * 2048);
+/// What a store's file begins with.
+const STORE: &str = "a lent store";
+
+pub(crate) fn run(args: &LendArgs) -> Result<(), Failure> {
+    set_format(args.log_format.into());
+    let path = &args.device;
+    if let Some(address) = &args.listen {
+        local(address).map_err(Failure::input)?;
+    }
+    let prepared = prepare(args)?;
+    let lent = lend(args, prepared.make);
+    if lent.is_err() && prepared.created {
+        // A file that is no store is of no use.
+        let _ = std::fs::remove_file(path);
+    }
+    lent
+}
+
+/// What is to be lent.
+struct Prepared {
+    /// The file was made just now.
+    created: bool,
+    /// A store is to be made there.
+    make: bool,
+}
+
+fn prepare(args: &LendArgs) -> Result<Prepared, Failure> {
+    let path = &args.device;
+    let shown = path.display();
+    if !path.exists() {
+        let Some(size) = args.size else {
+            let message = format!("{shown} does not exist: give --size to make a file to lend");
+            return Err(Failure::input(message));
+        };
+        if size < SIZE_LEAST {
+            let least = human(SIZE_LEAST.bytes());
+            return Err(Failure::input(format!("--size: a store has at least {least}")));
+        }
+        return match create_image(path, size, false) {
+            Ok(()) => Ok(Prepared { created: true, make: true }),
+            Err(ref error @ ImageError::Io { ref source, .. }) => {
+                Err(Failure::of_io(source, error))
+            }
+            Err(error) => Err(Failure::failed(error)),
+        };
+    }
+    let holds = survey(path).map_err(|error| Failure::at(path, &error))?;
+    let make = match &holds {
+        Contents::Known(names) if names.contains(&STORE) && !args.force => false,
+        Contents::Empty => true,
+        _ if args.force => true,
+        other => {
+            return Err(Failure::Busy(format!(
+                "{shown} holds {other}: it would be lost; give --force if that is meant"
+            )));
+        }
+    };
+    Ok(Prepared { created: false, make })
+}
+
+fn lend(args: &LendArgs, make: bool) -> Result<(), Failure> {
+    let path = &args.device;
+    let address = match &args.listen {
+        Some(address) => address.clone(),
+        None => NbdAddress::Unix(store_socket(path).map_err(Failure::failed)?),
+    };
+    let ending = Ending::default();
+    on_signal(ending.on_signal())?;
+    let options = LendOptions {
+        stack: StackOptions {
+            backend: args.backend.into(),
+            patience: RESTART_PATIENCE,
+            ..StackOptions::new(path, OpenMode::Exclusive)
+        },
+        make,
+        size: args.size,
+    };
+    let listener = address.bind().map_err(listen_failure)?;
+    let engine = Engine::lend(options, listener).map_err(|error| {
+        address.remove_socket();
+        in_use(path, serve_failure(error))
+    })?;
+    let control = ControlSocket::listen(path, ending.obey(engine.port())).map_err(|error| {
+        let message = format!("{}: cannot make the control socket: {error}", path.display());
+        Failure::of_io(&error, message)
+    })?;
+    let store = engine.about().volume;
+    let size = human(engine.about().capabilities.capacity.bytes());
+    let message = format!("lends {size} at {address}");
+    line(Level::Info, Some(path), &message, &[]);
+    let shown = show(&engine, address, store)?;
+    print(&format!("{}\n", shown.name()))?;
+    io::stdout().flush().map_err(Failure::failed)?;
+    notify("READY=1");
+    let end = ending.wait(&shown, path);
+    notify("STOPPING=1");
+    let left = end.leave(path, engine, shown);
+    drop(control);
+    left.map_err(serve_failure)?;
+    line(Level::Info, Some(path), "closed: what it holds stays there", &[]);
+    Ok(())
+}
+
+/// What clients name.
+fn show(engine: &Engine, at: NbdAddress, store: Option<[u8; 16]>) -> Result<Shown, Failure> {
+    let connections: Arc<AtomicUsize> = engine.connections();
+    let front_end = StoreFrontEnd::new(StoreAddress { at, store }, connections);
+    Shown::new(Box::new(front_end), None, None).map_err(Failure::failed)
+}
+
+/// The stores of a base volume, as its server knows them, or as its header lists them.
+pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
+    if let Some(mut server) = live::server(&args.device)? {
+        let status = live::ask(&mut server)?;
+        let none = || Failure::input(format!("{} is no base volume", args.device.display()));
+        let offload = status.offload.ok_or_else(none)?;
+        return match args.json {
+            true => print(&pretty(&json!(offload))),
+            false => print(&text(&offload)),
+        };
+    }
+    let volume = VolumeArgs {
+        device: args.device.clone(),
+        backend: BackendArg::Auto,
+        table: None,
+        give_up_table: false,
+    };
+    let stores = listed(&volume)?;
+    if args.json {
+        return print(&pretty(&json!({ "listed": stores })));
+    }
+    match stores[..] {
+        [] => print("no store holds anything of it\n"),
+        _ => print(&stores.iter().fold(String::new(), |mut out, store| {
+            let _ = writeln!(out, "{store}  may hold newer data: serve it with this store");
+            out
+        })),
+    }
+}
+
+/// The stores that a closed base volume lists.
+fn listed(args: &VolumeArgs) -> Result<Vec<String>, Failure> {
+    let session = Session::open(args, OpenMode::ReadOnly)?;
+    let (runtime, device) = (session.runtime(), session.reads());
+    let label = session.run(async move { Offloaded::identify(&runtime, device).await });
+    let path = args.device.as_path();
+    let label = label.map_err(|error| offload_failure(path, &error))?;
+    let label = label.ok_or_else(|| {
+        Failure::input(format!(
+            "{} is no base volume of a disk; of one in a volume the server tells its stores",
+            path.display()
+        ))
+    })?;
+    Ok(label.stores.iter().map(store_name).collect())
+}
+
+/// Refuses to leave a volume behind whose newest data stores may hold.
+pub(crate) fn refuse_if_borrowing(session: &Session, volume: &Volume) -> Result<(), Failure> {
+    let (runtime, device) = (session.runtime(), Rc::new(volume.clone()));
+    let label = session.run(async move { Offloaded::identify(&runtime, device).await });
+    let path = session.path();
+    let label = label.map_err(|error| offload_failure(path, &error))?;
+    match label.and_then(|label| label.stores.first().copied()) {
+        None => Ok(()),
+        Some(store) => Err(offload_failure(path, &OffloadError::MissingStore { store })),
+    }
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+}
+
+/// The stores in words.
+pub(crate) fn text(offload: &OffloadStatus) -> String {
+    let mut out = format!(
+        "stores          {}: {}\n\
+         held there      {}, of which {} have one copy; {} writes went there, {} home\n",
+        offload.state,
+        offload.why,
+        human(offload.held_bytes),
+        human(offload.only_copy_bytes),
+        offload.offloaded_writes,
+        offload.home_writes
+    );
+    for store in &offload.stores {
+        let away = match store.seen_s {
+            seconds if seconds > 0.0 => format!(", not reached for {seconds:.0} s"),
+            _ => String::new(),
+        };
+        let _ = writeln!(
+            out,
+            "  {} {:<8} {} held, a request waits {:.1} ms, at {}{away}",
+            store.name,
+            store.state,
+            human(store.held_bytes),
+            store.wait_ms,
+            store.address
+        );
+    }
+    out
+}
+
+/// Makes a base volume of the device of `session`, or of the volume on it.
+pub(crate) fn make_base(
+    session: &Session,
+    device: Rc<dyn manylogs_block::BlockDevice>,
+    path: &Path,
+) -> Result<Sectors, Failure> {
+    let (runtime, base) = (session.runtime(), Rc::clone(&device));
+    let made = session.run(async move { Offloaded::create(&runtime, base).await });
+    made.map_err(|error| offload_failure(path, &error))?;
+    Ok(Offloaded::capacity_on(&*device))
+}

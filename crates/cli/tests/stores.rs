@@ -1,0 +1,372 @@
+//! Stores that are lent, and base volumes that borrow them, as processes: what was acknowledged is
+//! there whoever is killed, and mistakes are told.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use common::Place;
+use common::client::{Client, FLUSH, FUA, TRIM, WRITE};
+use common::served::Server;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const BLOCK_BYTES: u32 = 4096;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const BLOCKS: u64 = 3000;
+
+/// A base volume, and what clients wrote to it.
+struct Bench {
+    place: Place,
+    port: u16,
+    /// The version of each block that was written; 0 is zeroes.
+    written: BTreeMap<u64, u64>,
+    versions: u64,
+}
+
+fn content(block: u64, version: u64) -> Vec<u8> {
+    if version == 0 {
+        return vec![0; 4096];
+    }
+    (0..512_u64).flat_map(|word| (block << 40 | version << 16 | word).to_le_bytes()).collect()
+}
+
+/// A port that nobody listens at.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Bench {
+    fn new(everest: &str) -> Self {
+        let place = Place::new();
+        place.run(&["format", "base.img", "--size", "64M", "--everest", everest]).succeeds();
+        Self { place, port: free_port(), written: BTreeMap::new(), versions: 0 }
+    }
+
+    /// Lends a file: the first over a Unix socket, the second over TCP.
+    fn lend(&self, name: &str) -> Server {
+        let at = match name {
+            "one.img" => "unix:one.sock".to_owned(),
+            _ => format!("tcp:127.0.0.1:{}", self.port),
+        };
+        let args = ["lend", name, "--listen", &at];
+        let size: &[&str] = if self.place.path(name).exists() { &[] } else { &["--size", "32M"] };
+        Server::start(&mut self.place.command(&[&args[..], size].concat()))
+    }
+
+    fn serve(&self, options: &[&str]) -> Server {
+        let args = ["serve", "base.img", "--nbd", "unix:nbd.sock"];
+        Server::start(&mut self.place.command(&[&args[..], options].concat()))
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.place.path("nbd.sock"), PATIENCE)
+    }
+
+    /// Writes blocks here and there, each durable when it is answered.
+    fn write(&mut self, client: &mut Client, count: u64) {
+        for _ in 0..count {
+            self.versions += 1;
+            let block = self.versions * 7919 % BLOCKS;
+            let bytes = content(block, self.versions);
+            let answered = client.ask(FUA, WRITE, block * BLOCK, BLOCK_BYTES, &bytes);
+            assert_eq!(answered, 0, "a write of block {block}");
+            self.written.insert(block, self.versions);
+        }
+    }
+
+    /// Gives up a range that ends in the middle of others.
+    fn trim(&mut self, client: &mut Client) {
+        assert_eq!(client.ask(FUA, TRIM, 100 * BLOCK, 300 * BLOCK_BYTES, &[]), 0);
+        (100..400).for_each(|block| {
+            self.written.insert(block, 0);
+        });
+    }
+
+    /// All that was acknowledged is there.
+    fn check(&self, client: &mut Client) {
+        for (block, version) in &self.written {
+            let found = client.read(block * BLOCK, BLOCK_BYTES);
+            assert!(found == content(*block, *version), "block {block}, version {version}");
+        }
+    }
+
+    fn offload(&self) -> Value {
+        let said = self.place.run(&["status", "base.img", "--json"]);
+        let status: Value = serde_json::from_str(&said.succeeds().stdout).unwrap();
+        status["offload"].clone()
+    }
+
+    fn wait(&self, what: &str, until: impl Fn(&Value) -> bool) {
+        let began = Instant::now();
+        loop {
+            let offload = self.offload();
+            if until(&offload) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what}: {offload}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn wait_for_stores(&self, state: &str, count: usize) {
+        self.wait("the stores", |offload| {
+            let stores = offload["stores"].as_array().unwrap();
+            stores.iter().filter(|store| store["state"] == state).count() == count
+        });
+    }
+}
+
+/// Two copies, one over a Unix socket and one over TCP, and everybody is killed, apart and together.
+#[test]
+fn what_was_acknowledged_is_there_whoever_is_killed() {
+    let mut bench = Bench::new("disk");
+    let (one, two) = (bench.lend("one.img"), bench.lend("two.img"));
+    let stores = [one.path.clone(), two.path.clone()];
+    assert!(stores[0].starts_with("unix:/") && stores[1].starts_with("tcp:127.0.0.1:"));
+    let borrow =
+        ["--store", &stores[0], "--store", &stores[1], "--copies", "2", "--offload", "always"];
+    let served = bench.serve(&borrow);
+    let mut client = bench.client();
+    bench.wait_for_stores("lends", 2);
+    bench.write(&mut client, 300);
+    let offload = bench.offload();
+    assert!(offload["offloaded_writes"].as_u64().unwrap() >= 300, "{offload}");
+    assert_eq!(offload["why"], "every write goes to stores, as it was asked for");
+
+    // One store is killed under load: writes go on, and what it held is read from the other.
+    let began = Instant::now();
+    two.kill();
+    bench.write(&mut client, 300);
+    bench.trim(&mut client);
+    bench.check(&mut client);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    bench.wait_for_stores("away", 1);
+    let said = bench.place.run(&["stores", "base.img"]);
+    assert!(said.succeeds().stdout.contains("1 of 2 stores cannot be reached"), "{said:?}");
+    let two = bench.lend("two.img");
+    bench.wait_for_stores("lends", 2);
+    bench.write(&mut client, 300);
+    bench.check(&mut client);
+
+    // The client is killed, and the next one learns what stores hold.
+    served.kill();
+    let served = bench.serve(&borrow);
+    let mut client = bench.client();
+    bench.check(&mut client);
+    bench.wait_for_stores("lends", 2);
+    bench.write(&mut client, 300);
+
+    // All at once.
+    served.kill();
+    one.kill();
+    two.kill();
+    let (one, two) = (bench.lend("one.img"), bench.lend("two.img"));
+    let served = bench.serve(&borrow);
+    let mut client = bench.client();
+    bench.check(&mut client);
+    bench.wait_for_stores("lends", 2);
+    bench.write(&mut client, 100);
+    assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
+
+    // Home, and none of the stores is needed any more.
+    bench.wait("what is held goes home", |offload| {
+        let unused = |store: &Value| store["listed"] == false;
+        offload["held_bytes"] == 0 && offload["stores"].as_array().unwrap().iter().all(unused)
+    });
+    drop(client);
+    bench.place.run(&["stop", "base.img"]).succeeds();
+    assert!(served.wait().0.success());
+    let listed = bench.place.run(&["stores", "base.img"]);
+    assert!(listed.succeeds().stdout.contains("no store holds"), "{listed:?}");
+    // Lenders end in order, too, although clients come back to them.
+    for lent in [one, two] {
+        lent.terminate();
+        let (status, said) = lent.wait();
+        assert!(status.success() && said.contains("closed"), "{said}");
+    }
+    assert!(!bench.place.path("one.sock").exists());
+    let served = bench.serve(&[]);
+    bench.check(&mut bench.client());
+    drop(served);
+}
+
+/// A base volume in a volume: the logs take what the base is told, and stores the rest.
+#[test]
+fn a_volume_borrows_stores_too() {
+    let mut bench = Bench::new("volume");
+    let one = bench.lend("one.img");
+    let borrow = ["--store", &one.path, "--offload", "always"];
+    let served = bench.serve(&borrow);
+    let mut client = bench.client();
+    bench.wait_for_stores("lends", 1);
+    bench.write(&mut client, 500);
+    served.kill();
+    let served = bench.serve(&borrow);
+    bench.check(&mut bench.client());
+    served.kill();
+    // Nobody takes it away while a store may hold something newer.
+    let refused = (0..20).any(|_| {
+        let served = bench.serve(&borrow);
+        let mut client = bench.client();
+        bench.wait_for_stores("lends", 1);
+        bench.write(&mut client, 100);
+        served.kill();
+        let drained = bench.place.run(&["drain", "base.img"]);
+        drained.code == Some(2) && drained.stderr.contains("may hold newer data")
+    });
+    assert!(refused, "it is drained each time");
+    // What is made anew has nothing of it, and needs no store.
+    bench.place.run(&["format", "base.img", "--force"]).succeeds();
+    let served = bench.serve(&[]);
+    assert_eq!(bench.offload(), Value::Null);
+    drop(served);
+}
+
+/// While no store takes writes the base does, and says so; one that comes back is used again.
+#[test]
+fn a_base_volume_goes_on_without_its_only_store() {
+    let mut bench = Bench::new("disk");
+    let one = bench.lend("one.img");
+    let borrow = ["--store", &one.path, "--offload", "always", "--patience", "1s"];
+    let served = bench.serve(&borrow);
+    let mut client = bench.client();
+    bench.wait_for_stores("lends", 1);
+    bench.write(&mut client, 200);
+    one.kill();
+    bench.write(&mut client, 200);
+    bench.wait_for_stores("away", 1);
+    let one = bench.lend("one.img");
+    bench.wait_for_stores("lends", 1);
+    bench.write(&mut client, 200);
+    bench.check(&mut client);
+    drop((served, one));
+}
+
+/// A base volume that was killed while a store held something of it.
+fn left_open(bench: &mut Bench, store: &str) {
+    let borrow = ["--store", store, "--offload", "always"];
+    for _ in 0..20 {
+        let served = bench.serve(&borrow);
+        let mut client = bench.client();
+        bench.wait_for_stores("lends", 1);
+        bench.write(&mut client, 100);
+        served.kill();
+        let listed = bench.place.run(&["stores", "base.img", "--json"]);
+        if listed.succeeds().stdout.contains(store.rsplit_once('#').unwrap().1) {
+            return;
+        }
+    }
+    panic!("no store is listed when the server is killed");
+}
+
+#[test]
+fn mistakes_with_base_volumes_are_told() {
+    let mut bench = Bench::new("disk");
+    let one = bench.lend("one.img");
+    let (store, id) = (one.path.clone(), one.path.rsplit_once('#').unwrap().1.to_owned());
+    left_open(&mut bench, &store);
+    let serve = |options: &[&str]| {
+        let args = ["serve", "base.img", "--nbd", "unix:nbd.sock", "--patience", "1s"];
+        bench.place.run(&[&args[..], options].concat())
+    };
+    serve(&[]).fails(2, &[&id, "may hold newer data", "give it too"]);
+    serve(&["--raw"]).fails(2, &["may hold newer data"]);
+    serve(&["--store", &store, "--copies", "2"]).fails(2, &["2 copies", "1 are given"]);
+    serve(&["--store", &store, "--copies", "0"]).fails(2, &["0 copies"]);
+    serve(&["--store", &store, "--store", &store]).fails(2, &["each once"]);
+    // Nobody answers: with the store's name, and without.
+    let gone = format!("tcp:127.0.0.1:{}", free_port());
+    let named = format!("{gone}#{id}");
+    serve(&["--store", &named]).fails(1, &[&id, &gone, "refused", "may hold newer data"]);
+    serve(&["--store", &store, "--store", &gone]).fails(1, &[&gone, "refused"]);
+    serve(&["--store", "unix:nobody.sock"]).fails(1, &["nobody.sock", "No such file"]);
+    // A store that holds nothing is waited for by nobody.
+    let other = format!("{gone}#00112233445566778899aabbccddeeff");
+    let served = bench.serve(&["--store", &store, "--store", &other, "--patience", "1s"]);
+    bench.check(&mut bench.client());
+    served.kill();
+    let (at, _) = store.rsplit_once('#').unwrap();
+    let wrong = format!("{at}#00112233445566778899aabbccddeeff");
+    serve(&["--store", &wrong]).fails(2, &[&id, "give it too"]);
+    let served = bench.serve(&["--store", &store, "--store", &wrong]);
+    bench.wait_for_stores("away", 1);
+    served.kill();
+}
+
+#[test]
+fn other_things_than_stores_and_base_volumes_are_told() {
+    let mut bench = Bench::new("disk");
+    let one = bench.lend("one.img");
+    left_open(&mut bench, &one.path.clone());
+    let place = &bench.place;
+    let far = ["serve", "base.img", "--nbd", "unix:x.sock", "--store", "tcp:192.0.2.1:7000"];
+    place.run(&far).fails(2, &["192.0.2.1", "not this machine", "tunnel"]);
+    let bad = ["serve", "base.img", "--nbd", "unix:x.sock", "--store", "tcp:localhost"];
+    place.run(&bad).fails(2, &["unix:PATH or tcp:HOST:PORT"]);
+    // Something else listens there.
+    place.run(&["format", "disk.img", "--size", "64M"]).succeeds();
+    let other = ["serve", "disk.img", "--nbd", "unix:other.sock"];
+    let other = Server::start(&mut place.command(&other));
+    let stranger = ["--store", "unix:other.sock", "--patience", "1s"];
+    let args = ["serve", "base.img", "--nbd", "unix:x.sock"];
+    place.run(&[&args[..], &stranger].concat()).fails(1, &["no store answers there"]);
+    // Something of clients that speak otherwise: the store stays.
+    let mut raw = std::os::unix::net::UnixStream::connect(place.path("one.sock")).unwrap();
+    std::io::Write::write_all(&mut raw, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n12345678").unwrap();
+    assert_eq!(std::io::Read::read(&mut raw, &mut [0; 64]).unwrap(), 0, "it is disconnected");
+    drop(other);
+    let no_base = ["serve", "disk.img", "--nbd", "unix:x.sock", "--store", &one.path];
+    place.run(&no_base).fails(2, &["no base volume", "--everest"]);
+    place.run(&["stores", "disk.img"]).fails(2, &["no base volume"]);
+    // A base volume is overwritten by nobody, and a part of one is none.
+    place.run(&["format", "base.img"]).fails(5, &["a base volume", "--force"]);
+    place.run(&["lend", "base.img"]).fails(5, &["a base volume", "--force"]);
+    let file = File::options().write(true).open(place.path("base.img")).unwrap();
+    file.set_len(48 << 20).unwrap();
+    let short = ["serve", "base.img", "--nbd", "unix:x.sock", "--store", &one.path];
+    place.run(&short).fails(2, &["131072 sectors", "98304", "a part of it is missing"]);
+}
+
+#[test]
+fn mistakes_with_lent_parts_are_told() {
+    let bench = Bench::new("disk");
+    let place = &bench.place;
+    let lend = |args: &[&str]| place.run(&[&["lend"], args].concat());
+    lend(&["new.img"]).fails(2, &["does not exist", "--size"]);
+    lend(&["new.img", "--size", "1M"]).fails(2, &["at least 16.0 MiB"]);
+    lend(&["new.img", "--size", "32M", "--listen", "tcp:192.0.2.1:7000"])
+        .fails(2, &["not this machine"]);
+    lend(&["new.img", "--size", "32M", "--listen", "/run/x"]).fails(2, &["unix:PATH"]);
+    assert!(!place.path("new.img").exists(), "nothing was made");
+    let one = bench.lend("one.img");
+    let size = fs::metadata(place.path("one.img")).unwrap();
+    let reserved = std::os::unix::fs::MetadataExt::blocks(&size) * 512;
+    assert!(reserved >= 32 << 20, "{reserved} bytes are reserved");
+    lend(&["one.img", "--listen", "unix:again.sock"]).fails(5, &["is served", "manylogs stop"]);
+    lend(&["two.img", "--size", "32M", "--listen", "unix:one.sock"])
+        .fails(5, &["a server listens there"]);
+    // A copy of a store has its name.
+    fs::copy(place.path("one.img"), place.path("copy.img")).unwrap();
+    lend(&["copy.img", "--listen", "unix:copy.sock"]).fails(5, &["is open already"]);
+    place.run(&["status", "one.img"]).succeeds();
+    place.run(&["stop", "one.img"]).succeeds();
+    assert!(one.wait().0.success());
+    lend(&["one.img", "--size", "64M", "--listen", "unix:one.sock"])
+        .fails(2, &["33554432 bytes, not 67108864"]);
+    place.run(&["format", "one.img"]).fails(5, &["a lent store"]);
+    place.run(&["serve", "one.img", "--nbd", "unix:x.sock"]).fails(2, &["no Manylogs volume"]);
+    // Damage in both superblocks.
+    let path: PathBuf = place.path("one.img");
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len() - 4096 + 20;
+    (bytes[20], bytes[end]) = (!bytes[20], !bytes[end]);
+    fs::write(&path, bytes).unwrap();
+    lend(&["one.img", "--listen", "unix:one.sock"]).fails(2, &["holds no Everest store"]);
+}

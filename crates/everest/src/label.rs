@@ -1,0 +1,91 @@
+//! What a device says of the base volume on it, without opening that.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Payload, Request, Sectors};
+use manylogs_engine::{PatientReads, read_copy};
+
+use crate::begin::OffloadError;
+use crate::call::{BaseId, StoreId};
+use crate::header::{COPY, HEADER, Header, MAGIC, PLACES};
+use crate::offload::Offloaded;
+
+/// What a device says of the base volume on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseLabel {
+    /// Its name.
+    pub id: BaseId,
+    /// Its size when it was made, with the header.
+    pub sectors: Sectors,
+    /// Stores that may hold newer data.
+    pub stores: Vec<StoreId>,
+    /// Openings so far.
+    pub openings: u32,
+}
+
+impl Offloaded {
+    /// What the base volume on `device` says of itself; `None` if there is none. Changes nothing.
+    ///
+    /// # Errors
+    /// If the device fails, or has a header of which no copy is whole.
+    pub async fn identify(
+        runtime: &Handle,
+        device: Rc<dyn BlockDevice>,
+    ) -> Result<Option<BaseLabel>, OffloadError> {
+        if !Header::shows(runtime, &device).await? {
+            return Ok(None);
+        }
+        let header = Header::find(runtime, device).await?.ok_or(OffloadError::NoHeader)?;
+        let content = header.content();
+        Ok(Some(BaseLabel {
+            id: content.base,
+            sectors: content.sectors,
+            stores: content.stores.clone(),
+            openings: content.opening().incarnation,
+        }))
+    }
+
+    /// What clients would see of a base volume on `device`.
+    #[must_use]
+    pub fn capacity_on(device: &dyn BlockDevice) -> Sectors {
+        Sectors(device.capabilities().capacity.0.saturating_sub(HEADER.0))
+    }
+
+    /// Takes a header away that `device` may have, so that it is no base volume.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub async fn erase(device: Rc<dyn BlockDevice>) -> Result<(), IoError> {
+        Header::erase(device).await
+    }
+}
+
+impl Header {
+    /// Whether `device` begins as a base volume does, in one copy of the header at least.
+    pub(crate) async fn shows(
+        runtime: &Handle,
+        device: &Rc<dyn BlockDevice>,
+    ) -> Result<bool, IoError> {
+        if device.capabilities().capacity <= HEADER {
+            return Ok(false);
+        }
+        let reads: Rc<dyn BlockDevice> = PatientReads::new(Rc::clone(device), runtime.clone());
+        for place in PLACES {
+            let start = Extent { len: Sectors(8), ..place };
+            let Ok(read) = read_copy(&reads, start).await? else { continue };
+            if read.to_bytes().is_some_and(|bytes| bytes.starts_with(&MAGIC)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Overwrites what the copies begin with.
+    pub(crate) async fn erase(device: Rc<dyn BlockDevice>) -> Result<(), IoError> {
+        for place in PLACES {
+            let zeroes = Payload::zeroes(COPY);
+            device.submit(Request::write_fua(place, zeroes)).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! Calls and answers as they go over a connection: bounded frames with a version and a checksum.
+//!
+//! What is here decodes bytes of strangers: it fails, and never panics, and takes no more memory
+//! than the bound that the reader sets.
+
+mod answer;
+mod call;
+mod coder;
+mod frame;
+
+/// The longest extent that is read with one call over a connection.
+pub const LONGEST_READ: manylogs_block::Sectors = manylogs_block::Sectors((64 << 20) / 512);
+
+pub use answer::{AnswerPart, Answers};
+pub use call::{Hello, Welcome};
+pub use frame::{FRAME_HEAD_BYTES, FRAME_VERSION, Frame, FrameError, FrameHead, FrameKind};

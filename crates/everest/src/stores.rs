@@ -1,0 +1,114 @@
+//! What a client knows of its stores, for people.
+
+use manylogs_block::{Nanos, Sectors};
+
+use crate::call::StoreId;
+use crate::offload::{Client, Offloaded};
+use crate::peer::Peer;
+use crate::policy::Policy;
+
+/// What becomes of writes that go to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreState {
+    /// It takes them.
+    Lends,
+    /// It had no room when it was last asked.
+    Full,
+    /// It is to forget old versions first.
+    Forgets,
+    /// It cannot be reached.
+    Away,
+}
+
+impl StoreState {
+    /// Name in outputs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lends => "lends",
+            Self::Full => "full",
+            Self::Forgets => "forgets",
+            Self::Away => "away",
+        }
+    }
+}
+
+/// A store of a base volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFigures {
+    /// Its name.
+    pub id: StoreId,
+    /// Where it is.
+    pub place: String,
+    /// Whether it takes writes.
+    pub state: StoreState,
+    /// Whether the base volume notes that it may hold data.
+    pub is_listed: bool,
+    /// Sectors of which it has the newest version.
+    pub held: Sectors,
+    /// Sectors of which nobody else has the newest version.
+    pub only_copy: Sectors,
+    /// The time that a request would wait there.
+    pub wait: Nanos,
+    /// For how long it could not be reached.
+    pub away: Nanos,
+}
+
+impl Offloaded {
+    /// The stores of the base volume, in the order in which they were given.
+    #[must_use]
+    pub fn stores(&self) -> Vec<StoreFigures> {
+        (0..self.0.peers.len()).map(|store| self.0.figures_of(store)).collect()
+    }
+
+    /// Whether the base volume is over the threshold of its policy.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.0.options.policy.is_over(self.0.home.load())
+    }
+
+    /// When it off-loads.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.0.options.policy
+    }
+
+    /// Whether another host has opened the base volume: this opening serves nothing any more.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.0.fenced.get()
+    }
+
+    /// Name of the base volume.
+    #[must_use]
+    pub fn id(&self) -> crate::call::BaseId {
+        self.0.base_id
+    }
+}
+
+impl Client {
+    fn figures_of(&self, store: usize) -> StoreFigures {
+        let (peer, table) = (&self.peers[store], self.table.borrow());
+        StoreFigures {
+            id: peer.id,
+            place: peer.lender.place(),
+            state: peer.state(),
+            is_listed: self.header.is_listed(peer.id),
+            held: table.sectors(Some(store)),
+            only_copy: table.only_copies(store),
+            wait: peer.lender.load().wait,
+            away: self.lost_for(store),
+        }
+    }
+}
+
+impl Peer {
+    fn state(&self) -> StoreState {
+        match (self.is_live(), self.takes_writes()) {
+            (false, _) => StoreState::Away,
+            (true, true) => StoreState::Lends,
+            (true, false) if self.full.get() => StoreState::Full,
+            (true, false) => StoreState::Forgets,
+        }
+    }
+}

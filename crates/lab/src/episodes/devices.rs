@@ -1,0 +1,73 @@
+//! Parts of modelled drives, and the little content that an opening needs.
+
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, MemoryDevice, Payload, Request, Sectors,
+};
+
+/// A part of a device.
+pub(super) struct Part {
+    pub(super) device: Rc<dyn BlockDevice>,
+    pub(super) extent: Extent,
+}
+
+impl BlockDevice for Part {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { capacity: self.extent.len, ..self.device.capabilities() }
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        if let Err(error) = self.capabilities().check(&request) {
+            return Completion::ready(Err(error));
+        }
+        let moved =
+            |extent: Extent| Extent::new(self.extent.start.0 + extent.start.0, extent.len.0);
+        self.device.submit(match request {
+            Request::Read { extent } => Request::Read { extent: moved(extent) },
+            Request::Write { extent, payload, fua, hint } => {
+                Request::Write { extent: moved(extent), payload, fua, hint }
+            }
+            Request::Discard { extent, fua } => Request::Discard { extent: moved(extent), fua },
+            Request::WriteZeroes { extent, fua, if_fast } => {
+                Request::WriteZeroes { extent: moved(extent), fua, if_fast }
+            }
+            Request::Flush => Request::Flush,
+        })
+    }
+}
+
+/// A device whose first sectors have content, although that below keeps none: a header is found
+/// there.
+pub(super) struct Beginning {
+    below: Rc<dyn BlockDevice>,
+    content: MemoryDevice,
+    len: Sectors,
+}
+
+impl Beginning {
+    pub(super) fn new(below: Rc<dyn BlockDevice>, len: Sectors) -> Self {
+        Self { below, content: MemoryDevice::new(len), len }
+    }
+}
+
+impl BlockDevice for Beginning {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        let is_here = request.extent().is_some_and(|extent| extent.end().0 <= self.len.0);
+        if !is_here {
+            return self.below.submit(request);
+        }
+        let kept = self.content.submit(request.clone());
+        // Reads wait for the device all the same.
+        let timed = self.below.submit(request);
+        Completion::of_others(async move {
+            let content: Payload = kept.await?;
+            timed.await?;
+            Ok(content)
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! Where stores are, as people write it.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+use manylogs_everest::{StoreId, store_name};
+use manylogs_storage::Peer;
+use thiserror::Error;
+
+use crate::address::{AddressError, NbdAddress};
+
+const EXPECTED: &str = "unix:PATH or tcp:HOST:PORT, and perhaps #STORE, the store's 32 digits";
+
+/// Why nobody listens at an address, or is asked there.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// The host is another machine.
+    #[error(
+        "{host}: that is not this machine, and whoever is on the way there could read and change \
+         everything: this version lends over Unix sockets and loopback only, so carry the \
+         connection through a tunnel (ssh -L) and name its end here"
+    )]
+    NotLocal {
+        /// The host.
+        host: String,
+    },
+    /// The host is unknown.
+    #[error("{host}: {why}")]
+    Unknown {
+        /// The host.
+        host: String,
+        /// What the system says.
+        why: String,
+    },
+}
+
+/// Where a store is, and which one it has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreAddress {
+    /// Where its server listens.
+    pub at: NbdAddress,
+    /// Its name; any store is taken if none is given.
+    pub store: Option<StoreId>,
+}
+
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            NbdAddress::Unix(path) => write!(f, "unix:{}", path.display())?,
+            NbdAddress::Tcp { host, port } if host.contains(':') => {
+                write!(f, "tcp:[{host}]:{port}")?;
+            }
+            NbdAddress::Tcp { host, port } => write!(f, "tcp:{host}:{port}")?,
+        }
+        match &self.store {
+            Some(store) => write!(f, "#{}", store_name(store)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StoreAddress {
+    /// The same for programs that run elsewhere on this machine.
+    #[must_use]
+    pub fn absolute(&self) -> Self {
+        let at = match &self.at {
+            NbdAddress::Unix(path) => {
+                NbdAddress::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+            }
+            other @ NbdAddress::Tcp { .. } => other.clone(),
+        };
+        Self { at, store: self.store }
+    }
+}
+
+impl FromStr for StoreAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = || AddressError { given: text.to_owned(), expected: EXPECTED };
+        let (at, store) = match text.rsplit_once('#') {
+            Some((at, store)) => (at, Some(parse_store(store).ok_or_else(wrong)?)),
+            None => (text, None),
+        };
+        let parsed: NbdAddress = at.parse().map_err(|_| wrong())?;
+        // Nobody has registered a port for stores, so that none can be left out.
+        let has_port = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        if matches!(parsed, NbdAddress::Tcp { .. }) && !has_port {
+            return Err(wrong());
+        }
+        Ok(Self { at: parsed, store })
+    }
+}
+
+/// A store's name.
+fn parse_store(text: &str) -> Option<StoreId> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
+    number.map(u128::to_be_bytes)
+}
+
+/// Where to connect to for `at`, which is on this machine.
+///
+/// # Errors
+/// If it is on another one: nothing hides from others what goes there.
+pub fn local(at: &NbdAddress) -> Result<Peer, PlaceError> {
+    let (host, port) = match at {
+        NbdAddress::Unix(path) => return Ok(Peer::Unix(path.clone())),
+        NbdAddress::Tcp { host, port } => (host, *port),
+    };
+    let unknown = |why: String| PlaceError::Unknown { host: host.clone(), why };
+    let found = (host.as_str(), port).to_socket_addrs();
+    let found: Vec<SocketAddr> = found.map_err(|error| unknown(error.to_string()))?.collect();
+    if found.iter().any(|address| !address.ip().is_loopback()) {
+        return Err(PlaceError::NotLocal { host: host.clone() });
+    }
+    // The first is what a listener binds, too.
+    let first = found.first().copied();
+    first.map(Peer::Tcp).ok_or_else(|| unknown("it has no address".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_stores_come_back_as_they_are_written() {
+        let store = "00112233445566778899aabbccddeeff";
+        for text in [
+            "unix:/run/store.sock".to_owned(),
+            format!("unix:/run/a#b.sock#{store}"),
+            "tcp:127.0.0.1:7000".to_owned(),
+            format!("tcp:[::1]:7000#{store}"),
+        ] {
+            let parsed: StoreAddress = text.parse().unwrap();
+            assert_eq!(parsed.to_string(), text);
+        }
+        for bad in ["", "unix:", "tcp:localhost", "tcp:[::1]", "tcp:h:0", "unix:/a#12", "/run/a"] {
+            assert!(bad.parse::<StoreAddress>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_asked() {
+        let at = |text: &str| local(&text.parse::<StoreAddress>().unwrap().at);
+        assert_eq!(at("tcp:127.0.0.1:7"), Ok(Peer::Tcp(([127, 0, 0, 1], 7).into())));
+        assert!(at("tcp:[::1]:7").is_ok() && at("unix:/x").is_ok());
+        for far in ["tcp:192.0.2.1:7", "tcp:0.0.0.0:7", "tcp:[2001:db8::1]:7"] {
+            assert!(matches!(at(far), Err(PlaceError::NotLocal { .. })), "{far}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The base volume on a device, with the stores that it borrows.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Nanos};
+use manylogs_everest::{
+    BaseId, Lender, LenderError, OffloadError, OffloadOptions, Offloaded, Policy, store_name,
+};
+use manylogs_storage::{Reactor, VolumeLock};
+
+use super::address::{StoreAddress, local};
+use super::link::Link;
+use crate::engine::ServeError;
+use crate::stack::StackError;
+
+/// What a base volume borrows, and how.
+#[derive(Clone, Debug)]
+pub struct Borrowing {
+    /// Stores of other disks.
+    pub stores: Vec<StoreAddress>,
+    /// Copies of each off-loaded write.
+    pub copies: usize,
+    /// How long a store is waited for: by an opening, and by reads of what is only there.
+    pub patience: Nanos,
+    /// When to off-load.
+    pub policy: Policy,
+}
+
+impl Default for Borrowing {
+    fn default() -> Self {
+        let OffloadOptions { policy, copies, patience, .. } = OffloadOptions::default();
+        Self { stores: Vec::new(), copies, patience, policy }
+    }
+}
+
+/// An open base volume. Nobody else on this machine opens one of its name meanwhile.
+pub(crate) struct Base {
+    pub(crate) volume: Offloaded,
+    _lock: VolumeLock,
+}
+
+/// Opens the base volume on `device`, the content of the disk at `path`; `None` if there is none,
+/// or if it is to be served as it is.
+pub(crate) fn open_base(
+    reactor: &Reactor,
+    device: &Rc<dyn BlockDevice>,
+    borrowing: &Borrowing,
+    (path, raw): (&Path, bool),
+) -> Result<Option<Base>, ServeError> {
+    let failed = |error| ServeError::Offload { path: path.to_owned(), error };
+    let (runtime, looked_at) = (reactor.handle(), Rc::clone(device));
+    let label = reactor.block_on(async move { Offloaded::identify(&runtime, looked_at).await });
+    let Some(label) = label.map_err(failed)? else {
+        return match borrowing.stores[..] {
+            [] => Ok(None),
+            _ => Err(ServeError::NotABase { path: path.to_owned() }),
+        };
+    };
+    if raw {
+        return match label.stores.first() {
+            None => Ok(None),
+            Some(store) => Err(failed(OffloadError::MissingStore { store: *store })),
+        };
+    }
+    let lock = VolumeLock::take(label.id, path).map_err(StackError::from)?;
+    let links = connect(reactor, borrowing, label.id)?;
+    let options = OffloadOptions {
+        policy: borrowing.policy,
+        copies: borrowing.copies,
+        patience: borrowing.patience,
+        ..OffloadOptions::default()
+    };
+    let lender = |link: &Link| -> Rc<dyn Lender> { Rc::new(link.clone()) };
+    let (runtime, base) = (reactor.handle(), Rc::clone(device));
+    let lenders = links.iter().map(lender).collect();
+    let opened =
+        reactor.block_on(async move { Offloaded::open(runtime, base, lenders, options).await });
+    let volume = opened.map_err(|error| match unreached(&error, &links) {
+        Some(unreached) => unreached,
+        None => failed(error),
+    })?;
+    Ok(Some(Base { volume, _lock: lock }))
+}
+
+/// Connects to all stores. Those whose names are not given must answer within the patience.
+fn connect(
+    reactor: &Reactor,
+    borrowing: &Borrowing,
+    base: BaseId,
+) -> Result<Vec<Link>, ServeError> {
+    let (connector, mut links) = (reactor.connector(), Vec::new());
+    for address in &borrowing.stores {
+        let peer = local(&address.at)?;
+        let (runtime, connector) = (reactor.handle(), connector.clone());
+        links.push(Link::start(runtime, connector, address.clone(), peer, base));
+    }
+    let (runtime, waited, patience) = (reactor.handle(), links.clone(), borrowing.patience);
+    let addresses = borrowing.stores.clone();
+    reactor.block_on(async move {
+        let began = runtime.now();
+        for (link, address) in waited.into_iter().zip(addresses) {
+            let left = Nanos(patience.0.saturating_sub(runtime.now().since(began).0));
+            if let Err(why) = link.known(left).await {
+                return Err(ServeError::StoreAway { store: address.to_string(), why });
+            }
+        }
+        Ok(())
+    })?;
+    Ok(links)
+}
+
+/// The error of a store that may hold newer data and does not answer, with where it should be.
+fn unreached(error: &OffloadError, links: &[Link]) -> Option<ServeError> {
+    let OffloadError::Store { store, source: LenderError::Unreachable } = error else {
+        return None;
+    };
+    let link = links.iter().find(|link| link.id() == *store)?;
+    let why = format!("{}, and it may hold newer data of this base volume", link.trouble());
+    let store = format!("{} at {}", store_name(store), link.place());
+    Some(ServeError::StoreAway { store, why })
+}

@@ -1,0 +1,163 @@
+//! Frames of a connection: one task reads them, another one writes.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Buf, Bytes};
+use manylogs_block::{Handle, Nanos, Signal};
+use manylogs_everest::net::{FRAME_HEAD_BYTES, Frame, FrameError, FrameHead};
+use manylogs_storage::{Shelf, Stream};
+use thiserror::Error;
+
+use crate::channel::Input;
+
+/// Pieces that are written in one call.
+const SLICES: usize = 64;
+
+/// Why a connection ended.
+#[derive(Debug, Error)]
+pub(super) enum LineError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("nothing was heard of it for {} ms", .0.0 / 1_000_000)]
+    Silent(Nanos),
+}
+
+/// A connection as both sides have it.
+pub(super) struct Line {
+    stream: Rc<Stream>,
+    outbox: RefCell<VecDeque<Bytes>>,
+    held_bytes: Cell<usize>,
+    /// There is something to write, or less than before.
+    pub(super) changed: Signal,
+    over: Cell<bool>,
+}
+
+/// The reading side. When it is dropped the connection ends.
+pub(super) struct Frames {
+    input: Input,
+    shelf: Arc<Shelf>,
+    line: Rc<Line>,
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        self.line.end();
+    }
+}
+
+impl Line {
+    /// Both sides of a connection; frames that are sent are written by a task of `runtime`.
+    pub(super) fn start(runtime: &Handle, stream: Stream) -> (Rc<Self>, Frames) {
+        let stream = Rc::new(stream);
+        let input = Input::new(Rc::clone(&stream));
+        let line = Rc::new(Self {
+            stream,
+            outbox: RefCell::default(),
+            held_bytes: Cell::default(),
+            changed: Signal::default(),
+            over: Cell::default(),
+        });
+        let writing = Rc::clone(&line);
+        runtime.spawn(async move {
+            // The reader hears of an error, too.
+            let _ = writing.write().await;
+            writing.end();
+        });
+        (Rc::clone(&line), Frames { input, shelf: Arc::default(), line })
+    }
+
+    /// Sends a frame. It is on its way when this returns, if the connection is there.
+    pub(super) fn send(&self, frame: Frame) {
+        if self.over.get() {
+            return;
+        }
+        let pieces = frame.encode();
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        self.held_bytes.set(self.held_bytes.get() + bytes);
+        self.outbox.borrow_mut().extend(pieces);
+        self.changed.notify();
+    }
+
+    /// What was sent and the kernel has not taken.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes.get()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    /// Ends it, for both sides.
+    pub(super) fn end(&self) {
+        self.over.set(true);
+        self.stream.shut_down();
+        self.outbox.take();
+        self.held_bytes.set(0);
+        self.changed.notify();
+    }
+
+    async fn write(&self) -> io::Result<()> {
+        while !self.over.get() {
+            let changed = self.changed.wait();
+            if self.outbox.borrow().is_empty() {
+                changed.await;
+                continue;
+            }
+            // Clones: frames may be added while this waits.
+            let pieces: Vec<Bytes> = self.outbox.borrow().iter().take(SLICES).cloned().collect();
+            let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+            let written = self.stream.write_vectored(&slices).await?;
+            self.written(written);
+        }
+        Ok(())
+    }
+
+    fn written(&self, mut written: usize) {
+        self.held_bytes.set(self.held_bytes.get().saturating_sub(written));
+        let mut outbox = self.outbox.borrow_mut();
+        while let Some(piece) = outbox.front_mut() {
+            let len = piece.len().min(written);
+            piece.advance(len);
+            written -= len;
+            if !piece.is_empty() {
+                break;
+            }
+            outbox.pop_front();
+        }
+        drop(outbox);
+        self.changed.notify();
+    }
+}
+
+impl Frames {
+    /// The next frame, whose body has `most` bytes at most.
+    pub(super) async fn next(&mut self, most: usize) -> Result<Frame, LineError> {
+        let head: [u8; FRAME_HEAD_BYTES] = self.input.array().await?;
+        let head = FrameHead::parse(&head, most)?;
+        let body = self.input.bytes(&self.shelf, head.len()).await?;
+        Ok(head.frame(body)?)
+    }
+}
+
+/// What `work` comes to, unless that takes longer than `span`.
+pub(super) async fn within<T>(
+    runtime: &Handle,
+    span: Nanos,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let (mut work, mut sleep) = (pin!(work), pin!(runtime.sleep(span)));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,209 @@
+//! The engine of a lent store.
+
+use std::error::Error;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use manylogs_block::{BlockDevice, SECTOR_BYTES, Sectors, Signal};
+use manylogs_everest::{CircularStore, Lender, Lending, Meter, StoreError, StoreOptions};
+use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::status::{LentStatus, Status};
+use manylogs_operate::{Operated, Subject};
+use manylogs_storage::VolumeLock;
+
+use super::address::StoreAddress;
+use super::lent::LentServer;
+use crate::engine::{About, Engine, Left, ServeError, Serving};
+use crate::front_end::FrontEnd;
+use crate::panics::end_process_on_panic;
+use crate::port::{Inbox, Message};
+use crate::stack::{Stack, StackError, StackOptions};
+
+/// A log of a store that is large enough: cleaning moves the disk's head once for each.
+const LOG: Sectors = Sectors((16 << 20) / SECTOR_BYTES);
+/// Logs that a store has at least.
+const LOGS: u64 = 16;
+
+/// A part of a disk to lend.
+#[derive(Clone, Debug)]
+pub struct LendOptions {
+    /// The part.
+    pub stack: StackOptions,
+    /// Make a store of it, and overwrite what it holds.
+    pub make: bool,
+    /// The size that it is to have, if that was said.
+    pub size: Option<Sectors>,
+}
+
+/// Where clients of a lent store come to. The socket is removed when this is dropped.
+#[derive(Debug)]
+pub struct StoreFrontEnd {
+    address: StoreAddress,
+    connections: Arc<AtomicUsize>,
+}
+
+impl StoreFrontEnd {
+    /// The clients of an engine that listens at the address, and how many are connected.
+    #[must_use]
+    pub const fn new(address: StoreAddress, connections: Arc<AtomicUsize>) -> Self {
+        Self { address, connections }
+    }
+}
+
+impl FrontEnd for StoreFrontEnd {
+    fn name(&self) -> String {
+        self.address.absolute().to_string()
+    }
+
+    fn users(&self) -> Vec<String> {
+        match self.connections.load(Ordering::SeqCst) {
+            0 => Vec::new(),
+            count => vec![format!("{count} clients are connected")],
+        }
+    }
+
+    fn users_come_back(&self) -> bool {
+        true
+    }
+
+    fn end(self: Box<Self>, _: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(())
+    }
+}
+
+impl Drop for StoreFrontEnd {
+    fn drop(&mut self) {
+        self.address.at.remove_socket();
+    }
+}
+
+impl Engine {
+    /// Lends a part of a disk to clients that come to `listener`, in a thread of its own.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn lend(options: LendOptions, listener: OwnedFd) -> Result<Self, ServeError> {
+        end_process_on_panic();
+        Self::spawn(Some(listener), move |serving| run(&options, serving))
+    }
+}
+
+/// A lent store, as its operator sees it.
+struct Lent {
+    operated: Rc<Operated>,
+    server: Rc<LentServer>,
+    lending: Lending,
+}
+
+fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
+    let path = &options.stack.path;
+    let failed = |error| ServeError::Store { path: path.clone(), error };
+    let stack = Stack::open(&options.stack)?;
+    let have = stack.device.capabilities().capacity;
+    if let Some(asked) = options.size.filter(|size| *size != have) {
+        return Err(ServeError::OtherSize { path: path.clone(), asked, have });
+    }
+    let meter = Meter::new(stack.runtime(), Rc::clone(&stack.device));
+    let device: Rc<dyn BlockDevice> = Rc::new(meter.clone());
+    let (store, _lock) = if options.make {
+        let store = make(&stack, device).map_err(failed)?;
+        let lock = VolumeLock::take(store.id(), path).map_err(StackError::from)?;
+        (store, lock)
+    } else {
+        open(&stack, device, path)?
+    };
+    let (runtime, closed) = (stack.runtime(), store.clone());
+    let lending = stack.run(async move { Lending::open(store, Some(meter)).await });
+    let lending = lending.map_err(|error| failed(error.into()))?;
+    let (listener, count, inbox, ready) = serving.into_parts();
+    let listener = listener.ok_or(ServeError::EndedEarly)?;
+    let listener = stack.reactor.listen(listener).map_err(StackError::Runtime)?;
+    let capabilities = stack.device.capabilities();
+    let subject = Subject {
+        name: path.display().to_string(),
+        capacity: capabilities.capacity,
+        volume: None,
+        drive: None,
+        recognised: None,
+        system: None,
+        probe: manylogs::PhaseProbe::default(),
+    };
+    let operated = Operated::start(runtime.clone(), subject);
+    let server = LentServer::start(runtime, lending.clone(), listener, count);
+    let about = About { capabilities, volume: Some(closed.id()), recovery: None };
+    // This fails only if the thread that started the engine has gone.
+    let _ = ready.send(about);
+    let lent = Rc::new(Lent { operated, server, lending });
+    stack.run(async move { lent.serve(inbox).await })
+}
+
+fn make(stack: &Stack, device: Rc<dyn BlockDevice>) -> Result<CircularStore, StoreError> {
+    let capacity = device.capabilities().capacity;
+    // Whole units of 4096 bytes, of which a small store has smaller logs.
+    let log = Sectors((capacity.0 / LOGS).min(LOG.0) & !7);
+    let runtime = stack.runtime();
+    let made = CircularStore::create(runtime, vec![device], StoreOptions { log });
+    stack.run(made)
+}
+
+/// Opens the store, unless a store of its name is open already.
+fn open(
+    stack: &Stack,
+    device: Rc<dyn BlockDevice>,
+    path: &Path,
+) -> Result<(CircularStore, VolumeLock), ServeError> {
+    let failed = |error| ServeError::Store { path: path.to_owned(), error };
+    let reads = Rc::clone(&stack.reads);
+    let id = stack.run(async move { CircularStore::identify(&reads).await }).map_err(failed)?;
+    let lock = VolumeLock::take(id, path).map_err(StackError::from)?;
+    let opened = stack.run(CircularStore::open(stack.runtime(), vec![device]));
+    Ok((opened.map_err(failed)?, lock))
+}
+
+impl Lent {
+    /// Serves until a message says to stop, and then leaves the store in order.
+    async fn serve(self: Rc<Self>, inbox: Inbox) -> Result<Left, ServeError> {
+        let stop = Signal::default();
+        let (told, lent) = (stop.wait(), Rc::clone(&self));
+        let runtime = self.server.runtime();
+        runtime.spawn(async move { lent.take_messages(&inbox, &stop).await });
+        told.await;
+        self.operated.stop();
+        self.server.close().await.map_err(|error| ServeError::Close(error.into()))?;
+        Ok(Left::default())
+    }
+
+    /// Never ends: a server that stops still answers questions for its status.
+    async fn take_messages(self: &Rc<Self>, inbox: &Inbox, stop: &Signal) {
+        loop {
+            for message in inbox.take().await {
+                match message {
+                    Message::Stop => stop.notify(),
+                    Message::Order(Order::Status, reply) => reply.send(self.told()),
+                    Message::Order(order, reply) => {
+                        let operated = Rc::clone(&self.operated);
+                        let obeyed = async move { reply.send(operated.obey(order).await) };
+                        self.server.runtime().spawn(obeyed);
+                    }
+                    // Nobody but clients of the store has anything to read or write here.
+                    Message::Io(..) | Message::Extents(..) => {}
+                }
+            }
+        }
+    }
+
+    fn told(&self) -> Answer {
+        let (used, clients) = self.server.used();
+        let lent = LentStatus {
+            store: manylogs_everest::store_name(&self.lending.id()),
+            used_bytes: used.bytes(),
+            clients,
+            connections: self.server.connections() as u64,
+        };
+        let status = Status { lent: Some(lent), ..self.operated.status() };
+        serde_json::to_value(status).map_err(OrderError::new)
+    }
+}

@@ -1,0 +1,261 @@
+//! The server of a lent store: clients come, and each has its calls carried out.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use manylogs_block::{Handle, IoError, Nanos, Payload, Piece, Sectors, Signal, to_usize};
+use manylogs_everest::net::{Answers, Frame, FrameError, FrameKind, Hello, LONGEST_READ, Welcome};
+use manylogs_everest::{Ask, Call, Lender, Lending, Reply};
+use manylogs_operate::log::{Level, line};
+use manylogs_plant::{self as plant, Bug};
+use manylogs_storage::{Listener, Stream};
+
+use super::frames::{Frames, Line, LineError, within};
+
+/// Most clients at a time.
+const CONNECTIONS_MAX: usize = 64;
+/// What calls under way and unsent answers of a client may hold before its next call is read.
+const BYTES_MAX: usize = 64 << 20;
+/// Most calls under way of a client.
+const CALLS_MAX: usize = 4096;
+/// A peer that has not said who it is by then is disconnected.
+const GREETING: Nanos = Nanos::from_secs(10);
+/// Until then a peer sends no more than this.
+const HELLO_MAX: usize = 4096;
+/// What a call has beside its content: the lineage of a base volume is the longest.
+const AROUND: usize = 64 << 10;
+/// The load is told at most as often as this if it changes, and
+const TELL: Nanos = Nanos::from_millis(100);
+/// after so many of those also if it does not.
+const TELL_ANYWAY: u32 = 5;
+/// Pause after a connection could not be accepted.
+const PAUSE: Nanos = Nanos::from_millis(100);
+
+/// Everybody who is connected to a lent store.
+pub(crate) struct LentServer {
+    runtime: Handle,
+    lending: Lending,
+    listener: Listener,
+    connections: RefCell<Vec<Weak<Line>>>,
+    count: Arc<AtomicUsize>,
+    closing: Cell<bool>,
+    /// Calls that are being carried out.
+    under_way: Cell<usize>,
+    done: Signal,
+}
+
+/// What a client has under way.
+#[derive(Default)]
+struct Account {
+    calls: Cell<usize>,
+    bytes: Cell<usize>,
+    changed: Signal,
+}
+
+impl LentServer {
+    /// Serves whoever comes to `listener`; `count` is how many are connected.
+    pub(crate) fn start(
+        runtime: Handle,
+        lending: Lending,
+        listener: Listener,
+        count: Arc<AtomicUsize>,
+    ) -> Rc<Self> {
+        let this = Rc::new(Self {
+            runtime,
+            lending,
+            listener,
+            connections: RefCell::default(),
+            count,
+            closing: Cell::default(),
+            under_way: Cell::default(),
+            done: Signal::default(),
+        });
+        let accepting = Rc::clone(&this);
+        this.runtime.spawn(async move { accepting.accept().await });
+        this
+    }
+
+    async fn accept(self: Rc<Self>) {
+        loop {
+            match self.listener.accept().await {
+                Ok(stream) if !self.closing.get() && self.has_room() => self.welcome(stream),
+                // The connection is closed at once: the client tries again.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
+                Err(error) => {
+                    let message = format!("cannot let a client in: {error}");
+                    line(Level::Warning, None, &message, &[]);
+                    self.runtime.sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.count.load(Ordering::SeqCst) < CONNECTIONS_MAX
+    }
+
+    fn welcome(self: &Rc<Self>, stream: Stream) {
+        let (of, frames) = Line::start(&self.runtime, stream);
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|connection| connection.strong_count() > 0);
+        connections.push(Rc::downgrade(&of));
+        drop(connections);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        let this = Rc::clone(self);
+        self.runtime.spawn(async move {
+            if let Err(LineError::Frame(error)) = this.serve(&of, frames).await {
+                let message = format!("a client was disconnected: {error}");
+                line(Level::Warning, None, &message, &[]);
+            }
+            of.end();
+            this.count.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+
+    async fn serve(self: &Rc<Self>, of: &Rc<Line>, mut frames: Frames) -> Result<(), LineError> {
+        let first = within(&self.runtime, GREETING, frames.next(HELLO_MAX)).await;
+        Hello::decode(&first.unwrap_or(Err(LineError::Silent(GREETING)))?)?;
+        let longest_write = self.lending.longest_write();
+        of.send(Welcome { store: self.lending.id(), longest_write }.encode());
+        let (telling, told) = (Rc::clone(self), Rc::clone(of));
+        self.runtime.spawn(async move { telling.tell_load(&told).await });
+        let (most, account) = (to_usize(longest_write.bytes()) + AROUND, Rc::<Account>::default());
+        loop {
+            self.room(of, &account).await;
+            let frame = frames.next(most).await?;
+            let bytes = frame.body.iter().map(bytes::Bytes::len).sum();
+            let call = Call::decode(&frame)?;
+            if self.closing.get() {
+                return Ok(());
+            }
+            self.carry_out(of, &account, (frame.number, bytes), call)?;
+        }
+    }
+
+    /// Waits until a client may have another call here.
+    async fn room(&self, of: &Line, account: &Account) {
+        loop {
+            let (changed, written) = (account.changed.wait(), of.changed.wait());
+            let held = account.bytes.get() + of.held_bytes();
+            if of.is_over() || (held < BYTES_MAX && account.calls.get() < CALLS_MAX) {
+                return;
+            }
+            first_of(changed, written).await;
+        }
+    }
+
+    /// Begins a call, in the order in which they arrive.
+    fn carry_out(
+        self: &Rc<Self>,
+        of: &Rc<Line>,
+        account: &Rc<Account>,
+        (number, bytes): (u64, usize),
+        call: Call,
+    ) -> Result<(), FrameError> {
+        let early = plant::is(Bug::LentAnsweredEarly) && matches!(call.ask, Ask::Write { .. });
+        let bytes = match &call.ask {
+            Ask::Read { extent } if extent.len > LONGEST_READ => {
+                return Err(FrameError::Malformed("a read of more than is read at once"));
+            }
+            // The answer holds it.
+            Ask::Read { extent } => bytes + to_usize(extent.len.bytes()),
+            Ask::Write { content: Some(content), .. } if !has_bytes(content) => {
+                return Err(FrameError::Malformed("content that no disk can keep"));
+            }
+            _ => bytes,
+        };
+        account.calls.set(account.calls.get() + 1);
+        account.bytes.set(account.bytes.get() + bytes);
+        self.under_way.set(self.under_way.get() + 1);
+        let answer = self.lending.call(call);
+        let (this, of, account) = (Rc::clone(self), Rc::clone(of), Rc::clone(account));
+        if early {
+            this.send(&of, Ok(Reply::Done), number);
+        }
+        self.runtime.spawn(async move {
+            let answer = answer.await;
+            if !early {
+                this.send(&of, answer, number);
+            }
+            account.calls.set(account.calls.get() - 1);
+            account.bytes.set(account.bytes.get() - bytes);
+            account.changed.notify();
+            this.under_way.set(this.under_way.get() - 1);
+            this.done.notify();
+        });
+        Ok(())
+    }
+
+    fn send(&self, of: &Line, answer: Result<Reply, manylogs_everest::LenderError>, number: u64) {
+        let load = self.lending.load();
+        Answers::encode(&answer, number, load).into_iter().for_each(|frame| of.send(frame));
+    }
+
+    /// Tells a client how busy the disk is, and that the store is there.
+    async fn tell_load(&self, of: &Line) {
+        let (mut last, mut silent) = (None, 0);
+        while !of.is_over() {
+            let load = self.lending.load();
+            silent += 1;
+            // What is not written yet tells it as well.
+            if (last != Some(load) || silent >= TELL_ANYWAY) && of.held_bytes() < AROUND {
+                of.send(Frame { load, ..Frame::new(FrameKind::Load, Vec::new()) });
+                (last, silent) = (Some(load), 0);
+            }
+            self.runtime.sleep(TELL).await;
+        }
+    }
+
+    /// Lets nobody in any more, waits for the calls that have begun, and closes the store.
+    pub(crate) async fn close(&self) -> Result<(), IoError> {
+        self.closing.set(true);
+        self.listener.shut_down();
+        loop {
+            let done = self.done.wait();
+            if self.under_way.get() == 0 {
+                break;
+            }
+            done.await;
+        }
+        let closed = self.lending.store().close().await;
+        for connection in self.connections.take().iter().filter_map(Weak::upgrade) {
+            connection.end();
+        }
+        closed
+    }
+
+    pub(crate) fn runtime(&self) -> Handle {
+        self.runtime.clone()
+    }
+
+    /// Clients that are connected.
+    pub(crate) fn connections(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Sectors that the store holds, and of how many base volumes.
+    pub(crate) fn used(&self) -> (Sectors, u64) {
+        let clients = self.lending.clients();
+        let sectors = clients.iter().map(|(_, held)| held.0).sum();
+        (Sectors(sectors), clients.len() as u64)
+    }
+}
+
+/// Resolves with either.
+async fn first_of(one: manylogs_block::Wait, other: manylogs_block::Wait) {
+    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
+    std::future::poll_fn(|cx| match one.as_mut().poll(cx) {
+        std::task::Poll::Ready(()) => std::task::Poll::Ready(()),
+        std::task::Poll::Pending => other.as_mut().poll(cx),
+    })
+    .await;
+}
+
+/// Whether a disk can store it: stand-ins for content have no bytes.
+fn has_bytes(payload: &Payload) -> bool {
+    payload.pieces().iter().all(|piece| matches!(piece, Piece::Bytes(_) | Piece::Zeroes(_)))
+}

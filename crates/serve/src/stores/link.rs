@@ -1,0 +1,345 @@
+//! A store at the other end of a connection, which comes back by itself.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+
+use manylogs_block::{Handle, Nanos, Sectors, Signal, Time, to_usize};
+use manylogs_everest::net::{AnswerPart, Answers, Frame, FrameKind, Hello, LONGEST_READ, Welcome};
+use manylogs_everest::{
+    Answer, Ask, BaseId, Call, Lender, LenderError, Load, Reply, StoreId, store_name,
+};
+use manylogs_operate::log::{Level, line};
+use manylogs_plant::{self as plant, Bug};
+use manylogs_storage::{Connector, Peer, Stream};
+
+use super::address::StoreAddress;
+use super::frames::{Frames, Line, LineError, within};
+
+/// A store tells of its load at least this often; one that is silent for so long is gone.
+const SILENCE: Nanos = Nanos::from_millis(1500);
+/// A call that takes longer ends the connection: what became of it is learned with the next one.
+const CALL_MAX: Nanos = Nanos::from_secs(30);
+/// A connection is made, and both sides know each other, within this time.
+const GREETING: Nanos = Nanos::from_secs(2);
+/// Pause between two attempts.
+const RETRY: Nanos = Nanos::from_millis(200);
+/// How often silence and late answers are looked for.
+const WATCH: Nanos = Nanos::from_millis(100);
+/// The longest frame: the longest read that is asked for, and what is around it.
+const FRAME_MAX: usize = to_usize(LONGEST_READ.bytes()) + (1 << 20);
+const WELCOME_MAX: usize = 4096;
+const NOBODY: &str =
+    "no store answers there: something else does, or a store with too many clients";
+
+/// A store at the other end of a connection. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Link(Rc<State>);
+
+struct State {
+    runtime: Handle,
+    connector: Connector,
+    address: StoreAddress,
+    peer: Peer,
+    base: BaseId,
+    /// The store, once it is known.
+    store: Cell<Option<StoreId>>,
+    longest: Cell<Sectors>,
+    told: Cell<Load>,
+    /// Calls that were sent since the store told of its load.
+    sent_since: Cell<u64>,
+    connection: RefCell<Option<Rc<Connection>>>,
+    /// Why there is no connection.
+    trouble: RefCell<String>,
+    progress: Signal,
+}
+
+struct Connection {
+    line: Rc<Line>,
+    calls: RefCell<BTreeMap<u64, Waiting>>,
+    sent: Cell<u64>,
+    heard: Cell<Time>,
+}
+
+/// A call that is not answered.
+#[derive(Clone)]
+struct Waiting(Rc<Slot>);
+
+struct Slot {
+    answer: RefCell<Option<Result<Reply, LenderError>>>,
+    answered: Signal,
+    since: Time,
+}
+
+impl Waiting {
+    fn answer(&self, answer: Result<Reply, LenderError>) {
+        *self.0.answer.borrow_mut() = Some(answer);
+        self.0.answered.notify();
+    }
+}
+
+impl Link {
+    /// A store at `peer`, for a base volume. Connecting begins at once, and never ends.
+    pub(crate) fn start(
+        runtime: Handle,
+        connector: Connector,
+        address: StoreAddress,
+        peer: Peer,
+        base: BaseId,
+    ) -> Self {
+        let link = Self(Rc::new(State {
+            store: Cell::new(address.store),
+            connector,
+            address,
+            peer,
+            base,
+            longest: Cell::new(Sectors(u64::MAX)),
+            told: Cell::default(),
+            sent_since: Cell::default(),
+            connection: RefCell::default(),
+            trouble: RefCell::default(),
+            progress: Signal::default(),
+            runtime: runtime.clone(),
+        }));
+        let state = Rc::clone(&link.0);
+        runtime.spawn(async move { state.run().await });
+        link
+    }
+
+    /// Waits until the store's name is known: it is given, or the store said it.
+    ///
+    /// # Errors
+    /// Why it is not, after `patience`.
+    pub(crate) async fn known(&self, patience: Nanos) -> Result<(), String> {
+        let deadline = self.0.runtime.now() + patience;
+        loop {
+            let progress = self.0.progress.wait();
+            if self.0.store.get().is_some() {
+                return Ok(());
+            }
+            let left = deadline.since(self.0.runtime.now());
+            if within(&self.0.runtime, left, progress).await.is_none() {
+                return Err(self.trouble());
+            }
+        }
+    }
+
+    /// Why there is no connection, in words; nothing if there is one.
+    pub(crate) fn trouble(&self) -> String {
+        self.0.trouble.borrow().clone()
+    }
+}
+
+impl State {
+    async fn run(self: Rc<Self>) {
+        loop {
+            let ended = match within(&self.runtime, GREETING, self.greet()).await {
+                Some(Ok((line, frames))) => self.serve(line, frames).await,
+                Some(Err(error)) => error,
+                None => LineError::Silent(GREETING),
+            };
+            self.say(ended.to_string());
+            self.runtime.sleep(RETRY).await;
+        }
+    }
+
+    /// Notes why there is no connection; the log hears of it when that begins, or changes.
+    fn say(&self, trouble: String) {
+        if *self.trouble.borrow() != trouble {
+            let message = format!("store {}: {trouble}", self.address);
+            line(Level::Warning, None, &message, &[]);
+            self.trouble.replace(trouble);
+        }
+    }
+
+    /// Connects, and hears which store it is.
+    async fn greet(&self) -> Result<(Rc<Line>, Frames), LineError> {
+        let stream: Stream = self.connector.connect(&self.peer).await?;
+        let (line, mut frames) = Line::start(&self.runtime, stream);
+        line.send(Hello { base: self.base }.encode());
+        let first = frames.next(WELCOME_MAX).await.map_err(|error| match error {
+            LineError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                LineError::Io(io::Error::other(NOBODY))
+            }
+            error => error,
+        });
+        let welcome = Welcome::decode(&first?)?;
+        self.is_right(welcome.store)?;
+        self.longest.set(welcome.longest_write);
+        self.store.set(Some(welcome.store));
+        Ok((line, frames))
+    }
+
+    fn is_right(&self, found: StoreId) -> Result<(), LineError> {
+        let expected = self.store.get().unwrap_or(found);
+        if found == expected || plant::is(Bug::OtherStoreTaken) {
+            return Ok(());
+        }
+        let (found, expected) = (store_name(&found), store_name(&expected));
+        let message = format!("store {found} answers there, not {expected}");
+        Err(io::Error::other(message).into())
+    }
+
+    /// Uses a connection until it ends; why it did.
+    async fn serve(self: &Rc<Self>, of: Rc<Line>, mut frames: Frames) -> LineError {
+        let connection = Rc::new(Connection {
+            line: Rc::clone(&of),
+            calls: RefCell::default(),
+            sent: Cell::default(),
+            heard: Cell::new(self.runtime.now()),
+        });
+        if !self.trouble.take().is_empty() {
+            let message = format!("store {}: it is there again", self.address);
+            line(Level::Info, None, &message, &[]);
+        }
+        self.connection.replace(Some(Rc::clone(&connection)));
+        self.progress.notify();
+        let watching = self.runtime.clone();
+        let watched = Rc::clone(&connection);
+        self.runtime.spawn(async move { watched.watch(&watching).await });
+        let mut answers = Answers::default();
+        let ended = loop {
+            let taken = match frames.next(FRAME_MAX).await {
+                Ok(frame) => self.take(&connection, &mut answers, &frame),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = taken {
+                break error;
+            }
+        };
+        let silent = connection.silence(self.runtime.now()) > SILENCE;
+        of.end();
+        drop(frames);
+        self.connection.replace(None);
+        for call in connection.calls.take().into_values() {
+            if plant::is(Bug::LostCallsUnanswered) {
+                continue;
+            }
+            call.answer(match plant::is(Bug::LostCallsDone) {
+                true => Ok(Reply::Done),
+                false => Err(LenderError::Unreachable),
+            });
+        }
+        self.progress.notify();
+        if silent { LineError::Silent(SILENCE) } else { ended }
+    }
+
+    fn take(
+        &self,
+        connection: &Connection,
+        answers: &mut Answers,
+        frame: &Frame,
+    ) -> Result<(), LineError> {
+        connection.heard.set(self.runtime.now());
+        self.told.set(frame.load);
+        self.sent_since.set(0);
+        if frame.kind == FrameKind::Load {
+            return Ok(());
+        }
+        if let AnswerPart::Whole(answer) = answers.take(frame)? {
+            // A number that nobody waits for is of no call of ours.
+            let call = connection.calls.borrow_mut().remove(&frame.number);
+            if let Some(call) = call {
+                call.answer(answer);
+                self.progress.notify();
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, call: &Call) -> Option<Waiting> {
+        let connection = self.connection.borrow().clone()?;
+        if connection.line.is_over() {
+            return None;
+        }
+        let number = connection.sent.get();
+        connection.sent.set(number + 1);
+        let waiting = Waiting(Rc::new(Slot {
+            answer: RefCell::default(),
+            answered: Signal::default(),
+            since: self.runtime.now(),
+        }));
+        connection.calls.borrow_mut().insert(number, waiting.clone());
+        connection.line.send(call.encode(number));
+        self.sent_since.set(self.sent_since.get() + 1);
+        Some(waiting)
+    }
+}
+
+impl Connection {
+    fn silence(&self, now: Time) -> Nanos {
+        now.since(self.heard.get())
+    }
+
+    /// Ends the connection if nothing is heard, or a call is not answered.
+    async fn watch(&self, runtime: &Handle) {
+        while !self.line.is_over() {
+            runtime.sleep(WATCH).await;
+            let now = runtime.now();
+            let oldest = self.calls.borrow().values().next().map(|call| call.0.since);
+            let late = oldest.is_some_and(|since| now.since(since) > CALL_MAX);
+            let silent = self.silence(now) > SILENCE && !plant::is(Bug::SilenceUnnoticed);
+            if silent || late {
+                self.line.end();
+            }
+        }
+    }
+}
+
+impl Lender for Link {
+    fn id(&self) -> StoreId {
+        self.0.store.get().unwrap_or_default()
+    }
+
+    fn longest_write(&self) -> Sectors {
+        self.0.longest.get()
+    }
+
+    fn call(&self, call: Call) -> Answer<Reply> {
+        let Some(waiting) = self.0.send(&call) else {
+            return Box::pin(std::future::ready(Err(LenderError::Unreachable)));
+        };
+        Box::pin(async move {
+            loop {
+                let answered = waiting.0.answered.wait();
+                let answer = waiting.0.answer.borrow_mut().take();
+                match answer {
+                    // Nobody knows what became of it.
+                    Some(Ok(reply)) if !answers(&call.ask, &reply) => {
+                        return Err(LenderError::Unreachable);
+                    }
+                    Some(answer) => return answer,
+                    None => answered.await,
+                }
+            }
+        })
+    }
+
+    /// What the store told, and what was sent there since.
+    fn load(&self) -> Load {
+        let (told, since) = (self.0.told.get(), self.0.sent_since.get());
+        let each = told.wait.0 / told.in_flight.max(1);
+        // The least is enough to choose another store that is as idle.
+        let wait = Nanos(told.wait.0 + since * each.max(1));
+        Load { in_flight: told.in_flight + since, wait }
+    }
+
+    fn place(&self) -> String {
+        let StoreAddress { at, .. } = &self.0.address;
+        StoreAddress { at: at.clone(), store: None }.to_string()
+    }
+
+    fn progress(&self) -> &Signal {
+        &self.0.progress
+    }
+}
+
+/// Whether a reply is one to such a call.
+const fn answers(ask: &Ask, reply: &Reply) -> bool {
+    match ask {
+        Ask::Claim { .. } => matches!(reply, Reply::Held(_)),
+        Ask::Read { .. } => matches!(reply, Reply::Found(_)),
+        Ask::Write { .. } | Ask::Delete { .. } => matches!(reply, Reply::Done),
+    }
+}

@@ -1,0 +1,26 @@
+//! Stores of other disks, over connections: both ends.
+//!
+//! ```text
+//!   base volume's server                        store's server
+//!   Offloaded -- Link == Unix socket, loopback == LentServer -- Lending -- CircularStore
+//! ```
+//! A connection carries the calls of `manylogs_everest` and their answers, in frames. When it ends,
+//! every call of it is answered: nobody knows whether it was done. The client begins a session
+//! with the next connection then, and the store says what it holds.
+
+mod address;
+mod borrow;
+mod frames;
+mod lend;
+mod lent;
+mod link;
+mod status;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use address::{PlaceError, StoreAddress, local};
+pub use borrow::Borrowing;
+pub use lend::{LendOptions, StoreFrontEnd};
+
+pub(crate) use borrow::{Base, open_base};
+pub(crate) use status::offload_status;
