@@ -361,3 +361,37 @@ impl Load {
         self.running.set(self.running.get() - 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use manylogs_disk::profile;
+
+    use super::*;
+
+    /// Bursts as dense as the fitted ones of the first episode, which a drive cannot keep up with.
+    fn small() -> (Episode, Arc<DriveSettings>) {
+        let episode = Episode {
+            requests: 40_000,
+            span: Nanos::from_secs(120),
+            burst: Nanos::from_secs(4),
+            ..Episode::ALL[0]
+        };
+        let library = profile::Library::of_user();
+        let profile = library.find_or_load("cheetah-15k5").unwrap().unwrap();
+        (episode, Arc::new(DriveSettings::new(Arc::new(profile), false)))
+    }
+
+    #[test]
+    fn a_seed_decides_everything_and_stores_help_and_end_empty() {
+        let (episode, drive) = small();
+        let run = |policy, seed| run(&episode, &drive, On::Drive, policy, seed).unwrap();
+        let alone = run(OffloadPolicy::None, 1);
+        let ours = run(OffloadPolicy::Ours(OursOptions::default()), 1);
+        assert_eq!(ours, run(OffloadPolicy::Ours(OursOptions::default()), 1));
+        assert_ne!(ours, run(OffloadPolicy::Ours(OursOptions::default()), 2));
+        assert_eq!(alone.requests, ours.requests);
+        assert!(ours.mean_ms * 5.0 < alone.mean_ms, "{ours:?} beside {alone:?}");
+        assert!(ours.offloaded_percent > 10.0 && ours.home_after_s < 300.0, "{ours:?}");
+        assert_eq!(alone.offloaded_percent, 0.0);
+    }
+}
