@@ -368,12 +368,12 @@ mod tests {
 
     use super::*;
 
-    /// A burst of ten seconds that a drive cannot keep up with.
+    /// Bursts as dense as the fitted ones of the first episode, which a drive cannot keep up with.
     fn small() -> (Episode, Arc<DriveSettings>) {
         let episode = Episode {
             requests: 40_000,
             span: Nanos::from_secs(120),
-            burst: Nanos::from_secs(10),
+            burst: Nanos::from_secs(4),
             ..Episode::ALL[0]
         };
         let library = profile::Library::of_user();
