@@ -71,8 +71,8 @@ fn block(at: u64, version: u64) -> Vec<u8> {
 fn a_chain_keeps_over_kills_what_was_flushed_by_whichever_member_it_is_served() {
     let chain = Chain::small();
     let place = |i: u64| i * 7919 % 17_000 * BLOCK;
-    for round in 0..6 {
-        let (server, mut client) = chain.nbd(NAMES[round as usize % 3]);
+    for (round, member) in (0..6).zip(NAMES.into_iter().cycle()) {
+        let (server, mut client) = chain.nbd(member);
         for i in 0..400 {
             let at = place(i);
             if round > 0 {
@@ -117,7 +117,7 @@ fn a_chain_that_is_written_over_and_over_is_cleaned() {
         let content = vec![7; 1 << 20];
         // Half of 144 MiB is exported: four times that.
         for i in 0..288u64 {
-            let at = i * 37 % 64 << 20;
+            let at = (i * 37 % 64) << 20;
             assert_eq!(client.ask(0, WRITE, at, 1 << 20, &content), 0);
         }
         assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);

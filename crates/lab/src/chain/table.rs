@@ -28,10 +28,11 @@ pub fn text(results: &[GateResult]) -> String {
         let most = most.map_or(String::new(), |most| format!("appended up to {most:.2}, "));
         let notes =
             result.p99_times.map_or(String::new(), |times| format!("p99 {times:.2} times, "))
-                + &most;
+                + &most
+                + if result.holds { "holds" } else { "falls short" };
         let _ = writeln!(
             text,
-            "{:<14}{:<6}{:<46}{:>6.2}{:>8.3}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.2}{:>9.1}  {notes}{}",
+            "{:<14}{:<6}{:<46}{:>6.2}{:>8.3}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.2}{:>9.1}  {notes}",
             result.drive,
             if result.write_cache { "on" } else { "off" },
             format!("{}, seed {}", result.gate, result.seed),
@@ -43,7 +44,6 @@ pub fn text(results: &[GateResult]) -> String {
             figures.write_max_ms,
             figures.appended_per_byte,
             figures.table_bytes_per_block,
-            if result.holds { "holds" } else { "falls short" },
         );
     }
     text

@@ -42,6 +42,8 @@ fn planted_bugs_are_noticed() {
         Bug::EpochNotBegun,
         Bug::ResetUnderRead,
         Bug::BufferedReadFromStart,
+        Bug::SwapFreesSourceEarly,
+        Bug::SwapFreshSequence,
     ];
     for bug in GECKO.iter().chain(&of_store) {
         plant(Some(*bug));
