@@ -242,6 +242,7 @@ fn members_are_found_and_what_is_not_whole_is_refused_by_name() {
     run(&["status", &a, "--json"], 0, "\"segment_bytes\": 2097152");
     run(&["format", &a], 5, "a member of a chain");
     serve(&a, &["--emulate", "cheetah-15k5"], 2, "--emulate");
+    serve(&a, &["--store", "unix:/nowhere/store"], 2, "--store");
 }
 
 #[test]

@@ -424,6 +424,34 @@ fn either_copy_of_the_header_names_the_stores() {
     assert!(store_known_from_one_copy());
 }
 
+/// Whether a store gets nothing while the base cannot note that it may hold something.
+fn unlisted_store_gets_nothing() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let empty = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let far = far_store(&runtime).await;
+        let faults = Rc::new(Faults::new(MemoryDevice::new(Sectors(256 + 800))));
+        let base = Rc::clone(&faults) as Rc<dyn BlockDevice>;
+        Offloaded::create(&runtime, Rc::clone(&base)).await.unwrap();
+        let volume = opened(&runtime, &base, &[&far], options(Policy::Always)).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        let rule = Rule::new(&[RequestKind::Write], |extent| IoError::Transient { extent });
+        faults.add(rule.within(Extent::new(0, 256)));
+        // It goes home, or fails.
+        drop(put(&volume, 1, 10).await);
+        empty.set(far.store.clients().iter().all(|(_, held)| *held == Sectors(0)));
+        faults.clear();
+        put(&volume, 1, 11).await.unwrap();
+        assert_eq!(get(&volume, 1).await.unwrap(), tags(11));
+    });
+    seen.get()
+}
+
+#[test]
+fn a_store_is_listed_before_it_gets_anything() {
+    assert!(unlisted_store_gets_nothing());
+}
+
 /// Whether everything goes home by itself although the base fails for a while.
 fn reclaimed_after_an_error() -> bool {
     let seen = Rc::new(Cell::new(false));
@@ -471,6 +499,7 @@ fn planted_bugs_are_noticed() {
     with(Bug::RolledBackBelieved, &|| {
         read_of_a_store_put_back().err() == Some(IoError::Medium { extent: block(2) })
     });
+    with(Bug::ListedAfterWrite, &unlisted_store_gets_nothing);
     with(Bug::CallDoneTwice, &a_call_is_done_once);
     with(Bug::VoidForgotten, &void_is_believed);
     with(Bug::HeaderInOneCopy, &store_known_from_one_copy);
