@@ -13,7 +13,7 @@ use manylogs_everest::{
     Answer, Ask, Call, CircularStore, Lender, LenderError, Lending, Load, OffloadError,
     OffloadOptions, Offloaded, Opening, Policy, Reply, Session, StoreId, StoreOptions, Version,
 };
-use manylogs_filters::{Faults, Rule};
+use manylogs_filters::{Delay, Faults, Rule};
 use manylogs_logstore::Space;
 use manylogs_sim::{Order, Sim};
 
@@ -372,6 +372,27 @@ fn a_call_is_done_once() -> bool {
     seen.get()
 }
 
+/// Whether a write of a session that has ended is refused: its client counts it as gone.
+fn an_ended_session_is_refused() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let refused = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let far = far_store(&runtime).await;
+        let opening = Opening { incarnation: 1, token: 5 };
+        let ask = |session, number, ask| {
+            let session = Session { opening, number: session };
+            far.store.call(Call { base: [7; 16], session, number, ask })
+        };
+        for session in 1..3 {
+            ask(session, 0, Ask::Claim { lineage: vec![opening] }).await.unwrap();
+        }
+        let (extent, version) = (block(1), Version::new(1, 1));
+        let late = ask(1, 0, Ask::Write { extent, version, content: Some(tags(100)) }).await;
+        refused.set(late.is_err() && far.store.held([7; 16]).is_empty());
+    });
+    seen.get()
+}
+
 /// Whether an opening believes that what a store has of a range is void: the range was written
 /// while the store could not be reached.
 fn void_is_believed() -> bool {
@@ -395,7 +416,7 @@ fn void_is_believed() -> bool {
 
 #[test]
 fn calls_are_done_once_and_void_versions_count_no_more() {
-    assert!(a_call_is_done_once() && void_is_believed());
+    assert!(a_call_is_done_once() && an_ended_session_is_refused() && void_is_believed());
 }
 
 /// Whether an opening knows of the store although a copy of the header is damaged.
@@ -452,6 +473,41 @@ fn a_store_is_listed_before_it_gets_anything() {
     assert!(unlisted_store_gets_nothing());
 }
 
+/// Whether a closed client takes no later opening out of the header: it is closed while it writes.
+fn closing_waits_for_the_header() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let kept = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let far = far_store(&runtime).await;
+        let memory = MemoryDevice::new(Sectors(256 + 800));
+        let delay = Rc::new(Delay::new(runtime.clone(), memory, Nanos(0)));
+        let base = Rc::clone(&delay) as Rc<dyn BlockDevice>;
+        Offloaded::create(&runtime, Rc::clone(&base)).await.unwrap();
+        let first = opened(&runtime, &base, &[&far], options(Policy::Always)).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        delay.set(Nanos::from_millis(50));
+        let written = first.submit(Request::write_fua(block(1), tags(10)));
+        runtime.sleep(Nanos::from_millis(10)).await;
+        delay.set(Nanos(0));
+        first.close().await;
+        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Never) };
+        let second = opened(&runtime, &base, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_millis(200)).await;
+        drop((written.await, second));
+        let copy = |from| base.submit(Request::Read { extent: Extent::new(from, 128) });
+        let (one, other) = (copy(0).await.unwrap(), copy(128).await.unwrap());
+        // Where docs/format.md has the number of openings.
+        let openings = one.to_bytes().unwrap()[12..16] == 2_u32.to_le_bytes();
+        kept.set(openings && one == other);
+    });
+    seen.get()
+}
+
+#[test]
+fn a_closed_client_writes_no_header() {
+    assert!(closing_waits_for_the_header());
+}
+
 /// Whether everything goes home by itself although the base fails for a while.
 fn reclaimed_after_an_error() -> bool {
     let seen = Rc::new(Cell::new(false));
@@ -499,7 +555,9 @@ fn planted_bugs_are_noticed() {
     with(Bug::RolledBackBelieved, &|| {
         read_of_a_store_put_back().err() == Some(IoError::Medium { extent: block(2) })
     });
+    with(Bug::ClosedBeforeTasksEnd, &closing_waits_for_the_header);
     with(Bug::ListedAfterWrite, &unlisted_store_gets_nothing);
+    with(Bug::OldSessionServed, &an_ended_session_is_refused);
     with(Bug::CallDoneTwice, &a_call_is_done_once);
     with(Bug::VoidForgotten, &void_is_believed);
     with(Bug::HeaderInOneCopy, &store_known_from_one_copy);
