@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use manylogs_plant::{self as plant, Bug};
 use rustix::fs::{FlockOperation, OFlags};
@@ -20,6 +21,12 @@ use crate::loops::{FileId, Object};
 use crate::open::{OpenError, OpenMode};
 use crate::sysfs::{Disk, System};
 
+/// How often a lock that somebody has is tried again, and after which time. A process that was
+/// killed has its files until it is gone, and one that begins has those of the process that began
+/// it until it becomes another program.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// Locks what was opened.
 pub(crate) fn lock(
     system: &System,
@@ -31,10 +38,19 @@ pub(crate) fn lock(
         OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
         OpenMode::Exclusive | OpenMode::Claimed => FlockOperation::NonBlockingLockExclusive,
     };
-    let locked = rustix::fs::flock(file, operation).and_then(|()| {
+    let try_it = || {
+        rustix::fs::flock(file, operation)?;
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         if is_file { lock_range(file, &(0..u64::MAX), mode.is_writing()) } else { Ok(()) }
-    });
+    };
+    let mut locked = try_it();
+    for _ in 0..LOCK_TRIES {
+        if locked != Err(Errno::WOULDBLOCK) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        locked = try_it();
+    }
     locked.map_err(|errno| match errno {
         Errno::WOULDBLOCK => {
             let files: Vec<FileId> = file.metadata().iter().map(FileId::of).collect();
