@@ -42,14 +42,16 @@ def ratio(volume, plain):
 def main(paths):
     if not paths:
         sys.exit(__doc__)
-    cells = read(paths)
+    try:
+        cells = read(paths)
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"{error}: expected files that benches/effect/run.sh wrote")
     print("| drive | load | stream, MB/s: plain, volume | operations/s: plain, volume | "
           "p99, ms: plain, volume | operations, times | stream, times |")
     print("|---|---|---|---|---|---|---|")
     for drive, load, stream in sorted({key[:3] for key in cells}):
         plain = cells.get((drive, load, stream, "raw"))
         volume = cells.get((drive, load, stream, "volume"))
-        row = []
         figures = [
             lambda run: run["stream_mb_per_s"],
             lambda run: run["small"]["per_s"],

@@ -114,6 +114,11 @@ fn options(policy: Policy) -> OffloadOptions {
     }
 }
 
+/// Nothing goes home by itself.
+fn staying(policy: Policy) -> OffloadOptions {
+    OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(policy) }
+}
+
 async fn far_store(runtime: &Handle) -> Far {
     let disk: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(64 + 9 * 128 + 16)));
     let made = CircularStore::create(runtime.clone(), vec![disk], StoreOptions { log: LOG });
@@ -144,6 +149,18 @@ async fn a_base(runtime: &Handle) -> Rc<dyn BlockDevice> {
     base
 }
 
+/// A base whose header is in its first 256 sectors, and that can be made to fail.
+async fn a_failing_base(runtime: &Handle) -> (Rc<Faults<MemoryDevice>>, Rc<dyn BlockDevice>) {
+    let faults = Rc::new(Faults::new(MemoryDevice::new(Sectors(256 + 800))));
+    let base = Rc::clone(&faults) as Rc<dyn BlockDevice>;
+    Offloaded::create(runtime, Rc::clone(&base)).await.unwrap();
+    (faults, base)
+}
+
+fn writes_fail(within: Extent) -> Rule {
+    Rule::new(&[RequestKind::Write], |extent| IoError::Transient { extent }).within(within)
+}
+
 fn tags(tag: u64) -> Payload {
     Payload::tags(tag, Sectors(8))
 }
@@ -153,7 +170,7 @@ fn tags(tag: u64) -> Payload {
 fn a_store_that_cannot_be_reached_has_not_failed() {
     in_virtual_time(|runtime| async move {
         let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
-        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let never = staying(Policy::Always);
         let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
         runtime.sleep(Nanos::from_secs(1)).await;
         for number in 0..20 {
@@ -250,7 +267,7 @@ fn refused_openings() -> Vec<bool> {
         let image = base.submit(Request::Read { extent: whole }).await.unwrap();
         let copy: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(whole.len));
         copy.submit(Request::write_fua(whole, image.clone())).await.unwrap();
-        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let never = staying(Policy::Always);
         let first = opened(&runtime, &base, &[&far], never).await.unwrap();
         runtime.sleep(Nanos::from_secs(1)).await;
         put(&first, 1, 10).await.unwrap();
@@ -294,7 +311,7 @@ fn read_of_a_store_put_back() -> Result<Payload, IoError> {
         let mut far = Far { runtime: runtime.clone(), store, link: Rc::default() };
         let holder = Rc::new(std::cell::RefCell::new(far.store.clone()));
         far.link.swapped.replace(Some(Rc::clone(&holder)));
-        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let never = staying(Policy::Always);
         let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
         runtime.sleep(Nanos::from_secs(1)).await;
         put(&volume, 1, 10).await.unwrap();
@@ -400,7 +417,7 @@ fn void_is_believed() -> bool {
     let believed = Rc::clone(&seen);
     in_virtual_time(|runtime| async move {
         let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
-        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+        let never = staying(Policy::Always);
         let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
         runtime.sleep(Nanos::from_secs(1)).await;
         put(&volume, 1, 10).await.unwrap();
@@ -426,7 +443,7 @@ fn store_known_from_one_copy() -> bool {
     in_virtual_time(|runtime| async move {
         for copy in [Extent::new(0, 128), Extent::new(128, 128)] {
             let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
-            let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Always) };
+            let never = staying(Policy::Always);
             let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
             runtime.sleep(Nanos::from_secs(1)).await;
             put(&volume, 1, 10).await.unwrap();
@@ -451,13 +468,10 @@ fn unlisted_store_gets_nothing() -> bool {
     let empty = Rc::clone(&seen);
     in_virtual_time(|runtime| async move {
         let far = far_store(&runtime).await;
-        let faults = Rc::new(Faults::new(MemoryDevice::new(Sectors(256 + 800))));
-        let base = Rc::clone(&faults) as Rc<dyn BlockDevice>;
-        Offloaded::create(&runtime, Rc::clone(&base)).await.unwrap();
+        let (faults, base) = a_failing_base(&runtime).await;
         let volume = opened(&runtime, &base, &[&far], options(Policy::Always)).await.unwrap();
         runtime.sleep(Nanos::from_secs(1)).await;
-        let rule = Rule::new(&[RequestKind::Write], |extent| IoError::Transient { extent });
-        faults.add(rule.within(Extent::new(0, 256)));
+        faults.add(writes_fail(Extent::new(0, 256)));
         // It goes home, or fails.
         drop(put(&volume, 1, 10).await);
         empty.set(far.store.clients().iter().all(|(_, held)| *held == Sectors(0)));
@@ -490,7 +504,7 @@ fn closing_waits_for_the_header() -> bool {
         runtime.sleep(Nanos::from_millis(10)).await;
         delay.set(Nanos(0));
         first.close().await;
-        let never = OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(Policy::Never) };
+        let never = staying(Policy::Never);
         let second = opened(&runtime, &base, &[&far], never).await.unwrap();
         runtime.sleep(Nanos::from_millis(200)).await;
         drop((written.await, second));
@@ -514,12 +528,9 @@ fn reclaimed_after_an_error() -> bool {
     let home = Rc::clone(&seen);
     in_virtual_time(|runtime| async move {
         let far = far_store(&runtime).await;
-        let faults = Rc::new(Faults::new(MemoryDevice::new(Sectors(256 + 800))));
-        let base = Rc::clone(&faults) as Rc<dyn BlockDevice>;
-        Offloaded::create(&runtime, Rc::clone(&base)).await.unwrap();
+        let (faults, base) = a_failing_base(&runtime).await;
         let volume = opened(&runtime, &base, &[&far], options(Policy::Always)).await.unwrap();
-        let rule = Rule::new(&[RequestKind::Write], |extent| IoError::Transient { extent });
-        faults.add(rule.within(Extent::new(256, 800)));
+        faults.add(writes_fail(Extent::new(256, 800)));
         runtime.sleep(Nanos::from_millis(20)).await;
         put(&volume, 1, 10).await.unwrap();
         runtime.sleep(Nanos::from_secs(5)).await;
