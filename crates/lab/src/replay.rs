@@ -24,7 +24,7 @@ pub use assemble::{Setting, assemble};
 pub use drives::{ArraySettings, SlowMember};
 pub use durability::Durability;
 pub(crate) use policies::SHINGLED;
-pub use policies::{NamedPolicy, PolicyListError, parse_policies};
+pub use policies::{NamedPolicy, Own, OwnPolicies, PolicyListError, parse_policies};
 pub use pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, SMALL_WRITE, pump};
 pub use recorder::{Answered, Class, Recorder};
 pub(crate) use run::pooled;

@@ -1,6 +1,6 @@
 //! State that all parts of a volume share: the store and the state of the policies over it.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use manylogs_block::{
@@ -17,6 +17,7 @@ use crate::cleaning::swap::FullLogs;
 use crate::ondisk::layout::Layout;
 use crate::records::columns::ColumnsSeen;
 use crate::records::hold::Pacing;
+use crate::records::own::OwnPolicy;
 use crate::reports::counters::Counters;
 use crate::reports::home_pace::{HomePace, PassesSeen};
 use crate::requests::adaptive::Allowance;
@@ -47,6 +48,8 @@ pub(crate) struct Inner {
     pub(crate) flush_lock: TaskLock,
     /// Somebody asked for a flush.
     pub(crate) flush_asked: Signal,
+    /// Who decides in place of the settings, if somebody does.
+    pub(crate) own: OnceCell<Rc<dyn OwnPolicy>>,
     /// Where records go, whatever the head does.
     pub(crate) logs_near: Cell<Option<Lba>>,
     /// See [`crate::OpenOptions::pace`].

@@ -1,6 +1,6 @@
 //! The interface of a volume.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use manylogs_block::{
@@ -69,6 +69,7 @@ impl Volume {
             cleaning: manylogs_block::TaskLock::default(),
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
+            own: OnceCell::new(),
             logs_near: Cell::default(),
             pace: Cell::default(),
             record_least: Cell::default(),

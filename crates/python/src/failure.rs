@@ -9,9 +9,8 @@ use manylogs_lab::prepare::PrepareError;
 use manylogs_lab::replay::ReplayError;
 use manylogs_lab::sweep::JobError;
 use manylogs_workload::{Position, TraceError};
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTraceback};
 
 /// Why something failed, before it is an exception.
 #[derive(Debug)]
@@ -24,6 +23,8 @@ pub(crate) struct Failure {
     line: Option<u64>,
     /// What class of exception it is.
     class: &'static str,
+    /// The exception that it follows from.
+    cause: Option<PyErr>,
 }
 
 impl Failure {
@@ -49,7 +50,14 @@ impl Failure {
             Blame::Permission => 6,
             Blame::Program => 1,
         };
-        Self { message: message.to_string(), exit_code, file: None, line: None, class: "Error" }
+        let message = message.to_string();
+        Self { message, exit_code, file: None, line: None, class: "Error", cause: None }
+    }
+
+    /// Something of the user's raised `cause`, which says where.
+    pub(crate) fn raised_by(py: Python<'_>, what: &str, cause: PyErr) -> Self {
+        let (file, line) = cause.traceback(py).and_then(last_line).unzip();
+        Self { file, line, cause: Some(cause), ..Self::input(what) }
     }
 
     /// The same of this trace's error.
@@ -153,11 +161,20 @@ impl Failure {
         named.set_item("exit_code", self.exit_code)?;
         named.set_item("file", &self.file)?;
         named.set_item("line", self.line)?;
-        Ok(PyErr::from_value(class.call((&self.message,), Some(&named))?))
+        let raised = PyErr::from_value(class.call((&self.message,), Some(&named))?);
+        raised.set_cause(py, self.cause.as_ref().map(|cause| cause.clone_ref(py)));
+        Ok(raised)
     }
 }
 
-/// The exception of work that the user ended.
-pub(crate) fn interrupted() -> PyErr {
-    PyKeyboardInterrupt::new_err(())
+/// The file and the line that raised an exception.
+fn last_line(traceback: Bound<'_, PyTraceback>) -> Option<(String, u64)> {
+    let mut last = traceback.into_any();
+    while let Some(next) = last.getattr("tb_next").ok().filter(|next| !next.is_none()) {
+        last = next;
+    }
+    let line = last.getattr("tb_lineno").and_then(|line| line.extract()).ok()?;
+    let code = last.getattr("tb_frame").and_then(|frame| frame.getattr("f_code"));
+    let file = code.and_then(|code| code.getattr("co_filename")?.extract());
+    Some((file.ok()?, line))
 }

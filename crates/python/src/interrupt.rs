@@ -11,7 +11,7 @@ use manylogs_lab::replay::{OpenTrace, Progress};
 use manylogs_workload::{BoxedSource, SourceCounts, TraceError, TraceRequest, TraceSource};
 use pyo3::prelude::*;
 
-use crate::failure::{Failure, interrupted};
+use crate::failure::Failure;
 
 /// How often the interpreter is asked whether the user pressed Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -69,7 +69,6 @@ pub(crate) fn free_showing<T: Send>(
     });
     match signal {
         Some(signal) => Err(signal),
-        None if progress.stop.load(Ordering::Relaxed) => Err(interrupted()),
         None => Ok(result?),
     }
 }

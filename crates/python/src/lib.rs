@@ -9,6 +9,7 @@ mod failure;
 mod fleet;
 mod interrupt;
 mod options;
+mod own;
 mod replay;
 mod rows;
 mod sweep;
@@ -24,6 +25,8 @@ fn _manylogs(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<drive::Drive>()?;
     module.add_class::<fleet::Runs>()?;
     module.add_class::<fleet::Measured>()?;
+    module.add_class::<own::Logs>()?;
+    module.add_class::<own::Write>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<trace::Trace>()?;
     module.add_function(wrap_pyfunction!(replay::replay, module)?)?;

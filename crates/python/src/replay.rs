@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use manylogs_lab::advise::{Asked, advise as advise_load, fitted_policies};
+use manylogs_lab::advise::{Asked as AskedFor, advise as advise_load, fitted_policies};
 use manylogs_lab::load::Load;
-use manylogs_lab::replay::{NamedPolicy, Plan, Progress, parse_policies, run_all};
+use manylogs_lab::replay::{NamedPolicy, Plan, PolicyListError, Progress, parse_policies, run_all};
 use manylogs_lab::report;
 use manylogs_lab::sweep::requests as columns;
 use manylogs_lab::table::text;
@@ -15,6 +15,7 @@ use crate::drive::Drive;
 use crate::failure::Failure;
 use crate::interrupt::free_showing;
 use crate::options::{Letting, Named, load_options, threads};
+use crate::own::{Asked, Failed};
 use crate::table::Table;
 use crate::trace::Trace;
 
@@ -29,15 +30,16 @@ pub(crate) fn replay(
     py: Python<'_>,
     traces: Vec<PyRef<'_, Trace>>,
     drive: PyRef<'_, Drive>,
-    policies: Vec<String>,
+    policies: Vec<Asked>,
     command: &str,
     options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Replayed> {
     let named = Named::of(options.as_ref());
-    let given = parse_policies(&policies).map_err(Failure::input)?;
     let (loading, letting) = (load_options(&traces, &named)?, Letting::of(&named)?);
     let (profile, threads) = (drive.profile.clone(), threads(&named)?);
     free_showing(py, named.get("show")?, |progress| {
+        let failed = Arc::<Failed>::default();
+        let given = named_policies(policies, &failed, progress)?;
         let (load, policies) = Load::compared(profile, &loading.until(progress), given)?;
         let plan = load.plan(&policies);
         let mut pump = plan.pump;
@@ -49,7 +51,10 @@ pub(crate) fn replay(
         let mut probe = Plan { keep_requests: false, ..plan.clone() };
         let rate = load.choose_rate(&mut probe, progress)?;
         plan.rate = probe.rate;
-        let outcomes = all(&plan, &policies, progress, threads)?;
+        let outcomes = all(&plan, &policies, progress, threads);
+        // It ended the others, whatever they say.
+        failed.result()?;
+        let outcomes = outcomes?;
         let (result, finished) = load.result(&plan, rate, command, outcomes);
         let mut requests = Vec::new();
         for outcome in finished.iter().filter(|_| keep_requests) {
@@ -60,6 +65,28 @@ pub(crate) fn replay(
         let page = report::html(&result).map_err(Failure::program)?;
         Ok((json, text(&result), page, requests))
     })
+}
+
+/// The policies in order; no two have one name.
+fn named_policies(
+    asked: Vec<Asked>,
+    failed: &Arc<Failed>,
+    progress: &Arc<Progress>,
+) -> Result<Vec<NamedPolicy>, Failure> {
+    let mut found: Vec<NamedPolicy> = Vec::new();
+    for one in asked {
+        let policies = match one {
+            Asked::Ours(text) => parse_policies(&[text]).map_err(Failure::input)?,
+            Asked::Own(own) => vec![own.named(failed, progress).map_err(Failure::input)?],
+        };
+        for policy in policies {
+            if found.iter().any(|other| other.name == policy.name) {
+                return Err(Failure::input(PolicyListError::Twice(policy.name)));
+            }
+            found.push(policy);
+        }
+    }
+    Ok(found)
 }
 
 fn all(
@@ -93,7 +120,7 @@ pub(crate) fn advise(
         let load = Load::read(profile, &loading.until(progress), &ours)?;
         let mut plan = load.plan(&ours);
         let rate = load.choose_rate(&mut plan, progress)?;
-        let asked = Asked { load: &load, plan, rate, device, command, threads };
+        let asked = AskedFor { load: &load, plan, rate, device, command, threads };
         let advised = advise_load(asked, progress, |_| ())?;
         let advised = advised.ok_or_else(|| Failure::program("interrupted"))?;
         let json = advised.advice.to_json().map_err(Failure::program)? + "\n";

@@ -26,7 +26,7 @@ class Documented(unittest.TestCase):
 
     def test_the_page_says_calls_that_work(self):
         text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-        code = text.split("```python\n")[1].split("```")[0]
+        code = "".join(block.split("```")[0] for block in text.split("```python\n")[1:])
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             short = manylogs.read_trace(SAMPLE, limit=2000)
@@ -53,7 +53,14 @@ class Documented(unittest.TestCase):
                 "both = manylogs.replay([trace, 'y'], manylogs.Drive('z'))\n"
                 "rows: manylogs.Table = result['mlb'].requests\n"
                 "again: manylogs.Trace = manylogs.read_trace(trace)\n"
-                "decision: str = manylogs.advise(trace).decision\n")
+                "decision: str = manylogs.advise(trace).decision\n"
+                "class Own(manylogs.Policy):\n"
+                "    def logs(self, request: manylogs.Write) -> bool:\n"
+                "        return request.fua and request.sectors < 9\n"
+                "    def place(self, head: int, logs: manylogs.Logs) -> int | None:\n"
+                "        return min(logs, key=logs.tail, default=logs.around(head)[0])\n"
+                "both = manylogs.replay(trace, policies=['mlb', Own()])\n"
+                "one = manylogs.replay(trace, policies=Own())\n")
             mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", folder]
             for what in [["-p", "manylogs"], [str(used)]]:
                 done = subprocess.run(

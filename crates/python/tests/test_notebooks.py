@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,22 @@ class Notebooks(unittest.TestCase):
             self.assertIn("durable mean", told)
             self.assertIn("threshold=128K", told)
 
+    def test_own_policy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(SAMPLE, pathlib.Path(folder) / "server.trace.zst")
+            told = self.run_all("own-policy.ipynb", folder)
+            self.assertIn("begun-400G", told)
+            self.assertTrue(told.rstrip().endswith("True"), told)
+
+    def test_a_figure_of_reproduce(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = self.run_all("reproduce.ipynb", folder)
+            found = re.search(r"mean of the percentiles: ([\d.]+)", told)[1]
+        text = (ROOT / "docs/results/manylogs-smallest.md").read_text(encoding="utf-8")
+        figure = text.split("## Table I, Fig. 6b")[1].split("\n## ")[0]
+        row = next(line for line in figure.splitlines() if line.startswith("| mlb-256 |"))
+        self.assertEqual(found, row.split("|")[3].strip(), "as `manylogs reproduce` has it")
+
     def test_fleet(self):
         with tempfile.TemporaryDirectory() as folder:
             for nth in range(3):
@@ -56,7 +73,7 @@ class Notebooks(unittest.TestCase):
 
     def test_each_is_run(self):
         found = {path.name for path in NOTEBOOKS.iterdir()}
-        self.assertEqual(found, {"own-trace.ipynb", "fleet.ipynb"})
+        self.assertEqual(found, {"own-trace.ipynb", "own-policy.ipynb", "reproduce.ipynb", "fleet.ipynb"})
 
 
 if __name__ == "__main__":

@@ -4,8 +4,22 @@ use manylogs_block::{Nanos, SECTOR_BYTES};
 
 use super::recorder::Recorder;
 use super::run::Outcome;
+use super::stack::HeadPoint;
 use crate::results::{Cdf, HeadSample, OverTime};
 use crate::stats::{Latencies, Series, round3};
+
+impl HeadPoint {
+    /// The letter for [`crate::results::HeadSample::kind`].
+    #[must_use]
+    pub const fn letter(&self) -> char {
+        match (self.write, self.log) {
+            (false, false) => 'r',
+            (false, true) => 'R',
+            (true, false) => 'w',
+            (true, true) => 'W',
+        }
+    }
+}
 
 pub(super) fn cdf(latencies: &Latencies) -> Cdf {
     if latencies.count() == 0 {

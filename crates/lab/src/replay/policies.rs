@@ -1,6 +1,10 @@
 //! The list of policies on a command line.
 
-use manylogs::{LogPlacement, Policy, PolicyError, Settings, VolumeConfig};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use manylogs::{LogPlacement, OwnPolicy, Policy, PolicyError, Settings, Volume, VolumeConfig};
 use manylogs_block::{Sectors, bytes_text};
 use manylogs_disk::CachePlacement;
 use thiserror::Error;
@@ -27,6 +31,22 @@ pub struct NamedPolicy {
     pub cache: Option<bool>,
     /// Which writes of a shingled drive go where.
     pub placement: CachePlacement,
+    /// Who decides in place of the policy, if somebody does.
+    pub own: Option<Own>,
+}
+
+/// A policy of somebody's own over the volume of one of ours.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// The policy whose volume it is, as [`NamedPolicy::parse`] takes it.
+    base: String,
+    makers: Arc<dyn OwnPolicies>,
+}
+
+/// Makes the policies of replays, each of which has one of its own.
+pub trait OwnPolicies: fmt::Debug + Send + Sync {
+    /// The policy of a replay that begins now, from this seed.
+    fn begin(&self, seed: u64) -> Rc<dyn OwnPolicy>;
 }
 
 impl NamedPolicy {
@@ -48,7 +68,43 @@ impl NamedPolicy {
         let within = WITHIN_DRIVES.iter().find(|(within, _)| *within == rest);
         let policy = if within.is_some() { Policy::NoLogging } else { rest.parse()? };
         let placement = within.map_or(CachePlacement::Streams, |(_, placement)| *placement);
-        Ok(Self { name: name.to_owned(), policy, cache, placement })
+        Ok(Self { name: name.to_owned(), policy, cache, placement, own: None })
+    }
+
+    /// The policy that `makers` make, by this name, over the volume of the policy `base`.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), of `base`; or if that is the plain drive.
+    pub fn of_own(
+        name: &str,
+        base: &str,
+        makers: Arc<dyn OwnPolicies>,
+    ) -> Result<Self, PolicyError> {
+        let of_base = Self::parse(base)?;
+        let absurd = |policy: &str, reason: &str| {
+            Err(PolicyError::Absurd { policy: policy.to_owned(), reason: reason.to_owned() })
+        };
+        if of_base.policy.config().is_none() {
+            return absurd(base, "it has no logs, so nobody can decide what goes there");
+        }
+        if Self::parse(name).is_ok() {
+            return absurd(name, "another policy has this name");
+        }
+        let own = Some(Own { base: base.to_owned(), makers });
+        Ok(Self { name: name.to_owned(), own, ..of_base })
+    }
+
+    /// Has whoever decides in place of the policy, if somebody does, decide in a replay on `volume`
+    /// that begins from this seed.
+    pub(super) fn begin(&self, volume: Option<&Volume>, seed: u64) {
+        if let (Some(volume), Some(own)) = (volume, &self.own) {
+            volume.decided_by(own.makers.begin(seed));
+        }
+    }
+
+    /// The text that the policy itself was parsed from.
+    fn spelled(&self) -> &str {
+        self.own.as_ref().map_or(&self.name, |own| &own.base)
     }
 
     /// The plain drive without a volume.
@@ -59,6 +115,7 @@ impl NamedPolicy {
             policy: Policy::NoLogging,
             cache: None,
             placement: CachePlacement::Streams,
+            own: None,
         }
     }
 
@@ -77,10 +134,11 @@ impl NamedPolicy {
     }
 
     /// Whether `format` can make this volume: it has many logs, and the headers of records are in
-    /// the logs.
+    /// the logs. It has our policies only.
     #[must_use]
     pub fn can_be_made(&self) -> bool {
-        matches!(&self.policy, Policy::Mlb(config) if config.table == manylogs::TablePlace::Logs)
+        let in_logs = |config: &VolumeConfig| config.table == manylogs::TablePlace::Logs;
+        self.own.is_none() && matches!(&self.policy, Policy::Mlb(config) if in_logs(config))
     }
 
     /// The policy for a device of this size. `mlb` gets the logs that `format` makes on such a
@@ -89,7 +147,7 @@ impl NamedPolicy {
     /// # Errors
     /// If the policy's options contradict these logs.
     pub fn on(&self, device: Sectors) -> Result<Policy, PolicyError> {
-        let (rest, _) = without_cache(&self.name)?;
+        let (rest, _) = without_cache(self.spelled())?;
         let (name, options) = rest.split_once(':').unwrap_or((&rest, ""));
         let config = match name {
             OURS => VolumeConfig::for_device(device),

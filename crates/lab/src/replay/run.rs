@@ -186,6 +186,7 @@ pub fn run(
 ) -> Result<Outcome, ReplayError> {
     let sim = Sim::new(plan.seed, Order::Fifo);
     let mut stack = Stack::named(&sim, &plan.drive, policy, plan.seed)?;
+    stack.begin(policy, plan.seed);
     if stack.is_shingled() {
         stack.measure(Nanos(plan.workload.summary().span_ns));
     }

@@ -196,6 +196,11 @@ impl Stack {
             .map_err(|source| ReplayError::Volume { policy: name(), source })
     }
 
+    /// Whoever decides in place of `policy`, if somebody does, decides from now on.
+    pub(crate) fn begin(&self, policy: &NamedPolicy, seed: u64) {
+        policy.begin(self.volume.as_ref(), seed);
+    }
+
     /// The clock and tasks of the machine that uses the drive.
     pub(crate) fn runtime(&self) -> Handle {
         self.runtime.clone()
@@ -383,19 +388,6 @@ fn fullest_percent(volume: &Volume, used: &[LogOccupancy]) -> f64 {
         region.map_or(0.0, |region| log.used.0 as f64 / region.len.0 as f64)
     };
     round3(used.iter().map(share).fold(0.0, f64::max) * 100.0)
-}
-
-impl HeadPoint {
-    /// The letter for [`crate::results::HeadSample::kind`].
-    #[must_use]
-    pub const fn letter(&self) -> char {
-        match (self.write, self.log) {
-            (false, false) => 'r',
-            (false, true) => 'R',
-            (true, false) => 'w',
-            (true, true) => 'W',
-        }
-    }
 }
 
 #[cfg(test)]

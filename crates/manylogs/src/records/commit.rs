@@ -7,6 +7,7 @@ use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_logstore::LogId;
 
 use crate::records::hold::ENOUGH;
+use crate::records::own::Own;
 use crate::records::placement::{Filling, NearHead, OnColumns, Records};
 use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
@@ -179,7 +180,9 @@ impl Inner {
     /// The policy that the settings name, at the head as it is now.
     pub(crate) fn placement(&self, state: &State) -> Records {
         let head = self.logs_near.get().unwrap_or_else(|| self.device.head());
-        if self.config().band > Sectors(0) {
+        if let Some(policy) = self.own.get() {
+            Records::Own(Own { policy: Rc::clone(policy), head })
+        } else if self.config().band > Sectors(0) {
             Records::Filling(Filling { last: state.pacing.last_log, head })
         } else if state.columns.count() > 1 {
             let order = state.columns.by_disturbance(self.engine.runtime.now());

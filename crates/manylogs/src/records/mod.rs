@@ -4,4 +4,5 @@ pub(crate) mod columns;
 pub(crate) mod commit;
 pub(crate) mod hold;
 pub(crate) mod largest;
+pub(crate) mod own;
 pub(crate) mod placement;

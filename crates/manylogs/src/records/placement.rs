@@ -7,6 +7,8 @@ use manylogs_block::{Lba, Sectors};
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Device, Logs, Placement};
 
+use crate::records::own::Own;
+
 /// Number of logs on either side that are tried first.
 const NEIGHBOURS: u32 = 16;
 /// Log regions on either side of a head that are near it.
@@ -98,6 +100,8 @@ pub(crate) enum Records {
     Filling(Filling),
     /// To the column that is disturbed least.
     OnColumns(OnColumns),
+    /// As somebody else says.
+    Own(Own),
 }
 
 impl Placement for Records {
@@ -106,12 +110,30 @@ impl Placement for Records {
             Self::NearHead(near) => near.choose(logs, needed, ready),
             Self::Filling(filling) => filling.choose(logs, needed, ready),
             Self::OnColumns(columns) => columns.choose(logs, needed, ready),
+            Self::Own(own) => own.choose(logs, needed, ready),
         }
     }
 }
 
 /// The open log nearest to `head` for which `ready` holds.
 pub(crate) fn nearest(logs: &Logs, head: Lba, ready: impl Fn(LogId) -> bool) -> Option<LogId> {
+    let distance = |id: LogId| {
+        let tail = logs.get(id).map_or(Sectors(0), |log| log.used());
+        (logs.region(id).start + tail).distance(head)
+    };
+    match around(logs, head, ready) {
+        (Some(a), Some(b)) => Some(if distance(a) <= distance(b) { a } else { b }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The open logs nearest to `head` for which `ready` holds: one that begins there or before, and
+/// one that begins behind it.
+pub(crate) fn around(
+    logs: &Logs,
+    head: Lba,
+    ready: impl Fn(LogId) -> bool,
+) -> (Option<LogId>, Option<LogId>) {
     let split = logs.count_until(Device::default(), head);
     let ready = |id: &LogId| ready(*id);
     // One of the neighbours nearly always has room, and a narrow range is cheaper to search.
@@ -120,14 +142,7 @@ pub(crate) fn nearest(logs: &Logs, head: Lba, ready: impl Fn(LogId) -> bool) -> 
     let below = below.or_else(|| logs.open_in(..near.start).rev().find(ready));
     let above = logs.open_in(split..near.end).find(ready);
     let above = above.or_else(|| logs.open_in(near.end..).find(ready));
-    let distance = |id: LogId| {
-        let tail = logs.get(id).map_or(Sectors(0), |log| log.used());
-        (logs.region(id).start + tail).distance(head)
-    };
-    match (below, above) {
-        (Some(a), Some(b)) => Some(if distance(a) <= distance(b) { a } else { b }),
-        (one, other) => one.or(other),
-    }
+    (below, above)
 }
 
 /// How many logs away the content of a full log goes at least: the same hot place fills those

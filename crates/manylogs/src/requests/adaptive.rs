@@ -4,8 +4,9 @@
 //! write home, small writes keep the room that there is, and longer ones, which gain less, go home
 //! at once. An allowance decides: what a checkpoint could empty comes in, what is logged goes out.
 
-use manylogs_block::{Nanos, Sectors, Time};
+use manylogs_block::{Extent, Nanos, Sectors, Time};
 
+use crate::records::own::OwnWrite;
 use crate::state::{Inner, State};
 
 /// Sectors a second that a checkpoint writes home: 20 MiB/s, about what the modelled drives do
@@ -85,6 +86,18 @@ impl Inner {
             state.counters.sent_home_writes += 1;
         }
         small
+    }
+
+    /// Whether this write is logged: what is small, unless somebody else decides among those that
+    /// the threshold lets in.
+    pub(crate) fn is_logged(&self, extent: Extent, fua: bool) -> bool {
+        match self.own.get() {
+            Some(own) if extent.len <= self.config().threshold => {
+                own.logs(&OwnWrite { extent, fua, head: self.device.head() })
+            }
+            Some(_) => false,
+            None => self.is_small(extent.len),
+        }
     }
 
     /// The longest write that is logged now.

@@ -43,7 +43,7 @@ impl Inner {
         if logging && self.is_durable_only(extent, hint) {
             return self.keep_write(extent, &payload, fua);
         }
-        if logging && self.is_small(extent.len) {
+        if logging && self.is_logged(extent, fua) {
             if fua {
                 self.device.sync_asked();
                 self.note_in_run(extent);

@@ -12,7 +12,8 @@ Replays of traces on modelled drives, advice, and sweeps, as the program ``manyl
 from ._calls import advise, replay, sweep
 from ._drives import Drive, drives
 from ._errors import Error, Panic
-from ._manylogs import __version__
+from ._manylogs import Logs, Write, __version__
+from ._policy import Policy
 from ._results import Advice, PolicyResult, Replay, Sweep
 from ._tables import Table, Trace, read_trace
 
@@ -20,12 +21,15 @@ __all__ = [
     "Advice",
     "Drive",
     "Error",
+    "Logs",
     "Panic",
+    "Policy",
     "PolicyResult",
     "Replay",
     "Sweep",
     "Table",
     "Trace",
+    "Write",
     "__version__",
     "advise",
     "drives",

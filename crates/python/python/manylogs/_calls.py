@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Union, cast
 
 from . import _manylogs
 from ._drives import Drive, as_drive
+from ._policy import Policy, as_asked
 from ._progress import shown
 from ._results import Advice, Replay, Sweep
 from ._tables import Table, Trace, as_trace
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ._drives import DriveLike
+    from ._policy import PolicyLike
     from ._tables import Path, TraceLike
 
 __all__ = ["advise", "replay", "sweep"]
@@ -49,7 +51,7 @@ def _command(call: str, traces: list[Trace], drive: Drive, options: dict[str, An
 def replay(
     traces: TraceLike | Sequence[TraceLike],
     drive: DriveLike = DEFAULT_DRIVE,
-    policies: str | Sequence[str] | None = None,
+    policies: PolicyLike | Sequence[PolicyLike] | None = None,
     *,
     seed: int = 1,
     seeds: int = 3,
@@ -74,8 +76,8 @@ def replay(
     """Replays a trace on a modelled drive under several policies, as ``manylogs replay`` does.
 
     :param traces: one trace, or several that are mixed, each in its own slice of the drive
-    :param policies: as ``"nologging"``, ``"mlb"``, ``"mlb:threshold=128K"``; what the program
-        compares if not given
+    :param policies: as ``"nologging"``, ``"mlb"``, ``"mlb:threshold=128K"``, or a
+        :class:`Policy` of your own; what the program compares if not given
     :param rate: how many times as fast as recorded, or ``"auto"``: as busy as ``utilisation``
     :param seeds: each policy is replayed from so many seeds, of which ``seed`` is the first
     :param fit: moves addresses beyond the drive into it
@@ -91,7 +93,8 @@ def replay(
     (['nologging', 'mlb'], True)
     """
     found, on = _traces(traces, seed), as_drive(drive)
-    chosen = [policies] if isinstance(policies, str) else list(policies or [])
+    chosen = [policies] if isinstance(policies, (str, Policy)) else list(policies or [])
+    asked = [as_asked(policy) for policy in chosen]
     options = _given(
         {
             "seed": seed,
@@ -120,7 +123,7 @@ def replay(
         result = _manylogs.replay(
             [trace._native for trace in found],
             on._native,
-            chosen,
+            asked,
             command,
             requests=requests,
             threads=threads,
