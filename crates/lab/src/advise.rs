@@ -5,6 +5,9 @@
 //! seeds beside the plain drive, and [`Advice::of`] judges these replays only: the best of many
 //! tries looks better than it is.
 
+mod apart;
+mod ask;
+mod brief;
 mod caches;
 mod fits;
 mod outlook;
@@ -17,6 +20,9 @@ mod steps;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use apart::{Apart, Next};
+pub use ask::{Ask, Halt, NoAsk, Replays};
+pub use brief::{Brief, Part};
 pub use caches::{CacheChoice, Caches};
 pub use fits::TooMuch;
 pub use outlook::LogsOutlook;

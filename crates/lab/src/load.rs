@@ -11,8 +11,8 @@ use thiserror::Error;
 use crate::prepare::{PrepareError, TraceSpec, prepare};
 use crate::replay::{
     DriveSettings, Durability, Loop, NamedPolicy, Outcome, Plan, PolicyListError, Progress,
-    PumpSettings, ReplayError, SMALL_WRITE, Setting, Workload, assemble, exported_capacity,
-    find_rate, parse_policies,
+    PumpSettings, RateFound, ReplayError, SMALL_WRITE, Setting, TraceSummary, Workload, assemble,
+    exported_capacity, find_rate, parse_policies,
 };
 use crate::results::{RateDetails, Replay};
 use crate::stats::round3;
@@ -168,6 +168,23 @@ impl Load {
         Ok(Self { drive, workload, transforms, durability, options })
     }
 
+    /// A load of which only a `summary` is known, as [`read`](Self::read) found it of the same
+    /// options: its plans say what is to be replayed, and cannot be replayed here.
+    #[must_use]
+    pub fn of_summary(profile: Profile, options: &LoadOptions, summary: TraceSummary) -> Self {
+        let usual = DriveSettings::new(Arc::new(profile), false);
+        let smr_cache = options.smr_cache.unwrap_or(0.0);
+        let durability = options.durability.unwrap_or_else(|| Durability::of(&summary));
+        let (link, write_cache) = (options.link, durability.write_cache());
+        Self {
+            drive: DriveSettings { link, smr_cache, write_cache, ..usual },
+            workload: Workload::of_summary(summary).repeated(options.repeat),
+            transforms: Vec::new(),
+            durability,
+            options: options.clone(),
+        }
+    }
+
     /// The same for a comparison of `given`, or of [`default_policies`] if none is given, with the
     /// policies.
     ///
@@ -208,6 +225,19 @@ impl Load {
         plan: &mut Plan,
         progress: &Arc<Progress>,
     ) -> Result<RateDetails, ReplayError> {
+        self.rate_by(plan, |probe, target| find_rate(probe, target, progress))
+    }
+
+    /// The same with a search that somebody else does, of the rate at which the plain drive is so
+    /// busy with a plan.
+    ///
+    /// # Errors
+    /// What `find` says.
+    pub(crate) fn rate_by<E>(
+        &self,
+        plan: &mut Plan,
+        find: impl FnOnce(&Plan, f64) -> Result<RateFound, E>,
+    ) -> Result<RateDetails, E> {
         let details = match self.options.rate {
             LoadRate::Factor(factor) => RateDetails {
                 factor,
@@ -221,7 +251,7 @@ impl Load {
                     workload: plan.workload.clone().repeated(1),
                     ..plan.clone()
                 };
-                let found = find_rate(&probe, target, progress)?;
+                let found = find(&probe, target)?;
                 RateDetails {
                     factor: found.factor,
                     chosen: "auto",

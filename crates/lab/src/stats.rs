@@ -10,7 +10,7 @@ mod series;
 mod window;
 
 pub use gain::{Finding, Gain, Interval, REQUESTS_MIN, WINDOWS_MIN, compare};
-pub use latency::{Latencies, LatencySummary, PERCENTILES, Percentile, round3};
+pub use latency::{Latencies, LatencySummary, PERCENTILES, Percentile, Total, round3};
 pub use sample::Thinned;
 pub use series::{Series, SeriesBin};
 pub use window::{Sample, StreamMeter, StreamMoved, WINDOWS, Window, bucket_ns};

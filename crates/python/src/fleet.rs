@@ -1,19 +1,22 @@
 //! What a fleet's workers ask for: single runs whose measurements can be sent, and be compared by
 //! somebody else.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use manylogs_disk::Profile;
+use manylogs_disk::{LinkSettings, Profile};
+use manylogs_lab::advise::{Apart, Ask, Brief, Halt, Next, fitted_policies};
+use manylogs_lab::load::{Load, LoadOptions};
 use manylogs_lab::prepare::{TraceSpec, prepare_unplaced};
-use manylogs_lab::replay::parse_policies;
+use manylogs_lab::replay::{TraceSummary, parse_policies};
 use manylogs_lab::runs::content_of;
 use manylogs_lab::stats::{Window, compare};
 use manylogs_lab::sweep::{Column, Job, Jobs, LoadSpec, Row, columns};
 use manylogs_workload::{IoFailure, OpenOptions, TraceError, files_of};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::drive::Drive;
 use crate::failure::Failure;
@@ -46,10 +49,16 @@ impl Measured {
         Ok(Self(serde_json::from_str(text).map_err(Failure::program)?))
     }
 
+    /// What the trace holds, as text: see [`advice_next`].
+    #[getter]
+    fn summary(&self) -> PyResult<String> {
+        Ok(serde_json::to_string(&self.0.summary).map_err(Failure::program)?)
+    }
+
     /// What the trace writes.
     #[getter]
     fn written_bytes(&self) -> u64 {
-        self.0.written_bytes
+        self.0.summary.written_bytes
     }
 }
 
@@ -106,6 +115,92 @@ impl Runs {
             Ok(Measured(done.ok_or_else(|| Failure::program("interrupted"))?))
         })
     }
+}
+
+/// A load as advice in parts reads it.
+fn load_of(file: PathBuf, named: &Named<'_, '_>) -> PyResult<LoadOptions> {
+    Ok(LoadOptions {
+        traces: TraceSpec { limit: named.get("limit")?, ..whole(file) },
+        link: LinkSettings::default(),
+        smr_cache: None,
+        fit: named.get("fit")?.unwrap_or(false),
+        rate: rate(named)?,
+        repeat: 1,
+        durability: durability(named)?,
+        seeds: 3,
+    })
+}
+
+/// What a trace sums up to, and its hash: what [`advice_next`] needs to know of it. Does the
+/// replays `asks` of it, and returns the text of each.
+#[pyfunction]
+#[pyo3(signature = (file, drive, asks, **options))]
+pub(crate) fn advice_replays(
+    py: Python<'_>,
+    file: PathBuf,
+    drive: PyRef<'_, Drive>,
+    asks: Vec<String>,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<(String, String, Vec<String>)> {
+    let loading = load_of(file.clone(), &Named::of(options.as_ref()))?;
+    let profile = drive.profile.clone();
+    free(py, |progress| {
+        let asks: Result<Vec<Ask>, _> = asks.iter().map(|text| text.parse()).collect();
+        let asks = asks.map_err(Failure::program)?;
+        let content = hash(&file)?;
+        let ours = fitted_policies().map_err(Failure::input)?;
+        let load = Load::read(profile, &loading, &ours)?;
+        let plan = load.plan(&ours);
+        let mut done = Vec::new();
+        for ask in asks {
+            let brief = ask.done(&plan, progress).map_err(|halt| match halt {
+                Halt::Failed(error) => Failure::from(error),
+                other => Failure::program(other),
+            })?;
+            done.push(serde_json::to_string(&brief).map_err(Failure::program)?);
+        }
+        let summary = serde_json::to_string(load.workload.summary()).map_err(Failure::program)?;
+        Ok((summary, content, done))
+    })
+}
+
+/// The replays that advice about a load of this `summary` needs next if these are `known`, each
+/// with its text; or the advice. See [`Apart`].
+#[pyfunction]
+#[pyo3(signature = (drive, summary, known, guesses, **options))]
+pub(crate) fn advice_next(
+    py: Python<'_>,
+    drive: PyRef<'_, Drive>,
+    summary: &str,
+    known: Vec<(String, String)>,
+    guesses: bool,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<(Vec<String>, Option<String>)> {
+    let loading = load_of(PathBuf::new(), &Named::of(options.as_ref()))?;
+    let summary: TraceSummary = serde_json::from_str(summary).map_err(Failure::program)?;
+    let profile = drive.profile.clone();
+    free(py, |_| {
+        let known: Result<HashMap<String, Brief>, _> = known
+            .into_iter()
+            .map(|(ask, text)| Ok::<_, serde_json::Error>((ask, serde_json::from_str(&text)?)))
+            .collect();
+        let ours = fitted_policies().map_err(Failure::input)?;
+        let apart = Apart::new(Load::of_summary(profile, &loading, summary), ours);
+        match apart.next(&known.map_err(Failure::program)?, guesses)? {
+            Next::Wanted(asks) => Ok((asks, None)),
+            Next::Done(advised) => {
+                let advice = advised.advice;
+                let told = json!({
+                    "decision": advice.decision,
+                    "policy": advice.policy,
+                    "sentence": advice.sentence(),
+                    "durable_mean": advice.gain.durable_mean,
+                    "too_much": advice.too_much.is_some(),
+                });
+                Ok((Vec::new(), Some(told.to_string())))
+            }
+        }
+    })
 }
 
 fn runs(
@@ -172,18 +267,24 @@ pub(crate) fn gain(
 #[pyfunction]
 pub(crate) fn look(py: Python<'_>, file: PathBuf) -> PyResult<(String, u64, bool)> {
     free(py, |_| {
-        let content = content_of(&file).map_err(|(path, error)| {
-            let failed = IoFailure { file: path, action: "read it", source: error };
-            Failure::from(TraceError::Io(Box::new(failed)))
-        })?;
+        let content = hash(&file)?;
         let (requests, exact) = counted(&file)?;
-        Ok((content.to_string(), requests, exact))
+        Ok((content, requests, exact))
     })
 }
 
-fn counted(file: &Path) -> Result<(u64, bool), Failure> {
-    let spec = TraceSpec {
-        files: vec![file.to_owned()],
+fn hash(file: &Path) -> Result<String, Failure> {
+    let content = content_of(file).map_err(|(path, error)| {
+        let failed = IoFailure { file: path, action: "read it", source: error };
+        Failure::from(TraceError::Io(Box::new(failed)))
+    })?;
+    Ok(content.to_string())
+}
+
+/// All of a trace.
+fn whole(file: PathBuf) -> TraceSpec {
+    TraceSpec {
+        files: vec![file],
         open: OpenOptions::default(),
         opens: Vec::new(),
         window: None,
@@ -191,11 +292,14 @@ fn counted(file: &Path) -> Result<(u64, bool), Failure> {
         read: Vec::new(),
         limit: None,
         seed: 1,
-    };
+    }
+}
+
+fn counted(file: &Path) -> Result<(u64, bool), Failure> {
     let bytes = files_of(file).into_iter().flatten().filter_map(|file| file.metadata().ok());
     let bytes: u64 = bytes.map(|metadata| metadata.len()).sum();
     let most = bytes.saturating_mul(REQUESTS_A_BYTE_MAX).max(LOOKED_AT);
-    let mut source = (prepare_unplaced(&spec, file)?.open)()?;
+    let mut source = (prepare_unplaced(&whole(file.to_owned()), file)?.open)()?;
     for read in 0..=most {
         match source.next_request() {
             None => return Ok((read, true)),

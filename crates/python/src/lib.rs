@@ -33,6 +33,8 @@ fn _manylogs(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replay::advise, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep, module)?)?;
     module.add_function(wrap_pyfunction!(drive::recorded, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::advice_replays, module)?)?;
+    module.add_function(wrap_pyfunction!(fleet::advice_next, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::look, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::rows, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::columns_of_rows, module)?)?;

@@ -14,6 +14,9 @@ def odd(question):
     if question["ask"] == "runs" and name.startswith("changes"):
         with open(question["trace"], "a", encoding="ascii") as file:
             file.write("999999999999,W,8,8\n")
+    if name.startswith("locked"):
+        # Root may read everything.
+        return {"bad": f"cannot open {question['trace']}: Permission denied", "exit_code": 6}
     if question["ask"] == "runs" and name.startswith("hoards"):
         try:
             bytearray(4 << 30)

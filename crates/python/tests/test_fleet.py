@@ -13,10 +13,11 @@ import time
 import unittest
 import unittest.mock
 
+import fleet_scale
 import manylogs
 from common import PROGRAM, SAMPLE, shared_traces
 from manylogs import fleet
-from manylogs.fleet import _engine, _judge, _planner, _runner, _worker
+from manylogs.fleet import _computing, _engine, _judge, _planner, _runner, _search, _worker
 
 import pyarrow
 import pyarrow.compute
@@ -285,6 +286,38 @@ class Fleets(unittest.TestCase):
         self.assertGreater(len(used), 0, "one of them gains")
         self.assertTrue(all(1 <= row["carries"] <= 16 for row in used))
         self.assertIn("Disks saved", (out / "report.html").read_text())
+        self.divided(folder, out)
+
+    def divided(self, folder, whole):
+        """Searches whose replays are tasks of their own come to the same bytes, with guesses and
+        without, and after a driver that ended in between."""
+        options = ["--effort", "advise", "--limit", 1500]
+        taken = []
+        stepped = _computing.Computing._stepped
+
+        def counted(computing, question, found, memory):
+            taken.append(len(question["asks"]))
+            if len(taken) == ends_after:
+                raise KeyboardInterrupt
+            return stepped(computing, question, found, memory)
+
+        long = {"TASK_S_MAX": 0.0, "STEP_S": 0.2}
+        with unittest.mock.patch.multiple(_planner, **long), \
+                unittest.mock.patch.object(_computing.Computing, "_stepped", counted):
+            for steps, ends in [(0, None), (10**9, 5)]:
+                taken.clear()
+                ends_after = ends
+                out = self.folder / f"divided-{steps}"
+                with unittest.mock.patch.object(_search, "STEPS", steps):
+                    code, told = self.fleet(folder, out, *options)
+                    if ends:
+                        self.assertEqual((code, len(taken)), (130, ends), told)
+                        ends_after = None
+                        code, told = self.fleet(folder, out, *options)
+                self.assertEqual(code, 0, told)
+                self.assertGreater(len(taken), 10)
+                self.assertGreater(sum(taken), 60)
+                self.assertEqual(files(out), files(whole))
 
     def test_nothing_that_would_be_used_is_cleared(self):
         cleared = used = 0
@@ -319,8 +352,9 @@ class Fleets(unittest.TestCase):
 
     def test_other_versions_are_refused(self):
         class Client:
-            def run(self, what):
-                return {"tcp://a": _worker.version(), "tcp://b": "0.0.0-other"}
+            def run(self, what, on_error):
+                gone = OSError("connection reset")
+                return {"tcp://a": _worker.version(), "tcp://b": "0.0.0-other", "tcp://c": gone}
 
         with self.assertRaises(manylogs.Error) as caught:
             _engine._same_version(Client())
@@ -370,6 +404,12 @@ class Planning(unittest.TestCase):
         alone = fleet.busy_share(sorted((work.cost_s for work in works), reverse=True), 1000, 0.001)
         self.assertGreater(busy, 0.95)
         self.assertLess(alone, busy)
+
+    def test_searches_in_steps_keep_workers_busy(self):
+        # A tenth of the fleet on a tenth of the workers; make fleet-scale has all of them.
+        requests = fleet_scale.requests_of(12_000)
+        shares = fleet_scale.simulate(requests, 1_000, advise=True)
+        self.assertGreater(shares.useful, 0.95, str(shares))
 
     def test_false_discoveries_are_few(self):
         named = 0

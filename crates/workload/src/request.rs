@@ -63,7 +63,7 @@ impl TraceRequest {
 }
 
 /// What a source dropped or changed on the way: to be reported with every result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SourceCounts {
     /// Malformed records passed over (only with `skip_bad`).
     pub skipped: u64,

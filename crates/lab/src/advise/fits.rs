@@ -1,11 +1,11 @@
 //! What becomes of a load that is more than the drive can do.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
+use super::ask::{Ask, Halt, Replays};
+use super::brief::Brief;
 use super::search::plain_drives;
-use crate::replay::{NamedPolicy, Plan, Progress, ReplayError, highest_rate, run};
+use crate::replay::{NamedPolicy, Plan, highest_rate_by};
 use crate::stats::round3;
 
 /// A load that the plain drive cannot do at the rate that was asked for.
@@ -27,17 +27,21 @@ impl TooMuch {
     ///
     /// # Errors
     /// As the replays themselves.
-    pub fn of(plan: &Plan, progress: &Arc<Progress>) -> Result<Option<Self>, ReplayError> {
-        let probe = Plan { checkpoint_after: false, ..plan.clone() };
+    pub fn of(plan: &Plan, replays: &mut dyn Replays) -> Result<Option<Self>, Halt> {
         let plain = plain_drives(plan);
         for policy in &plain {
-            if !run(&probe, policy, progress)?.overloaded {
+            if !replayed(plan, Ask::of(plan, policy, plan.seed), replays)?.overloaded {
                 return Ok(None);
             }
         }
         let mut judged = 0.0_f64;
         for policy in &plain {
-            judged = judged.max(highest_rate(&probe, policy, progress)?.factor);
+            let mut probe = |rate: f64, nth: u32| {
+                let seed = plan.nth_seed(nth as usize);
+                let ask = Ask { rate, ..Ask::of(plan, policy, seed) };
+                Ok::<_, Halt>(replayed(plan, ask, replays)?.probe())
+            };
+            judged = judged.max(highest_rate_by(plan.rate, plan.seeds, &mut probe)?.factor);
         }
         Ok(Some(Self { asked: plan.rate, judged, volume_keeps_up: None }))
     }
@@ -50,11 +54,11 @@ impl TooMuch {
         self,
         plan: &Plan,
         policy: &str,
-        progress: &Arc<Progress>,
-    ) -> Result<Self, ReplayError> {
-        let asked = Plan { rate: self.asked, checkpoint_after: false, ..plan.clone() };
+        replays: &mut dyn Replays,
+    ) -> Result<Self, Halt> {
         let Ok(policy) = NamedPolicy::parse(policy) else { return Ok(self) };
-        let overloaded = run(&asked, &policy, progress)?.overloaded;
+        let ask = Ask { rate: self.asked, ..Ask::of(plan, &policy, plan.seed) };
+        let overloaded = replayed(plan, ask, replays)?.overloaded;
         Ok(Self { volume_keeps_up: Some(!overloaded), ..self })
     }
 
@@ -72,4 +76,9 @@ impl TooMuch {
             self.judged
         )
     }
+}
+
+/// One replay.
+fn replayed(plan: &Plan, ask: Ask, replays: &mut dyn Replays) -> Result<Brief, Halt> {
+    Ok(replays.all(plan, &[ask])?.pop().unwrap_or_default())
 }

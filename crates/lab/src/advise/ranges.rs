@@ -1,8 +1,8 @@
 //! Advice on a drive of which not every number is known: what the gain is over all drives that the
 //! profile may mean.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use manylogs_block::Rng;
 use manylogs_disk::Profile;
@@ -10,12 +10,10 @@ use manylogs_disk::profile::Sheet;
 use manylogs_disk::profile::sheet::Key;
 use serde::Serialize;
 
-use super::search::durable;
+use super::ask::{Ask, Halt, Replays, Threads};
+use super::brief::Brief;
 use super::{Advice, Found};
-use crate::parallel::on_threads;
-use crate::replay::{
-    DriveSettings, Durability, NamedPolicy, Plan, Progress, ReplayError, Workload, pooled, run,
-};
+use crate::replay::{DriveSettings, Durability, NamedPolicy, Plan, ReplayError, Workload};
 use crate::stats::round3;
 use crate::synthetic::Synthetic;
 use crate::verdict::Decision;
@@ -65,9 +63,8 @@ pub fn drive_range(
     plan: &Plan,
     found: &Found,
     advice: &Advice,
-    progress: &Arc<Progress>,
-    threads: usize,
-) -> Result<Option<DriveRange>, ReplayError> {
+    replays: &mut dyn Replays,
+) -> Result<Option<DriveRange>, Halt> {
     let Some(sheet) = plan.drive.profile.sheet.as_deref() else { return Ok(None) };
     let keys: Vec<Key> = sheet.ranges().map(|(key, _)| key).collect();
     let judged = found.finalists.iter().find(|policy| policy.name == advice.policy);
@@ -75,25 +72,29 @@ pub fn drive_range(
     let plain: Vec<NamedPolicy> =
         found.finalists.iter().filter(|policy| policy.is_plain()).cloned().collect();
     // What decides is told by differences, for which the plain drive that was better will do.
-    let baseline: Vec<NamedPolicy> = plain
-        .iter()
-        .filter(|plain| advice.baseline.as_ref() == Some(&plain.name))
-        .cloned()
-        .collect();
-    let mut drives: Vec<Sheet> = draws(&keys).iter().map(|shares| sheet.at(shares)).collect();
-    for &key in &keys {
-        drives.extend([0.0, 1.0].map(|share| sheet.at(&[(key, share)])));
-    }
-    let plan = Plan { checkpoint_after: false, ..plan.clone() };
-    let gains = on_threads(drives.len(), threads, |index| {
-        let (seeds, plain) = if index < DRAWN { (SEEDS, &plain) } else { (1, &baseline) };
-        gain_on(&plan, seeds, &drives[index], plain, policy, progress)
-    });
-    let gains = gains.into_iter().collect::<Result<Vec<OnDrive>, _>>()?;
-    if progress.stop.load(Ordering::Relaxed) {
-        return Ok(None);
-    }
+    let is_baseline = |plain: &&NamedPolicy| advice.baseline.as_ref() == Some(&plain.name);
+    let baseline: Vec<NamedPolicy> = plain.iter().filter(is_baseline).cloned().collect();
+    let on = |nth: usize| match nth < DRAWN {
+        true => On { drive: nth + 1, seeds: SEEDS, plain: &plain },
+        false => On { drive: nth + 1, seeds: 1, plain: &baseline },
+    };
+    let drives: Vec<On<'_>> = (0..DRAWN + 2 * keys.len()).map(on).collect();
+    let gains = gains(plan, &drives, policy, replays)?;
     Ok(ranged(&keys, &gains))
+}
+
+/// The `nth` of the drives that the profile of `drive` may mean: those that are drawn, then each of
+/// its figures at both ends of its range. 0 is the drive itself. `None` if no such drive can be.
+pub(super) fn drive_of(drive: &DriveSettings, nth: usize) -> Option<DriveSettings> {
+    let Some(nth) = nth.checked_sub(1) else { return Some(drive.clone()) };
+    let sheet = drive.profile.sheet.as_deref()?;
+    let keys: Vec<Key> = sheet.ranges().map(|(key, _)| key).collect();
+    let at: Sheet = match nth.checked_sub(DRAWN) {
+        None => sheet.at(&draws(&keys)[nth]),
+        Some(end) => sheet.at(&[(*keys.get(end / 2)?, (end % 2) as f64)]),
+    };
+    let profile = at.clone().profile(&at.name).ok()?;
+    Some(DriveSettings { profile: Arc::new(profile), ..drive.clone() })
 }
 
 /// Shares of the ranges, one list for each drawn drive. Each range is cut into as many parts as
@@ -134,47 +135,74 @@ impl OnDrive {
     }
 }
 
-/// The gain of `policy` on one drive.
-fn gain_on(
-    plan: &Plan,
+/// A drive on which the gain is measured.
+#[derive(Clone, Copy)]
+struct On<'a> {
+    /// See [`drive_of`].
+    drive: usize,
+    /// The first so many seeds of the plan.
     seeds: usize,
-    sheet: &Sheet,
-    plain: &[NamedPolicy],
-    policy: &NamedPolicy,
-    progress: &Arc<Progress>,
-) -> Result<OnDrive, ReplayError> {
-    let Ok(profile) = sheet.clone().profile(&sheet.name) else { return Ok(OnDrive::Nothing) };
-    let drive = DriveSettings { profile: Arc::new(profile), ..plan.drive.clone() };
-    let plan = Plan { drive, ..plan.clone() };
-    gain(&plan, seeds, plain, policy, progress)
+    /// The plain drives that count.
+    plain: &'a [NamedPolicy],
 }
 
-/// How many times sooner data is durable under `policy` than on the best of the plain drives, from
-/// the first `seeds` of `plan`.
-fn gain(
+impl On<'_> {
+    fn asks(&self, plan: &Plan, policies: &[NamedPolicy]) -> Vec<Ask> {
+        let of_policy = |policy| {
+            (0..self.seeds).map(move |nth| {
+                let seed = plan.nth_seed(nth);
+                Ask { drive: self.drive, ..Ask::of(plan, policy, seed) }
+            })
+        };
+        policies.iter().flat_map(of_policy).collect()
+    }
+}
+
+/// Replays `policies` on each of `drives`: one list a drive, one entry a policy.
+fn on_drives(
     plan: &Plan,
-    seeds: usize,
-    plain: &[NamedPolicy],
-    policy: &NamedPolicy,
-    progress: &Arc<Progress>,
-) -> Result<OnDrive, ReplayError> {
-    let replayed = |policy: &NamedPolicy| {
-        let replays = (0..seeds)
-            .map(|n| run(&Plan { seed: plan.nth_seed(n), ..plan.clone() }, policy, progress));
-        pooled(replays.collect())
+    drives: &[(On<'_>, &[NamedPolicy])],
+    replays: &mut dyn Replays,
+) -> Result<Vec<Vec<Brief>>, Halt> {
+    let asks: Vec<Vec<Ask>> = drives.iter().map(|(on, all)| on.asks(plan, all)).collect();
+    let mut found = replays.all(plan, &asks.concat())?.into_iter();
+    let mut pooled = |on: &On<'_>, asks: &Vec<Ask>| -> Vec<Brief> {
+        let briefs: Vec<Brief> = found.by_ref().take(asks.len()).collect();
+        briefs.chunks(on.seeds).map(Brief::pooled).collect()
     };
-    let (mut base, mut keeps_up) = (f64::INFINITY, false);
-    for plain in plain {
-        let outcome = replayed(plain)?;
-        base = base.min(durable(&outcome));
-        keeps_up |= !outcome.overloaded;
+    Ok(drives.iter().zip(&asks).map(|((on, _), asks)| pooled(on, asks)).collect())
+}
+
+/// How many times sooner data is durable under `policy` than on the best of the plain drives, on
+/// each of `drives`.
+fn gains(
+    plan: &Plan,
+    drives: &[On<'_>],
+    policy: &NamedPolicy,
+    replays: &mut dyn Replays,
+) -> Result<Vec<OnDrive>, Halt> {
+    let can_be = |on: &On<'_>| drive_of(&plan.drive, on.drive).is_some();
+    let possible: Vec<On<'_>> = drives.iter().copied().filter(can_be).collect();
+    let plain: Vec<_> = possible.iter().map(|on| (*on, on.plain)).collect();
+    let plain = on_drives(plan, &plain, replays)?;
+    let keeps_up = |briefs: &[Brief]| briefs.iter().any(|brief| !brief.overloaded);
+    let policies = std::slice::from_ref(policy);
+    let kept: Vec<_> = possible.iter().zip(&plain).filter(|(_, briefs)| keeps_up(briefs)).collect();
+    let asked: Vec<_> = kept.iter().map(|(on, _)| (**on, policies)).collect();
+    let with = on_drives(plan, &asked, replays)?;
+    let mut gains = HashMap::new();
+    for ((on, plain), with) in kept.iter().zip(&with) {
+        let base = plain.iter().map(Brief::durable_us).fold(f64::INFINITY, f64::min);
+        let gain = base / with.first().map_or(f64::NAN, Brief::durable_us);
+        let is_one = gain.is_finite() && gain > 0.0;
+        gains.insert(on.drive, if is_one { OnDrive::Gains(gain) } else { OnDrive::Nothing });
     }
-    if !keeps_up {
-        return Ok(OnDrive::TooMuch);
-    }
-    let gain = base / durable(&replayed(policy)?);
-    let is_one = gain.is_finite() && gain > 0.0;
-    Ok(if is_one { OnDrive::Gains(gain) } else { OnDrive::Nothing })
+    let of = |on: &On<'_>| match gains.get(&on.drive) {
+        Some(gain) => *gain,
+        None if can_be(on) => OnDrive::TooMuch,
+        None => OnDrive::Nothing,
+    };
+    Ok(drives.iter().map(of).collect())
 }
 
 /// The value with that rank, counted from 1, in a sorted list; between two it is in between.
@@ -285,8 +313,14 @@ pub fn plain_gain(profile: Arc<Profile>, seed: u64) -> Result<f64, ReplayError> 
     let policy = NamedPolicy::parse(drive.default_policy())
         .unwrap_or_else(|_| unreachable!("the default policy is one"));
     let plan = Plan { seed, ..Plan::new(workload, drive, Durability::All) };
-    let plain = [NamedPolicy::nologging()];
-    Ok(gain(&plan, 1, &plain, &policy, &Arc::default())?.gain().unwrap_or(1.0))
+    let drive = [On { drive: 0, seeds: 1, plain: &[NamedPolicy::nologging()] }];
+    let (progress, threads) = (&Arc::default(), 1);
+    let found = gains(&plan, &drive, &policy, &mut Threads { progress, threads });
+    match found {
+        Ok(gains) => Ok(gains.first().and_then(|found| found.gain()).unwrap_or(1.0)),
+        Err(Halt::Failed(error)) => Err(error),
+        Err(Halt::Interrupted | Halt::Wanted) => unreachable!("nobody ends it"),
+    }
 }
 
 #[cfg(test)]

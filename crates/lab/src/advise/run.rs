@@ -1,12 +1,12 @@
 //! The steps of advice: a search, replays of what it found from fresh seeds, and what follows.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use super::ask::{Halt, Replays, Threads};
 use super::{Advice, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search};
 use crate::load::Load;
 use crate::replay::assemble;
-use crate::replay::{DriveSettings, NamedPolicy, Outcome, Plan, Progress, ReplayError, run_all};
+use crate::replay::{DriveSettings, NamedPolicy, Plan, Progress, ReplayError};
 use crate::results::{RateDetails, Replay};
 
 /// What advice is asked about.
@@ -53,55 +53,57 @@ pub fn advise<G>(
     progress: &Arc<Progress>,
     shown: impl FnOnce(u64) -> G,
 ) -> Result<Option<Advised>, ReplayError> {
-    let Asked { load, mut plan, mut rate, device, command, threads } = asked;
-    let mut too_much = TooMuch::of(&plan, progress)?;
+    let threads = asked.threads;
+    match advised(asked, &mut Threads { progress, threads }, shown) {
+        Ok(advised) => Ok(Some(advised)),
+        Err(Halt::Interrupted) => Ok(None),
+        Err(Halt::Failed(error)) => Err(error),
+        Err(Halt::Wanted) => unreachable!("threads do every replay that they are asked for"),
+    }
+}
+
+/// The advice, by the replays that `replays` has or does.
+pub(super) fn advised<G>(
+    asked: Asked<'_>,
+    replays: &mut dyn Replays,
+    shown: impl FnOnce(u64) -> G,
+) -> Result<Advised, Halt> {
+    let Asked { load, mut plan, mut rate, device, command, threads: _ } = asked;
+    let (mut too_much, is_open) = match TooMuch::of(&plan, replays) {
+        // Most loads fit.
+        Err(Halt::Wanted) if replays.guesses() => (None, true),
+        found => (found?, false),
+    };
     if let Some(found) = &too_much {
         plan.rate = found.judged;
         rate = RateDetails { factor: found.judged, chosen: "fits", ..rate };
     }
     let bar = shown(plan.workload.requests() * replays_at_most());
-    let found = search(&plan, progress, threads)?;
+    let found = search(&plan, replays)?;
     drop(bar);
-    if found.interrupted {
-        return Ok(None);
+    if is_open {
+        return Err(Halt::Wanted);
     }
-    let judge = |plan: &Plan| judged(plan, &found.finalists, progress, threads);
-    let Some(outcomes) = judge(&plan)? else { return Ok(None) };
+    let outcomes = replays.judged(&plan, &found.finalists)?;
     let replay = assemble(&plan, load.setting(&plan, rate.clone(), &command), &outcomes);
     let subject = Subject { found: found.clone(), device, too_much };
     let mut advice = Advice::of(&replay, &outcomes, subject);
     drop(outcomes);
-    if let Some(range) = drive_range(&plan, &found, &advice, progress, threads)? {
+    if let Some(range) = drive_range(&plan, &found, &advice, replays)? {
         advice.over(range);
     }
-    if progress.stop.load(Ordering::Relaxed) {
-        return Ok(None);
-    }
     if let Some(found) = &mut too_much {
-        *found = found.with_volume(&plan, &advice.policy, progress)?;
+        *found = found.with_volume(&plan, &advice.policy, replays)?;
         advice.too_much = Some(*found);
     }
     if plan.drive.profile.shingled.is_some() && !load.smr_cache_given() {
         let drive = DriveSettings { smr_cache: 1.0, ..plan.drive.clone() };
         let full = Plan { drive, checkpoint_after: false, ..plan };
-        let Some(outcomes) = judge(&full)? else { return Ok(None) };
+        let outcomes = replays.judged(&full, &found.finalists)?;
         let full = assemble(&full, load.setting(&full, rate, &command), &outcomes);
         if let Some(other) = PersistentCache::of(&full, 1.0) {
             advice = advice.with_other_cache(other);
         }
     }
-    Ok(Some(Advised { advice, replay }))
-}
-
-/// Replays `policies` from fresh seeds; `None` if `progress` ended it.
-fn judged(
-    plan: &Plan,
-    policies: &[NamedPolicy],
-    progress: &Arc<Progress>,
-    threads: usize,
-) -> Result<Option<Vec<Outcome>>, ReplayError> {
-    let progresses: Vec<Arc<Progress>> = policies.iter().map(|_| Arc::clone(progress)).collect();
-    let results = run_all(plan, policies, &progresses, threads);
-    let outcomes = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok((!progress.stop.load(Ordering::Relaxed)).then_some(outcomes))
+    Ok(Advised { advice, replay })
 }

@@ -1,14 +1,13 @@
 //! Searches the settings one after the other and keeps each value that helps.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
+use super::ask::{Ask, Halt, Replays};
+use super::brief::Brief;
 use super::{KEPT_MIN, settings};
-use crate::parallel::on_threads;
-use crate::replay::{Class, NamedPolicy, Outcome, Plan, Progress, ReplayError, pooled, run};
+use crate::replay::{NamedPolicy, Plan};
 use crate::stats::round3;
 
 /// Settings and the values that are tried, beside the default of each.
@@ -40,8 +39,6 @@ pub struct Found {
     pub tried: Vec<Tried>,
     /// The policy that has the defaults of `format` for the drive.
     pub default: &'static str,
-    /// Whether the user ended the search.
-    pub interrupted: bool,
 }
 
 /// A policy that was tried, with its gain over the plain drive.
@@ -86,23 +83,27 @@ pub fn replays_at_most() -> u64 {
 /// Searches the settings of `mlb` that make the data of `plan` durable soonest, while reads and
 /// streams keep 0.99 of the plain drive's speed.
 ///
+/// It asks `replays` for what it needs to go on. Where these guess, it goes on past what is not
+/// known to the end of a round, as if no value helped.
+///
 /// # Errors
 /// As the replays themselves.
-pub fn search(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<Found, ReplayError> {
+pub fn search(plan: &Plan, replays: &mut dyn Replays) -> Result<Found, Halt> {
     let names = plain_drives(plan);
     let plan = Plan { checkpoint_after: false, ..plan.clone() };
-    let plain = replay(&plan, &names, progress, threads)?;
-    let Some(base) = plain.into_iter().min_by(|a, b| durable(a).total_cmp(&durable(b))) else {
-        unreachable!("there is a plain drive")
-    };
     let default = plan.drive.default_policy();
-    let mut tries = Tries { plan, base, progress, threads, default, tried: Vec::new() };
+    let mut tries = Tries { plan, base: None, replays, default, tried: Vec::new(), is_open: false };
+    let plain = tries.replay(&names)?.unwrap_or_default();
+    tries.base = plain.into_iter().min_by(|a, b| a.durable_us().total_cmp(&b.durable_us()));
     let mut best = Options::new();
     tries.measure(vec![best.clone()])?;
     for _ in 0..ROUNDS {
         let before = best.clone();
         for (key, values) in TRIED {
             best = tries.best_of(best, key, values)?;
+        }
+        if tries.is_open {
+            return Err(Halt::Wanted);
         }
         if best == before {
             break;
@@ -125,12 +126,14 @@ const fn other_cache(plan: &Plan) -> &'static str {
 
 struct Tries<'a> {
     plan: Plan,
-    base: Outcome,
-    progress: &'a Arc<Progress>,
-    threads: usize,
+    /// The plain drive that makes data durable sooner; `None` while that is not known.
+    base: Option<Brief>,
+    replays: &'a mut dyn Replays,
     /// See [`Found`].
     default: &'static str,
     tried: Vec<(Options, Tried)>,
+    /// Whether something that was asked for is not known.
+    is_open: bool,
 }
 
 impl Tries<'_> {
@@ -140,7 +143,7 @@ impl Tries<'_> {
         current: Options,
         key: &'static str,
         values: &[&str],
-    ) -> Result<Options, ReplayError> {
+    ) -> Result<Options, Halt> {
         if key == "cache" && !self.plan.drive.write_cache {
             return Ok(current);
         }
@@ -170,7 +173,7 @@ impl Tries<'_> {
 
     /// Measures the policies that were not measured before. Policies that do not fit the drive are
     /// left out.
-    fn measure(&mut self, candidates: Vec<Options>) -> Result<(), ReplayError> {
+    fn measure(&mut self, candidates: Vec<Options>) -> Result<(), Halt> {
         let new = candidates.into_iter().filter(|c| !self.tried.iter().any(|(t, _)| t == c));
         let capacity = self.plan.drive.capacity();
         let policy = |options: Options| {
@@ -179,16 +182,31 @@ impl Tries<'_> {
             policy.on(capacity).is_ok().then_some((options, policy))
         };
         let (options, policies): (Vec<_>, Vec<_>) = new.filter_map(policy).unzip();
-        if self.progress.stop.load(Ordering::Relaxed) {
+        let (Some(briefs), Some(base)) = (self.replay(&policies)?, &self.base) else {
             return Ok(());
-        }
-        let outcomes = replay(&self.plan, &policies, self.progress, self.threads)?;
-        if self.progress.stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let tried = outcomes.iter().map(|outcome| tried(&self.base, outcome));
+        };
+        let tried = policies.iter().zip(&briefs).map(|(policy, brief)| tried(base, policy, brief));
         self.tried.extend(options.into_iter().zip(tried));
         Ok(())
+    }
+
+    /// Replays each policy from the search's seeds. `None` if it is not known yet, and the search
+    /// goes on nevertheless.
+    fn replay(&mut self, policies: &[NamedPolicy]) -> Result<Option<Vec<Brief>>, Halt> {
+        let seeds = (0..SEEDS).map(|nth| self.plan.nth_seed(FIRST_SEED + nth));
+        let of_policy = |policy| {
+            let ask = |seed| Ask::of(&self.plan, policy, seed);
+            seeds.clone().map(ask).collect::<Vec<_>>()
+        };
+        let asks: Vec<Ask> = policies.iter().flat_map(of_policy).collect();
+        match self.replays.all(&self.plan, &asks) {
+            Ok(briefs) => Ok(Some(briefs.chunks(SEEDS).map(Brief::pooled).collect())),
+            Err(Halt::Wanted) if self.replays.guesses() => {
+                self.is_open = true;
+                Ok(None)
+            }
+            Err(halt) => Err(halt),
+        }
     }
 
     fn finish(self, mut finalists: Vec<NamedPolicy>) -> Found {
@@ -216,43 +234,17 @@ impl Tries<'_> {
             finalists,
             default: self.default,
             tried: self.tried.into_iter().map(|(_, tried)| tried).collect(),
-            interrupted: self.progress.stop.load(Ordering::Relaxed),
         }
     }
 }
 
-/// Replays each policy from the search's seeds.
-fn replay(
-    plan: &Plan,
-    policies: &[NamedPolicy],
-    progress: &Arc<Progress>,
-    threads: usize,
-) -> Result<Vec<Outcome>, ReplayError> {
-    let outcomes = on_threads(policies.len() * SEEDS, threads, |job| {
-        let seed = plan.nth_seed(FIRST_SEED + job % SEEDS);
-        run(&Plan { seed, ..plan.clone() }, &policies[job / SEEDS], progress)
-    });
-    let mut outcomes = outcomes.into_iter();
-    policies.iter().map(|_| pooled(outcomes.by_ref().take(SEEDS).collect())).collect()
-}
-
-/// Mean time until data is durable, or the mean latency of reads if no write had to be durable.
-pub(super) fn durable(outcome: &Outcome) -> f64 {
-    let durable = outcome.recorder.latencies(&Class::DURABLE);
-    if durable.count() > 0 { durable.mean_us() } else { reads(outcome) }
-}
-
-fn reads(outcome: &Outcome) -> f64 {
-    outcome.recorder.latencies(&[Class::Read]).mean_us()
-}
-
-fn tried(base: &Outcome, outcome: &Outcome) -> Tried {
+fn tried(base: &Brief, policy: &NamedPolicy, brief: &Brief) -> Tried {
     let ratio = |a: f64, b: f64| if a > 0.0 && b > 0.0 { round3(a / b) } else { 1.0 };
-    let stream = |outcome: &Outcome| outcome.recorder.stream_mb_s().unwrap_or(0.0);
+    let stream = |brief: &Brief| brief.stream.mb_s().unwrap_or(0.0);
     Tried {
-        policy: outcome.policy.name.clone(),
-        durable_mean: ratio(durable(base), durable(outcome)),
-        reads_mean: ratio(reads(base), reads(outcome)),
-        stream_mb_s: ratio(stream(outcome), stream(base)),
+        policy: policy.name.clone(),
+        durable_mean: ratio(base.durable_us(), brief.durable_us()),
+        reads_mean: ratio(base.reads.mean_us(), brief.reads.mean_us()),
+        stream_mb_s: ratio(stream(brief), stream(base)),
     }
 }

@@ -2,7 +2,7 @@
 
 use manylogs_block::{Nanos, Time};
 
-use crate::stats::{Latencies, Series, StreamMeter, WINDOWS, Window};
+use crate::stats::{Latencies, Series, StreamMeter, StreamMoved, Total, WINDOWS, Window};
 
 /// Classes of requests whose latencies are recorded separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,9 +161,23 @@ impl Recorder {
     /// flight. `None` if there was no stream.
     #[must_use]
     pub fn stream_mb_s(&self) -> Option<f64> {
-        let all = self.windows.iter().flatten();
-        let (bytes, ns) =
-            all.fold((0, 0), |sum, w| (sum.0 + w.stream.bytes, sum.1 + w.stream.busy_ns));
-        (bytes > 0 && ns > 0).then(|| bytes as f64 * 1e3 / ns as f64)
+        self.streamed().mb_s()
+    }
+
+    /// What streams moved, in all parts and for all seeds.
+    #[must_use]
+    pub fn streamed(&self) -> StreamMoved {
+        let mut all = StreamMoved::default();
+        self.windows.iter().flatten().for_each(|window| all.add(window.stream));
+        all
+    }
+
+    /// A recorder of which only the means are known, those of each part among them. `windows` has
+    /// the parts of a replay for each seed.
+    pub(crate) fn of_means(durable: Total, reads: Total, windows: Vec<Vec<Window>>) -> Self {
+        let mut all = Self { windows, ..Self::default() };
+        all.classes[Class::DurableSmall as usize] = Latencies::of_total(durable);
+        all.classes[Class::Read as usize] = Latencies::of_total(reads);
+        all
     }
 }

@@ -162,7 +162,7 @@ pub fn run_all(
 
 /// Joins the replays of one policy from several seeds: latencies of all, other figures of the
 /// first.
-pub(crate) fn pooled(replays: Vec<Result<Outcome, ReplayError>>) -> Result<Outcome, ReplayError> {
+fn pooled(replays: Vec<Result<Outcome, ReplayError>>) -> Result<Outcome, ReplayError> {
     let mut replays = replays.into_iter();
     let mut first = replays.next().unwrap_or_else(|| unreachable!("there is a seed"))?;
     for other in replays {

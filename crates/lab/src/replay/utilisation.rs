@@ -6,7 +6,7 @@ use manylogs_block::Nanos;
 
 use super::policies::NamedPolicy;
 use super::pump::Progress;
-use super::run::{Plan, ReplayError, run};
+use super::run::{Outcome, Plan, ReplayError, run};
 
 /// Largest number of probes. Each probe replays the trace once without logging.
 const PROBES_MAX: u32 = 12;
@@ -38,42 +38,38 @@ pub fn find_rate(
     target: f64,
     progress: &Arc<Progress>,
 ) -> Result<RateFound, ReplayError> {
-    let mut probe = |factor: f64| -> Result<Probe, ReplayError> {
+    find_rate_by(target, &mut |factor| {
         let plan = Plan { rate: factor, checkpoint_after: false, ..plan.clone() };
-        let outcome = run(&plan, &NamedPolicy::nologging(), progress)?;
-        let utilisation =
-            outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9);
-        let overloaded = outcome.overloaded || outcome.median() > CONGESTED;
-        Ok(Probe { utilisation, overloaded })
-    };
-    search(target, Begin { factor: 1.0, too_fast: None }, &mut probe)
+        Ok(Probe::of(&run(&plan, &NamedPolicy::nologging(), progress)?).congested())
+    })
 }
 
-/// Searches about the highest rate at which the drive keeps up with the load under `policy`, below
-/// that of `plan`, at which it does not. All seeds of `plan` count.
+/// The same with replays of the plain drive that somebody else does.
 ///
 /// # Errors
-/// As the replay itself.
-pub fn highest_rate(
-    plan: &Plan,
-    policy: &NamedPolicy,
-    progress: &Arc<Progress>,
-) -> Result<RateFound, ReplayError> {
-    let outcome = |factor: f64, nth: u32| {
-        let seed = plan.nth_seed(nth as usize);
-        let plan = Plan { rate: factor, seed, checkpoint_after: false, ..plan.clone() };
-        run(&plan, policy, progress)
-    };
-    let mut probe = |factor: f64| -> Result<Probe, ReplayError> {
-        let outcome = outcome(factor, 0)?;
-        let utilisation =
-            outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9);
-        Ok(Probe { utilisation, overloaded: outcome.overloaded })
-    };
-    let begin = Begin { factor: four_digits(plan.rate / 4.0), too_fast: Some(plan.rate) };
-    let mut found = search(1.0, begin, &mut probe)?;
-    for nth in 1..plan.seeds {
-        while outcome(found.factor, nth)?.overloaded && found.factor > plan.rate / 1e6 {
+/// What `probe` says.
+pub(crate) fn find_rate_by<E>(
+    target: f64,
+    probe: &mut impl FnMut(f64) -> Result<Probe, E>,
+) -> Result<RateFound, E> {
+    search(target, Begin { factor: 1.0, too_fast: None }, probe)
+}
+
+/// Searches about the highest rate at which a drive keeps up with a load, below `rate`, at which it
+/// does not. `probe` replays at a factor, from the first, second, ... of `seeds`. All of them
+/// count.
+///
+/// # Errors
+/// What `probe` says.
+pub(crate) fn highest_rate_by<E>(
+    rate: f64,
+    seeds: u32,
+    probe: &mut impl FnMut(f64, u32) -> Result<Probe, E>,
+) -> Result<RateFound, E> {
+    let begin = Begin { factor: four_digits(rate / 4.0), too_fast: Some(rate) };
+    let mut found = search(1.0, begin, &mut |factor| probe(factor, 0))?;
+    for nth in 1..seeds {
+        while probe(found.factor, nth)?.overloaded && found.factor > rate / 1e6 {
             found.factor = four_digits(found.factor * STEP_BACK);
         }
     }
@@ -82,9 +78,32 @@ pub fn highest_rate(
 
 /// Result of a probe.
 #[derive(Clone, Copy, Debug)]
-struct Probe {
-    utilisation: f64,
-    overloaded: bool,
+pub(crate) struct Probe {
+    /// Share of the time in which the drive works.
+    pub(crate) utilisation: f64,
+    /// Whether the load is too much.
+    pub(crate) overloaded: bool,
+    /// Median latency.
+    pub(crate) median: Nanos,
+}
+
+impl Probe {
+    /// What a replay says.
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        let times = [outcome.drive_busy, outcome.simulated, outcome.median()];
+        Self::of_times(times, outcome.overloaded)
+    }
+
+    /// From how long the drive worked, how long the replay took, and the median latency.
+    pub(crate) fn of_times([busy, simulated, median]: [Nanos; 3], overloaded: bool) -> Self {
+        let utilisation = busy.as_secs_f64() / simulated.as_secs_f64().max(1e-9);
+        Self { utilisation, overloaded, median }
+    }
+
+    /// The same, where bursts that congest the drive are too much as well.
+    pub(crate) fn congested(self) -> Self {
+        Self { overloaded: self.overloaded || self.median > CONGESTED, ..self }
+    }
 }
 
 /// Where a search begins.
@@ -105,7 +124,7 @@ fn search<E>(
     let mut best = RateFound { factor: 0.0, utilisation: 0.0 };
     let mut factor = begin.factor;
     for _ in 0..PROBES_MAX {
-        let Probe { utilisation, overloaded } = probe(factor)?;
+        let Probe { utilisation, overloaded, .. } = probe(factor)?;
         let too_fast = overloaded || utilisation > target + TOLERANCE;
         if !too_fast && factor > best.factor {
             best = RateFound { factor, utilisation };
@@ -150,7 +169,7 @@ mod tests {
             probes += 1;
             // Seeks get shorter as the queue grows, so the growth is not quite linear.
             let utilisation = (factor / capacity).powf(0.9).min(1.0);
-            Ok(Probe { utilisation, overloaded: utilisation > 0.9 })
+            Ok(Probe { utilisation, overloaded: utilisation > 0.9, median: Nanos(0) })
         };
         let found = search(target, Begin { factor: 1.0, too_fast: None }, &mut probe).unwrap();
         assert!(probes <= PROBES_MAX);
@@ -162,7 +181,8 @@ mod tests {
         for most in [0.000_9, 0.2, 0.99, 6.0] {
             let asked = most * 7.3;
             let mut probe = |factor: f64| -> Result<Probe, ()> {
-                Ok(Probe { utilisation: (0.9 * factor / most).min(1.0), overloaded: factor > most })
+                let utilisation = (0.9 * factor / most).min(1.0);
+                Ok(Probe { utilisation, overloaded: factor > most, median: Nanos(0) })
             };
             let begin = Begin { factor: four_digits(asked / 4.0), too_fast: Some(asked) };
             let found = search(1.0, begin, &mut probe).unwrap();

@@ -6,13 +6,13 @@ use manylogs_block::Time;
 use manylogs_workload::{
     BoxedSource, RequestCache, SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Opens the trace from its start.
 pub type OpenTrace = Arc<dyn Fn() -> Result<BoxedSource, TraceError> + Send + Sync>;
 
 /// Counters of a trace, from one pass over it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceSummary {
     /// Number of requests of every kind.
     pub requests: u64,
@@ -90,6 +90,13 @@ impl Workload {
             false => Requests::Streamed(open),
         };
         Ok(Self { requests, summary, repeat: 1 })
+    }
+
+    /// A trace of which only this is known: it cannot be replayed.
+    #[must_use]
+    pub fn of_summary(summary: TraceSummary) -> Self {
+        let nothing = || Err(TraceError::Options("only the summary of this trace is here".into()));
+        Self { requests: Requests::Streamed(Arc::new(nothing)), summary, repeat: 1 }
     }
 
     /// The same trace repeated `times` times, one pass after the other.

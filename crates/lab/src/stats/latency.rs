@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use manylogs_block::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Resolution of the histogram: two latencies that differ by less than half of this may share a
 /// bucket.
@@ -48,6 +48,29 @@ pub struct Latencies {
     histogram: Histogram<u64>,
     sum_ns: u128,
     max_ns: u64,
+}
+
+/// How many latencies there are, and how long they are together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Total {
+    /// How many.
+    pub count: u64,
+    /// Their sum in nanoseconds.
+    pub sum_ns: u128,
+}
+
+impl Total {
+    /// Mean in microseconds; zero if nothing was counted.
+    #[must_use]
+    pub fn mean_us(self) -> f64 {
+        round3(self.sum_ns as f64 / self.count.max(1) as f64 / 1e3)
+    }
+
+    /// Adds the latencies of `other`.
+    pub const fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+    }
 }
 
 /// Figures of a distribution that all outputs show, in microseconds.
@@ -115,7 +138,23 @@ impl Latencies {
     /// Mean in microseconds; zero if nothing was counted.
     #[must_use]
     pub fn mean_us(&self) -> f64 {
-        round3(self.sum_ns as f64 / self.count().max(1) as f64 / 1e3)
+        self.total().mean_us()
+    }
+
+    /// Number and sum.
+    #[must_use]
+    pub fn total(&self) -> Total {
+        Total { count: self.count(), sum_ns: self.sum_ns }
+    }
+
+    /// A distribution of which no more is known: its mean stands for every quantile.
+    #[must_use]
+    pub fn of_total(total: Total) -> Self {
+        let mean = total.sum_ns / u128::from(total.count.max(1));
+        let max_ns = u64::try_from(mean).unwrap_or(u64::MAX);
+        let mut all = Self { sum_ns: total.sum_ns, max_ns, ..Self::default() };
+        all.histogram.saturating_record_n(max_ns, total.count);
+        all
     }
 
     /// The summary.

@@ -3,6 +3,8 @@
 use manylogs_block::{Nanos, Time};
 use serde::{Deserialize, Serialize};
 
+use super::latency::Total;
+
 /// A replay is divided into this number of parts, each with the same number of requests.
 pub const WINDOWS: usize = 32;
 
@@ -54,6 +56,18 @@ impl Sample {
         self.sum_ns as f64
     }
 
+    /// Number and sum.
+    #[must_use]
+    pub const fn total(&self) -> Total {
+        Total { count: self.count, sum_ns: self.sum_ns }
+    }
+
+    /// A sample of whose distribution nothing is known.
+    #[must_use]
+    pub const fn of_total(total: Total) -> Self {
+        Self { count: total.count, sum_ns: total.sum_ns, buckets: Vec::new() }
+    }
+
     /// Non-empty buckets in order, with their counts.
     pub fn filled(&self) -> impl Iterator<Item = (usize, u32)> {
         self.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0)
@@ -88,6 +102,21 @@ pub struct StreamMoved {
     pub bytes: u64,
     /// Time during which requests of streams were in flight.
     pub busy_ns: u64,
+}
+
+impl StreamMoved {
+    /// Adds what moved in another part.
+    pub const fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.busy_ns += other.busy_ns;
+    }
+
+    /// Megabytes a second; `None` if there was no stream.
+    #[must_use]
+    pub fn mb_s(self) -> Option<f64> {
+        let Self { bytes, busy_ns } = self;
+        (bytes > 0 && busy_ns > 0).then(|| bytes as f64 * 1e3 / busy_ns as f64)
+    }
 }
 
 /// Counts the bytes of streams and the time during which their requests are in flight.

@@ -13,7 +13,7 @@ use super::file::Sweep;
 use super::load::{LoadSpec, Shared};
 use super::row::{Ask, Row};
 use crate::replay::{
-    Answered, DriveSettings, NamedPolicy, Plan, Progress, Recorder, ReplayError, run,
+    Answered, DriveSettings, NamedPolicy, Plan, Progress, Recorder, ReplayError, TraceSummary, run,
 };
 use crate::runs::{KeyBuilder, RunKey};
 use crate::stats::Window;
@@ -36,8 +36,8 @@ pub struct Measured {
     pub row: Row,
     /// Measurements of each part of the replay.
     pub windows: Vec<Vec<Window>>,
-    /// What the trace writes.
-    pub written_bytes: u64,
+    /// What the trace holds.
+    pub summary: TraceSummary,
 }
 
 /// Why a run has no result.
@@ -199,12 +199,12 @@ impl Job {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn measure(&self, progress: &Arc<Progress>) -> Result<Option<Measured>, JobError> {
-        let written_bytes = self.shared.load()?.workload.summary().written_bytes;
+        let summary = *self.shared.load()?.workload.summary();
         let done = self.outcome(false, progress)?;
         Ok(done.map(|(row, recorder)| Measured {
             row,
             windows: recorder.windows().to_vec(),
-            written_bytes,
+            summary,
         }))
     }
 

@@ -49,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judges a fleet, and returns the exit code: 0, or 2 if some traces are in quarantine."""
     args = _parser().parse_args(arguments)
-    from ._fleet import Fleet, Options
+    from ._computing import Options
+    from ._fleet import Fleet
 
     options = Options(
         inventory=args.inventory,

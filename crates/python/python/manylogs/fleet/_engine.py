@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
 import logging
 import signal
 import threading
 import time
-from collections import deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -16,7 +18,7 @@ from ._optional import package
 from ._worker import version, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 #: Tasks that are with the scheduler at a time, for each thread of a worker, and at least. It keeps
 #: what the scheduler holds bounded, however many tasks there are.
@@ -25,6 +27,8 @@ AHEAD, AHEAD_MIN = 3, 64
 LOOK_S = 5.0
 #: How often a task may lose its worker. A trace that ends its runner ends no worker.
 DEATHS_MAX = 20
+#: Takes a task with its answers, and returns tasks that follow from them.
+Done = Callable[[dict[str, Any], list[dict[str, Any]]], Iterable[dict[str, Any]]]
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -61,15 +65,22 @@ class Workers:
     def run(
         self,
         tasks: Sequence[dict[str, Any]],
-        done: Callable[[dict[str, Any], list[dict[str, Any]]], None],
+        done: Done,
     ) -> None:
-        """Has ``tasks`` done in this order, and calls ``done`` with each and its answers.
+        """Has ``tasks`` done, those of the highest ``first`` before others and else in this order.
+        Calls ``done`` with each and its answers, and does the tasks that it returns, too.
 
         :raises Error: if a worker is of another version, or the scheduler is lost
         """
         if tasks:
             self._client = self._client or self._begun()
             _run(self._client, tasks, done)
+
+    def threads(self) -> int:
+        """How many tasks are done at a time, as far as that is known."""
+        if self._client is None:
+            return max(self._workers, 1)
+        return max(int(sum(self._client.nthreads().values())), 1)
 
     def _begun(self) -> Any:
         dask, distributed = package("dask"), package("distributed")
@@ -119,11 +130,13 @@ def _deaf() -> Iterator[None]:
 
 
 def _same_version(client: Any) -> None:
-    try:
-        found = client.run(version)
-    except Exception as error:  # noqa: BLE001: whatever the worker has instead of the package
-        message = f"a worker has no manylogs, or one without fleets ({error})"
-        raise Error(f"{message}: install the same wheel everywhere", exit_code=7) from error
+    told = client.run(version, on_error="return")
+    # One that is gone does no tasks.
+    found = {where: what for where, what in told.items() if not isinstance(what, OSError)}
+    for error in found.values():
+        if isinstance(error, BaseException):
+            message = f"a worker has no manylogs, or one without fleets ({error})"
+            raise Error(f"{message}: install the same wheel everywhere", exit_code=7) from error
     others = {where: what for where, what in found.items() if what != version()}
     if others:
         where, what = next(iter(others.items()))
@@ -131,24 +144,26 @@ def _same_version(client: Any) -> None:
         raise Error(f"{message}: install the same wheel everywhere", exit_code=7)
 
 
-def _run(
-    client: Any,
-    tasks: Sequence[dict[str, Any]],
-    done: Callable[[dict[str, Any], list[dict[str, Any]]], None],
-) -> None:
+def _run(client: Any, tasks: Sequence[dict[str, Any]], done: Done) -> None:
     distributed = package("distributed")
-    waiting = deque((task, 0) for task in tasks)
+    numbers = itertools.count()
+    waiting: list[tuple[float, int, dict[str, Any], int]] = []
     under_way: dict[Any, tuple[dict[str, Any], int]] = {}
     finished = distributed.as_completed()
     room, looked = AHEAD_MIN, 0.0
 
+    def add(task: dict[str, Any], deaths: int = 0) -> None:
+        heapq.heappush(waiting, (-task.get("first", 0.0), next(numbers), task, deaths))
+
     def fill() -> None:
         while waiting and len(under_way) < room:
-            task, deaths = waiting.popleft()
+            _, _, task, deaths = heapq.heappop(waiting)
             future = client.submit(work, task, pure=False)
             under_way[future.key] = (task, deaths)
             finished.add(future)
 
+    for task in tasks:
+        add(task)
     fill()
     while under_way:
         future = next(finished)
@@ -158,12 +173,13 @@ def _run(
         except distributed.KilledWorker as error:
             if deaths == DEATHS_MAX:
                 raise Error(f"workers end again and again: {error}", exit_code=1) from error
-            waiting.append((task, deaths + 1))
+            add(task, deaths + 1)
         except (distributed.client.FutureCancelledError, OSError) as error:
             message = f"the scheduler is lost ({error}): the same command goes on"
             raise Error(message, exit_code=1) from error
         else:
-            done(task, answers)
+            for more in done(task, answers):
+                add(more)
         future.release()
         if time.monotonic() - looked > LOOK_S:
             looked = time.monotonic()

@@ -7,18 +7,16 @@ import hashlib
 import json
 import os
 import pathlib
-import sys
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import _manylogs
 from .._errors import Error
 from . import _engine, _inventory, _planner, _report, _results
+from ._computing import Asked, Computing, Options, elsewhere, planned, task_of
 from ._journal import Journal, Lock
-from ._judge import Run, judged
 from ._optional import package
-from ._profiles import Profile, Profiles
+from ._profiles import Profiles
 from ._runner import answer
 from ._worker import OWN_BYTES, version
 
@@ -37,43 +35,6 @@ LOOK_BYTES_A_TASK = 4 << 30
 SAMPLED = 64
 #: Workers for which a plan says the hours.
 _WORKERS = (1, 10, 100, 1_000, 10_000)
-
-
-@dataclass(frozen=True)
-class Options:
-    """What is asked for."""
-
-    inventory: str
-    out: str
-    drives: str | None
-    policies: list[str]
-    effort: str
-    seeds: int
-    rate: str
-    fit: bool
-    limit: int | None
-    scheduler: str | None
-    insecure: bool
-    workers: int
-    #: Of a worker with its runner, in bytes.
-    memory: int
-
-    def replay(self) -> dict[str, Any]:
-        """Options of each replay."""
-        given = {"rate": self.rate, "fit": self.fit, "limit": self.limit}
-        return {key: value for key, value in given.items() if value is not None}
-
-
-@dataclass
-class _Asked:
-    """A disk with what its result follows from."""
-
-    disk: Disk
-    model: str
-    profile: Profile
-    content: str
-    requests: int
-    key: str
 
 
 class Fleet:
@@ -99,16 +60,13 @@ class Fleet:
             raise Error("--seeds: expected 1 to 1000", exit_code=2)
         drive = _manylogs.Drive("exos-x20")
         checked = _manylogs.Runs(
-            "synthetic", drive, options.policies, self._seeds(), **options.replay()
+            "synthetic", drive, options.policies, options.seed_list(), **options.replay()
         )
         asks = checked.asks()
         if len({plain for _, _, plain in asks}) < 2:
             message = "expected nologging and at least one policy to compare it with"
             raise Error(f"--policies: {message}", exit_code=2)
         return asks
-
-    def _seeds(self) -> list[int]:
-        return list(range(1, self._options.seeds + 1))
 
     # A plan.
 
@@ -119,7 +77,7 @@ class Fleet:
         works = []
         a_byte = self._requests_a_byte(sizes)
         for disk, size in zip(self._disks, sizes, strict=True):
-            works.append(self._work(disk.trace, size * a_byte))
+            works.append(planned(self._options, self._replays, disk.trace, size * a_byte))
         tasks = _planner.tasks_of(works)
         costs = [_planner.sum_s(task) for task in tasks]
         print(f"disks: {len(self._disks)}, traces of {total / 1e9:.3f} GB")
@@ -142,15 +100,6 @@ class Fleet:
                     requests += found["requests"]
                     size += own
         return requests / size if size else 0.2
-
-    def _work(self, key: str, requests: float) -> _planner.Work:
-        if self._options.limit is not None:
-            requests = min(requests, self._options.limit)
-        cost = _planner.replay_s(requests, self._replays)
-        if self._options.effort == "advise":
-            cost += requests * _planner.ADVISE_S_A_REQUEST
-            return _planner.Work(key, cost)
-        return _planner.Work(key, cost, self._replays)
 
     # A run.
 
@@ -188,18 +137,17 @@ class Fleet:
             print(f"quarantine: {self._out / 'quarantine.parquet'}")
         return 2 if bad else 0
 
-    def _task(self, questions: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        memory = self._options.memory
-        return {"version": version(), "memory": memory, "questions": questions, **more}
-
     def _look(self, workers: Workers) -> dict[Disk, str]:
         """Knows each trace by what it holds. Returns which cannot be read, and why."""
         marks = {disk.trace: _mark(disk.trace) for disk in self._disks}
         bad: dict[str, str] = {}
         new = [trace for trace, mark in marks.items() if mark is None or mark not in self._looks]
 
-        def done(task: dict[str, Any], answers: list[dict[str, Any]]) -> None:
-            for question, found in zip(task["questions"], answers, strict=True):
+        def done(
+            task: dict[str, Any], answers: list[dict[str, Any]]
+        ) -> list[dict[str, Any]]:
+            again, answered = elsewhere(task, answers)
+            for question, found in answered:
                 trace = question["trace"]
                 mark = marks[trace]
                 if "bad" in found:
@@ -208,6 +156,7 @@ class Fleet:
                     self._looks.keep(mark or trace, found)
                 else:
                     bad[trace] = "it changes while it is read"
+            return again
 
         tasks: list[dict[str, Any]] = []
         questions: list[dict[str, Any]] = []
@@ -216,15 +165,15 @@ class Fleet:
             questions.append({"ask": "look", "trace": trace})
             size += _bytes_of(trace)
             if len(questions) == LOOKS_A_TASK or size > LOOK_BYTES_A_TASK:
-                tasks.append(self._task(questions))
+                tasks.append(task_of(self._options, questions))
                 questions, size = [], 0
         if questions:
-            tasks.append(self._task(questions))
+            tasks.append(task_of(self._options, questions))
         workers.run(tasks, done)
         self._marks = marks
         return {disk: bad[disk.trace] for disk in self._disks if disk.trace in bad}
 
-    def _asked(self, bad: dict[Disk, str]) -> list[_Asked]:
+    def _asked(self, bad: dict[Disk, str]) -> list[Asked]:
         """Disks whose traces can be read and that a profile models; the others are bad."""
         asked = []
         for disk in self._disks:
@@ -245,7 +194,7 @@ class Fleet:
             ]  # fmt: skip
             key = hashlib.sha256(json.dumps(follows).encode()).hexdigest()[:32]
             model = disk.model or look["recorded"][1]
-            asked.append(_Asked(disk, model, profile, look["content"], look["requests"], key))
+            asked.append(Asked(disk, model, profile, look["content"], look["requests"], key))
         return asked
 
     def _kept(self, key: str) -> dict[str, Any] | None:
@@ -255,75 +204,17 @@ class Fleet:
             return None
         return entry
 
-    def _compute(self, workers: Workers, asked: list[_Asked], bad: dict[Disk, str]) -> int:
+    def _compute(self, workers: Workers, asked: list[Asked], bad: dict[Disk, str]) -> int:
         by_key = {one.key: one for one in asked}
         new = {key: one for key, one in by_key.items() if self._kept(key) is None}
-        works = [self._work(key, one.requests) for key, one in new.items()]
-        planned = _planner.tasks_of(works)
-        again: dict[str, str] = {}
-
-        def done(task: dict[str, Any], answers: list[dict[str, Any]]) -> None:
-            for question, found in zip(task["questions"], answers, strict=True):
-                key, nth = question["key"], question.get("nth")
-                if "bad" in found and found.get("again"):
-                    again[key] = found["bad"]
-                elif "bad" in found:
-                    self._journal.keep(key, {"bad": found["bad"], "memory": task["memory"]})
-                elif "part" in found:
-                    self._journal.keep(f"{key}-{nth}", found)
-                else:
-                    self._journal.keep(key, found)
-
-        questions = [
-            [self._question(new[work.key], work) for work in task
-             if work.nth is None or f"{work.key}-{work.nth}" not in self._journal]
-            for task in planned
-        ]  # fmt: skip
-        tomls = {one.profile.key: one.profile.toml for one in new.values()}
-        tasks = [
-            self._task(task, profiles={asked["profile"]: tomls[asked["profile"]] for asked in task})
-            for task in questions
-            if task
-        ]
-        workers.run(tasks, done)
-        for key in new:
-            self._join(key)
+        computing = Computing(self._options, self._journal, self._asks, workers, new)
+        workers.run(computing.tasks(), computing.done)
         for one in asked:
-            if one.key in again and self._kept(one.key) is None:
-                bad[one.disk] = again[one.key]
+            if one.key in computing.again and self._kept(one.key) is None:
+                bad[one.disk] = computing.again[one.key]
         return len(new)
 
-    def _question(self, one: _Asked, work: _planner.Work) -> dict[str, Any]:
-        options = self._options
-        question = {
-            "ask": "runs",
-            "key": one.key,
-            "trace": one.disk.trace,
-            "content": one.content,
-            "profile": one.profile.key,
-            "policies": options.policies,
-            "seeds": self._seeds(),
-            "options": options.replay(),
-            "effort": options.effort,
-            "cost_s": work.cost_s,
-        }
-        if work.nth is not None:
-            question["nth"] = work.nth
-        return question
-
-    def _join(self, key: str) -> None:
-        """Judges a disk whose runs were tasks of their own, once all are there."""
-        parts = [self._journal.get(f"{key}-{nth}") for nth in range(self._replays)]
-        if key in self._journal or None in parts:
-            return
-        runs = [
-            Run(policy, seed, plain, _manylogs.Measured.load(part["part"]))
-            for (policy, seed, plain), part in zip(self._asks, parts, strict=True)
-            if part is not None
-        ]
-        self._journal.keep(key, judged(runs))
-
-    def _found(self, asked: list[_Asked], bad: dict[Disk, str]) -> list[_results.Judged]:
+    def _found(self, asked: list[Asked], bad: dict[Disk, str]) -> list[_results.Judged]:
         """The disks that were judged; the others are bad."""
         found = []
         for one in asked:

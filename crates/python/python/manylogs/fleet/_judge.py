@@ -63,6 +63,7 @@ def judged(runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "rows": rows,
         "written_bytes": runs[0].measured.written_bytes,
+        "summary": runs[0].measured.summary,
         "decision": verdict[0],
         "reason": verdict[1],
         "carries": None,

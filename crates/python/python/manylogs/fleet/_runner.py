@@ -19,13 +19,8 @@ from .. import _manylogs
 from .._calls import advise
 from .._drives import Drive
 from .._errors import Error
+from . import _search
 from ._judge import Run, judged
-
-
-#: Policies that a search replays from fresh seeds at most.
-FINALISTS = 5
-#: The most load that is tried, in times of what it is, and how closely it is found.
-CARRIES_MAX, CARRIES_STEP = 16.0, 1.05
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
@@ -72,56 +67,28 @@ def advice(question: dict[str, Any]) -> dict[str, Any]:
     from .._tables import read_trace
 
     found = advise(read_trace(trace, limit=limit), drive, threads=1, **options)
-    gain = found["gain"]["durable_mean"] or {"estimate": None, "low": None, "high": None}
-    overloaded = found["too_much"] is not None
-    decision = found.decision if not overloaded else "overloaded"
-    return {
-        "carries": carries(question, found.policy) if decision == "use" else None,
-        "decision": decision,
-        "reason": found.sentence,
-        "tries": FINALISTS,
-        "gain": gain["estimate"],
-        "gain_low": gain["low"],
-        "gain_high": gain["high"],
+    told = {
+        "durable_mean": found["gain"]["durable_mean"],
+        "too_much": found["too_much"] is not None,
+        "decision": found.decision,
+        "sentence": found.sentence,
     }
 
+    def row_of(ask: _search.RowAsk) -> dict[str, Any]:
+        text = f"row {found.policy} {ask[0]} {ask[1]}"
+        return _search.row_of(question, drive._native, text)
 
-def carries(question: dict[str, Any], policy: str) -> float:
-    """How many times the load of a disk it carries under ``policy`` with its durable 99th
-    percentile and its reads no worse than the plain drive's at the load as it is."""
-
-    def rows(policies: list[str], rate: float | str) -> list[dict[str, Any]]:
-        options = {**question["options"], "rate": rate}
-        asked = _manylogs.Runs(question["trace"], _drive(question), policies, [1], **options)
-        measured = [asked.run(nth) for nth in range(len(policies))]
-        found: list[dict[str, Any]] = json.loads(_manylogs.rows(measured))
-        return found
-
-    plain, with_logs = rows(["nologging", policy], question["options"]["rate"])
-
-    def no_worse(row: dict[str, Any]) -> bool:
-        figures = ("durable_p99_us", "reads_mean_us")
-        return not row["overloaded"] and all(
-            (row[figure] or 0.0) <= (plain[figure] or 0.0) for figure in figures
-        )
-
-    low, high = 1.0, 1.0
-    if not no_worse(with_logs):
-        return low
-    while low == high and high < CARRIES_MAX:
-        high *= 2.0
-        if no_worse(rows([policy], plain["rate"] * high)[0]):
-            low = high
-    while high / low > CARRIES_STEP:
-        middle = (low * high) ** 0.5
-        if no_worse(rows([policy], plain["rate"] * middle)[0]):
-            low = middle
-        else:
-            high = middle
-    return round(low, 3)
+    if told["decision"] != "use" or told["too_much"]:
+        return _search.advised(told, None)
+    return _search.advised(told, _search.carries(row_of, options["rate"]))
 
 
-_ASKED = {"look": look, "runs": runs, "advice": advice}
+def step(question: dict[str, Any]) -> dict[str, Any]:
+    """Replays that a search wants."""
+    return _search.answers(question, _drive(question))
+
+
+_ASKED = {"look": look, "runs": runs, "advice": advice, "step": step}
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from typing import IO, Any
 
 from .. import _manylogs
@@ -28,6 +29,8 @@ PATIENCE, PATIENCE_S = 50.0, 900.0
 #: The most of a remote trace that is copied to this machine.
 SCRATCH_BYTES = 64 << 30
 _PIECE = 1 << 20
+#: So often a store is asked for the same in vain, with pauses that double.
+FETCH_TRIES, FETCH_WAIT_S = 5, 0.25
 #: How a question ended that took too long.
 LATE = "no answer"
 #: A runner that closed its pipe is gone so soon.
@@ -141,7 +144,10 @@ def _answered(task: dict[str, Any], question: dict[str, Any]) -> dict[str, Any]:
             try:
                 asked["trace"] = kept.enter_context(_copied(question["trace"]))
             except Exception as error:  # noqa: BLE001: every file system has errors of its own
-                return {"bad": f"cannot be fetched: {error}", "again": True}
+                # Another worker may have more room, or a better way to the store.
+                elsewhere = not isinstance(error, (FileNotFoundError, PermissionError))
+                bad = f"cannot be fetched: {error or type(error).__name__}"
+                return {"bad": bad, "again": True, "elsewhere": elsewhere}
         runner = _runner(task["memory"])
         patience_s = max(PATIENCE_S, PATIENCE * float(question.get("cost_s", 0.0)))
         ended: list[str] = []
@@ -165,6 +171,8 @@ def _checked(
     contents = {row["trace_content"] for row in found.get("rows", [])}
     if "part" in found:
         contents = {json.loads(found["part"])["row"]["trace_content"]}
+    if found.get("content"):
+        contents = {found["content"]}
     if content is not None and contents - {content}:
         return {"bad": "it changes while it is read", "again": True}
     if "bad" in found:
@@ -181,13 +189,31 @@ def _copied(address: str) -> Any:
     folder = tempfile.mkdtemp(prefix="manylogs-")
     try:
         path = os.path.join(folder, os.path.basename(address) or "trace")
-        left = min(SCRATCH_BYTES, shutil.disk_usage(folder).free // 2)
-        with package("fsspec").open(address, "rb") as source, open(path, "wb") as copy:
-            while piece := source.read(_PIECE):
-                left -= len(piece)
-                if left < 0:
-                    raise OSError("it is larger than the scratch space of this worker")
-                copy.write(piece)
+        most = min(SCRATCH_BYTES, shutil.disk_usage(folder).free // 2)
+        with open(path, "wb", buffering=0) as copy:
+            failures = 0
+            while True:
+                before = copy.tell()
+                try:
+                    _fetch(address, copy, most)
+                    break
+                except (FileNotFoundError, PermissionError):
+                    raise
+                except Exception:  # every file system has errors of its own
+                    # A store may fail now and then; what is there need not come again.
+                    failures = 1 if copy.tell() > before else failures + 1
+                    if failures == FETCH_TRIES:
+                        raise
+                    time.sleep(FETCH_WAIT_S * 2**failures)
         yield path
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fetch(address: str, copy: IO[bytes], most: int) -> None:
+    """Goes on with a copy until its end."""
+    with package("fsspec").open(address, "rb") as source:
+        source.seek(copy.tell())
+        while piece := source.read(_PIECE):
+            if copy.tell() + len(piece) > most or copy.write(piece) < len(piece):
+                raise OSError("it is larger than the scratch space of this worker")

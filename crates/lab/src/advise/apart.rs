@@ -1,0 +1,68 @@
+//! Advice whose replays are done elsewhere, as by the workers of a fleet: it says which it needs.
+
+use std::collections::HashMap;
+
+use super::ask::{Ask, Halt, Known, Replays};
+use super::brief::Brief;
+use super::run::advised;
+use super::{Advised, Asked};
+use crate::load::Load;
+use crate::replay::{NamedPolicy, ReplayError, find_rate_by};
+
+/// Advice about a load of which not more than a summary needs to be here.
+///
+/// It keeps no state: what comes next follows from the replays that are known. So it goes on in any
+/// process, after any crash, and comes to what [`advise`](super::advise) says: the same policy and
+/// decision, with the same gain by means. Only what needs more than a [`Brief`] is not in it: gains
+/// by quantiles, how full logs get, and what a shingled drive has to clean.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    load: Load,
+    ours: Vec<NamedPolicy>,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Next {
+    /// These replays, by the texts of [`Ask`]s. They do not wait for one another.
+    Wanted(Vec<String>),
+    /// Nothing: this is the advice.
+    Done(Box<Advised>),
+}
+
+impl Apart {
+    /// Advice about `load`, which must fit under each of `ours`.
+    #[must_use]
+    pub const fn new(load: Load, ours: Vec<NamedPolicy>) -> Self {
+        Self { load, ours }
+    }
+
+    /// What comes next if these replays are `known`, by the texts of their [`Ask`]s. With `guesses`
+    /// it names replays, too, that it will ask for if no setting helps: a long search then has a
+    /// few steps instead of some twenty, and a few replays that nobody needs.
+    ///
+    /// # Errors
+    /// None that is expected: replays fail where they are done.
+    pub fn next(&self, known: &HashMap<String, Brief>, guesses: bool) -> Result<Next, ReplayError> {
+        let mut replays = Known { known, wanted: Vec::new(), guesses };
+        match self.advised(&mut replays) {
+            Ok(advised) => Ok(Next::Done(Box::new(advised))),
+            Err(Halt::Failed(error)) => Err(error),
+            Err(Halt::Interrupted | Halt::Wanted) => Ok(Next::Wanted(replays.wanted)),
+        }
+    }
+
+    fn advised(&self, replays: &mut Known<'_>) -> Result<Advised, Halt> {
+        let mut plan = self.load.plan(&self.ours);
+        let rate = self.load.rate_by(&mut plan, |plan, target| {
+            find_rate_by(target, &mut |rate| {
+                let ask = Ask { rate, ..Ask::of(plan, &NamedPolicy::nologging(), plan.seed) };
+                let brief = replays.all(plan, &[ask])?.pop().unwrap_or_default();
+                Ok::<_, Halt>(brief.probe().congested())
+            })
+        })?;
+        let (device, command) = (String::new(), String::new());
+        let asked = Asked { load: &self.load, plan, rate, device, command, threads: 1 };
+        advised(asked, replays, |_| ())
+    }
+}
