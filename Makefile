@@ -9,6 +9,10 @@
 #               pages, completions, systemd unit, udev rule; make uninstall takes them away
 #   make wheel  the Python package for CPython from 3.10 on, in target/wheels; pip install . does it, too
 #   make test-python  tests of the Python package, in a venv of its own in target/
+#   make fleet-scale, fleet-gates   how busy many workers are in virtual time; what a fleet costs beside
+#               its replays (after test-python; some minutes each)
+#   make fleet-deaths, fleet-poison   fleets to which things happen, by SEEDS=1-100, in network
+#               namespaces (root); a thousand traces of which fifty are bad
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make figures   puts what the program prints into README.md and docs/results/*.md (make test compares)
 #   make reproduce  the figures of the papers at the full scale, beside what the papers have (some minutes):
@@ -61,7 +65,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: wheel test-python reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+.PHONY: wheel test-python fleet-scale fleet-deaths fleet-poison fleet-gates reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
 	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
@@ -177,6 +181,18 @@ test-python: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	MANYLOGS_SKIPPED=$(SKIPPED) tools/test-python.sh $(TARGET) release; status=$$?; \
 		tools/skipped.sh $(SKIPPED) || exit; exit $$status
+
+# Campaigns of fleets with the package that test-python has built; each says what it does.
+FLEET = cd crates/python/tests && MANYLOGS=$(abspath $(TARGET))/release/manylogs $(abspath $(VENV))/bin/python
+fleet-scale:
+	$(FLEET) fleet_scale.py
+fleet-deaths:
+	$(FLEET) fleet_deaths.py --seeds $(or $(SEEDS),1-100)
+fleet-poison:
+	$(FLEET) fleet_poison.py
+fleet-gates:
+	$(FLEET) fleet_gates.py memory
+	$(FLEET) fleet_gates.py overhead
 
 figures: tools
 	FIGURES=write $(CARGO) test --locked --package manylogs-cli --test figures
