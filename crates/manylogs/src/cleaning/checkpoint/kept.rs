@@ -148,7 +148,7 @@ impl Inner {
                     asked += 1;
                     let progress = self.engine.progress.wait();
                     self.engine.open_log(log);
-                    self.nap(progress, LOOK).await;
+                    self.engine.runtime.within(LOOK, progress).await;
                     continue;
                 }
             };
