@@ -9,7 +9,7 @@ use manylogs_lab::advise::{Advice, Advised, Asked, advise, fitted_policies};
 use manylogs_lab::load::Load;
 use manylogs_lab::replay::Progress;
 use manylogs_lab::results::Replay;
-use manylogs_lab::verdict::Decision;
+use manylogs_lab::results::Decision;
 use manylogs_lab::{report, table};
 use manylogs_storage::Attached;
 use manylogs_workload::read_info;

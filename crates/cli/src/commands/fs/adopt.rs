@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use manylogs_ext4::{Error, Summary};
 use manylogs_mlfs::adopt::{
-    AdoptError, Host, Layout, Logs, Names, Site, Spacing, Volumes, adopt as take_over, fstab_lines,
-    release as give_back,
+    AdoptError, Layout, Logs, Site, Spacing, Volumes, adopt as take_over, release as give_back,
 };
+use manylogs_mount::fstab::{Names, fstab_lines, is_root_disk};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
 use super::contents;
@@ -23,7 +23,7 @@ use crate::output::print;
 
 pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
     let source = &args.source;
-    if Host::is_root_disk(source) {
+    if is_root_disk(source) {
         let what = "the system runs from it: MLFS is no root file system";
         return Err(Failure::input(format!("{}: {what}", source.display())));
     }

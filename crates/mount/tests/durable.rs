@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::{Mount, have, sh, unmount};
-use manylogs_mlfs::{MountOptions, serve};
+use manylogs_mount::{MountOptions, serve};
 
 /// What the server of [`Served`] is told: image, directory and options, with tabs between.
 const TOLD: &str = "MLFS_TEST_SERVES";

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use manylogs_mlfs::{MountError, MountOptions, serve};
+use manylogs_mount::{MountOptions, ServeError, serve};
 use tempfile::TempDir;
 
 /// An image that is mounted, until it is unmounted.
@@ -19,7 +19,7 @@ pub(crate) struct Mount {
     pub(crate) dir: TempDir,
     /// The disk that is mounted in the image's place.
     pub(crate) disk: Option<PathBuf>,
-    pub(crate) server: Option<JoinHandle<Result<(), MountError>>>,
+    pub(crate) server: Option<JoinHandle<Result<(), ServeError>>>,
 }
 
 impl Mount {

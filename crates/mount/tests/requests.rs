@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use common::{Mount, have, sh};
-use manylogs_mlfs::{MountOptions, serve};
+use manylogs_mount::{MountOptions, serve};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, fallocate, linkat, syncfs};
 
 /// A file without a name in `dir`.

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Memory, Part, Permit, Timestamp};
@@ -26,7 +25,7 @@ pub(crate) const LARGEST: u64 = JOB_COST + 2 * MAX_WRITE as u64;
 
 /// Sends jobs to the file system's thread.
 pub(crate) struct Jobs {
-    queue: Arc<Queue>,
+    queue: Queue,
     on_error: OnError,
     memory: Memory,
     pub(crate) caches: Caches,
@@ -56,12 +55,7 @@ impl Refuse {
 }
 
 impl Jobs {
-    pub(crate) fn new(
-        queue: Arc<Queue>,
-        on_error: OnError,
-        memory: Memory,
-        caches: Caches,
-    ) -> Self {
+    pub(crate) fn new(queue: Queue, on_error: OnError, memory: Memory, caches: Caches) -> Self {
         Self { queue, on_error, memory, caches, asking: Asking::default() }
     }
 

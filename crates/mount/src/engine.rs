@@ -1,122 +1,49 @@
 //! The thread that has the file system.
 
-use std::collections::VecDeque;
 use std::fs::File;
-use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs::PhaseProbe;
-use manylogs_block::{BlockDevice, Handle, LocalTask, Nanos, Signal, yield_now};
-use manylogs_ext4::{DurableNames, Ext4, Memory, Options, Part, Timestamp};
+use manylogs_block::{
+    BlockDevice, Handle, Inbox, LocalTask, Mailbox, Nanos, Signal, mailbox, yield_now,
+};
+use manylogs_ext4::{DurableNames, Ext4, Memory, Options, Part};
 use manylogs_fuse::{Ended, PolledSession, Turn};
+use manylogs_mlfs::{Mounted, now};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::log::{Level, line};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
 
 use crate::front::Front;
 use crate::jobs::LARGEST;
-use crate::mounted::Mounted;
 use crate::served::Served;
 use crate::teller::ToTell;
-use crate::{MountError, MountOptions};
+use crate::{MountOptions, ServeError};
 
 /// What the file system is asked for: becomes a task of its thread.
 pub(crate) type Job = Box<dyn FnOnce(&Served) -> LocalTask + Send>;
 
-/// Jobs on their way to the thread.
-#[derive(Default)]
-pub(crate) struct Queue(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    jobs: VecDeque<Job>,
-    /// The thread, while it waits for a job.
-    thread: Option<Waker>,
-    /// No more jobs come.
-    closed: bool,
-    /// Nobody takes jobs any more.
-    gone: bool,
-}
-
-/// Whoever asks a thread that has ended, however it ended, gets an answer.
-struct Gone<'a>(&'a Queue);
-
-impl Drop for Gone<'_> {
-    fn drop(&mut self) {
-        let jobs = {
-            let mut waiting = self.0.waiting();
-            waiting.gone = true;
-            std::mem::take(&mut waiting.jobs)
-        };
-        // Outside of the lock: dropping them answers them.
-        drop(jobs);
-    }
-}
+/// Sends jobs to the thread. Whoever asks one that has ended, however it ended, gets an answer: the
+/// job is dropped, which answers it with EIO.
+pub(crate) type Queue = Mailbox<Job>;
 
 /// The thread that has the file system.
 pub(crate) struct Engine {
-    queue: Arc<Queue>,
+    queue: Queue,
     is_adopted: bool,
-    thread: JoinHandle<Result<(), MountError>>,
+    thread: JoinHandle<Result<(), ServeError>>,
 }
 
-impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // No code that may panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Hands a job over. If the thread is gone the job is dropped, which answers it with EIO.
-    pub(crate) fn push(&self, job: Job) {
-        let mut waiting = self.waiting();
-        if waiting.gone {
-            drop(waiting);
-            return;
-        }
-        waiting.jobs.push_back(job);
-        let thread = waiting.thread.take();
-        drop(waiting);
-        if let Some(thread) = thread {
-            thread.wake();
-        }
-    }
-
-    /// Has an order of the operator carried out, and blocks until that is done.
-    pub(crate) fn order(&self, order: Order) -> Answer {
-        let (tell, told) = mpsc::channel();
-        let reply = move |answer| drop(tell.send(answer));
-        self.push(Box::new(move |served| served.obey(order, reply)));
-        told.recv().unwrap_or_else(|_| Err(OrderError::new("it is being unmounted")))
-    }
-
-    fn close(&self) {
-        let mut waiting = self.waiting();
-        waiting.closed = true;
-        let thread = waiting.thread.take();
-        drop(waiting);
-        if let Some(thread) = thread {
-            thread.wake();
-        }
-    }
-
-    /// The jobs that have come; none at the end.
-    async fn take(&self) -> VecDeque<Job> {
-        poll_fn(|cx| {
-            let mut waiting = self.waiting();
-            if waiting.jobs.is_empty() && !waiting.closed {
-                waiting.thread = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(std::mem::take(&mut waiting.jobs))
-        })
-        .await
-    }
+/// Has an order of the operator carried out, and blocks until that is done.
+pub(crate) fn order(queue: &Queue, order: Order) -> Answer {
+    let (tell, told) = mpsc::channel();
+    let reply = move |answer| drop(tell.send(answer));
+    queue.push(Box::new(move |served| served.obey(order, reply)));
+    told.recv().unwrap_or_else(|_| Err(OrderError::new("it is being unmounted")))
 }
 
 impl Engine {
@@ -127,30 +54,30 @@ impl Engine {
         target: &Path,
         (options, memory): (MountOptions, Memory),
         open: OpenMode,
-    ) -> Result<Self, MountError> {
-        let queue = Arc::new(Queue::default());
+    ) -> Result<Self, ServeError> {
+        let (queue, jobs) = mailbox();
         let (tell, told) = mpsc::channel();
-        let (source, target, jobs) = (source.to_owned(), target.to_owned(), Arc::clone(&queue));
+        let (source, target) = (source.to_owned(), target.to_owned());
         let named = thread::Builder::new().name("mlfs".to_owned());
-        let run = move || run((&source, &target), (options, memory, open), &jobs, &tell);
+        let run = move || run((&source, &target), (options, memory, open), jobs, &tell);
         let thread = named.spawn(run)?;
         let told = told.recv();
         let engine = Self { queue, is_adopted: told == Ok(true), thread };
         match told {
             Ok(_) => Ok(engine),
             // It did not come so far, and says why.
-            Err(_) => engine.stop().and(Err(MountError::Lost)).map(|()| unreachable!("an error")),
+            Err(_) => engine.stop().and(Err(ServeError::Lost)).map(|()| unreachable!("an error")),
         }
     }
 
-    pub(crate) fn queue(&self) -> &Arc<Queue> {
+    pub(crate) const fn queue(&self) -> &Queue {
         &self.queue
     }
 
     /// Serves requests in this thread, which has the file system, until it is unmounted.
     ///
     /// # Errors
-    /// Those of reading from the kernel; [`MountError::Lost`].
+    /// Those of reading from the kernel; [`ServeError::Lost`].
     pub(crate) fn serve(
         &self,
         session: PolledSession,
@@ -165,7 +92,7 @@ impl Engine {
             // Nobody listens any more only if the program is ending.
             Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
         }));
-        told.recv().unwrap_or_else(|_| Err(io::Error::other(MountError::Lost)))
+        told.recv().unwrap_or_else(|_| Err(io::Error::other(ServeError::Lost)))
     }
 
     /// The journal is in the log file.
@@ -174,25 +101,24 @@ impl Engine {
     }
 
     /// Finishes the jobs under way, makes everything durable, and unmounts the file system.
-    pub(crate) fn stop(self) -> Result<(), MountError> {
+    pub(crate) fn stop(self) -> Result<(), ServeError> {
         self.queue.close();
-        self.thread.join().unwrap_or(Err(MountError::Lost))
+        self.thread.join().unwrap_or(Err(ServeError::Lost))
     }
 }
 
 fn run(
     (source, target): (&Path, &Path),
     (options, memory, open): (MountOptions, Memory, OpenMode),
-    queue: &Arc<Queue>,
+    jobs: Inbox<Job>,
     tell: &mpsc::Sender<bool>,
-) -> Result<(), MountError> {
-    let _gone = Gone(queue);
+) -> Result<(), ServeError> {
     let durability = options.durability();
     let reactor = Reactor::new()?;
     let device = Rc::new(FileDevice::open(&reactor, source, &OpenOptions::new(open))?);
     let (device, drive): (Rc<dyn BlockDevice>, _) = match options.between {
         Some(between) => {
-            let emulated = between(&reactor, device).map_err(MountError::Between)?;
+            let emulated = between(&reactor, device).map_err(ServeError::Between)?;
             (Rc::new(emulated.drive.clone()), Some(emulated))
         }
         None => (device, None),
@@ -215,10 +141,9 @@ fn run(
     let _ = tell.send(mounted.volume().is_some());
     let on = (runtime.clone(), reactor.watcher());
     let served = Served::new(mounted, (source, target), drive, probe, on);
-    let queue = Arc::clone(queue);
     reactor.block_on(async move {
-        work(&served, &queue, &runtime).await;
-        served.unmount().await
+        work(&served, &jobs, &runtime).await;
+        Ok(served.unmount().await?)
     })
 }
 
@@ -299,10 +224,10 @@ async fn serve(
 }
 
 /// Carries jobs out until the last has ended.
-async fn work(served: &Served, queue: &Queue, runtime: &Handle) {
+async fn work(served: &Served, inbox: &Inbox<Job>, runtime: &Handle) {
     let (under_way, ended) = (Rc::new(()), Signal::default());
     loop {
-        let jobs = queue.take().await;
+        let jobs = inbox.take().await;
         if jobs.is_empty() {
             break;
         }
@@ -318,12 +243,6 @@ async fn work(served: &Served, queue: &Queue, runtime: &Handle) {
     while Rc::strong_count(&under_way) > 1 {
         ended.wait().await;
     }
-}
-
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    Timestamp { seconds, nanos: since.subsec_nanos() }
 }
 
 #[cfg(test)]

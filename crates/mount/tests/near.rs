@@ -13,7 +13,8 @@ use std::rc::Rc;
 
 use common::{Mount, sh};
 use manylogs_mlfs::adopt::{AdoptError, Layout, Site, Volumes, adopt, release};
-use manylogs_mlfs::{JournalMode, MountError, MountOptions, serve};
+use manylogs_mlfs::{JournalMode, MountError};
+use manylogs_mount::{MountOptions, ServeError, serve};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
 /// Has something done to an image that nobody uses.
@@ -136,14 +137,20 @@ fn a_mode_that_does_not_fit_the_file_system_is_refused() {
         [("mode=manylogs", JournalMode::Manylogs), ("mode=adaptive", JournalMode::Adaptive)]
     {
         let error = refused(list);
-        assert!(matches!(error, MountError::NotAdopted(of) if of == mode), "{error}");
+        assert!(
+            matches!(error, ServeError::FileSystem(MountError::NotAdopted(of)) if of == mode),
+            "{error}"
+        );
         assert!(error.to_string().contains("manylogs fs adopt"));
     }
     take_over(&mount.image());
     let before = fs::read(mount.image()).unwrap();
     for (list, mode) in [("data=ordered", JournalMode::Ordered), ("mode=data", JournalMode::Data)] {
         let error = refused(list);
-        assert!(matches!(error, MountError::Adopted(of) if of == mode), "{error}");
+        assert!(
+            matches!(error, ServeError::FileSystem(MountError::Adopted(of)) if of == mode),
+            "{error}"
+        );
     }
     assert!(fs::read(mount.image()).unwrap() == before, "a refusal changes nothing");
 }

@@ -28,17 +28,11 @@ pub struct FstabLine {
     pub for_mlfs: String,
 }
 
-/// See the module.
-#[derive(Debug)]
-pub struct Host;
-
-impl Host {
-    /// Whether the root file system lies on `path`.
-    #[must_use]
-    pub fn is_root_disk(path: &Path) -> bool {
-        let (Ok(disk), Ok(root)) = (fs::metadata(path), fs::metadata("/")) else { return false };
-        disk.rdev() != 0 && disk.rdev() == root.dev()
-    }
+/// Whether the root file system lies on `path`.
+#[must_use]
+pub fn is_root_disk(path: &Path) -> bool {
+    let (Ok(disk), Ok(root)) = (fs::metadata(path), fs::metadata("/")) else { return false };
+    disk.rdev() != 0 && disk.rdev() == root.dev()
 }
 
 /// The lines of `fstab` that name the file system and say that it is ext4, or leave that open.

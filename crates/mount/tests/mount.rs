@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{Mount, have, sh};
-use manylogs_mlfs::{MountOptions, serve};
+use manylogs_mount::{MountOptions, serve};
 
 #[test]
 fn programs_find_what_they_wrote_now_and_after_the_next_mount() {

@@ -8,6 +8,7 @@ use manylogs::PhaseProbe;
 use manylogs_block::{Handle, LocalTask, Sectors};
 use manylogs_ext4::{Ext4, Memory, PartUse, Usage};
 use manylogs_fuse::Tally;
+use manylogs_mlfs::{JournalMode, MountError, Mounted};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::status::{
     CheckpointStatus, FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus, Status,
@@ -15,13 +16,10 @@ use manylogs_operate::status::{
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
 
-use crate::mounted::Mounted;
-use crate::{JournalMode, MountError};
-
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// See the module.
+/// A mounted file system in its thread, with the operator's view of it.
 pub(crate) struct Served {
     mounted: Mounted,
     mounted_on: String,
