@@ -307,6 +307,12 @@ impl Logs {
         narrow(from + before)
     }
 
+    /// Whether the log holds nothing and may be appended to, perhaps when its epoch has begun: the
+    /// record that begins it may be on its way.
+    pub fn is_blank(&self, id: LogId) -> bool {
+        self.get(id).is_none_or(|log| log.is_empty() && !log.is_retired())
+    }
+
     /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other
     /// parameters may find room only in logs that do not count as open any more.
     pub fn takes(&self, id: LogId, needed: Sectors) -> bool {
