@@ -7,10 +7,10 @@ use std::rc::Rc;
 use manylogs::{OpenOptions, PhaseProbe, Settings, Volume, VolumeError};
 use manylogs_block::Handle;
 
-use crate::incarnation::Watch;
-use crate::kept::Kept;
-use crate::machine::Machine;
-use crate::plan::Between;
+use crate::volume::incarnation::Watch;
+use crate::volume::kept::Kept;
+use crate::volume::machine::Machine;
+use crate::volume::plan::Between;
 
 /// Parameters of the task.
 pub(crate) struct Work {

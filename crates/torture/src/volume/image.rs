@@ -1,7 +1,6 @@
 //! Volumes as images of disks, for tests that run volumes elsewhere: made, and recovered in a
 //! virtual world of their own.
 
-use std::fmt;
 use std::rc::Rc;
 
 use manylogs::{CreateOptions, Volume, VolumeConfig};
@@ -9,28 +8,10 @@ use manylogs_block::{BlockDevice, Payload};
 use manylogs_logstore::VolumeId;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Survival};
 
-use crate::disks::DiskImages;
-use crate::machine::Images;
-use crate::recovery::Recovered;
-
-/// A broken promise, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation(pub(crate) String);
-
-impl Violation {
-    /// Reports that `what` does not hold.
-    pub fn new(what: impl fmt::Display) -> Self {
-        Self(what.to_string())
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Violation {}
+use crate::report::Violation;
+use crate::volume::disks::DiskImages;
+use crate::volume::machine::Images;
+use crate::volume::recovery::Recovered;
 
 /// Content of a crashed image.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use manylogs_block::{Lba, Rng, Sector, Sectors};
 use manylogs_sim::{DiskImage, PastWrite, Stored};
 
-use crate::zones::{Zone, Zones};
+use crate::volume::zones::{Zone, Zones};
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

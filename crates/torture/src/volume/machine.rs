@@ -6,7 +6,7 @@ use manylogs::{OpenOptions, Phase, PhaseProbe, RecoveryReport, TablePlace, Volum
 use manylogs_block::{BlockDevice, Geometry, Handle, Nvram, Rng};
 use manylogs_sim::{CrashDiskConfig, CrashNvram, NvramImage, Survival};
 
-use crate::disks::{DiskImages, Disks};
+use crate::volume::disks::{DiskImages, Disks};
 
 /// Content of the devices that nobody uses.
 #[derive(Clone)]

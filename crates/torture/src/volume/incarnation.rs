@@ -9,11 +9,11 @@ use manylogs::{
 use manylogs_block::{Handle, Rng, Time};
 use manylogs_sim::Oracle;
 
-use crate::clients::{World, adopt};
-use crate::kept::Kept;
-use crate::machine::Machine;
-use crate::plan::{Plan, Trouble};
-use crate::trouble::{Loss, Told, any_trouble, heal, medium_trouble, opening_trouble};
+use crate::volume::clients::{World, adopt};
+use crate::volume::kept::Kept;
+use crate::volume::machine::Machine;
+use crate::volume::plan::{Plan, Trouble};
+use crate::volume::trouble::{Loss, Told, any_trouble, heal, medium_trouble, opening_trouble};
 
 /// The progress of an incarnation, which clients tell the forks.
 #[derive(Clone, Default)]

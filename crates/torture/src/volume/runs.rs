@@ -4,7 +4,7 @@
 use manylogs::VolumeConfig;
 use manylogs_block::{Extent, Hint, Payload, Request, Rng, Sectors};
 
-use crate::clients::World;
+use crate::volume::clients::World;
 
 /// Writes of a run are at most so many.
 const WRITES_MAX: u64 = 16;

@@ -8,13 +8,14 @@ use manylogs::{Layout, Settings};
 use manylogs_block::Rng;
 use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
 
-use crate::between::Work;
-use crate::forks::{At, Forks, Models, Report};
-use crate::incarnation::{Device, End, Incarnation, Watch};
-use crate::kept::Kept;
-use crate::machine::{Images, Machine};
-use crate::plan::{Between, Plan, Shape, Trouble};
-use crate::trouble::Told;
+use crate::report::Report;
+use crate::volume::between::Work;
+use crate::volume::forks::{At, Forks, Models};
+use crate::volume::incarnation::{Device, End, Incarnation, Watch};
+use crate::volume::kept::Kept;
+use crate::volume::machine::{Images, Machine};
+use crate::volume::plan::{Between, Plan, Shape, Trouble};
+use crate::volume::trouble::Told;
 
 /// An incarnation with more disk events hangs: it repeats the same work.
 const EVENTS_MOST: u64 = 5000;

@@ -9,11 +9,11 @@ use manylogs_block::{BlockDevice, Extent, Lba, Request, Rng};
 use manylogs_logstore::LogId;
 use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
 
-use crate::epoch::{epoch_of, lost_without_a_trace};
-use crate::fault::{Detected, Fault, Injected, Outcome, inject};
-use crate::kept::Kept;
-use crate::machine::{Images, Machine};
-use crate::zones::{Zone, Zones};
+use crate::volume::epoch::{epoch_of, lost_without_a_trace};
+use crate::volume::fault::{Detected, Fault, Injected, Outcome, inject};
+use crate::volume::kept::Kept;
+use crate::volume::machine::{Images, Machine};
+use crate::volume::zones::{Zone, Zones};
 
 /// Reads are repeated in smaller parts where they fail: first these, then sector by sector.
 const PIECE: u64 = 16;

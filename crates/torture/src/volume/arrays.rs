@@ -3,7 +3,7 @@
 use manylogs::{LogPlacement, VolumeConfig};
 use manylogs_block::{Geometry, Rng, Sectors};
 
-use crate::plan::{Plan, Trouble};
+use crate::volume::plan::{Plan, Trouble};
 
 /// Salt that decides the shape of arrays.
 const ARRAY: u64 = 0xa44a;

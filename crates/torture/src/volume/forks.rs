@@ -8,27 +8,18 @@ use manylogs::{Layout, Phase};
 use manylogs_block::{Payload, Rng, Sectors};
 use manylogs_sim::Oracle;
 
-use crate::disks::DiskImages;
-use crate::incarnation::Watch;
-use crate::kept::Kept;
-use crate::machine::{Images, Machine};
-use crate::plan::Plan;
-use crate::recovery::{Recovered, crash_in_recovery};
-use crate::tally::Tally;
-use crate::verdict::Patient;
-use crate::zones::Zones;
+use crate::report::Report;
+use crate::volume::disks::DiskImages;
+use crate::volume::incarnation::Watch;
+use crate::volume::kept::Kept;
+use crate::volume::machine::{Images, Machine};
+use crate::volume::plan::Plan;
+use crate::volume::recovery::{Recovered, crash_in_recovery};
+use crate::volume::verdict::Patient;
+use crate::volume::zones::Zones;
 
 /// One new crash state in this number is also damaged.
 const FAULT_EVERY: u64 = 4;
-
-/// Counters of a history and its distinct crash states.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Counts; without the states, which other histories may have seen as well.
-    pub tally: Tally,
-    /// Hash of image and phase, and the phase.
-    pub states: Vec<(u64, Phase)>,
-}
 
 /// The moment at which the world is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

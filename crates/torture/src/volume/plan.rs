@@ -4,8 +4,8 @@ use manylogs::{CheckpointPolicy, DurableOnly, LogPlacement, TablePlace, VolumeCo
 use manylogs_block::{Extent, Geometry, Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
-use crate::parameters::{changed, small_config};
-use crate::runs::length_of;
+use crate::volume::parameters::{changed, small_config};
+use crate::volume::runs::length_of;
 
 /// Factor by which clients pause longer in histories that take hours.
 const LONG_PAUSE: u64 = 100_000;

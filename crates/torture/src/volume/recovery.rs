@@ -7,8 +7,8 @@ use manylogs::{MappedExtent, OpenOptions, Phase, Settings, VolumeError};
 use manylogs_block::{Payload, Rng, Sectors, Time};
 use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
 
-use crate::clients::read_all;
-use crate::machine::{Images, Machine};
+use crate::volume::clients::read_all;
+use crate::volume::machine::{Images, Machine};
 
 /// By then a recovery and the checkpoint behind it are over.
 const AT_REST: Time = Time(20_000_000_000);

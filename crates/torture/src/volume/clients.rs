@@ -10,9 +10,9 @@ use manylogs_block::{
 };
 use manylogs_sim::{Oracle, WriteId};
 
-use crate::kept::Kept;
-use crate::plan::{Plan, Shape};
-use crate::trouble::Told;
+use crate::volume::kept::Kept;
+use crate::volume::plan::{Plan, Shape};
+use crate::volume::trouble::Told;
 
 /// On a sound device every request is answered within this, however full the logs are: the slowest
 /// checkpoint of all that they hold takes a fraction of it.
