@@ -9,9 +9,10 @@ use manylogs_workload::TraceError;
 use thiserror::Error;
 
 use crate::prepare::{PrepareError, TraceSpec, prepare};
+use crate::assemble::{Setting, assemble};
 use crate::replay::{
     DriveSettings, Durability, Loop, NamedPolicy, Outcome, Plan, PolicyListError, Progress,
-    PumpSettings, ReplayError, SMALL_WRITE, Setting, Workload, assemble, exported_capacity,
+    PumpSettings, ReplayError, SMALL_WRITE, Workload, exported_capacity,
     find_rate, parse_policies,
 };
 use crate::results::{RateDetails, Replay};

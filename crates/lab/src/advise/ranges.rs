@@ -18,7 +18,7 @@ use crate::replay::{
 };
 use crate::stats::round3;
 use crate::synthetic::Synthetic;
-use crate::verdict::Decision;
+use crate::results::Decision;
 
 /// Drives that are drawn.
 const DRAWN: usize = 57;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Advice, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search};
 use crate::load::Load;
-use crate::replay::assemble;
+use crate::assemble::assemble;
 use crate::replay::{DriveSettings, NamedPolicy, Outcome, Plan, Progress, ReplayError, run_all};
 use crate::results::{RateDetails, Replay};
 

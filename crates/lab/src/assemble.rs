@@ -2,17 +2,16 @@
 
 use manylogs_block::{Nanos, SECTOR_BYTES, Sectors};
 
-use super::durability::Durability;
-use super::plots::{cdf, head, over_time};
-use super::pump::Loop;
-use super::recorder::Class;
-use super::run::{Outcome, Plan};
+mod plots;
+
+use crate::replay::{Class, Durability, Loop, Outcome, Plan};
 use crate::results::{
     DriveDetails, DurabilityDetails, FORMAT, LatencyByKind, LoopDetails, Overload, Policies,
-    PolicyResult, RateDetails, Replay, TraceDetails,
+    PolicyResult, RateDetails, Replay, TraceDetails, Verdict,
 };
 use crate::stats::{PERCENTILES, Percentile, compare, round3};
-use crate::verdict::{Verdict, verdict};
+use crate::verdict::verdict;
+use plots::{cdf, head, over_time};
 
 /// A replay fell behind if it ended this long after its last arrival ...
 const BEHIND: Nanos = Nanos::from_secs(1);

@@ -2,8 +2,7 @@
 
 use manylogs_block::{Nanos, SECTOR_BYTES};
 
-use super::recorder::Recorder;
-use super::run::Outcome;
+use crate::replay::{Outcome, Recorder};
 use crate::results::{Cdf, HeadSample, OverTime};
 use crate::stats::{Latencies, Series, round3};
 
