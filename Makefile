@@ -262,7 +262,7 @@ coverage: tools
 	$(CARGO) tarpaulin --engine llvm --skip-clean --timeout 3600 --target-dir $(TARGET)/coverage \
 		--package manylogs-torture --test all --out Stdout \
 		--include-files 'crates/manylogs/src/*' 'crates/manylogs/src/**/*' 'crates/logstore/src/*' \
-		--exclude-files 'crates/manylogs/src/settings/policy.rs' 'crates/manylogs/src/checks/fuzz/*' \
+		--exclude-files 'crates/manylogs/src/settings/policy.rs' \
 		-- campaign::
 
 # CHECKS names some of the checks of tests/programs/run.sh; FAST=1 and more: see there.

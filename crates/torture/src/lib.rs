@@ -21,6 +21,7 @@ mod campaign;
 mod device;
 mod everest;
 pub mod ext4;
+pub mod fuzz;
 mod gecko;
 mod report;
 mod tally;

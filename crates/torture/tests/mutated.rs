@@ -9,9 +9,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs::fuzz::{Image, exercise, mutate};
 use manylogs_block::{Rng, Sectors};
 use manylogs_sim::{Order, Sim};
+use manylogs_torture::fuzz::{Image, exercise, mutate};
 
 const DEVICE: Sectors = Sectors(9000);
 const MUTATIONS: u64 = 12_000;
@@ -81,10 +81,10 @@ fn try_all(physical: Sectors, golden: &str, parity: u64) {
 
 #[test]
 fn no_image_of_512_byte_sectors_makes_it_panic_hang_or_take_memory() {
-    try_all(Sectors(1), include_str!("golden/volume-512.txt"), 0);
+    try_all(Sectors(1), include_str!("../../manylogs/tests/golden/volume-512.txt"), 0);
 }
 
 #[test]
 fn no_image_of_4096_byte_sectors_makes_it_panic_hang_or_take_memory() {
-    try_all(Sectors(8), include_str!("golden/volume-4096.txt"), 1);
+    try_all(Sectors(8), include_str!("../../manylogs/tests/golden/volume-4096.txt"), 1);
 }

@@ -6,7 +6,7 @@ use manylogs_block::{SECTOR_BYTES, to_usize};
 use manylogs_logstore::ondisk::root::ROOT_BYTES;
 use manylogs_logstore::{ENTRY_BYTES, HEADER_BYTES};
 
-use crate::checks::fuzz::image::{Image, Kind};
+use crate::fuzz::image::{Image, Kind};
 
 /// Where most structures have their checksum.
 const CHECKSUM: usize = 8;

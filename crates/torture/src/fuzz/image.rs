@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use manylogs_block::{Extent, Media, Payload, SECTOR_BYTES, Sector, Sectors, to_usize};
 
-use crate::checks::fuzz::seal;
+use crate::fuzz::seal;
 use manylogs_logstore::ondisk::root::ROOT_BYTES;
 
 /// A sparse disk image.

@@ -1,20 +1,18 @@
 //! Runs everything that reads an image of unknown origin.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
+use manylogs::{
+    DrainOptions, LeftAs, OpenOptions, Volume, VolumeError, check, identify, inspect_log,
+};
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, Hint, IoResult, Media, Payload, Request,
+    BlockDevice, Capabilities, Completion, Extent, Handle, Hint, MemoryDevice, Payload, Request,
     Sectors,
 };
 use manylogs_logstore::LogId;
 
-use crate::checks::fuzz::image::Image;
-use crate::checks::inspect::{LeftAs, check, identify, inspect_log};
-use crate::error::VolumeError;
-use crate::lifecycle::close::DrainOptions;
-use crate::lifecycle::options::OpenOptions;
-use crate::volume::Volume;
+use crate::fuzz::image::Image;
 
 /// A pass over an image may read and write at most this many times its size.
 const TIMES: u64 = 64;
@@ -24,7 +22,7 @@ const PIECE: u64 = 700;
 /// A device that panics once its I/O budget is spent.
 struct Counting {
     capabilities: Capabilities,
-    media: RefCell<Media>,
+    below: MemoryDevice,
     left: Cell<u64>,
 }
 
@@ -39,7 +37,8 @@ impl Counting {
             discard: true,
             fast_zero: true,
         };
-        let device = Self { capabilities, media: RefCell::new(image.media), left: Cell::new(0) };
+        let below = MemoryDevice::holding(image.sectors, image.media);
+        let device = Self { capabilities, below, left: Cell::new(0) };
         device.refill();
         Rc::new(device)
     }
@@ -48,23 +47,6 @@ impl Counting {
         self.left.set(TIMES * self.capabilities.capacity.0);
     }
 
-    fn apply(&self, request: Request) -> IoResult {
-        self.capabilities.check(&request)?;
-        // A command costs something too.
-        let sectors = 1 + request.extent().unwrap_or_default().len.0;
-        let left = self.left.get().checked_sub(sectors);
-        self.left.set(left.unwrap_or_else(|| panic!("I/O without end: {request:?}")));
-        let mut media = self.media.borrow_mut();
-        match request {
-            Request::Read { extent } => return Ok(media.read(extent)),
-            Request::Write { extent, payload, .. } => media.write(extent, &payload),
-            Request::Discard { extent, .. } | Request::WriteZeroes { extent, .. } => {
-                media.zero(extent);
-            }
-            Request::Flush => {}
-        }
-        Ok(Payload::default())
-    }
 }
 
 impl BlockDevice for Counting {
@@ -73,7 +55,13 @@ impl BlockDevice for Counting {
     }
 
     fn submit(&self, request: Request) -> Completion {
-        Completion::ready(self.apply(request))
+        if self.capabilities.check(&request).is_ok() {
+            // A command costs something too.
+            let sectors = 1 + request.extent().unwrap_or_default().len.0;
+            let left = self.left.get().checked_sub(sectors);
+            self.left.set(left.unwrap_or_else(|| panic!("I/O without end: {request:?}")));
+        }
+        self.below.submit(request)
     }
 }
 

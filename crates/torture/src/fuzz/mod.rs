@@ -1,4 +1,4 @@
-//! What the fuzzers need of the private parsers: not a part of the interface.
+//! Volumes and their parts as bytes that nobody wrote: for cargo-fuzz, and for mutations by seed.
 //!
 //! A mutated image starts from a whole one ([`Image`]), is changed where it matters (`mutate`),
 //! mostly with its checksums recomputed, so that the checks behind them are reached, and is then
@@ -13,7 +13,7 @@ pub use exercise::exercise;
 pub use image::Image;
 pub use mutate::{Draw, FromBytes, mutate};
 
-use crate::ondisk::superblock::Superblock;
+use manylogs::Superblock;
 use manylogs_block::{SECTOR_BYTES, Sectors};
 use manylogs_logstore::Record;
 use manylogs_logstore::ondisk::{root::Root, snapshot};
@@ -27,7 +27,7 @@ pub fn superblock(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     seal::superblock(&mut bytes);
     let Ok(found) = Superblock::decode(&bytes, DEVICE) else { return };
-    let layout = &found.layout;
+    let layout = found.layout();
     assert!(layout.device() <= DEVICE, "the device ends before the volume");
     assert!(layout.regions().len() as u64 <= DEVICE.0 / 8, "more logs than would fit");
     assert!(layout.homes().len() <= layout.regions().len() + 1);

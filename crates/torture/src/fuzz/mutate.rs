@@ -2,8 +2,8 @@
 
 use manylogs_block::{Rng, SECTOR_BYTES, to_usize};
 
-use crate::checks::fuzz::image::{Image, Kind, Spot};
-use crate::checks::fuzz::seal;
+use crate::fuzz::image::{Image, Kind, Spot};
+use crate::fuzz::seal;
 
 /// Changes made to one image at most.
 const CHANGES: u64 = 5;
