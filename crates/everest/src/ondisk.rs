@@ -1,8 +1,9 @@
 //! The bytes of a store on its devices besides the logs and the root: the superblock.
 //!
-//! The layout of a device is that of [`equal_logs`]. Logs are numbered through all devices. A store on one device has both roots there. One on
-//! several has root 0 on the first and root 1 on the second; while one of these is gone, both are
-//! on the other. In the first version the first device had both.
+//! The layout of a device is that of [`equal_logs`]. Logs are numbered through all devices. A store
+//! on one device has both roots there. One on several has root 0 on the first and root 1 on the
+//! second; while one of these is gone, both are on the other. In the first version the first device
+//! had both.
 
 use bytes_of_superblock::{BYTES, Raw};
 use manylogs_block::{Extent, Sectors, narrow};

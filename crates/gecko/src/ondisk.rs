@@ -1,7 +1,8 @@
 //! The bytes of a chain on its drives besides the segments and the root: the superblock.
 //!
-//! The layout of a drive is that of [`equal_logs`]: a segment is a log. All drives have the same number of segments, which are numbered through the drives in their
-//! order. Root 0 is on the first drive, root 1 on the second.
+//! The layout of a drive is that of [`equal_logs`]: a segment is a log. All drives have the same
+//! number of segments, which are numbered through the drives in their order. Root 0 is on the first
+//! drive, root 1 on the second.
 
 pub(crate) use bytes_of_superblock::BYTES;
 use bytes_of_superblock::Raw;
