@@ -94,6 +94,10 @@ impl Chain {
         let reused = plant::is(Bug::ChainReusesSequences);
         store.number_from(if reused { 1 + store.map().len() as u64 } else { first.0 });
         let tail = seal_all_but_the_newest(&mut store);
+        if found.is_reset_first() && !plant::is(Bug::ZoneGoesOnAfterCrash) {
+            // How far a crash let the last records of it come is not known.
+            store.seal(tail);
+        }
         found.begin_opening(store.root().incarnation).await?;
         let opened = found.assemble(&runtime, State::new(store, tail), settings);
         if !begin_incarnation(&*opened.0).await? {
@@ -129,6 +133,11 @@ impl Inner {
 }
 
 impl Found {
+    /// Whether segments must be reset before they are written again.
+    fn is_reset_first(&self) -> bool {
+        self.drives.iter().any(BlockDevice::is_reset_first)
+    }
+
     fn geometry(&self) -> Geometry {
         let first = &self.superblocks[0];
         Geometry {
@@ -142,7 +151,8 @@ impl Found {
     fn logs(&self) -> Logs {
         let regions: Vec<_> = self.superblocks.iter().flat_map(Superblock::regions).collect();
         let geometry = self.geometry();
-        Logs::on_devices(&regions, geometry.largest().log, geometry.shape).with_inverse()
+        let logs = Logs::on_devices(&regions, geometry.largest().log, geometry.shape).with_inverse();
+        if self.is_reset_first() { logs.with_reset_first() } else { logs }
     }
 
     fn assemble(self, runtime: &Handle, state: State, settings: ChainSettings) -> Chain {
