@@ -151,7 +151,8 @@ impl Found {
     fn logs(&self) -> Logs {
         let regions: Vec<_> = self.superblocks.iter().flat_map(Superblock::regions).collect();
         let geometry = self.geometry();
-        let logs = Logs::on_devices(&regions, geometry.largest().log, geometry.shape).with_inverse();
+        let logs =
+            Logs::on_devices(&regions, geometry.largest().log, geometry.shape).with_inverse();
         if self.is_reset_first() { logs.with_reset_first() } else { logs }
     }
 

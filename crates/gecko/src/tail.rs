@@ -1,8 +1,8 @@
 //! Which segment takes the next record of clients: the tail of the log.
 
 use manylogs_block::Sectors;
-use manylogs_logstore::store::{Logs, Placement};
 use manylogs_logstore::LogId;
+use manylogs_logstore::store::{Logs, Placement};
 
 use crate::heaps::Heaps;
 use crate::limit::DRIVES_MOST;

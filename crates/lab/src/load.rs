@@ -8,12 +8,11 @@ use manylogs_disk::{LinkSettings, Profile};
 use manylogs_workload::TraceError;
 use thiserror::Error;
 
-use crate::prepare::{PrepareError, TraceSpec, prepare};
 use crate::assemble::{Setting, assemble};
+use crate::prepare::{PrepareError, TraceSpec, prepare};
 use crate::replay::{
     DriveSettings, Durability, Loop, NamedPolicy, Outcome, Plan, PolicyListError, Progress,
-    PumpSettings, ReplayError, SMALL_WRITE, Workload, exported_capacity,
-    find_rate, parse_policies,
+    PumpSettings, ReplayError, SMALL_WRITE, Workload, exported_capacity, find_rate, parse_policies,
 };
 use crate::results::{RateDetails, Replay};
 use crate::stats::round3;

@@ -8,9 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use manylogs::PhaseProbe;
-use manylogs_block::{
-    BlockDevice, Handle, Inbox, LocalTask, Mailbox, Nanos, Signal, mailbox, yield_now,
-};
+use manylogs_block::{BlockDevice, Inbox, LocalTask, Mailbox, Nanos, mailbox, yield_now};
 use manylogs_ext4::{DurableNames, Ext4, Memory, Options, Part};
 use manylogs_fuse::{Ended, PolledSession, Turn};
 use manylogs_mlfs::{Mounted, now};
@@ -24,7 +22,7 @@ use crate::served::Served;
 use crate::teller::ToTell;
 use crate::{MountOptions, ServeError};
 
-/// What the file system is asked for: becomes a task of its thread.
+/// What other threads ask of the file system: becomes a task of its thread.
 pub(crate) type Job = Box<dyn FnOnce(&Served) -> LocalTask + Send>;
 
 /// Sends jobs to the thread. Whoever asks one that has ended, however it ended, gets an answer: the
@@ -81,13 +79,13 @@ impl Engine {
     pub(crate) fn serve(
         &self,
         session: PolledSession,
-        front: Front,
+        front: impl FnOnce(&Served) -> Front + Send + 'static,
         to_tell: ToTell,
     ) -> io::Result<Ended> {
         to_tell.start(session.notifier())?;
         let (tell, told) = mpsc::channel();
         self.queue.push(Box::new(move |served| {
-            let (watcher, fs) = (served.watcher.clone(), served.fs().clone());
+            let (watcher, fs, front) = (served.watcher.clone(), served.fs().clone(), front(served));
             served.tally.replace(Some(session.tally()));
             // Nobody listens any more only if the program is ending.
             Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
@@ -142,7 +140,7 @@ fn run(
     let on = (runtime.clone(), reactor.watcher());
     let served = Served::new(mounted, (source, target), drive, probe, on);
     reactor.block_on(async move {
-        work(&served, &jobs, &runtime).await;
+        work(&served, &jobs).await;
         Ok(served.unmount().await?)
     })
 }
@@ -223,25 +221,16 @@ async fn serve(
     }
 }
 
-/// Carries jobs out until the last has ended.
-async fn work(served: &Served, inbox: &Inbox<Job>, runtime: &Handle) {
-    let (under_way, ended) = (Rc::new(()), Signal::default());
+/// Begins jobs until no more come.
+async fn work(served: &Served, inbox: &Inbox<Job>) {
     loop {
         let jobs = inbox.take().await;
         if jobs.is_empty() {
-            break;
+            return;
         }
         for job in jobs {
-            let (task, token, ended) = (job(served), Rc::clone(&under_way), ended.clone());
-            runtime.spawn(async move {
-                task.await;
-                drop(token);
-                ended.notify();
-            });
+            served.tasks.begin(job(served));
         }
-    }
-    while Rc::strong_count(&under_way) > 1 {
-        ended.wait().await;
     }
 }
 

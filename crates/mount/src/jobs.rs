@@ -1,4 +1,4 @@
-//! Jobs for the file system, and how their results are sent to the kernel.
+//! Jobs of the file system, and how their results are sent to the kernel.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,15 +7,16 @@ use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Memory, Part, Permit, Timestamp};
 use manylogs_fuse::request::Room;
 use manylogs_fuse::{Created, Entry, Errno, FileHandle, Known, KnownFromBirth, Opened, Reply};
-use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
+use manylogs_operate::{Asked, Operated};
 
 use crate::agreed::{MAX_WRITE, OPENED};
 use crate::asking::{Asked as Question, Asking, Touched};
 use crate::caches::Caches;
 use crate::convert::{to_errno, to_time};
-use crate::engine::Queue;
 use crate::options::OnError;
+use crate::served::Served;
+use crate::tasks::Tasks;
 
 /// Memory of a job and its answer, beside the content of files: names, values of attributes, and
 /// the work itself.
@@ -23,9 +24,11 @@ const JOB_COST: u64 = 32 << 10;
 /// The largest request: to read 1 MiB.
 pub(crate) const LARGEST: u64 = JOB_COST + 2 * MAX_WRITE as u64;
 
-/// Sends jobs to the file system's thread.
+/// Begins jobs, in the thread that has the file system.
 pub(crate) struct Jobs {
-    queue: Queue,
+    fs: Ext4,
+    operated: Rc<Operated>,
+    tasks: Tasks,
     on_error: OnError,
     memory: Memory,
     pub(crate) caches: Caches,
@@ -55,14 +58,16 @@ impl Refuse {
 }
 
 impl Jobs {
-    pub(crate) fn new(queue: Queue, on_error: OnError, memory: Memory, caches: Caches) -> Self {
-        Self { queue, on_error, memory, caches, asking: Asking::default() }
+    pub(crate) fn new(served: &Served, on_error: OnError, caches: Caches) -> Self {
+        let (fs, operated) = (served.fs().clone(), Rc::clone(&served.operated));
+        let (memory, tasks) = (fs.memory().clone(), served.tasks.clone());
+        Self { fs, operated, tasks, on_error, memory, caches, asking: Asking::default() }
     }
 
-    /// Runs `job` on the file system's thread.
+    /// Begins `job`.
     pub(crate) fn run<F: Future<Output = ()> + 'static>(
         &self,
-        job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
+        job: impl FnOnce(Ext4, Refuse) -> F + 'static,
     ) {
         self.run_with(0, job);
     }
@@ -71,16 +76,14 @@ impl Jobs {
     pub(crate) fn run_with<F: Future<Output = ()> + 'static>(
         &self,
         bytes: u64,
-        job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
+        job: impl FnOnce(Ext4, Refuse) -> F + 'static,
     ) {
         let (on_error, held) = (self.on_error, self.hold(bytes));
-        self.queue.push(Box::new(move |served| {
-            let done = job(served.fs().clone(), Refuse { on_error, failed: Rc::default() });
-            Box::pin(async move {
-                done.await;
-                drop(held);
-            })
-        }));
+        let done = job(self.fs.clone(), Refuse { on_error, failed: Rc::default() });
+        self.tasks.begin(async move {
+            done.await;
+            drop(held);
+        });
     }
 
     /// The memory of a job, which holds so many bytes more than others do. There is room for it:
@@ -93,28 +96,26 @@ impl Jobs {
     pub(crate) fn run_counted<F: Future<Output = ()> + 'static>(
         &self,
         asked: Asked,
-        job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
+        job: impl FnOnce(Ext4, Refuse) -> F + 'static,
     ) {
         // Content that is read is with the device's answers and in one piece.
         let copies = if asked.kind == Kind::Read { 2 } else { 1 };
         let (on_error, held) = (self.on_error, self.hold(copies * asked.bytes));
-        self.queue.push(Box::new(move |served| {
-            let counted = served.operated.count(asked);
-            let failed = Rc::<Cell<bool>>::default();
-            let done = job(served.fs().clone(), Refuse { on_error, failed: Rc::clone(&failed) });
-            Box::pin(async move {
-                done.await;
-                counted.end(failed.get());
-                drop(held);
-            })
-        }));
+        let counted = self.operated.count(asked);
+        let failed = Rc::<Cell<bool>>::default();
+        let done = job(self.fs.clone(), Refuse { on_error, failed: Rc::clone(&failed) });
+        self.tasks.begin(async move {
+            done.await;
+            counted.end(failed.get());
+            drop(held);
+        });
     }
 
     /// Makes something durable.
     pub(crate) fn sync<F: Future<Output = Result<(), Error>> + 'static>(
         &self,
         reply: Reply<()>,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         let asked = Asked { kind: Kind::Flush, bytes: 0 };
         self.run_counted(asked, async move |fs, refuse| {
@@ -125,7 +126,7 @@ impl Jobs {
     pub(crate) fn empty<F: Future<Output = Result<(), Error>> + 'static>(
         &self,
         reply: Reply<()>,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         self.run(async move |fs, refuse| {
             answer_empty(&fs, &refuse, reply, job(fs.clone()).await);
@@ -138,7 +139,7 @@ impl Jobs {
         bytes: u64,
         reply: Reply<()>,
         touched: Touched,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         self.run_with(bytes, async move |fs, refuse| {
             let done = job(fs.clone()).await;
@@ -152,7 +153,7 @@ impl Jobs {
         &self,
         reply: Reply<Entry>,
         touched: Touched,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         let caches = self.caches;
         self.run(async move |fs, refuse| {
@@ -173,7 +174,7 @@ impl Jobs {
         &self,
         reply: Reply<Created>,
         touched: Touched,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         let caches = self.caches;
         self.run(async move |fs, refuse| {
@@ -194,7 +195,7 @@ impl Jobs {
         &self,
         reply: Reply<KnownFromBirth>,
         asked: Question,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         let caches = self.caches;
         self.run(async move |fs, refuse| {
@@ -214,7 +215,7 @@ impl Jobs {
         &self,
         reply: Reply<Known>,
         asked: Question,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         let caches = self.caches;
         self.run(async move |fs, refuse| {
@@ -231,7 +232,7 @@ impl Jobs {
         &self,
         reply: Reply<Known>,
         touched: Touched,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         let caches = self.caches;
         self.run(async move |fs, refuse| match job(fs.clone()).await {
@@ -252,7 +253,7 @@ impl Jobs {
         ino: Ino,
         times: AccessTimes,
         bytes: u64,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         let asked = Asked { kind: Kind::Read, bytes };
         self.run_counted(asked, async move |fs, refuse| match job(fs.clone()).await {
@@ -270,7 +271,7 @@ impl Jobs {
         &self,
         reply: Reply<[u8]>,
         room: Room,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
+        job: impl FnOnce(Ext4) -> F + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
             Ok(bytes) => room.answer(reply, &bytes),

@@ -21,6 +21,7 @@ mod listings;
 mod memory;
 mod options;
 mod served;
+mod tasks;
 mod teller;
 
 use std::io;
@@ -43,6 +44,7 @@ use jobs::Jobs;
 use listings::Listings;
 use manylogs_operate::control::ControlSocket;
 use manylogs_operate::log::{Level, line};
+use served::Served;
 use teller::Teller;
 
 pub use options::{Between, Ignored, MountOptions, OnError, OptionError};
@@ -146,9 +148,11 @@ pub fn serve(
     // Others may have it open read-only as well: only who has it alone is found by its name.
     let control = (open != OpenMode::ReadOnly).then(|| listen(source, engine.queue()));
     let listings = Listings::new(&memory);
-    let jobs = Jobs::new(engine.queue().clone(), on_error, memory, caches);
     let hidden = Hidden(engine.is_adopted());
-    let front = Front::new(jobs, hidden, (files, directories), (listings, teller));
+    let front = move |served: &Served| {
+        let jobs = Jobs::new(served, on_error, caches);
+        Front::new(jobs, hidden, (files, directories), (listings, teller))
+    };
     let served = superblock.attach(&wanted(caches)).and_then(|session| {
         mounted();
         engine.serve(session.polled()?, front, to_tell)

@@ -16,6 +16,8 @@ use manylogs_operate::status::{
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
 
+use crate::tasks::Tasks;
+
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
@@ -25,6 +27,8 @@ pub(crate) struct Served {
     mounted_on: String,
     pub(crate) operated: Rc<Operated>,
     runtime: Handle,
+    /// What was asked for.
+    pub(crate) tasks: Tasks,
     /// Waits for the kernel's requests.
     pub(crate) watcher: Watcher,
     /// Counts them, once they are served.
@@ -55,6 +59,7 @@ impl Served {
             mounted,
             mounted_on: target.display().to_string(),
             operated,
+            tasks: Tasks::new(runtime.clone()),
             runtime,
             watcher,
             tally: RefCell::default(),
@@ -65,8 +70,9 @@ impl Served {
         self.mounted.fs()
     }
 
-    /// Makes everything durable. What is logged stays so.
+    /// Waits for what was asked for, and makes everything durable. What is logged stays so.
     pub(crate) async fn unmount(self) -> Result<(), MountError> {
+        self.tasks.none().await;
         self.operated.stop();
         self.mounted.unmount().await
     }

@@ -16,9 +16,9 @@ use crate::parallel::on_threads;
 use crate::replay::{
     DriveSettings, Durability, NamedPolicy, Plan, Progress, ReplayError, Workload, pooled, run,
 };
+use crate::results::Decision;
 use crate::stats::round3;
 use crate::synthetic::Synthetic;
-use crate::results::Decision;
 
 /// Drives that are drawn.
 const DRAWN: usize = 57;

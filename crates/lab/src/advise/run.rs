@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Advice, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search};
-use crate::load::Load;
 use crate::assemble::assemble;
+use crate::load::Load;
 use crate::replay::{DriveSettings, NamedPolicy, Outcome, Plan, Progress, ReplayError, run_all};
 use crate::results::{RateDetails, Replay};
 
