@@ -9,6 +9,7 @@ pub(crate) mod exercise;
 pub(crate) mod fleet;
 pub(crate) mod fs;
 pub(crate) mod gecko;
+pub(crate) mod groups;
 pub(crate) mod interfere;
 pub(crate) mod lab;
 pub(crate) mod link;
