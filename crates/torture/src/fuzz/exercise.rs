@@ -46,7 +46,6 @@ impl Counting {
     fn refill(&self) {
         self.left.set(TIMES * self.capabilities.capacity.0);
     }
-
 }
 
 impl BlockDevice for Counting {
