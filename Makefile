@@ -5,8 +5,9 @@
 #   make check  formatter, unit tests and house rules: for the time between two changes
 #   make test-campaigns   crash states of every system, as many as fit some minutes (two with each
 #               change)
-#   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, man
-#               pages, completions, systemd unit, udev rule; make uninstall takes them away
+#   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, library
+#               for LD_PRELOAD, man pages, completions, systemd unit, udev rule; make uninstall takes
+#               them away
 #   make wheel  the Python package for CPython from 3.10 on, in target/wheels; pip install . does it, too
 #   make test-python  tests of the Python package, in a venv of its own in target/
 #   make lint   formatter, clippy and documentation, warnings as errors
@@ -83,7 +84,8 @@ TESTED := --workspace --locked --no-fail-fast --features $(PLANTS)
 # What cannot run on this machine is noted, and told at the end: see tools/skipped.sh.
 SKIPPED := $(abspath $(TARGET))/skipped.txt
 PLUGIN := $(abspath $(TARGET))/debug/examples/libplugin.so
-TEST := MANYLOGS_SKIPPED=$(SKIPPED) MANYLOGS_NBDKIT_PLUGIN=$(PLUGIN) \
+PRELOAD := $(abspath $(TARGET))/debug/examples/libpreload.so
+TEST := MANYLOGS_SKIPPED=$(SKIPPED) MANYLOGS_NBDKIT_PLUGIN=$(PLUGIN) MANYLOGS_PRELOAD=$(PRELOAD) \
 	CARGO="$(CARGO)" tools/test.sh $(TESTED)
 test: tools nbd-tools test-tools
 	@rm -f $(SKIPPED)
@@ -114,6 +116,7 @@ BUILT ?= $(TARGET)/release
 PREFIX ?= /usr/local
 DESTDIR ?=
 NBDKIT_PLUGIN_DIR ?= $(PREFIX)/lib/nbdkit/plugins
+PRELOAD_DIR ?= $(PREFIX)/lib/manylogs
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
 UDEV_RULES_DIR ?= /etc/udev/rules.d
 UDEV_RULES := 60-manylogs.rules 61-manylogs-fs.rules
@@ -127,16 +130,20 @@ HELPERS := mount.fuse.manylogs umount.fuse.manylogs
 
 build: tools ublk-tools
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit \
-		--features manylogs-cli/ublk
+		--package manylogs-preload --features manylogs-cli/ublk
 
 # Without cargo, which root may not have: make build first.
 install:
 	@test -x $(BUILT)/manylogs || { echo "nothing is built: run make build first"; exit 1; }
 	@test -f $(BUILT)/libmanylogs_nbdkit.so || \
 		{ echo "the plugin of nbdkit is not built, nothing was installed: run make build first"; exit 1; }
+	@test -f $(BUILT)/libmanylogs_preload.so || \
+		{ echo "the library to preload is not built, nothing was installed: run make build first"; exit 1; }
 	install -D $(BUILT)/manylogs $(DESTDIR)$(PREFIX)/bin/manylogs
 	install -D -m 644 $(BUILT)/libmanylogs_nbdkit.so \
 		$(DESTDIR)$(NBDKIT_PLUGIN_DIR)/nbdkit-manylogs-plugin.so
+	install -D -m 644 $(BUILT)/libmanylogs_preload.so \
+		$(DESTDIR)$(PRELOAD_DIR)/libmanylogs_preload.so
 	install -d $(foreach dir,$(BASH_DIR) $(ZSH_DIR) $(FISH_DIR) $(SYSTEMD_UNIT_DIR) $(UDEV_RULES_DIR),$(DESTDIR)$(dir))
 	$(BUILT)/manylogs man $(DESTDIR)$(MAN_DIR)
 	$(BUILT)/manylogs completions bash > $(DESTDIR)$(BASH_DIR)/manylogs
@@ -157,6 +164,7 @@ install:
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/manylogs
 	rm -f $(DESTDIR)$(NBDKIT_PLUGIN_DIR)/nbdkit-manylogs-plugin.so
+	rm -f $(DESTDIR)$(PRELOAD_DIR)/libmanylogs_preload.so
 	rm -f $(DESTDIR)$(MAN_DIR)/manylogs.1 $(DESTDIR)$(MAN_DIR)/manylogs-*.1
 	rm -f $(DESTDIR)$(BASH_DIR)/manylogs $(DESTDIR)$(ZSH_DIR)/_manylogs
 	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
