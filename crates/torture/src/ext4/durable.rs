@@ -31,10 +31,9 @@ impl Client {
             self.set_durable(ino, true).await?;
         }
         let mut bytes = content(self.number(), to_usize(300_000 + self.below(900_000)));
-        if self.below(3) == 0 {
+        if let [0..=80, from, len, ..] = bytes[..] {
             // As databases fill their logs before they use them.
-            let from = to_usize(self.below(bytes.len() as u64));
-            let len = to_usize(self.below(400_000));
+            let (from, len) = (usize::from(from) * 4096, usize::from(len) * 2048);
             bytes.iter_mut().skip(from).take(len).for_each(|byte| *byte = 0);
         }
         let mut after = self.model.borrow().files[&id].now().to_vec();
