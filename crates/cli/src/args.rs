@@ -10,6 +10,7 @@ pub(crate) mod fleet;
 pub(crate) mod fs;
 pub(crate) mod gecko;
 pub(crate) mod interfere;
+pub(crate) mod keeping;
 pub(crate) mod lab;
 pub(crate) mod link;
 pub(crate) mod nbd;
