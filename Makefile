@@ -35,6 +35,8 @@
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
 #   make interfere  syncs beside streams in virtual time, against what is promised (FAST=1: a part)
+#   make keeping  what the logs keep of files that need durability and no place, in virtual time with
+#               logs of 1 GiB, against what is promised (some minutes)
 #   make drive-gate  what advice says of drives that are known by their data sheets, held against 100
 #               drives that they may be (DRAWN=N of each of ten sheets; half an hour), and reads with
 #               a queue beside what the catalogue's sheets publish
@@ -44,6 +46,10 @@
 #               drives with the volume and without, and below the kernel's schedulers; tables, and
 #               plots in docs/plots (root; two hours, FAST=1 for some minutes). Goes on where it was
 #               interrupted: remove out/effect.jsonl to begin anew
+#   make applications  PostgreSQL and MongoDB's engine on emulated drives: on the kernel's ext4, on
+#               MLFS, and with logs that need no place (--durable), each beside a stream and alone;
+#               and PostgreSQL on MLFS whose servers are killed (root; about half an hour, FAST=1 for
+#               some minutes)
 #   make mlfs-bench  speed of MLFS beside the kernel's ext4 and beside what FUSE itself costs (root)
 #   make guest  guest kernels read a drained disk without this software, and use volumes through
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
@@ -63,7 +69,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: wheel test-python reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays tools nbd-tools test-tools ublk-tools
+	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays applications keeping tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -298,6 +304,14 @@ short-programs: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	FAST=1 tests/programs/run.sh short
 
+applications: tools
+	@dpkg -s $(EFFECT_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(EFFECT_TOOLS)
+	$(CARGO) build --release --locked --package manylogs-cli
+	mkdir -p out
+	tests/programs/run.sh pg-mlfs
+	SYSTEMS='ext4-ordered mlfs-manylogs mlfs-durable' DEVICES=raw CHECKPOINT=every:60s \
+		OUT=out/applications.jsonl benches/effect/run.sh databases
+
 # PARTS names some of the parts of benches/effect/run.sh; FAST=1, DRIVES and more: see there. What is
 # in out/effect.jsonl is not run again.
 EFFECT_TOOLS := e2fsprogs xfsprogs postgresql gcc libc6-dev libwiredtiger-dev python3
@@ -344,6 +358,10 @@ lint: tools ublk-tools
 bench: tools
 	@command -v valgrind >/dev/null || sh tools/install.sh valgrind
 	$(CARGO) bench --locked --package manylogs-lab --bench instructions
+
+keeping: tools
+	$(CARGO) build --release --locked --package manylogs-cli
+	$(TARGET)/release/manylogs fs keeping
 
 cost: tools
 	@command -v valgrind >/dev/null || sh tools/install.sh valgrind
