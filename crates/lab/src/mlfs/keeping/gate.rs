@@ -69,7 +69,7 @@ impl Amounts {
 
     /// Small files: 1,000.
     pub(super) fn small_files(self) -> u64 {
-        (self.logs * 1000 >> 30).max(8)
+        ((self.logs * 1000) >> 30).max(8)
     }
 
     /// What lives while a pass runs: 300 MiB.

@@ -151,7 +151,7 @@ impl Host {
     }
 
     fn checkpoint_now_and_then(&self) -> Result<(), MlfsError> {
-        let seconds = (CHECKPOINT_SECONDS * self.writer.amounts.logs >> 30).max(1);
+        let seconds = ((CHECKPOINT_SECONDS * self.writer.amounts.logs) >> 30).max(1);
         self.assign(&format!("checkpoint=every:{seconds}s"))
     }
 
