@@ -46,7 +46,7 @@ fn runs(dir: &Path, names: &str, program: &[&str]) {
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        manylogs_testkit::skip(&format!("needs {program}"));
+        manylogs_testkit::skip(format!("needs {program}"));
     }
     found
 }
