@@ -11,6 +11,7 @@ pub(crate) mod fs;
 pub(crate) mod gecko;
 pub(crate) mod groups;
 pub(crate) mod interfere;
+pub(crate) mod keeping;
 pub(crate) mod lab;
 pub(crate) mod link;
 pub(crate) mod nbd;

@@ -338,6 +338,8 @@ macro_rules! with_file_systems {
                 DurableRenameNotJudged,
                 /// Names of directories are those that they once had.
                 DurableOldNames,
+                /// Pages that begin with a zero are taken for zeroes.
+                DurableZeroesByFirst,
             }
         }
     };

@@ -7,6 +7,7 @@ mod check;
 mod contents;
 mod durable;
 mod interfere;
+mod keeping;
 mod known;
 pub(crate) mod listed;
 mod marks;
@@ -50,6 +51,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Interfere(args) => interfere::run(args),
         FsCommand::Applications(args) => applications::run(args),
         FsCommand::Trees(args) => trees::run(args),
+        FsCommand::Keeping(args) => keeping::run(args),
     }
 }
 
