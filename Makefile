@@ -5,8 +5,9 @@
 #   make check  formatter, unit tests and house rules: for the time between two changes
 #   make test-campaigns   crash states of every system, as many as fit some minutes (two with each
 #               change)
-#   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, man
-#               pages, completions, systemd unit, udev rule; make uninstall takes them away
+#   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, library
+#               for LD_PRELOAD, man pages, completions, systemd unit, udev rule; make uninstall takes
+#               them away
 #   make wheel  the Python package for CPython from 3.10 on, in target/wheels; pip install . does it, too
 #   make test-python  tests of the Python package, in a venv of its own in target/
 #   make fleet-scale, fleet-gates   how busy many workers are in virtual time; what a fleet costs beside
@@ -38,6 +39,8 @@
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
 #   make interfere  syncs beside streams in virtual time, against what is promised (FAST=1: a part)
+#   make keeping  what the logs keep of files that need durability and no place, in virtual time with
+#               logs of 1 GiB, against what is promised (some minutes)
 #   make drive-gate  what advice says of drives that are known by their data sheets, held against 100
 #               drives that they may be (DRAWN=N of each of ten sheets; half an hour), and reads with
 #               a queue beside what the catalogue's sheets publish
@@ -47,6 +50,10 @@
 #               drives with the volume and without, and below the kernel's schedulers; tables, and
 #               plots in docs/plots (root; two hours, FAST=1 for some minutes). Goes on where it was
 #               interrupted: remove out/effect.jsonl to begin anew
+#   make applications  PostgreSQL and MongoDB's engine on emulated drives: on the kernel's ext4, on
+#               MLFS, and with logs that need no place (--durable), each beside a stream and alone;
+#               and PostgreSQL on MLFS whose servers are killed (root; about half an hour, FAST=1 for
+#               some minutes)
 #   make mlfs-bench  speed of MLFS beside the kernel's ext4 and beside what FUSE itself costs (root)
 #   make guest  guest kernels read a drained disk without this software, and use volumes through
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
@@ -66,7 +73,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: wheel test-python fleet-scale fleet-deaths fleet-poison fleet-gates reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays tools nbd-tools test-tools ublk-tools
+	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays applications keeping tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -87,7 +94,8 @@ TESTED := --workspace --locked --no-fail-fast --features $(PLANTS)
 # What cannot run on this machine is noted, and told at the end: see tools/skipped.sh.
 SKIPPED := $(abspath $(TARGET))/skipped.txt
 PLUGIN := $(abspath $(TARGET))/debug/examples/libplugin.so
-TEST := MANYLOGS_SKIPPED=$(SKIPPED) MANYLOGS_NBDKIT_PLUGIN=$(PLUGIN) \
+PRELOAD := $(abspath $(TARGET))/debug/examples/libpreload.so
+TEST := MANYLOGS_SKIPPED=$(SKIPPED) MANYLOGS_NBDKIT_PLUGIN=$(PLUGIN) MANYLOGS_PRELOAD=$(PRELOAD) \
 	CARGO="$(CARGO)" tools/test.sh $(TESTED)
 test: tools nbd-tools test-tools
 	@rm -f $(SKIPPED)
@@ -118,6 +126,7 @@ BUILT ?= $(TARGET)/release
 PREFIX ?= /usr/local
 DESTDIR ?=
 NBDKIT_PLUGIN_DIR ?= $(PREFIX)/lib/nbdkit/plugins
+PRELOAD_DIR ?= $(PREFIX)/lib/manylogs
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
 UDEV_RULES_DIR ?= /etc/udev/rules.d
 UDEV_RULES := 60-manylogs.rules 61-manylogs-fs.rules
@@ -131,16 +140,20 @@ HELPERS := mount.fuse.manylogs umount.fuse.manylogs
 
 build: tools ublk-tools
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit \
-		--features manylogs-cli/ublk
+		--package manylogs-preload --features manylogs-cli/ublk
 
 # Without cargo, which root may not have: make build first.
 install:
 	@test -x $(BUILT)/manylogs || { echo "nothing is built: run make build first"; exit 1; }
 	@test -f $(BUILT)/libmanylogs_nbdkit.so || \
 		{ echo "the plugin of nbdkit is not built, nothing was installed: run make build first"; exit 1; }
+	@test -f $(BUILT)/libmanylogs_preload.so || \
+		{ echo "the library to preload is not built, nothing was installed: run make build first"; exit 1; }
 	install -D $(BUILT)/manylogs $(DESTDIR)$(PREFIX)/bin/manylogs
 	install -D -m 644 $(BUILT)/libmanylogs_nbdkit.so \
 		$(DESTDIR)$(NBDKIT_PLUGIN_DIR)/nbdkit-manylogs-plugin.so
+	install -D -m 644 $(BUILT)/libmanylogs_preload.so \
+		$(DESTDIR)$(PRELOAD_DIR)/libmanylogs_preload.so
 	install -d $(foreach dir,$(BASH_DIR) $(ZSH_DIR) $(FISH_DIR) $(SYSTEMD_UNIT_DIR) $(UDEV_RULES_DIR),$(DESTDIR)$(dir))
 	$(BUILT)/manylogs man $(DESTDIR)$(MAN_DIR)
 	$(BUILT)/manylogs completions bash > $(DESTDIR)$(BASH_DIR)/manylogs
@@ -161,6 +174,7 @@ install:
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/manylogs
 	rm -f $(DESTDIR)$(NBDKIT_PLUGIN_DIR)/nbdkit-manylogs-plugin.so
+	rm -f $(DESTDIR)$(PRELOAD_DIR)/libmanylogs_preload.so
 	rm -f $(DESTDIR)$(MAN_DIR)/manylogs.1 $(DESTDIR)$(MAN_DIR)/manylogs-*.1
 	rm -f $(DESTDIR)$(BASH_DIR)/manylogs $(DESTDIR)$(ZSH_DIR)/_manylogs
 	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
@@ -278,7 +292,7 @@ coverage: tools
 	$(CARGO) tarpaulin --engine llvm --skip-clean --timeout 3600 --target-dir $(TARGET)/coverage \
 		--package manylogs-torture --test all --out Stdout \
 		--include-files 'crates/manylogs/src/*' 'crates/manylogs/src/**/*' 'crates/logstore/src/*' \
-		--exclude-files 'crates/manylogs/src/settings/policy.rs' 'crates/manylogs/src/checks/fuzz/*' \
+		--exclude-files 'crates/manylogs/src/settings/policy.rs' \
 		-- campaign::
 
 # CHECKS names some of the checks of tests/programs/run.sh; FAST=1 and more: see there.
@@ -305,6 +319,14 @@ short-programs: tools
 		$(CARGO) install fsx --version 0.3.2 --locked || true
 	$(CARGO) build --release --locked --package manylogs-cli
 	FAST=1 tests/programs/run.sh short
+
+applications: tools
+	@dpkg -s $(EFFECT_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(EFFECT_TOOLS)
+	$(CARGO) build --release --locked --package manylogs-cli
+	mkdir -p out
+	tests/programs/run.sh pg-mlfs
+	SYSTEMS='ext4-ordered mlfs-manylogs mlfs-durable' DEVICES=raw CHECKPOINT=every:60s \
+		OUT=out/applications.jsonl benches/effect/run.sh databases
 
 # PARTS names some of the parts of benches/effect/run.sh; FAST=1, DRIVES and more: see there. What is
 # in out/effect.jsonl is not run again.
@@ -352,6 +374,10 @@ lint: tools ublk-tools
 bench: tools
 	@command -v valgrind >/dev/null || sh tools/install.sh valgrind
 	$(CARGO) bench --locked --package manylogs-lab --bench instructions
+
+keeping: tools
+	$(CARGO) build --release --locked --package manylogs-cli
+	$(TARGET)/release/manylogs fs keeping
 
 cost: tools
 	@command -v valgrind >/dev/null || sh tools/install.sh valgrind

@@ -21,8 +21,10 @@
 #   SYSTEMS       file systems: ext4-ordered ext4-journal xfs (ext4-ordered); ext4 has a journal of
 #                 1 GiB, or of 5 GiB as in the paper with -5g at the end; ext4-journal-async and
 #                 ext4-writeback-async do without the flush before the commit block;
-#                 mlfs-ordered mlfs-data mlfs-adaptive mlfs-manylogs are MLFS in its modes
+#                 mlfs-ordered mlfs-data mlfs-adaptive mlfs-manylogs are MLFS in its modes;
+#                 mlfs-durable is mlfs-manylogs where logs of databases need no place
 #   DEVICES       what the file system is on: raw volume; MLFS is on the raw drive
+#   CHECKPOINT    when what is logged goes home: full; every:60s for each minute
 #   FORMAT        options of `manylogs format` for the volume: none; --shingled for a shingled drive
 #   KINDS         what the stream does: read write (read)
 #   RATES         40 80 160 320 (320)
@@ -51,6 +53,7 @@ read -ra format <<<"${FORMAT:-}"
 kinds=${KINDS:-$(by_speed 'read write' read)}
 rates=${RATES:-$(by_speed '40 80 160 320' 320)}
 readers=${READERS:-read read-8 read-cached read-two}
+checkpoint=${CHECKPOINT:-full}
 schedulers=${SCHEDULERS:-none mq-deadline kyber bfq}
 seconds=${RUN_SECONDS:-$(by_speed 12 6)}
 out=${OUT:-out/effect.jsonl}
@@ -120,7 +123,7 @@ put() {
     elif [ "$1" = volume ]; then
         # Never at night only: a checkpoint in a run would be in the run's figures.
         volume "$size" --physical-sector "$physical" "${format[@]}" &&
-            quietly "$manylogs" set "$image" checkpoint=full checkpoint-rate=none && serve
+            quietly "$manylogs" set "$image" checkpoint="$checkpoint" checkpoint-rate=none && serve
     else
         unserve
         image=$work/volume.img
@@ -158,15 +161,16 @@ make_system() {
     mlfs-*)
         type=mlfs options=()
         make_ext4 1024
-        case $1 in mlfs-adaptive | mlfs-manylogs)
+        case $1 in mlfs-adaptive | mlfs-manylogs | mlfs-durable)
             quietly "$manylogs" fs adopt "$device" --yes --physical-sector "$physical" &&
-                quietly "$manylogs" fs set "$device" checkpoint=full checkpoint-rate=none ||
-                return 1
+                quietly "$manylogs" fs set "$device" checkpoint="$checkpoint" \
+                    checkpoint-rate=none || return 1
             ;;
         esac
         ;;
     *) die "no file system is called $1: ext4-ordered, ext4-journal (-async or -5g)," \
-        "ext4-writeback-async, xfs, mlfs-ordered, mlfs-data, mlfs-adaptive, mlfs-manylogs" ;;
+        "ext4-writeback-async, xfs, mlfs-ordered, mlfs-data, mlfs-adaptive, mlfs-manylogs," \
+        "mlfs-durable" ;;
     esac
     mount_system
 }
@@ -185,7 +189,11 @@ mount_system() {
         return
     fi
     : >"$work/where"
-    "$manylogs" fs mount "$device" "$mnt" --mode "${system#mlfs-}" "${options[@]}" \
+    local mode=${system#mlfs-}
+    if [ "$mode" = durable ]; then
+        mode=manylogs options+=(--durable 'pg_wal/*,WiredTigerLog.*')
+    fi
+    "$manylogs" fs mount "$device" "$mnt" --mode "$mode" "${options[@]}" \
         >"$work/where" 2>>"$log" &
     server=$!
     local attempt
@@ -361,6 +369,7 @@ on() {
     unmount_system && emulate "$what" "$drive" && mount_system || die "cannot emulate $drive"
     "$part"
     if [ "$what" = mlfs ]; then
+        say_durable
         unmount_system || die "cannot unmount"
         forget_device
         return
@@ -372,6 +381,17 @@ on() {
         say "the logs were emptied in $(echo "$EPOCHREALTIME $began" | awk '{ print $1 - $2 }') s"
     fi
     stop_server || die "the server does not end"
+}
+
+# What the logs keep of files that need no place, and what of them went home.
+say_durable() {
+    local counts
+    counts=$("$manylogs" fs status "$mnt" --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+for name in ("live", "home", "moved"):
+    print(name, (status.get(f"o_dur_{name}_bytes") or 0) >> 10, "KiB", end=" ")') &&
+        say "$system: files that need no place: $counts"
 }
 
 # A number of the drive's profile.

@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs::fuzz::{FromBytes, Image, exercise, mutate};
 use manylogs_block::Sectors;
 use manylogs_sim::{Order, Sim};
+use manylogs_torture::fuzz::{FromBytes, Image, exercise, mutate};
 
 const DEVICE: Sectors = Sectors(9000);
 /// Steps of the executor after which it counts as a hang.

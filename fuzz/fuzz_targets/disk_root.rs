@@ -1,4 +1,4 @@
 //! Any bytes as a root on the disk, as they are and with right checksums.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| manylogs::fuzz::root(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| manylogs_torture::fuzz::root(bytes));

@@ -1,4 +1,4 @@
 //! Any bytes as a superblock on the disk, as they are and with right checksums.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| manylogs::fuzz::superblock(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| manylogs_torture::fuzz::superblock(bytes));

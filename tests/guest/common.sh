@@ -37,7 +37,8 @@ tools() {
 build() {
     [ -z "${BUILT:-}" ] || return 0
     cargo build -q --release --locked --features manylogs-cli/ublk --lib --bins --example copy_in \
-        --package manylogs-cli --package manylogs-nbdkit --package manylogs-storage
+        --package manylogs-cli --package manylogs-nbdkit --package manylogs-preload \
+        --package manylogs-storage
 }
 
 # A cloud kernel of Debian, unpacked and not installed: the newest that META_PACKAGE names, in

@@ -8,7 +8,7 @@ mlfs_skipped=14
 mlfs() {
     has mkfs.ext4 || { skip "mlfs: mkfs.ext4 is missing" && return; }
     local mode
-    for mode in ordered data manylogs; do
+    for mode in ordered data manylogs durable; do
         : >"$log"
         mlfs_fresh "$mode" || { fail "mlfs, $mode: not made or mounted" && continue; }
         if [ "$mode" != data ] && has pjdfstest; then
@@ -31,13 +31,27 @@ mlfs() {
     done
 }
 
-# mlfs_fresh MODE: a new file system, mounted; adopted for the mode manylogs.
+# mlfs_has_logs MODE
+mlfs_has_logs() { [ "$1" = manylogs ] || [ "$1" = durable ]; }
+
+# mlfs_fresh MODE: a new file system, mounted; adopted for the mode manylogs. Where the mode is
+# durable it is manylogs, and all files are such as need durability and no place.
 mlfs_fresh() {
     image=$work/mlfs.img
     rm -f "$image" && truncate -s 2G "$image" || return 1
     quietly mkfs.ext4 -q -F -b 4096 "$image" || return 1
-    [ "$1" != manylogs ] || quietly "$manylogs" fs adopt "$image" --yes || return 1
-    quietly "$manylogs" fs mount "$image" "$mnt" --mode "$1" --background
+    mlfs_has_logs "$1" || {
+        quietly "$manylogs" fs mount "$image" "$mnt" --mode "$1" --background
+        return
+    }
+    quietly "$manylogs" fs adopt "$image" --yes || return 1
+    quietly "$manylogs" fs mount "$image" "$mnt" --mode manylogs --background || return 1
+    [ "$1" != durable ] || mlfs_hands_down "$mnt"
+}
+
+# mlfs_hands_down DIRECTORY: what is created in it needs durability and no place.
+mlfs_hands_down() {
+    quietly python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.manylogs.durable", b"1")' "$1"
 }
 
 mlfs_pjdfstest() {
@@ -106,7 +120,7 @@ mlfs_checkouts() {
 mlfs_is_whole() {
     # The server lets the image go when the last write is there.
     quietly "$manylogs" fs unmount "$mnt" || return 1
-    [ "$1" != manylogs ] || quietly "$manylogs" fs release "$image" || return 1
+    ! mlfs_has_logs "$1" || quietly "$manylogs" fs release "$image" || return 1
     quietly e2fsck -fn "$image" || return 1
     figures=$(tail -n 1 "$log" | sed 's/.*: //')
 }

@@ -9,7 +9,8 @@ was written since. After each kill -9 the file system is mounted again: what was
 there, with bytes that were written since where others are; names are those of the last sync, or
 later ones. A kill is a pulled plug for what was not synced. Now and then the kernel replays the
 journal in place of the next mount, or e2fsck does, and e2fsck judges. In the modes manylogs and
-adaptive the image is adopted first and released at the end, and judged then. Prints one line of figures;
+adaptive, and in durable, which is manylogs with files that need durability and no place, the image
+is adopted first and released at the end, and judged then. Prints one line of figures;
 exits with 1 if anything is wrong.
 """
 
@@ -245,15 +246,17 @@ def main():
     manylogs, image, root, rounds, seed = sys.argv[1:6]
     mode = sys.argv[6] if len(sys.argv) > 6 else "ordered"
     # Of these only the logs know what is durable, until they are drained.
-    adopted = mode in ("manylogs", "adaptive")
+    adopted = mode in ("manylogs", "adaptive", "durable")
     rng = random.Random(int(seed))
     os.makedirs(root, exist_ok=True)
     if adopted:
         subprocess.run([manylogs, "fs", "adopt", image, "--yes"], check=True, capture_output=True)
-    server = Server(manylogs, image, root, mode)
+    server = Server(manylogs, image, root, "manylogs" if mode == "durable" else mode)
     memory = [{} for _ in range(THREADS)]
     syncs = judged = 0
     server.start()
+    if mode == "durable":
+        os.setxattr(root, "user.manylogs.durable", b"1")
     for number in range(THREADS):
         os.mkdir(os.path.join(root, f"t{number}"))
     # The directories are durable without any sync: what is judged later is the syncs of files.

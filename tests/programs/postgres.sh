@@ -42,6 +42,20 @@ postgres() {
     unserve
 }
 
+# On MLFS, whose log of PostgreSQL has a place, and needs none.
+postgres_mlfs() {
+    if ! find_postgres || ! has mkfs.ext4; then
+        skip "pg-mlfs: PostgreSQL or mkfs.ext4 is missing"
+        return
+    fi
+    local type
+    for type in mlfs mlfs-durable; do
+        check "pg on $type: $pg_rounds kills" pg_on_logged "$type"
+        end_postgres
+        unserve
+    done
+}
+
 # What PostgreSQL says belongs to what failed.
 pg_on_logged() {
     pg_on "$1" && return
@@ -50,7 +64,7 @@ pg_on_logged() {
 }
 
 pg_on() {
-    volume 6G --log 2M --group 64M && serve && make_fs "$1" && mount_fs "$1" || return 1
+    pg_disk "$1" || return 1
     make_cluster 'shared_buffers = 32MB' 'checkpoint_timeout = 30s' 'max_wal_size = 64MB' \
         'min_wal_size = 32MB' 'restart_after_crash = off' || return 1
     start_postgres || return 1
@@ -64,6 +78,75 @@ pg_on() {
         next=$((next + 1000000))
     done
     pg_end "$1"
+}
+
+# A new file system, mounted.
+pg_disk() {
+    if [[ $1 != mlfs* ]]; then
+        volume 6G --log 2M --group 64M && serve && make_fs "$1" && mount_fs "$1"
+        return
+    fi
+    unserve
+    image=$work/mlfs.img
+    rm -f "$image" && truncate -s 6G "$image" && quietly mkfs.ext4 -q -F -b 4096 "$image" &&
+        quietly "$manylogs" fs adopt "$image" --yes &&
+        quietly "$manylogs" fs set "$image" checkpoint=every:60s && mlfs_serve "$1"
+}
+
+# mlfs_serve TYPE: until it has said where; what a killed server had locked is free in a moment.
+mlfs_serve() {
+    local options=() attempt
+    [ "$1" != mlfs-durable ] || options=(--durable 'pg_wal/*')
+    for attempt in $(seq 1200); do
+        if [ -z "$server" ] || ! kill -0 "$server" 2>/dev/null; then
+            : >"$work/where"
+            "$manylogs" fs mount "$image" "$mnt" "${options[@]}" >"$work/where" 2>>"$log" &
+            server=$!
+        fi
+        [ ! -s "$work/where" ] || return 0
+        sleep 0.05
+    done
+    echo "not mounted after $attempt attempts" >>"$log"
+    return 1
+}
+
+# What was killed is there again.
+pg_disk_again() {
+    forget_device
+    if [[ $1 = mlfs* ]]; then
+        mlfs_serve "$1"
+        return
+    fi
+    serve || return 1
+    if [ "$1" = ext4 ]; then
+        local code=0
+        quietly e2fsck -p "$device" || code=$?
+        [ "$code" -le 1 ] || return 1
+    fi
+    mount_fs "$1"
+}
+
+# Unmounted, and nothing is wrong.
+pg_disk_is_whole() {
+    if [[ $1 != mlfs* ]]; then
+        quietly umount "$mnt" && fs_is_whole "$1" && stop_server && volume_is_whole
+        return
+    fi
+    local counts
+    counts=$("$manylogs" fs status "$mnt" --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+print(*(status[f"o_dur_{name}_bytes"] for name in ("live", "home", "moved")))') || return 1
+    figures+=", $counts bytes live, home, moved"
+    case $1/$counts in
+    mlfs/0\ 0\ 0) ;;
+    mlfs-durable/0\ *) return 1 ;;
+    mlfs-durable/*\ 0\ *) ;;
+    *) return 1 ;;
+    esac
+    quietly "$manylogs" fs unmount "$mnt" || return 1
+    wait "$server" && server= && quietly "$manylogs" fs release "$image" &&
+        quietly e2fsck -fn "$image"
 }
 
 start_postgres() {
@@ -102,14 +185,7 @@ pg_round() {
     others=()
     cat "$work"/acknowledged.? >>"$work/acknowledged"
     rm -f "$work"/acknowledged.?
-    forget_device
-    serve || return 1
-    if [ "$type" = ext4 ]; then
-        local code=0
-        quietly e2fsck -p "$device" || code=$?
-        [ "$code" -le 1 ] || return 1
-    fi
-    mount_fs "$type" && start_postgres || return 1
+    pg_disk_again "$type" && start_postgres || return 1
     pg_content
 }
 
@@ -141,8 +217,8 @@ pg_end() {
     stop_postgres || return 1
     quietly "${as_pg[@]}" "$pg_bin/pg_checksums" --check -D "$mnt/pg" || return 1
     figures+=", $(awk '/Blocks scanned/ { print $3 }' "$log" | tail -n 1) checksums fine"
-    quietly umount "$mnt" && fs_is_whole "$1" && stop_server && volume_is_whole || return 1
-    figures+=", fsck and manylogs check fine"
+    pg_disk_is_whole "$1" || return 1
+    figures+=", fsck fine"
 }
 
 # The postmaster and all of its children, at once.

@@ -13,13 +13,15 @@
 #   fsx-ext4, fsx-xfs   fsx and fsck alone
 #   pg     PostgreSQL on both while server and postmaster are killed: every acknowledged row is
 #          there, the sums of pgbench agree, pg_checksums and pg_amcheck find nothing
+#   pg-mlfs  the same on MLFS, where its log has a place, and where it needs none (--durable)
 #   kills  kill -9 of the server under writers that know what they were promised (kills.py)
 #   short  fio, fsx and fsck on ext4, as with every change; not among the checks of no name, and
 #          skipped where it cannot run
 #   mlfs   the file system of manylogs fs mount: pjdfstest, fsx, O_DIRECT beside mmap (mixed.py),
-#          stress-ng, fsck, kills (mlfs_kills.py), in both modes of its journal; images of many
-#          features, filled by the kernel and read by MLFS and the other way round (trees.py); a
-#          history of git checked out on both (checkouts.py)
+#          stress-ng, fsck, kills (mlfs_kills.py), in both modes of its journal, near the head, and
+#          below a root that hands user.manylogs.durable down; images of many features, filled by
+#          the kernel and read by MLFS and the other way round (trees.py); a history of git checked
+#          out on both (checkouts.py)
 #   nbd    over NBD, by the engine and by nbdkit: fio, nbdinfo, nbdcopy, qemu-img, and a file system through nbdfuse
 #
 # From the environment:
@@ -108,13 +110,14 @@ kill_rounds() {
 
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-[ $# -gt 0 ] || set -- raw ext4 xfs pg kills mlfs nbd
+[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs kills mlfs nbd
 for name; do
     case $name in
     raw | kills | mlfs | nbd | short) "$name" ;;
     ext4 | xfs) file_system "$name" ;;
     fsx-ext4 | fsx-xfs) fsx_alone "${name#fsx-}" ;;
     pg) postgres ;;
+    pg-mlfs) postgres_mlfs ;;
     *) say "no check is called $name" && exit 1 ;;
     esac
 done

@@ -251,6 +251,21 @@ pub trait BlockDevice {
         Completion::ready(inside.map(|()| Extents::of(within, ExtentKind::Data)))
     }
 
+    /// Whether the device must be reset before it is written again, as the zones of a shingled drive
+    /// that the host manages: [`BlockDevice::reset`]. Constant while it is open.
+    fn is_reset_first(&self) -> bool {
+        false
+    }
+
+    /// Empties `extent`, durably when acknowledged: what it held is gone, and it is written again
+    /// from its beginning. No read or write of it is under way.
+    ///
+    /// # Errors
+    /// The answer is [`IoError::Unsupported`] if the device need not be reset, or not there.
+    fn reset(&self, _extent: Extent) -> Completion {
+        Completion::ready(Err(IoError::Unsupported))
+    }
+
     /// How the device deals its addresses out to several drives; `None` if it is one drive, or
     /// nobody knows. It is advice about speed: nothing that is promised depends on it. Constant
     /// while the device is open.
@@ -279,6 +294,14 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         (**self).extents(within)
+    }
+
+    fn is_reset_first(&self) -> bool {
+        (**self).is_reset_first()
+    }
+
+    fn reset(&self, extent: Extent) -> Completion {
+        (**self).reset(extent)
     }
 
     fn geometry(&self) -> Option<Geometry> {

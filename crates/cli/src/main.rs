@@ -9,7 +9,7 @@ mod units;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use args::{Cli, Command};
 use commands::volume;
@@ -18,7 +18,9 @@ use manylogs_operate::log::{Level, line};
 fn main() -> ExitCode {
     manylogs_storage::tell_waits(|device, why| line(Level::Info, Some(device), why, &[]));
     // clap ends the process itself for --help (0) and for a wrong command line (2).
-    let result = match Cli::parse().command {
+    let asked = args::groups::command().get_matches();
+    let asked = Cli::from_arg_matches(&asked).unwrap_or_else(|error| error.exit());
+    let result = match asked.command {
         Command::Record(args) => commands::record::run(&args),
         Command::Trace(args) => commands::trace::run(&args),
         Command::Drive(args) => commands::drive::run(&args),

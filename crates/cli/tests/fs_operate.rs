@@ -178,7 +178,11 @@ fn files_that_need_no_place_stay_in_the_logs() {
     drop(log);
     unmount(&place);
 
-    place.run(&["fs", "release", "disk.img"]).succeeds();
+    let at_risk = status(&place, "disk.img")["logged_bytes"].as_u64().unwrap();
+    assert!(at_risk >= 300_000, "{at_risk}");
+    let released = place.run(&["fs", "release", "disk.img"]);
+    let told = format!("{at_risk} bytes are in the logs alone: they go home first");
+    assert!(released.succeeds().stdout.starts_with(&told), "{released:?}");
     with(&["-o", "durable=wal/*"]).succeeds();
     assert_eq!(is_durable(&place, "mlfs/wal/1"), (true, false));
     assert!(fs::read(root.join("wal/1")).unwrap() == [3; 300_000]);

@@ -275,10 +275,9 @@ fn probe_without_permission_says_so() {
 
 /// The commands that `--help` lists.
 fn commands() -> Vec<String> {
-    let help = run(&["--help"], 0, "Commands:");
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = list.take_while(|line| !line.is_empty());
-    let names = names.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let help = run(&["--help"], 0, "Would it help my disk?");
+    let list = help.lines().take_while(|line| *line != "Options:");
+    let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
 }
 

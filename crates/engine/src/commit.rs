@@ -77,14 +77,20 @@ fn choose_log<S: System>(system: &S, state: &mut S::State) -> Option<LogId> {
 }
 
 /// Begins an epoch in `log`, where that must be durable before entries follow: resolves when they
-/// may. False if there was nothing to write: another caller's record may be on its way.
+/// may. A device that must be reset before it is written again is reset there first. False if there was nothing to write: another caller's record may be on its way.
 pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
     let engine = system.engine();
     let begun = engine.with_store(|store| store.begin_epoch(log));
     let Some((sequence, slot)) = begun else { return false };
     let write = Request::write_fua(slot.target, slot.payload);
-    let device = engine.with_store(|store| store.logs().device(log));
-    match engine.members.of(device).submit(Phase::Reset, write).await {
+    let (device, region) =
+        engine.with_store(|store| (store.logs().device(log), store.logs().region(log)));
+    let member = engine.members.of(device);
+    let begun = match member.reset(region).await {
+        Ok(()) => member.submit(Phase::Reset, write).await,
+        Err(error) => Err(error),
+    };
+    match begun {
         Ok(_) => engine.with_store(|store| store.record_written(log, sequence)),
         Err(error) => record_failed(system, log, sequence, &error),
     }

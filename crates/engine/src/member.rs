@@ -6,8 +6,10 @@ use std::rc::Rc;
 
 use manylogs_array::Columns;
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Lba, Nanos, Request, Sectors,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Lba, Nanos, Request,
+    Sectors,
 };
+use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::{Class, ScheduleStats, Scheduler, Targets};
 
 use crate::phase::{Phase, PhaseProbe};
@@ -129,6 +131,17 @@ impl Member {
         let phase = if self.draining.get() { Phase::Drain } else { phase };
         self.probe.note(phase, &request);
         self.hand_over(self.class(phase, &request), request)
+    }
+
+    /// Empties a log, on a device that must be reset before it is written again.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn reset(&self, log: Extent) -> Result<(), IoError> {
+        if self.device.is_reset_first() && !plant::is(Bug::ZoneNotReset) {
+            self.device.reset(log).await?;
+        }
+        Ok(())
     }
 
     fn hand_over(&self, class: Class, request: Request) -> Completion {

@@ -12,7 +12,6 @@ use crate::header::{Content, HEADER, Header, STORES_MAX};
 use crate::lender::{Lender, LenderError};
 use crate::offload::{Client, OffloadOptions, Offloaded};
 use crate::peer::{Peer, without};
-use crate::read::first_of;
 use crate::table::Table;
 use crate::versions::{INCARNATION_LAST, Range};
 
@@ -209,8 +208,7 @@ impl Client {
                     if self.runtime.now() < deadline => {}
                 other => return other,
             }
-            let soon = self.runtime.now() + self.options.reconnect_every;
-            first_of(&self.runtime, progress, soon).await;
+            self.runtime.within(self.options.reconnect_every, progress).await;
         }
     }
 

@@ -213,8 +213,8 @@ impl Offloaded {
         }
     }
 
-    /// Ends the work in the background. What stores hold stays there. Nothing of this opening
-    /// reaches the base volume afterwards, if all requests were answered before: it may be opened
+    /// Ends the work in the background. What stores hold stays there. If all requests were answered
+    /// before, nothing of this opening reaches the base volume afterwards, so that it may be opened
     /// anew.
     pub async fn close(&self) {
         self.0.close().await;

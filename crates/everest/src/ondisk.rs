@@ -1,20 +1,15 @@
 //! The bytes of a store on its devices besides the logs and the root: the superblock.
 //!
-//! ```text
-//!  LBA 0        8        32       56   64                                end - 8
-//!  +------------+--------+--------+----+-------+-------+-- ... --+------+------------+
-//!  | superblock | root 0 | root 1 | 0  | log 0 | log 1 |         | 0    | superblock |
-//!  +------------+--------+--------+----+-------+-------+-- ... --+------+------------+
-//! ```
-//! Logs are numbered through all devices. A store on one device has both roots there. One on
-//! several has root 0 on the first and root 1 on the second; while one of these is gone, both are
-//! on the other. In the first version the first device had both.
+//! The layout of a device is that of [`equal_logs`]. Logs are numbered through all devices. A store
+//! on one device has both roots there. One on several has root 0 on the first and root 1 on the
+//! second; while one of these is gone, both are on the other. In the first version the first device
+//! had both.
 
 use bytes_of_superblock::{BYTES, Raw};
-use manylogs_block::{Extent, Lba, Sectors, narrow};
+use manylogs_block::{Extent, Sectors, narrow};
 use manylogs_engine::RootSlot;
 use manylogs_logstore::VolumeId;
-use manylogs_logstore::ondisk::root::ROOT_SECTORS;
+use manylogs_logstore::ondisk::equal_logs::{self, ROOTS};
 use manylogs_logstore::store::Device;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -26,10 +21,6 @@ const MAGIC: [u8; 8] = *b"EVERSTOR";
 const ROOTS_ON_ONE: u32 = 1;
 /// The format of a store whose two roots are on two devices.
 const ROOTS_ON_TWO: u32 = 2;
-/// Sectors of a superblock.
-pub(crate) const SUPERBLOCK: Sectors = Sectors(8);
-/// First sector of the logs on each device.
-const LOGS_FROM: Sectors = Sectors(64);
 /// A device has at least so many logs: cleaning and deletions have one and a half to themselves,
 /// and each log is left with room for the largest record.
 const LOGS_LEAST: u64 = 6;
@@ -75,12 +66,11 @@ pub(crate) struct Superblock {
 impl Superblock {
     /// Places of the copies on a device of this size.
     pub(crate) fn places(sectors: Sectors) -> [Extent; 2] {
-        let last = sectors.0 / SUPERBLOCK.0 * SUPERBLOCK.0 - SUPERBLOCK.0;
-        [Lba(0), Lba(last)].map(|start| Extent { start, len: SUPERBLOCK })
+        equal_logs::superblocks(sectors)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut raw = Raw {
+        let raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
             version: U32::new(if self.roots_on_two { ROOTS_ON_TWO } else { ROOTS_ON_ONE }),
@@ -91,15 +81,12 @@ impl Superblock {
             log_sectors: U64::new(self.log.0),
             device_sectors: U64::new(self.sectors.0),
         };
-        raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
-        let mut bytes = raw.as_bytes().to_vec();
-        bytes.resize(manylogs_block::to_usize(SUPERBLOCK.bytes()), 0);
-        bytes
+        equal_logs::seal(raw.as_bytes())
     }
 
     /// The superblock in `bytes`; `None` if it is not whole, or says something impossible.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Result<Self, StoreError>> {
-        let mut raw = Raw::read_from_bytes(bytes.get(..BYTES)?).ok()?;
+        let raw = Raw::read_from_bytes(bytes.get(..BYTES)?).ok()?;
         if raw.magic != MAGIC {
             return None;
         }
@@ -107,7 +94,6 @@ impl Superblock {
         if !(ROOTS_ON_ONE..=known).contains(&found) {
             return Some(Err(StoreError::Version { found, known }));
         }
-        let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
         let superblock = Self {
             store: raw.store,
             device: raw.device.get(),
@@ -117,7 +103,7 @@ impl Superblock {
             sectors: Sectors(raw.device_sectors.get()),
             roots_on_two: found == ROOTS_ON_TWO,
         };
-        let whole = crc32c::crc32c(raw.as_bytes()) == checksum && superblock.is_possible();
+        let whole = equal_logs::is_whole(raw.as_bytes()) && superblock.is_possible();
         whole.then_some(Ok(superblock))
     }
 
@@ -132,27 +118,19 @@ impl Superblock {
 
     /// Number of logs of the device.
     pub(crate) fn log_count(&self) -> u64 {
-        let space = self.sectors.0.saturating_sub(LOGS_FROM.0 + 2 * SUPERBLOCK.0);
-        space.checked_div(self.log.0).unwrap_or(0)
+        equal_logs::log_count(self.sectors, self.log)
     }
 
     /// The device's logs, in order of address.
     pub(crate) fn logs(&self) -> impl Iterator<Item = (Device, Extent)> {
-        let (device, log) = (Device(self.device), self.log.0);
-        (0..self.log_count()).map(move |i| (device, Extent::new(LOGS_FROM.0 + i * log, log)))
+        equal_logs::logs(Device(self.device), self.log_count(), self.log)
     }
 
     /// Least size of a device with logs of `log` sectors.
     pub(crate) const fn least(log: Sectors) -> Sectors {
-        Sectors(LOGS_FROM.0 + 2 * SUPERBLOCK.0 + LOGS_LEAST * log.0)
+        equal_logs::least_device(LOGS_LEAST, log)
     }
 }
-
-/// The two places of a root on each device.
-const ROOTS: [Extent; 2] = [
-    Extent { start: Lba(SUPERBLOCK.0), len: ROOT_SECTORS },
-    Extent { start: Lba(SUPERBLOCK.0 + ROOT_SECTORS.0), len: ROOT_SECTORS },
-];
 
 /// Where the two slots of the root are, if the devices for which `gone` holds are gone. With roots
 /// on one device it does not matter.

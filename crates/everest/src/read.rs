@@ -1,13 +1,9 @@
 //! Reads: from stores where these have the newest version, else from home.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
-use manylogs_block::{
-    BlockDevice, Completion, Extent, Handle, IoError, IoResult, Payload, Request, Time, Wait,
-};
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, IoResult, Payload, Request};
 
 use crate::call::{Ask, Part, Reply};
 use crate::lender::LenderError;
@@ -96,7 +92,7 @@ impl Client {
                     if now >= deadline {
                         return Err(IoError::Transient { extent });
                     }
-                    first_of(&self.runtime, changed, deadline).await;
+                    self.runtime.within(deadline.since(now), changed).await;
                 }
             }
         }
@@ -174,14 +170,4 @@ fn whole(parts: Vec<Part>, version: Version) -> Option<Payload> {
         content.append(part.stored.filter(|(found, _)| *found >= version)?.1);
     }
     Some(content)
-}
-
-/// Resolves with the signal, or at the deadline.
-pub(crate) async fn first_of(runtime: &Handle, signal: Wait, deadline: Time) {
-    let (mut signal, mut sleep) = (pin!(signal), pin!(runtime.sleep_until(deadline)));
-    poll_fn(|cx| match signal.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending => sleep.as_mut().poll(cx),
-    })
-    .await;
 }

@@ -14,13 +14,6 @@ pub(crate) struct Ring {
     pub(crate) head: LogId,
 }
 
-/// Whether the log holds nothing and may be appended to, perhaps when its epoch has begun: the
-/// record that begins it may be on its way.
-pub(crate) fn is_blank(logs: &Logs, id: LogId) -> bool {
-    let blank = |log: &Log| log.is_empty() && !log.is_retired();
-    logs.get(id).is_none_or(blank)
-}
-
 impl Placement for Ring {
     fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId> {
         let takes = |id: &LogId| logs.takes(*id, needed) && ready(*id);
@@ -28,7 +21,7 @@ impl Placement for Ring {
             return Some(self.head);
         }
         let around = logs.ids().skip_while(|id| *id <= self.head).chain(logs.ids());
-        let blank = |id: &LogId| is_blank(logs, *id) && logs.takes(*id, needed);
+        let blank = |id: &LogId| logs.is_blank(*id) && logs.takes(*id, needed);
         // The next one or none: a log that is passed over would be cleaned before older ones.
         around.take(logs.count()).find(blank).filter(|id| ready(*id))
     }

@@ -83,7 +83,7 @@ impl State {
     /// Moves the head to `log`. The rest of the log before it stays unused.
     fn advance(&mut self, log: LogId) {
         if log != self.head {
-            let blank = crate::ring::is_blank(self.store.logs(), self.head);
+            let blank = self.store.logs().is_blank(self.head);
             if !blank {
                 self.store.seal(self.head);
             }

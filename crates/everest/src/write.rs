@@ -9,7 +9,6 @@ use crate::call::Ask;
 use crate::lender::LenderError;
 use crate::locks::Use;
 use crate::offload::{Client, made_durable, moved_home};
-use crate::read::first_of;
 use crate::versions::{Range, Version};
 
 impl Client {
@@ -91,10 +90,11 @@ impl Client {
                 return Ok(Payload::default());
             }
             // The base has no room to note more.
-            if self.runtime.now() >= deadline {
+            let now = self.runtime.now();
+            if now >= deadline {
                 return Err(IoError::Transient { extent });
             }
-            first_of(&self.runtime, changed, deadline).await;
+            self.runtime.within(deadline.since(now), changed).await;
         }
     }
 

@@ -74,12 +74,12 @@ impl Marks {
 }
 
 impl Copies {
-    /// Reads them.
+    /// Reads the copies.
     ///
     /// # Errors
-    /// [`crate::Error::Refused`] with what to do for file systems that cannot be mounted; neither
-    /// the bit of MLFS nor errors that were found are a reason. [`crate::Error::Corrupt`] if the
-    /// first superblock is damaged. Those of the device.
+    /// [`crate::Error::Refused`], with what to do, for file systems that cannot be mounted; the bit
+    /// of MLFS and errors that were found are no such reason. [`crate::Error::Corrupt`] if the
+    /// first superblock is damaged. Errors of the device.
     pub async fn read(device: Rc<dyn BlockDevice>) -> Result<Self> {
         // What was found must not be lost with the power afterwards.
         device.submit(Request::Flush).await?;

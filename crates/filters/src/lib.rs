@@ -8,6 +8,7 @@
 //! | [`Reported`] | the device claims other capabilities: a sector size, a smaller capacity |
 //! | [`Overlay`] | changes stay in memory, and the device below is only read |
 //! | [`Stop`] | requests are held back, or the device is gone after so many changes |
+//! | [`Zoned`] | zones are written in order, and reset before they are written again |
 //!
 //! A filter owns the device below it and lends it out again (`below`), so that a test can build a
 //! stack and still reach each of its layers: `Trace<Faults<MemoryDevice>>`.
@@ -18,6 +19,7 @@ mod overlay;
 mod reported;
 mod stop;
 mod trace;
+mod zoned;
 
 pub use delay::Delay;
 pub use faults::{Faults, Rule};
@@ -25,3 +27,4 @@ pub use overlay::Overlay;
 pub use reported::Reported;
 pub use stop::Stop;
 pub use trace::{Count, Trace};
+pub use zoned::Zoned;

@@ -9,7 +9,6 @@ use manylogs_logstore::store::Store;
 use manylogs_logstore::{Log, LogId};
 
 use crate::state::Inner;
-use crate::tail::is_blank;
 
 /// A segment to be emptied, and how.
 #[derive(Clone, Copy, Debug)]
@@ -162,5 +161,5 @@ impl Inner {
 /// still needed.
 fn free(store: &mut Store, segment: LogId) -> bool {
     store.reset_small(segment);
-    is_blank(store.logs(), segment)
+    store.logs().is_blank(segment)
 }

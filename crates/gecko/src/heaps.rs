@@ -6,7 +6,6 @@ use manylogs_logstore::store::{Device, Logs};
 
 use crate::limit::DRIVES_MOST;
 use crate::state::{Inner, State};
-use crate::tail::is_blank;
 
 /// The segment of each drive that takes live content, if it has one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +50,7 @@ impl Inner {
         let others = || body.iter().copied().filter(|drive| *drive != from);
         let open = |drive: Device| state.heaps.on(drive.0.into());
         if let Some(heap) = others().find_map(open) {
-            return Some((heap, is_blank(state.store.logs(), heap)));
+            return Some((heap, state.store.logs().is_blank(heap)));
         }
         let blanks = |drive: &Device| self.blanks_on(state, *drive).count();
         let roomy = others().filter(|drive| blanks(drive) > 0).max_by_key(|drive| blanks(drive));
@@ -59,7 +58,7 @@ impl Inner {
         let drive = match (roomy, own()) {
             (Some(drive), _) => drive,
             (None, Some(drive)) => match open(drive) {
-                Some(heap) => return Some((heap, is_blank(state.store.logs(), heap))),
+                Some(heap) => return Some((heap, state.store.logs().is_blank(heap))),
                 None => drive,
             },
             (None, None) => return None,
@@ -77,7 +76,7 @@ impl Inner {
     ) -> impl Iterator<Item = LogId> + use<'a> {
         let all = self.segments_of(drive.0.into());
         all.filter(|id| {
-            *id != state.tail && !state.heaps.contains(*id) && is_blank(state.store.logs(), *id)
+            *id != state.tail && !state.heaps.contains(*id) && state.store.logs().is_blank(*id)
         })
     }
 
@@ -87,7 +86,7 @@ impl Inner {
         if state.heaps.on(drive.0.into()) == Some(heap) {
             state.heaps.set(drive.0.into(), None);
         }
-        if !is_blank(state.store.logs(), heap) && self.can_spare(state, heap) {
+        if !state.store.logs().is_blank(heap) && self.can_spare(state, heap) {
             state.store.seal(heap);
         }
     }

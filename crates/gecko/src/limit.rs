@@ -49,7 +49,7 @@ impl Geometry {
 /// with segments of this length.
 #[must_use]
 pub fn export_limit(drives: usize, smallest: Sectors, segment: Sectors) -> Sectors {
-    let per_drive = crate::ondisk::segments_in(smallest, segment);
+    let per_drive = manylogs_logstore::ondisk::equal_logs::log_count(smallest, segment);
     let shape = RecordShape::in_log(Sectors(8));
     Geometry { drives: drives.max(1), per_drive, segment, shape }.export_limit()
 }

@@ -1,21 +1,16 @@
 //! The bytes of a chain on its drives besides the segments and the root: the superblock.
 //!
-//! ```text
-//!  LBA 0        8        32       56   64                                      end - 8
-//!  +------------+--------+--------+----+-----------+-----------+-- ... --+------+------------+
-//!  | superblock | root 0 | root 1 | 0  | segment 0 | segment 1 |         | 0    | superblock |
-//!  +------------+--------+--------+----+-----------+-----------+-- ... --+------+------------+
-//! ```
-//! All drives have the same number of segments, which are numbered through the drives in their
-//! order. Root 0 is on the first drive, root 1 on the second.
+//! The layout of a drive is that of [`equal_logs`]: a segment is a log. All drives have the same
+//! number of segments, which are numbered through the drives in their order. Root 0 is on the first
+//! drive, root 1 on the second.
 
 pub(crate) use bytes_of_superblock::BYTES;
 use bytes_of_superblock::Raw;
-use manylogs_block::{Extent, Lba, Payload, Request, Sectors, narrow};
+use manylogs_block::{Extent, Payload, Request, Sectors, narrow};
 use manylogs_engine::RootSlot;
 use manylogs_logstore::VolumeId;
+use manylogs_logstore::ondisk::equal_logs::{self, ROOTS};
 use manylogs_logstore::ondisk::protective;
-use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_logstore::store::Device;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -24,10 +19,6 @@ use crate::error::ChainError;
 
 const MAGIC: [u8; 8] = *b"MLGECKO1";
 const VERSION: u32 = 1;
-/// Sectors of a superblock.
-const SUPERBLOCK: Sectors = Sectors(8);
-/// First sector of the segments on each drive.
-const SEGMENTS_FROM: Sectors = Sectors(64);
 
 mod bytes_of_superblock {
     #![allow(missing_docs, reason = "fields of the format, named as in its description")]
@@ -75,22 +66,10 @@ pub(crate) struct Superblock {
     pub(crate) opening: u32,
 }
 
-/// Number of segments of this length that a drive has room for.
-pub(crate) fn segments_in(drive: Sectors, segment: Sectors) -> u64 {
-    let space = drive.0.saturating_sub(SEGMENTS_FROM.0 + 2 * SUPERBLOCK.0);
-    space.checked_div(segment.0).unwrap_or(0)
-}
-
-/// Least size of a drive with so many segments.
-pub(crate) const fn least_drive(segments: u64, segment: Sectors) -> Sectors {
-    Sectors(SEGMENTS_FROM.0 + 2 * SUPERBLOCK.0 + segments * segment.0)
-}
-
 impl Superblock {
     /// Places of the copies on a drive of this size.
     pub(crate) fn places(sectors: Sectors) -> [Extent; 2] {
-        let last = sectors.0 / SUPERBLOCK.0 * SUPERBLOCK.0 - SUPERBLOCK.0;
-        [Lba(0), Lba(last)].map(|start| Extent { start, len: SUPERBLOCK })
+        equal_logs::superblocks(sectors)
     }
 
     /// The writes of both copies, the first one last.
@@ -100,7 +79,7 @@ impl Superblock {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut raw = Raw {
+        let raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
             version: U32::new(VERSION),
@@ -115,9 +94,7 @@ impl Superblock {
             opening: U32::new(self.opening),
             reserved: U32::ZERO,
         };
-        raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
-        let mut bytes = raw.as_bytes().to_vec();
-        bytes.resize(manylogs_block::to_usize(SUPERBLOCK.bytes()), 0);
+        let mut bytes = equal_logs::seal(raw.as_bytes());
         let mbr = protective::mbr(self.sectors);
         bytes[protective::AT..][..mbr.len()].copy_from_slice(&mbr);
         bytes
@@ -125,7 +102,7 @@ impl Superblock {
 
     /// The superblock in `bytes`; `None` if it is not whole, or says something impossible.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Result<Self, ChainError>> {
-        let mut raw = Raw::read_from_bytes(bytes.get(..BYTES)?).ok()?;
+        let raw = Raw::read_from_bytes(bytes.get(..BYTES)?).ok()?;
         if raw.magic != MAGIC {
             return None;
         }
@@ -133,7 +110,6 @@ impl Superblock {
         if found != known {
             return Some(Err(ChainError::Version { found, known }));
         }
-        let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
         let superblock = Self {
             chain: raw.chain,
             drive: raw.drive.get(),
@@ -145,7 +121,7 @@ impl Superblock {
             sectors: Sectors(raw.drive_sectors.get()),
             opening: raw.opening.get(),
         };
-        let whole = crc32c::crc32c(raw.as_bytes()) == checksum && superblock.is_possible();
+        let whole = equal_logs::is_whole(raw.as_bytes()) && superblock.is_possible();
         whole.then_some(Ok(superblock))
     }
 
@@ -155,7 +131,7 @@ impl Superblock {
             && self.drive < self.drives
             && (2..=7).contains(&self.drives)
             && self.segments > 0
-            && self.segments <= segments_in(self.sectors, self.segment)
+            && self.segments <= equal_logs::log_count(self.sectors, self.segment)
             && self.export.0 <= self.segments * self.segment.0 * u64::from(self.drives)
     }
 
@@ -167,17 +143,13 @@ impl Superblock {
 
     /// The drive's segments, in order of address.
     pub(crate) fn regions(&self) -> impl Iterator<Item = (Device, Extent)> {
-        let (device, len) = (Device(self.drive), self.segment.0);
-        (0..self.segments).map(move |i| (device, Extent::new(SEGMENTS_FROM.0 + i * len, len)))
+        equal_logs::logs(Device(self.drive), self.segments, self.segment)
     }
 }
 
 /// The two slots of the root: one on each of the first two drives.
 pub(crate) fn root_slots() -> [RootSlot; 2] {
-    [0, 1].map(|slot: u16| RootSlot {
-        device: Device(slot),
-        place: Extent::new(SUPERBLOCK.0 + u64::from(slot) * ROOT_SECTORS.0, ROOT_SECTORS.0),
-    })
+    [0, 1].map(|slot: u16| RootSlot { device: Device(slot), place: ROOTS[usize::from(slot)] })
 }
 
 #[cfg(test)]
@@ -208,6 +180,6 @@ mod tests {
         assert_eq!(segments.len(), 7);
         assert!(segments[6].end() <= Superblock::places(superblock.sectors)[1].start);
         assert!(root_slots().iter().all(|root| root.place.end() <= segments[0].start));
-        assert_eq!(least_drive(7, Sectors(128)), Sectors(976));
+        assert_eq!(equal_logs::least_device(7, Sectors(128)), Sectors(976));
     }
 }

@@ -8,6 +8,7 @@ use manylogs_engine::{
     Engine, Member, Members, PhaseProbe, RootSlot, begin_incarnation, reserve_sequences,
     retire_failed, run_committer, run_opener,
 };
+use manylogs_logstore::ondisk::equal_logs::{least_device, log_count};
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Logs, Room, Store};
 use manylogs_logstore::{Log, LogId, RecordShape, UnitTable, VolumeId, new_volume_id};
@@ -16,7 +17,7 @@ use manylogs_plant::{self as plant, Bug};
 use crate::chain::Chain;
 use crate::error::ChainError;
 use crate::limit::{DRIVES_MOST, Geometry, SEGMENTS_LEAST};
-use crate::ondisk::{Superblock, least_drive, root_slots, segments_in};
+use crate::ondisk::{Superblock, root_slots};
 use crate::policy::ChainSettings;
 use crate::state::{Inner, State};
 
@@ -93,6 +94,10 @@ impl Chain {
         let reused = plant::is(Bug::ChainReusesSequences);
         store.number_from(if reused { 1 + store.map().len() as u64 } else { first.0 });
         let tail = seal_all_but_the_newest(&mut store);
+        if found.is_reset_first() && !plant::is(Bug::ZoneGoesOnAfterCrash) {
+            // How far a crash let the last records of it come is not known.
+            store.seal(tail);
+        }
         found.begin_opening(store.root().incarnation).await?;
         let opened = found.assemble(&runtime, State::new(store, tail), settings);
         if !begin_incarnation(&*opened.0).await? {
@@ -128,6 +133,11 @@ impl Inner {
 }
 
 impl Found {
+    /// Whether segments must be reset before they are written again.
+    fn is_reset_first(&self) -> bool {
+        self.drives.iter().any(BlockDevice::is_reset_first)
+    }
+
     fn geometry(&self) -> Geometry {
         let first = &self.superblocks[0];
         Geometry {
@@ -141,7 +151,9 @@ impl Found {
     fn logs(&self) -> Logs {
         let regions: Vec<_> = self.superblocks.iter().flat_map(Superblock::regions).collect();
         let geometry = self.geometry();
-        Logs::on_devices(&regions, geometry.largest().log, geometry.shape).with_inverse()
+        let logs =
+            Logs::on_devices(&regions, geometry.largest().log, geometry.shape).with_inverse();
+        if self.is_reset_first() { logs.with_reset_first() } else { logs }
     }
 
     fn assemble(self, runtime: &Handle, state: State, settings: ChainSettings) -> Chain {
@@ -178,7 +190,7 @@ fn lay_out(
         return Err(ChainError::SegmentLength { given: segment, least, most });
     }
     let told: Vec<_> = drives.iter().map(|drive| drive.capabilities()).collect();
-    let need = least_drive(SEGMENTS_LEAST, segment);
+    let need = least_device(SEGMENTS_LEAST, segment);
     for (drive, have) in told.iter().map(|told| told.capacity).enumerate() {
         if have < need {
             return Err(ChainError::TooSmall { drive, have, need });
@@ -186,7 +198,7 @@ fn lay_out(
     }
     let physical = told.iter().map(|told| told.physical_sector).max().unwrap_or(Sectors(1));
     let smallest = told.iter().map(|told| told.capacity).min().unwrap_or_default();
-    let segments = segments_in(smallest, segment);
+    let segments = log_count(smallest, segment);
     let shape = RecordShape::in_log(physical);
     let limit = Geometry { drives: count, per_drive: segments, segment, shape }.export_limit();
     let export = options.export.unwrap_or(limit);

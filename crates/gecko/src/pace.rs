@@ -6,7 +6,6 @@ use manylogs_logstore::store::Logs;
 use manylogs_logstore::{Log, LogId};
 
 use crate::state::{Inner, State};
-use crate::tail::is_blank;
 
 /// Move-to-tail: clients may be ahead of cleaning by so many segments.
 const LEAD_SEGMENTS: u64 = 2;
@@ -107,7 +106,7 @@ impl Inner {
             return counted;
         }
         let logs = state.store.logs();
-        let blank = |id: &LogId| *id != tail && is_blank(logs, *id) && !state.heaps.contains(*id);
+        let blank = |id: &LogId| *id != tail && logs.is_blank(*id) && !state.heaps.contains(*id);
         let here = self.segments_of(state.tail_drive().0.into());
         let next = self.segments_of(self.next_drive(state));
         let counted = Counted {
@@ -178,5 +177,5 @@ impl Inner {
 /// Whether there is something to clean in the segment.
 pub(crate) fn is_dirty(logs: &Logs, id: LogId) -> bool {
     let live = || logs.get(id).is_some_and(|log| log.live() > 0);
-    !is_blank(logs, id) && (live() || logs.get(id).is_some_and(|log| !log.is_retired()))
+    !logs.is_blank(id) && (live() || logs.get(id).is_some_and(|log| !log.is_retired()))
 }

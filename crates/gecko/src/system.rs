@@ -9,7 +9,7 @@ use manylogs_logstore::{LogId, RECORD_PAYLOAD_MAX};
 
 use crate::ondisk::root_slots;
 use crate::state::{Inner, State};
-use crate::tail::{Tail, is_blank};
+use crate::tail::Tail;
 
 /// Records in flight at most: while the drive writes one, the next is behind it in its queue.
 const IN_FLIGHT: usize = 2;
@@ -200,7 +200,7 @@ impl State {
         if log == self.tail {
             return;
         }
-        if !is_blank(self.store.logs(), self.tail) {
+        if !self.store.logs().is_blank(self.tail) {
             self.store.seal(self.tail);
         }
         let before = self.tail_drive();

@@ -1,8 +1,8 @@
 //! Which segment takes the next record of clients: the tail of the log.
 
 use manylogs_block::Sectors;
+use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Logs, Placement};
-use manylogs_logstore::{Log, LogId};
 
 use crate::heaps::Heaps;
 use crate::limit::DRIVES_MOST;
@@ -21,13 +21,6 @@ pub(crate) struct Tail {
     pub(crate) to_most: bool,
 }
 
-/// Whether the segment holds nothing and may be appended to, perhaps when its epoch has begun: the
-/// record that begins it may be on its way.
-pub(crate) fn is_blank(logs: &Logs, id: LogId) -> bool {
-    let blank = |log: &Log| log.is_empty() && !log.is_retired();
-    logs.get(id).is_none_or(blank)
-}
-
 impl Tail {
     /// All segments but the one at the tail: those of its drive that follow it, those before it,
     /// and then those of the other drives, in the order of the chain.
@@ -43,7 +36,7 @@ impl Tail {
 impl Tail {
     /// Segments that the tail may go on with.
     fn is_free(&self, logs: &Logs, id: LogId) -> bool {
-        is_blank(logs, id) && !self.heaps.contains(id)
+        logs.is_blank(id) && !self.heaps.contains(id)
     }
 
     /// The next segment that takes a record of `needed`.

@@ -27,8 +27,9 @@ impl Inner {
         scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, id)| id)
     }
 
-    /// The gain for the work, times the root of the age; `None` if there is no gain. (The age
-    /// itself spares cold segments for too long, no age moves cold blocks again and again.)
+    /// The gain for the work, times the square root of the age; `None` if there is no gain. With
+    /// the age itself, cold segments would be spared for too long; without it, cold blocks would
+    /// be moved again and again.
     fn worth(&self, logs: &Logs, id: LogId, now: u64) -> Option<f64> {
         let log = logs.get(id).filter(|log| !log.is_busy() && is_dirty(logs, id))?;
         let segment = self.geometry.segment.0;

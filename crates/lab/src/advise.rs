@@ -34,10 +34,10 @@ pub use shingled::PersistentCache;
 use steps::commands;
 
 use crate::replay::{NamedPolicy, Outcome};
-use crate::results::{PolicyResult, Replay};
+use crate::results::{Decision, PolicyResult, Replay, Verdict};
 use crate::stats::{Gain, Interval};
 use crate::table::{factor, span};
-use crate::verdict::{Decision, Verdict, decide};
+use crate::verdict::decide;
 
 /// The version of [`Advice`]'s structure.
 pub const FORMAT: u32 = 1;

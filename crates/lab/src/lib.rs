@@ -1,9 +1,11 @@
 //! Experiments: policies x drives x workloads, statistics and reports.
 
 pub mod advise;
+pub mod assemble;
 pub mod chain;
 pub mod episodes;
 pub mod exercise;
+mod grid;
 pub mod interfere;
 pub mod known;
 pub mod load;

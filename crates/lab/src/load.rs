@@ -8,13 +8,14 @@ use manylogs_disk::{LinkSettings, Profile};
 use manylogs_workload::TraceError;
 use thiserror::Error;
 
+use crate::assemble::{Setting, assemble};
 use crate::prepare::{PrepareError, TraceSpec, prepare};
 use crate::replay::{
     DriveSettings, Durability, Loop, NamedPolicy, Outcome, Plan, PolicyListError, Progress,
-    PumpSettings, RateFound, ReplayError, SMALL_WRITE, Setting, TraceSummary, Workload, assemble,
-    exported_capacity, find_rate, parse_policies,
+    PumpSettings, RateFound, ReplayError, SMALL_WRITE, Workload, exported_capacity, find_rate,
+    parse_policies,
 };
-use crate::results::{RateDetails, Replay};
+use crate::results::{RateDetails, Replay, TraceSummary};
 use crate::stats::round3;
 pub use crate::sweep::LoadRate;
 

@@ -5,6 +5,7 @@ pub mod applications;
 mod case;
 mod disk;
 mod drives;
+pub mod keeping;
 mod load;
 mod results;
 mod run;

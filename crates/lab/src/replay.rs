@@ -5,10 +5,8 @@
 
 mod answers;
 mod asks;
-mod assemble;
 mod drives;
 mod durability;
-mod plots;
 mod policies;
 mod pump;
 mod recorder;
@@ -19,8 +17,6 @@ mod syncs;
 mod utilisation;
 mod workload;
 
-pub(crate) use assemble::MISSED;
-pub use assemble::{Setting, assemble};
 pub use drives::{ArraySettings, SlowMember};
 pub use durability::Durability;
 pub(crate) use policies::SHINGLED;
@@ -32,4 +28,4 @@ pub(crate) use stack::Stack;
 pub use stack::{DriveSettings, HeadPoint, QueueSettings, exported_capacity};
 pub(crate) use utilisation::{Probe, find_rate_by, highest_rate_by};
 pub use utilisation::{RateFound, find_rate};
-pub use workload::{Cursor, OpenTrace, TraceSummary, Workload};
+pub use workload::{Cursor, OpenTrace, Workload};

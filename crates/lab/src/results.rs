@@ -3,12 +3,11 @@
 //! Two runs with the same command line and input give the same bytes: how long the computer took
 //! is not in here.
 
-use serde::Serialize;
+use manylogs_workload::SourceCounts;
+use serde::{Deserialize, Serialize};
 
-use crate::replay::TraceSummary;
 use crate::smr::SmrFigures;
 use crate::stats::{Gain, LatencySummary};
-use crate::verdict::Verdict;
 
 /// The version of [`Replay`]'s structure.
 pub const FORMAT: u32 = 2;
@@ -330,4 +329,57 @@ impl Replay {
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
+}
+
+/// Recommendation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    /// Use it: data becomes durable sooner, and reads and streams keep their speed.
+    Use,
+    /// The difference is too small, or too few requests were measured.
+    #[default]
+    NoDifference,
+    /// Do not use it: durable writes, reads or streams become slower.
+    DoNotUse,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Recommendation for `policy`.
+    pub decision: Decision,
+    /// The best of the policies that `format` can make, by the mean time until data is durable.
+    pub policy: Option<String>,
+    /// The verdict in one sentence.
+    pub text: String,
+    /// Further findings, good and bad.
+    pub points: Vec<String>,
+}
+
+/// Counters of a trace, from one pass over it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceSummary {
+    /// Number of requests of every kind.
+    pub requests: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes and write-zeroes.
+    pub writes: u64,
+    /// Writes with FUA, which are durable when answered.
+    pub fua_writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Arrival of the last request after the first.
+    pub span_ns: u64,
+    /// The first sector that no request reaches: the device must have at least this many.
+    pub end_sector: u64,
+    /// Requests that the reader dropped or changed.
+    pub dropped: SourceCounts,
 }

@@ -1,41 +1,14 @@
 //! The verdict in words, computed from the figures alone.
 
 use manylogs_block::on_off;
-use serde::Serialize;
 
 use crate::replay::Outcome;
-use crate::results::{PolicyResult, Replay};
+use crate::results::{Decision, PolicyResult, Replay, Verdict};
 use crate::stats::{Finding, Gain, Interval};
 use crate::table::{bytes, duration, factor, span};
 
 /// Smaller differences do not matter, however certain they are.
 const NOTICEABLE: f64 = 0.01;
-
-/// Recommendation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Decision {
-    /// Use it: data becomes durable sooner, and reads and streams keep their speed.
-    Use,
-    /// The difference is too small, or too few requests were measured.
-    #[default]
-    NoDifference,
-    /// Do not use it: durable writes, reads or streams become slower.
-    DoNotUse,
-}
-
-/// The verdict.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Verdict {
-    /// Recommendation for `policy`.
-    pub decision: Decision,
-    /// The best of the policies that `format` can make, by the mean time until data is durable.
-    pub policy: Option<String>,
-    /// The verdict in one sentence.
-    pub text: String,
-    /// Further findings, good and bad.
-    pub points: Vec<String>,
-}
 
 /// Summary of a policy's gain.
 #[must_use]

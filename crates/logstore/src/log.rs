@@ -56,6 +56,8 @@ pub struct Log {
     fresh: bool,
     /// What its entries name, if that is kept.
     inverse: Option<Inverse>,
+    /// Its device must be reset before its first record.
+    reset_first: bool,
 }
 
 impl Log {
@@ -83,7 +85,13 @@ impl Log {
             was_reset: false,
             fresh: true,
             inverse: None,
+            reset_first: false,
         }
+    }
+
+    /// From now on each epoch must begin before its first entry: the device is reset then.
+    pub const fn reset_first(&mut self) {
+        self.reset_first = true;
     }
 
     /// From now on the log knows what its entries name.
@@ -158,14 +166,15 @@ impl Log {
 
     /// Whether entries may be appended. If entries of an earlier epoch are not below the durable
     /// floor, that of kept versions, the new epoch must first begin durably ([`Log::begin`]).
-    /// Otherwise a torn first record could not be told from damage to the earlier epoch.
+    /// Otherwise a torn first record could not be told from damage to the earlier epoch. Where the
+    /// device must be reset first, each epoch must begin.
     #[must_use]
     pub fn is_begun(&self, floor: DataSequence) -> bool {
         if self.shape.headers == Headers::Apart {
             return true;
         }
         if self.tail.0 == 0 {
-            return self.bound <= floor;
+            return self.bound <= floor && !self.reset_first;
         }
         !self.only_begun || self.in_flight.is_empty()
     }

@@ -20,8 +20,6 @@ mod state;
 mod system;
 mod volume;
 
-#[doc(hidden)]
-pub use checks::fuzz;
 pub use checks::inspect::{
     Finding, Identity, Inspection, LeftAs, LogSummary, Severity, check, check_with, identify,
     identify_at, inspect, inspect_log, inspect_with,
@@ -39,6 +37,7 @@ pub use lifecycle::scattered::{ScatteredTimes, measure_scattered};
 pub use manylogs_engine::{PatientReads, Phase, PhaseProbe, Written};
 pub use manylogs_logstore::{LogId, NvramError};
 pub use ondisk::layout::{Anchors, Layout, LayoutError, LogRun};
+pub use ondisk::superblock::Superblock;
 pub use records::own::{LogsWithRoom, OwnPolicy, OwnWrite};
 pub use reports::backlog::Backlog;
 pub use reports::home_pace::{HomePace, measure_homes};

@@ -29,7 +29,7 @@ pub struct Subject {
     pub capacity: Sectors,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<Volume>,
-    /// What is served in the place of a volume.
+    /// What is served in the place of the volume, or over it.
     pub system: Option<Rc<dyn ServedSystem>>,
     /// What is emulated.
     pub drive: Option<Emulated>,
@@ -40,7 +40,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The id of the volume, or of the system in its place.
+    /// The id of the volume, or of the system that is there alone.
     #[must_use]
     pub fn id(&self) -> Option<[u8; 16]> {
         let volume = self.volume.as_ref().map(Volume::id);

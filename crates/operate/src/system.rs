@@ -1,4 +1,4 @@
-//! What is served that is no volume.
+//! What is served in the place of a volume, or over one.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -8,8 +8,8 @@ use manylogs_block::IoError;
 
 use crate::status::Status;
 
-/// A block device over others that a server has in the place of a volume, such as a chain of
-/// drives, as its operator sees it.
+/// A block device over others, as the operator of its server sees it: a chain of drives in the
+/// place of a volume, or a base volume of Everest, which may be over one.
 pub trait ServedSystem: Debug {
     /// What it is, in words that follow "the device is served as".
     fn kind(&self) -> &'static str;
@@ -20,7 +20,8 @@ pub trait ServedSystem: Debug {
     /// Adds what is to be told of it to a status.
     fn tell(&self, status: &mut Status);
 
-    /// Makes durable what was answered, and ends its tasks. Fails if a device does.
+    /// Makes durable what was answered, and ends its tasks. A volume below it stays open. Fails if
+    /// a device does.
     fn close(&self) -> Closing;
 }
 

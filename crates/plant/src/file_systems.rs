@@ -7,6 +7,10 @@ macro_rules! with_file_systems {
             $($others)*
             /// Bugs of a chain of drives that its crash histories show.
             GECKO {
+                /// A zone is not reset before it is written again.
+                ZoneNotReset,
+                /// The zone that was written last is written on after a crash.
+                ZoneGoesOnAfterCrash,
                 /// Changes of clients keep no order over a crash.
                 ChangesInNoOrder,
                 /// A FUA write is answered before it is durable.
@@ -334,6 +338,8 @@ macro_rules! with_file_systems {
                 DurableRenameNotJudged,
                 /// Names of directories are those that they once had.
                 DurableOldNames,
+                /// Pages that begin with a zero are taken for zeroes.
+                DurableZeroesByFirst,
             }
         }
     };

@@ -147,5 +147,5 @@ pub(crate) fn run(
         system: Some(Rc::new(system)),
         probe: PhaseProbe::default(),
     };
-    serving.serve(&stack.reactor, Exported { device, base: None, subject }, None)
+    serving.serve(&stack.reactor, Exported { device, subject }, None)
 }

@@ -14,7 +14,7 @@ use manylogs_block::{BlockDevice, Capabilities, Nvram, Sectors};
 use manylogs_disk::profile::ProfileError;
 use manylogs_disk::{ContentTooLarge, Pace, Profile};
 use manylogs_everest::{OffloadError, Offloaded, StoreError};
-use manylogs_operate::Subject;
+use manylogs_operate::{ServedSystem, Subject};
 use manylogs_storage::{MappedNvram, Reactor};
 use thiserror::Error;
 
@@ -278,10 +278,9 @@ impl Serving {
         exported: Exported,
         recovery: Option<RecoveryReport>,
     ) -> Result<Left, ServeError> {
-        let base = exported.base.as_ref().map(|base| base.volume.id());
         let about = About {
             capabilities: exported.device.capabilities(),
-            volume: exported.subject.id().or(base),
+            volume: exported.subject.id(),
             recovery,
         };
         let clients = self.listener.as_ref().map(|_| NbdClients::counted_in(self.count));
@@ -322,9 +321,9 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
     };
     let place = (options.stack.path.as_path(), options.raw);
     let base = open_base(&stack.reactor, &device, &options.borrowing, place)?;
-    let device = match &base {
-        Some(base) => Rc::new(base.volume.clone()),
-        None => device,
+    let (device, system): (_, Option<Rc<dyn ServedSystem>>) = match base {
+        Some(base) => (base.device(), Some(Rc::new(base))),
+        None => (device, None),
     };
     let subject = Subject {
         name: options.stack.path.display().to_string(),
@@ -332,11 +331,10 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
         drive,
         recognised: options.recognised.as_ref().map(|drive| drive.words.clone()),
         volume,
-        system: None,
+        system,
         probe,
     };
-    let exported = Exported { device, base, subject };
-    serving.serve(&stack.reactor, exported, recovery)
+    serving.serve(&stack.reactor, Exported { device, subject }, recovery)
 }
 
 fn table(options: &EngineOptions) -> Result<Option<Rc<dyn Nvram>>, ServeError> {

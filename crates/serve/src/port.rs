@@ -1,33 +1,14 @@
 //! The queue from the threads of front ends to the engine's thread, and the answers back.
 
-use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
-
-use manylogs_block::{Extent, Extents, IoError, IoResult, Payload, Request};
-
+use manylogs_block::{Extent, Extents, IoError, IoResult, Mailbox, Payload, Request, mailbox};
 use manylogs_operate::control::{Answer, Order, OrderError};
 
 /// Takes requests from any thread. Clones lead to the same engine.
 #[derive(Clone, Debug)]
-pub struct Port(Arc<Shared>);
+pub struct Port(Mailbox<Message>);
 
 /// The engine's end of a [`Port`].
-#[derive(Debug)]
-pub(crate) struct Inbox(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared(Mutex<Queue>);
-
-#[derive(Debug, Default)]
-struct Queue {
-    messages: VecDeque<Message>,
-    /// The engine, while it waits for a message.
-    engine: Option<Waker>,
-    /// The engine is gone and takes no messages.
-    closed: bool,
-}
+pub(crate) type Inbox = manylogs_block::Inbox<Message>;
 
 /// A message to the engine.
 #[derive(Debug)]
@@ -99,31 +80,8 @@ impl<T: Lost> std::fmt::Debug for ReplyTo<T> {
 
 /// A port and the engine's end of it.
 pub(crate) fn port() -> (Port, Inbox) {
-    let shared = Arc::new(Shared::default());
-    (Port(Arc::clone(&shared)), Inbox(shared))
-}
-
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // No code that may panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, message: Message) {
-        let mut queue = self.queue();
-        if queue.closed {
-            // Dropped outside of the lock: that answers it.
-            drop(queue);
-            drop(message);
-            return;
-        }
-        queue.messages.push_back(message);
-        let engine = queue.engine.take();
-        drop(queue);
-        if let Some(engine) = engine {
-            engine.wake();
-        }
-    }
+    let (mailbox, inbox) = mailbox();
+    (Port(mailbox), inbox)
 }
 
 impl Port {
@@ -180,33 +138,6 @@ impl Port {
     /// Tells the engine to finish what is under way and to close.
     pub fn stop(&self) {
         self.0.push(Message::Stop);
-    }
-}
-
-impl Inbox {
-    /// The messages that have arrived; waits for one if there is none.
-    pub(crate) async fn take(&self) -> VecDeque<Message> {
-        poll_fn(|cx| {
-            let mut queue = self.0.queue();
-            if queue.messages.is_empty() {
-                queue.engine = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(std::mem::take(&mut queue.messages))
-        })
-        .await
-    }
-}
-
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        let messages = {
-            let mut queue = self.0.queue();
-            queue.closed = true;
-            std::mem::take(&mut queue.messages)
-        };
-        // Dropping the message answers that the engine is gone.
-        drop(messages);
     }
 }
 

@@ -16,7 +16,6 @@ use manylogs_plant::{self as plant, Bug};
 use crate::engine::{Left, ServeError};
 use crate::nbd::{BYTES_MAX, CONNECTIONS_MAX, NbdClients, NbdServer};
 use crate::port::{Inbox, Message, Reply};
-use crate::stores::{Base, offload_status};
 
 /// Longest extent of one question about extents: the engine answers nobody else meanwhile.
 const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
@@ -24,8 +23,6 @@ const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
 /// The served device.
 pub(crate) struct Exported {
     pub(crate) device: Rc<dyn BlockDevice>,
-    /// The base volume that is `device`, if it is one.
-    pub(crate) base: Option<Base>,
     /// What it is, for operators; its volume or system, if it has one, is `device`, or what that is
     /// on.
     pub(crate) subject: Subject,
@@ -34,7 +31,6 @@ pub(crate) struct Exported {
 /// State of the engine's thread.
 pub(crate) struct Server {
     pub(crate) device: Rc<dyn BlockDevice>,
-    base: Option<Base>,
     pub(crate) operated: Rc<Operated>,
     pub(crate) runtime: Handle,
     /// NBD server, if there is one.
@@ -44,7 +40,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(runtime: Handle, exported: Exported, nbd: Option<NbdClients>) -> Self {
         let operated = Operated::start(runtime.clone(), exported.subject);
-        Self { device: exported.device, base: exported.base, operated, runtime, nbd }
+        Self { device: exported.device, operated, runtime, nbd }
     }
 
     /// Serves until a message says to stop, and then leaves the volume in order.
@@ -140,20 +136,13 @@ impl Server {
         if plant::is(Bug::StopWithoutClose) {
             return Ok(Left::default());
         }
-        if let Some(system) = &self.operated.subject().system {
-            let closed = system.close().await;
-            return closed
-                .map(|()| Left::default())
-                .map_err(|error| ServeError::Close(VolumeError::Io(error)));
-        }
-        let volume = &self.operated.subject().volume;
-        if volume.is_none() || self.base.is_some() {
-            let flushed = self.device.submit(Request::Flush).await;
-            flushed.map_err(|error| ServeError::Close(VolumeError::Io(error)))?;
-        }
-        if let Some(base) = &self.base {
-            base.volume.close().await;
-        }
+        let Subject { system, volume, .. } = self.operated.subject();
+        let closed = match (system, volume) {
+            (Some(system), _) => system.close().await,
+            (None, None) => self.device.submit(Request::Flush).await.map(drop),
+            (None, Some(_)) => Ok(()),
+        };
+        closed.map_err(|error| ServeError::Close(VolumeError::Io(error)))?;
         let Some(volume) = volume else { return Ok(Left::default()) };
         volume.close().await.map_err(ServeError::Close)?;
         Ok(Left {
@@ -167,11 +156,7 @@ impl Server {
     }
 
     pub(crate) fn status(&self) -> Status {
-        Status {
-            nbd: self.nbd.as_ref().map(nbd_status),
-            offload: self.base.as_ref().map(|base| offload_status(&base.volume)),
-            ..self.operated.status()
-        }
+        Status { nbd: self.nbd.as_ref().map(nbd_status), ..self.operated.status() }
     }
 }
 

@@ -13,9 +13,11 @@ const SECTORS_OF_KIB: u64 = 1024 / SECTOR;
 
 impl System {
     /// The array that the bytes of `disk` lie on, if it is md's RAID-0 or RAID-10 (layout `near`),
-    /// through partitions and loop devices at any depth. `None` of all else: of what is no array,
-    /// of arrays with parity, and of mapped devices, of which sysfs does not tell which bytes of an
-    /// array they are. A volume takes those for one drive.
+    /// through partitions and loop devices at any depth.
+    ///
+    /// `None` for everything else: a disk that is no array, an array with parity, and a mapped
+    /// device, since sysfs does not tell which bytes of an array it shows. A volume takes each of
+    /// these for one drive.
     pub(crate) fn geometry(&self, disk: &Disk) -> Option<Geometry> {
         let own = of_md(disk);
         if own.is_some() {

@@ -117,7 +117,8 @@ impl FileDevice {
         let backend =
             if automatic && lies_in(&opened.file, FUSE) { Backend::Threads } else { backend };
         let by_ring = backend == Backend::Uring;
-        // Of a write through the page cache the disk learns later, and from somebody else.
+        // A write through the page cache reaches the disk later, in a request of the kernel's own:
+        // a priority that is set here would be lost.
         let priorities = by_ring
             && access.is_direct()
             && opened.disk.as_ref().is_some_and(Disk::has_priorities)
@@ -287,15 +288,14 @@ fn capabilities(
     Ok(Capabilities { physical_sector, ..told })
 }
 
-/// Whether what was written may be lost with the power until a flush. It may not if all of these
-/// hold: it was written past the page cache, to a disk that is hardware, and the kernel says that
-/// the disk has no volatile cache, and nobody can turn one on meanwhile. What a virtual disk (loop,
-/// device mapper, array, network) says of itself is what its driver knows, not what its medium
-/// does.
+/// Whether writes may be lost with the power until a flush. They are safe if all of this holds:
+/// they go past the page cache, the disk is hardware, the kernel says that the disk has no volatile
+/// cache, and nobody can turn one on meanwhile. A virtual disk (loop, device mapper, array,
+/// network) says what its driver knows, not what its medium does.
 ///
-/// The cache of a SCSI or ATA disk can be turned on at any time, by its administrator, by a server
-/// of another partition that ends, and by the drive itself when it has lost power. The kernel
-/// knows of that; it ends the flushes at once that the disk does not need.
+/// The cache of a SCSI or ATA disk can be turned on at any time: by its administrator, by a server
+/// of another partition that ends, and by the drive itself after it lost power. The kernel learns
+/// of that. A flush that the disk does not need ends in the kernel at once.
 fn is_volatile(disk: Option<&Disk>, access: Access) -> bool {
     let Some(disk) = disk else { return !plant::is(Bug::FileTakenForDurable) };
     let cached = !access.is_direct() && !plant::is(Bug::CachedTakenForDurable);

@@ -15,12 +15,12 @@ use manylogs_block::Rng;
 use crate::adopt::{self, AdoptPlan};
 use crate::everest::{self, EverestPlan};
 use crate::ext4::{self, Ext4Plan, Images, Journal, Templates};
-use crate::forks::Report;
 use crate::gecko::{self, GeckoPlan};
-use crate::history::run_history;
-use crate::image::Violation;
-use crate::plan::Plan;
+use crate::report::Report;
+use crate::report::Violation;
 use crate::tally::Tally;
+use crate::volume::history::run_history;
+use crate::volume::plan::Plan;
 
 /// The system under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,31 +17,15 @@
 //! it is [`manylogs_sim::Oracle`], and for ext4 one of names and contents.
 
 mod adopt;
-mod arrays;
-mod between;
 mod campaign;
-mod clients;
 mod device;
-mod disks;
-mod epoch;
 mod everest;
 pub mod ext4;
-mod fault;
-mod forks;
+pub mod fuzz;
 mod gecko;
-mod history;
-mod image;
-mod incarnation;
-mod kept;
-mod machine;
-mod parameters;
-mod plan;
-mod recovery;
-mod runs;
+mod report;
 mod tally;
-mod trouble;
-mod verdict;
-mod zones;
+mod volume;
 
 pub use adopt::{AdoptPlan, Roots, Told, tell};
 pub use campaign::{
@@ -49,10 +33,10 @@ pub use campaign::{
     run_ext4, run_gecko, run_mutant, run_plan, run_seed,
 };
 pub use everest::EverestPlan;
-pub use fault::{Detected, Fault};
-pub use forks::Report;
 pub use gecko::GeckoPlan;
-pub use image::{CrashedVolume, Violation, new_volume};
-pub use parameters::small_config;
-pub use plan::Plan;
+pub use report::{Report, Violation};
 pub use tally::{FaultCount, Phases, Tally};
+pub use volume::fault::{Detected, Fault};
+pub use volume::image::{CrashedVolume, new_volume};
+pub use volume::parameters::small_config;
+pub use volume::plan::Plan;

@@ -2,8 +2,8 @@
 
 use manylogs::{Phase, VolumeStats};
 
-use crate::fault::{Detected, Fault, Outcome};
-use crate::plan::{Between, Plan, Shape};
+use crate::volume::fault::{Detected, Fault, Outcome};
+use crate::volume::plan::{Between, Plan, Shape};
 
 /// Distinct crash states by the phase in which the crash fell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use manylogs_lab::interfere::StreamKind;
 use manylogs_mlfs::JournalMode;
 
 use super::applications::FsApplicationsArgs;
+use super::keeping::FsKeepingArgs;
 use super::suggest::DRIVES;
 use super::trees::FsTreesArgs;
 use crate::args::arrays::ArrayArgs;
@@ -51,6 +52,9 @@ pub(crate) enum FsCommand {
     /// Measure how long trees of directories take to make, list and remove on modelled drives, in
     /// each mode of the journal.
     Trees(FsTreesArgs),
+    /// Measure what the logs keep of files that need durability and no place, against what is
+    /// promised of it.
+    Keeping(FsKeepingArgs),
     /// Show or change the settings of an adopted file system's logs, mounted or not. They are kept.
     Set(FsSetArgs),
 }

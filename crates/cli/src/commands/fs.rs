@@ -7,6 +7,7 @@ mod check;
 mod contents;
 mod durable;
 mod interfere;
+mod keeping;
 mod known;
 pub(crate) mod listed;
 mod marks;
@@ -19,7 +20,8 @@ mod trees;
 use std::path::Path;
 
 use clap::ValueEnum;
-use manylogs_mlfs::{Between, JournalMode, MountError, MountOptions};
+use manylogs_mlfs::{JournalMode, MountError};
+use manylogs_mount::{Between, MountOptions, ServeError};
 use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::DiskStatus;
 use manylogs_serve::Emulation;
@@ -49,6 +51,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Interfere(args) => interfere::run(args),
         FsCommand::Applications(args) => applications::run(args),
         FsCommand::Trees(args) => trees::run(args),
+        FsCommand::Keeping(args) => keeping::run(args),
     }
 }
 
@@ -77,7 +80,7 @@ fn mount(args: &FsMountArgs) -> Result<(), Failure> {
         // A terminal that is gone does not matter to a file system.
         let _ = print(&format!("{source} is mounted on {target}\n"));
     };
-    let served = manylogs_mlfs::serve(&args.source, &args.target, options, said)
+    let served = manylogs_mount::serve(&args.source, &args.target, options, said)
         .map_err(|error| failure(&args.source, &error));
     // What was synced is durable, with the cache on or off.
     cache.release();
@@ -140,14 +143,22 @@ fn interrupted(target: &Path) {
     }
 }
 
-fn failure(source: &Path, error: &MountError) -> Failure {
+fn failure(source: &Path, error: &ServeError) -> Failure {
     let message = format!("{}: {error}", source.display());
     match error {
-        MountError::Open(error) => open_failure(error),
-        MountError::Mount { source: why, .. } => Failure::of_io(why, message),
+        ServeError::Open(error) => open_failure(error),
+        ServeError::Mount { source: why, .. } => Failure::of_io(why, message),
+        ServeError::Between(_) => Failure::Input(message),
+        ServeError::FileSystem(error) => refused(source, error, message),
+        _ => Failure::Failed(message),
+    }
+}
+
+/// The file system on `source` cannot be mounted.
+fn refused(source: &Path, error: &MountError, message: String) -> Failure {
+    match error {
         MountError::FileSystem(error) if contents::is_other(error) => contents::no_ext4(source),
         MountError::FileSystem(manylogs_ext4::Error::Refused(_))
-        | MountError::Between(_)
         | MountError::Adopted(_)
         | MountError::NotAdopted(_) => Failure::Input(message),
         MountError::Marks(error) => adopt::failure(source, error),

@@ -40,9 +40,11 @@ impl Drive {
         }
     }
 
-    /// Cached writes come first while FLUSH CACHE waits for them, beside which there is no other
-    /// command. They take turns with commands while SYNCHRONIZE CACHE does, which is one command of
-    /// the queue, and when the buffer is nearly full; otherwise they use idle moments.
+    /// Whether a cached write goes to the platter next.
+    ///
+    /// Cached writes come first while FLUSH CACHE waits for them: no other command is under way
+    /// then. They take turns with commands while SYNCHRONIZE CACHE waits, as that is one command
+    /// of a queue, and when the buffer is nearly full. Otherwise they use idle moments.
     pub(super) fn destages_next(&self, at: Time) -> bool {
         if self.writes.is_clean() {
             return false;

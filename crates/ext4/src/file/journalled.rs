@@ -12,29 +12,41 @@ use crate::error::Result;
 use crate::extents::MAP_CREDITS;
 use crate::inode::Node;
 use crate::journal::{LoggedKind, Newest};
-use crate::units::{BlockNo, Run};
+use crate::ondisk::inode::flags;
+use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 /// Pages of one handle: the smallest journal's largest transaction holds them, and what maps them.
 const PAGES: usize = 128;
+/// So many pages of zeroes in a row are no content: 32 KiB. Fewer would make short extents.
+const ZEROES_LEAST: usize = 8;
+/// A page of them.
+static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 impl Core {
     /// Puts pages into transactions, with the metadata that maps them.
     ///
     /// They may take several. Each maps no more than what it has the content of, so that a crash
     /// between two leaves a beginning of what was written, and the inode knows the last one.
+    ///
+    /// Zeroes of files that need durability and no place are blocks that were not written, where
+    /// the file has no content: a log that is filled with zeroes before it is used takes no room.
     pub(super) async fn journal_pages(
         &self,
         node: &Node,
         batch: &[Held],
         kind: LoggedKind,
     ) -> Result<()> {
-        for pages in batch.chunks(PAGES) {
-            let mut contents = pages.iter();
-            for piece in self.plan(node, pages, None).await? {
-                let held = contents.by_ref().take(piece.extent.blocks as usize);
-                self.journal_piece(node, piece, held, kind).await?;
+        let durable = kind == LoggedKind::DurableContent;
+        for (run, zeroes) in runs(batch, durable) {
+            for pages in run.chunks(PAGES) {
+                let mut contents = pages.iter();
+                for mut piece in self.plan(node, pages, None).await? {
+                    piece.zeroes = zeroes && piece.needs_mapping();
+                    let held = contents.by_ref().take(piece.extent.blocks as usize);
+                    self.journal_piece(node, piece, held, kind).await?;
+                }
+                self.clean(node, pages);
             }
-            self.clean(node, pages);
         }
         Ok(())
     }
@@ -44,16 +56,18 @@ impl Core {
     pub(super) async fn journal_piece<'p>(
         &self,
         node: &Node,
-        piece: Piece,
+        mut piece: Piece,
         pages: impl Iterator<Item = &'p Held>,
         kind: LoggedKind,
     ) -> Result<()> {
         let (extent, run) = (piece.extent, piece.run());
-        let mapped = !piece.needs_mapping();
+        let (mapped, mut zeroes) = (!piece.needs_mapping(), piece.zeroes);
         let credits = if mapped { 0 } else { 3 * MAP_CREDITS };
         let mut handle = self.begin(credits + run.blocks as usize).await?;
         if !mapped && !is(Bug::NearUnwrittenNotMapped) {
             let mut raw = self.inode(node.ino).await?;
+            zeroes &= raw.has_flag(flags::EXTENTS);
+            piece.zeroes = zeroes;
             self.map_piece(&mut handle, node, &mut raw, piece).await?;
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
         }
@@ -63,7 +77,7 @@ impl Core {
             handle = self.begin(credits + run.blocks as usize).await?;
         }
         // Nothing fails from here on.
-        for (block, (_, bytes, _)) in run.range().zip(pages) {
+        for (block, (_, bytes, _)) in run.range().zip(pages).filter(|_| !zeroes) {
             handle.log_content(BlockNo(block), bytes, kind);
         }
         self.note_change_of(node, handle.finish());
@@ -85,5 +99,54 @@ impl Core {
         };
         let blocks = (0..).zip(run.range().map(BlockNo));
         blocks.filter_map(|(number, block)| Some((number, newest(block)?))).collect()
+    }
+}
+
+/// The pages in runs, and which of these are long runs of zeroes, if these are `wanted`.
+fn runs(pages: &[Held], wanted: bool) -> impl Iterator<Item = (&[Held], bool)> {
+    let zeroes_at = move |pages: &[Held]| if wanted { zeroes_at(pages) } else { 0 };
+    let mut rest = pages;
+    std::iter::from_fn(move || {
+        let all = rest;
+        let zeroes = zeroes_at(all);
+        let mut len = if wanted { zeroes } else { all.len() };
+        while zeroes == 0 && len < all.len() && zeroes_at(&all[len..]) == 0 {
+            len += 1;
+        }
+        rest = &all[len..];
+        (len > 0).then_some((&all[..len], zeroes > 0))
+    })
+}
+
+/// How many pages of zeroes a list begins with; none if these are few.
+fn zeroes_at(pages: &[Held]) -> usize {
+    let is_zero = |bytes: &[u8]| match is(Bug::DurableZeroesByFirst) {
+        true => bytes[0] == 0,
+        false => *bytes == ZEROES,
+    };
+    let count = pages.iter().take_while(|(_, bytes, _)| is_zero(bytes)).count();
+    if count < ZEROES_LEAST { 0 } else { count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of pages that are zeroes where `pages` has a dot.
+    fn lengths(pages: &str, wanted: bool) -> Vec<(usize, bool)> {
+        let page = |(number, sign): (u32, u8)| {
+            (number, Bytes::from(vec![u8::from(sign != b'.'); BLOCK_BYTES]), 0)
+        };
+        let pages: Vec<Held> = (0..).zip(pages.bytes()).map(page).collect();
+        runs(&pages, wanted).map(|(run, zeroes)| (run.len(), zeroes)).collect()
+    }
+
+    #[test]
+    fn long_runs_of_zeroes_are_told_from_the_rest() {
+        assert_eq!(lengths("", true), []);
+        assert_eq!(lengths("x..x.......", true), [(11, false)]);
+        assert_eq!(lengths("........", true), [(8, true)]);
+        assert_eq!(lengths("x..x.........xx", true), [(4, false), (9, true), (2, false)]);
+        assert_eq!(lengths("x..x.........xx", false), [(15, false)]);
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Piece {
     pub(super) claim: Option<Claim>,
     /// The blocks are mapped, and read as zeroes so far.
     pub(super) unwritten: bool,
+    /// They go on to read as zeroes.
+    pub(super) zeroes: bool,
 }
 
 impl Piece {
@@ -66,7 +68,7 @@ impl Core {
                     Mapping::Mapped(extent) => {
                         let extent = Extent { blocks: extent.blocks.min(pages), ..extent };
                         let unwritten = !extent.written;
-                        return Ok(Piece { extent, claim: None, unwritten });
+                        return Ok(Piece { extent, claim: None, unwritten, zeroes: false });
                     }
                     Mapping::Hole(hole) => {
                         let most = hole.min(pages).min(Self::insert_most(&raw, file));
@@ -110,5 +112,5 @@ impl Core {
 fn new_piece(file: FileBlock, claim: Claim) -> Piece {
     let Run { start: block, blocks } = claim.run();
     let extent = Extent { file, block, blocks, written: true };
-    Piece { extent, claim: Some(claim), unwritten: false }
+    Piece { extent, claim: Some(claim), unwritten: false, zeroes: false }
 }

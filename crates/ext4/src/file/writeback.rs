@@ -304,19 +304,22 @@ impl Core {
         raw: &mut RawInode,
         piece: Piece,
     ) -> Result<()> {
-        let extent = Extent { written: true, ..piece.extent };
-        let promised = if piece.claim.is_some() { u64::from(extent.blocks) } else { 0 };
+        let extent = Extent { written: !piece.zeroes, ..piece.extent };
+        let is_new = piece.claim.is_some();
+        let promised = if is_new { u64::from(extent.blocks) } else { 0 };
         let expected = raw.sectors() + promised * BLOCK_SECTORS;
         if let Some(claim) = piece.claim {
             raw.set_sectors(raw.sectors() + u64::from(extent.blocks) * BLOCK_SECTORS);
             self.use_claim(handle, claim).await?;
-        } else if piece.unwritten {
+        } else if piece.unwritten && !piece.zeroes {
             let range = extent.file.0.into()..extent.end();
             self.remove_extents(handle, node.ino, raw, range, Unmapped::Kept).await?;
-        } else {
+        } else if !piece.unwritten {
             return Ok(());
         }
-        self.insert_extent(handle, node.ino, raw, extent).await?;
+        if is_new || extent.written {
+            self.insert_extent(handle, node.ino, raw, extent).await?;
+        }
         // The map itself may need blocks, of which nobody knew before.
         if raw.sectors() != expected && !is(Bug::MlfsBlocksUntold) {
             self.tell(node.ino, Changed::Attributes);

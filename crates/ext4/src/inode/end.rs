@@ -1,9 +1,5 @@
 //! Taking blocks away from inodes, and inodes away.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
-
 use manylogs_block::Nanos;
 
 use super::birth::BIRTH_CREDITS;
@@ -72,7 +68,7 @@ impl Core {
     /// moment after its last user closed it, as a kernel tells of that late. False if none ends.
     /// The caller holds nothing that an end needs.
     pub(crate) async fn await_an_end(&self) -> bool {
-        let mut ended = std::pin::pin!(self.ended.wait());
+        let ended = self.ended.wait();
         if self.endings.get() > 0 {
             ended.await;
             return true;
@@ -80,12 +76,7 @@ impl Core {
         if self.orphans.borrow().is_empty() {
             return false;
         }
-        let mut patience = self.runtime.sleep(CLOSE_MOST);
-        poll_fn(|cx| match ended.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(true),
-            Poll::Pending => Pin::new(&mut patience).poll(cx).map(|()| false),
-        })
-        .await
+        self.runtime.within(CLOSE_MOST, ended).await.is_some()
     }
 
     async fn delete_node(&self, node: &Node) -> Result<()> {

@@ -1,9 +1,8 @@
 //! Who commits, and who waits for it.
 
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
+use manylogs_block::first_of;
 use manylogs_plant::{Bug, is};
 
 use super::{Changed, Closed, Journal, Logged, Running};
@@ -156,14 +155,15 @@ impl Core {
             }
             let timer =
                 timer.get_or_insert_with(|| self.runtime.sleep(self.journal.interval.get()));
-            let mut change = std::pin::pin!(change);
-            let expired = std::future::poll_fn(|cx| {
-                if change.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(false);
-                }
-                Pin::new(&mut *timer).poll(cx).map(|()| true)
-            });
-            if expired.await {
+            let changed = async {
+                change.await;
+                false
+            };
+            let expired = async {
+                timer.await;
+                true
+            };
+            if first_of(changed, expired).await {
                 return;
             }
         }

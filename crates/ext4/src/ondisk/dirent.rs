@@ -163,7 +163,7 @@ impl Layout {
         self.insert_as(block, ino, Some(kind), name)
     }
 
-    /// As [`Layout::insert`] for an inode of which the directory may not know what it is.
+    /// As [`Layout::insert`], for an inode whose kind the directory may not know.
     pub(crate) fn insert_as(
         self,
         block: &mut [u8],

@@ -89,7 +89,8 @@ impl Ext4 {
     pub async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attributes> {
         check_new_name(name)?;
         let core = &self.core;
-        let mut handle = core.begin(NAME_CREDITS + 4 + ORPHAN_CREDITS).await?;
+        let judged = if core.judge.is_idle() { 0 } else { XATTR_CREDITS + 1 };
+        let mut handle = core.begin(NAME_CREDITS + 4 + ORPHAN_CREDITS + judged).await?;
         handle.kept = self.kept();
         let mut above = core.directory(dir).await?;
         let mut raw = core.inode(ino).await?;
@@ -122,6 +123,7 @@ impl Ext4 {
             handle = core.begin(1).await?;
         }
         core.put_inode(&mut handle, ino, &mut raw).await?;
+        core.judge_renamed(&mut handle, ino, (dir, name)).await?;
         let tid = handle.finish();
         core.note_change(dir, tid);
         core.note_change(ino, tid);

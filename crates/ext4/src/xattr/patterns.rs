@@ -58,6 +58,18 @@ impl DurableNames {
         self.0.is_empty()
     }
 
+    /// Whether the file of this path fits. All directories that the path names count.
+    #[must_use]
+    pub fn fits_path(&self, path: &[u8]) -> bool {
+        let names = || path.rsplit(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let fits = |pattern: &Vec<Vec<u8>>| {
+            let mut names = names();
+            let is_next = |part: &Vec<u8>| names.next().is_some_and(|name| is_like(part, name));
+            pattern.iter().rev().all(is_next)
+        };
+        self.0.iter().any(fits)
+    }
+
     /// Whether names fit, of a file and of directories above it, from the file on. All that it has
     /// are known if it is `whole`.
     fn fit(&self, names: &[Vec<u8>], whole: bool) -> Fit {
@@ -204,6 +216,23 @@ mod tests {
         assert_eq!(fit("1 pg_wal data", true), Fit::Yes);
         assert_eq!(fit("1 base", false), Fit::No);
         assert_eq!(DurableNames::default().fit(&[b"a".to_vec()], false), Fit::No);
+    }
+
+    #[test]
+    fn paths_have_the_names_of_directories() {
+        let names = DurableNames::of_list("data/pg_wal/*,*.log,*/wal", ',').unwrap();
+        for (path, fits) in [
+            ("/srv/data/pg_wal/1", true),
+            ("data//pg_wal/1", true),
+            ("pg_wal/1", false),
+            ("/srv/data/pg_wal/1/2", false),
+            ("/a.log", true),
+            ("/wal", false),
+            ("/a/wal", true),
+            ("", false),
+        ] {
+            assert_eq!(names.fits_path(path.as_bytes()), fits, "{path}");
+        }
     }
 
     #[test]

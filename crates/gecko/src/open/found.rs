@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Sectors};
 use manylogs_engine::{PatientReads, Scanner, find_root, read_copy};
+use manylogs_logstore::ondisk::equal_logs::least_device;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Store, Versions};
 use manylogs_logstore::{Floors, Incarnation};
@@ -11,7 +12,7 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::error::ChainError;
 use crate::limit::SEGMENTS_LEAST;
-use crate::ondisk::{Superblock, least_drive, root_slots};
+use crate::ondisk::{Superblock, root_slots};
 
 /// Drives and their superblocks, in the order of the chain.
 pub(super) struct Found {
@@ -122,7 +123,7 @@ async fn superblock_of(
     index: usize,
 ) -> Result<Superblock, ChainError> {
     let sectors = drive.capabilities().capacity;
-    if sectors < least_drive(SEGMENTS_LEAST, Sectors(8)) {
+    if sectors < least_device(SEGMENTS_LEAST, Sectors(8)) {
         return Err(ChainError::NotAChain { drive: index });
     }
     let mut refused = ChainError::NotAChain { drive: index };

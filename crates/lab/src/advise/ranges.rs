@@ -14,9 +14,9 @@ use super::ask::{Ask, Halt, Replays, Threads};
 use super::brief::Brief;
 use super::{Advice, Found};
 use crate::replay::{DriveSettings, Durability, NamedPolicy, Plan, ReplayError, Workload};
+use crate::results::Decision;
 use crate::stats::round3;
 use crate::synthetic::Synthetic;
-use crate::verdict::Decision;
 
 /// Drives that are drawn.
 const DRAWN: usize = 57;

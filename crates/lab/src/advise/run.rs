@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::ask::{Halt, Replays, Threads};
 use super::{Advice, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search};
+use crate::assemble::assemble;
 use crate::load::Load;
-use crate::replay::assemble;
 use crate::replay::{DriveSettings, NamedPolicy, Plan, Progress, ReplayError};
 use crate::results::{RateDetails, Replay};
 

@@ -4,10 +4,9 @@
 use serde::Serialize;
 
 use super::{Advice, AdvisedGain, decision, rank};
-use crate::results::Replay;
+use crate::results::{Decision, Replay};
 use crate::stats::Interval;
 use crate::table::span;
-use crate::verdict::Decision;
 
 /// How the names of plain drives begin.
 const PLAIN: &str = "nologging";

@@ -1,7 +1,6 @@
 //! Runs cases, each in its own simulated world.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +13,7 @@ use super::drive_did::DriveDid;
 use super::results::{CaseResult, SyncMillis, result};
 use super::stream::{self, Moved};
 use super::sync::{self, Synced};
-use crate::parallel::in_parallel;
+use crate::grid::Grid;
 use crate::replay::{NamedPolicy, Stack};
 use crate::stats::{Latencies, round3};
 
@@ -86,23 +85,13 @@ pub fn run_all(
     threads: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<CaseResult>, InterfereError> {
-    let mut alone: BTreeMap<String, Case> = BTreeMap::new();
-    for case in cases {
-        for stream in [without_syncs(case), base(case)] {
-            alone.insert(key(&stream), stream);
-        }
-    }
-    let streams: Vec<Case> = alone.values().cloned().collect();
-    let measured = in_parallel(&streams, threads, stop, measure)?;
-    let alone: BTreeMap<&String, Measured> =
-        alone.keys().zip(measured).filter_map(|(key, found)| Some((key, found?))).collect();
-    let beside = in_parallel(cases, threads, stop, measure)?;
-    let found = cases.iter().zip(beside).filter_map(|(case, beside)| {
-        let own = alone.get(&key(&without_syncs(case)))?;
-        let base = alone.get(&key(&base(case)))?;
-        Some(result(case, &beside?, own, base))
-    });
-    Ok(found.collect())
+    let runs = cases.iter().flat_map(|case| [case.clone(), without_syncs(case), base(case)]);
+    let found = Grid::of(runs, key).run(threads, stop, measure)?;
+    let told = |case: &Case| {
+        let (own, base) = (found.of(&without_syncs(case))?, found.of(&base(case))?);
+        Some(result(case, found.of(case)?, own, base))
+    };
+    Ok(cases.iter().filter_map(told).collect())
 }
 
 fn without_syncs(case: &Case) -> Case {
@@ -140,12 +129,14 @@ pub fn measure_one(case: &Case) -> Result<CaseFigures, InterfereError> {
     })
 }
 
-/// Key of a case without syncs. Cases with equal keys share one run.
+/// Cases with equal keys are one run.
 fn key(case: &Case) -> String {
-    let Case { drive, policy, stream, seed, span, .. } = case;
+    let Case { drive, policy, stream, syncs, seed, span } = case;
     let (name, cache, queue) = (drive.name(), drive.write_cache, drive.queue);
     let (link, slow) = (drive.link, drive.array.and_then(|array| array.slow));
-    let load = format!("{stream:?} {seed} {} {slow:?}", span.0);
+    // Which syncs there are none of makes no difference.
+    let syncs = Some(syncs).filter(|syncs| syncs.per_second > 0.0);
+    let load = format!("{stream:?} {syncs:?} {seed} {} {slow:?}", span.0);
     format!("{name} {cache} {link:?} {queue:?} {} {load}", policy.name)
 }
 

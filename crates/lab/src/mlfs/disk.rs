@@ -112,6 +112,25 @@ impl World {
         self.sim.block_on(self.host, work)
     }
 
+    /// What runs in this world runs by it.
+    pub(super) fn runtime(&self) -> Handle {
+        self.runtime.clone()
+    }
+
+    /// The world after a power cut: whatever was under way has ended where it was.
+    pub(super) fn after_crash(self, case: &DiskCase) -> Result<Self, MlfsError> {
+        let media = self.drives.media();
+        drop(self);
+        Self::new(case, media)
+    }
+
+    /// Sectors for which `is_it` is true, by their addresses. Of one drive, not of an array.
+    pub(super) fn count_sectors(&self, is_it: impl Fn(Lba, &Sector) -> bool) -> u64 {
+        let media = self.drives.media();
+        let sectors = media.iter().flat_map(Media::iter);
+        sectors.filter(|(lba, sector)| is_it(Lba(*lba), sector)).count() as u64
+    }
+
     /// The time in this world.
     pub(super) fn now(&self) -> Time {
         self.sim.now()
@@ -185,6 +204,11 @@ impl<F: Clone + 'static> Prepared<F> {
             Ok::<_, MlfsError>(files)
         })?;
         Ok(Self { media: world.drives.media(), files })
+    }
+
+    /// The files that are used.
+    pub(super) const fn files(&self) -> &F {
+        &self.files
     }
 
     /// It in a world of its own, not mounted.

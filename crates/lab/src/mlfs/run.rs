@@ -1,20 +1,18 @@
 //! Runs cases, each in its own simulated world.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use manylogs_block::{Nanos, Time};
 use manylogs_ext4::SinkStats;
 use manylogs_mlfs::JournalMode;
 use manylogs_sim::Stopped;
 
-use super::case::{MlfsCase, WRITES_PER_SYNC};
+use super::case::{DiskCase, MlfsCase, WRITES_PER_SYNC};
 use super::disk::{Disk, Files, MlfsError, Prepared, fill};
 use super::load::{Done, start};
 use super::results::{MlfsResult, result};
+use crate::grid::{Grid, MadeOnce};
 use crate::interfere::SyncMillis;
-use crate::parallel::in_parallel;
 use crate::stats::{Latencies, round3};
 
 /// Both run this long before the measurement begins.
@@ -41,27 +39,15 @@ pub fn run_all(
     threads: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<MlfsResult>, MlfsError> {
-    let mut all: BTreeMap<String, MlfsCase> = BTreeMap::new();
-    for case in cases {
-        for case in [case.clone(), case.alone(), base(case)] {
-            all.insert(key(&case), case);
-        }
-    }
-    let disks: BTreeMap<String, MlfsCase> =
-        all.values().map(|case| (case.disk().key(), case.clone())).collect();
-    let first: Vec<&MlfsCase> = disks.values().collect();
-    let prepared = in_parallel(&first, threads, stop, |case| Prepared::of(&case.disk(), fill))?;
-    let disks: BTreeMap<&String, Prepared<Files>> =
-        disks.keys().zip(prepared).filter_map(|(key, disk)| Some((key, disk?))).collect();
-    let runs: Vec<&MlfsCase> = all.values().collect();
-    let measured = in_parallel(&runs, threads, stop, |case| {
-        disks.get(&case.disk().key()).map(|disk| measure(case, disk)).transpose()
+    let runs = || cases.iter().flat_map(|case| [case.clone(), case.alone(), base(case)]);
+    let disks = Grid::of(runs().map(|case| case.disk()), DiskCase::key);
+    let disks = disks.run(threads, stop, |disk| Prepared::of(disk, fill))?;
+    let found = Grid::of(runs(), key).run(threads, stop, |case| {
+        disks.of(&case.disk()).map(|disk| measure(case, disk)).transpose()
     })?;
-    let found: BTreeMap<&String, Measured> =
-        all.keys().zip(measured).filter_map(|(key, found)| Some((key, found??))).collect();
     let told = |case: &MlfsCase| {
-        let (own, base) = (found.get(&key(&case.alone()))?, found.get(&key(&base(case)))?);
-        Some(result(case, found.get(&key(case))?, own, base))
+        let of = |case: &MlfsCase| found.of(case)?.as_ref();
+        Some(result(case, of(case)?, of(&case.alone())?, of(&base(case))?))
     };
     Ok(cases.iter().filter_map(told).collect())
 }
@@ -79,9 +65,7 @@ fn key(case: &MlfsCase) -> String {
 
 /// Disks with all that is measured on them, each made when the first case needs it.
 #[derive(Debug, Default)]
-pub struct Disks(Mutex<BTreeMap<String, Arc<Made>>>);
-
-type Made = OnceLock<Result<Prepared<Files>, String>>;
+pub struct Disks(MadeOnce<Result<Prepared<Files>, String>>);
 
 /// Figures of one run.
 #[derive(Clone, Copy, Debug)]
@@ -101,13 +85,9 @@ pub struct Figures {
 /// # Errors
 /// As [`run_all`].
 pub fn measure_one(case: &MlfsCase, disks: &Disks) -> Result<Figures, MlfsError> {
-    let made = {
-        let mut all = disks.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(case.disk().key()).or_default())
-    };
-    let disk =
-        made.get_or_init(|| Prepared::of(&case.disk(), fill).map_err(|error| error.to_string()));
-    let disk = disk.as_ref().map_err(|error| MlfsError::Disk(error.clone()))?;
+    let make = || Prepared::of(&case.disk(), fill).map_err(|error| error.to_string());
+    let made = disks.0.get(case.disk().key(), make);
+    let disk = made.as_ref().as_ref().map_err(|error| MlfsError::Disk(error.clone()))?;
     let found = measure(case, disk)?;
     Ok(Figures {
         stream_mb_s: round3(found.stream_mb_s),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use manylogs_block::{Nanos, parse_span, span_text};
 
-use super::workload::TraceSummary;
+use crate::results::TraceSummary;
 
 /// Which writes must be durable, and when they must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,39 +4,13 @@ use std::sync::Arc;
 
 use manylogs_block::Time;
 use manylogs_workload::{
-    BoxedSource, RequestCache, SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource,
+    BoxedSource, RequestCache, TraceError, TraceOp, TraceRequest, TraceSource,
 };
-use serde::{Deserialize, Serialize};
+
+use crate::results::TraceSummary;
 
 /// Opens the trace from its start.
 pub type OpenTrace = Arc<dyn Fn() -> Result<BoxedSource, TraceError> + Send + Sync>;
-
-/// Counters of a trace, from one pass over it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TraceSummary {
-    /// Number of requests of every kind.
-    pub requests: u64,
-    /// Reads.
-    pub reads: u64,
-    /// Writes and write-zeroes.
-    pub writes: u64,
-    /// Writes with FUA, which are durable when answered.
-    pub fua_writes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Discards.
-    pub discards: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Arrival of the last request after the first.
-    pub span_ns: u64,
-    /// The first sector that no request reaches: the device must have at least this many.
-    pub end_sector: u64,
-    /// Requests that the reader dropped or changed.
-    pub dropped: SourceCounts,
-}
 
 /// A trace that can be replayed any number of times, also on several threads at once.
 #[derive(Clone)]

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::results::Replay;
+use crate::results::{Decision, Replay};
 use crate::table;
-use crate::verdict::Decision;
 
 const PAGE: &str = include_str!("../../assets/report.html");
 const STYLE: &str = include_str!("../../assets/report.css");

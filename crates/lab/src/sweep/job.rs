@@ -13,8 +13,9 @@ use super::file::Sweep;
 use super::load::{LoadSpec, Shared};
 use super::row::{Ask, Row};
 use crate::replay::{
-    Answered, DriveSettings, NamedPolicy, Plan, Progress, Recorder, ReplayError, TraceSummary, run,
+    Answered, DriveSettings, NamedPolicy, Plan, Progress, Recorder, ReplayError, run,
 };
+use crate::results::TraceSummary;
 use crate::runs::{KeyBuilder, RunKey};
 use crate::stats::Window;
 

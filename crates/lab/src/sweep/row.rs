@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::replay::{Class, MISSED, Outcome, Plan};
+use crate::assemble::MISSED;
+use crate::replay::{Class, Outcome, Plan};
 use crate::results::Checkpoint;
 use crate::stats::{LatencySummary, PERCENTILES, round3};
 

@@ -1,6 +1,7 @@
 //! What a store keeps on its device besides the logs: the root and snapshots of the table, and the
 //! table in non-volatile RAM. The bytes are in `docs/format.md`.
 
+pub mod equal_logs;
 pub mod log_bitmap;
 pub(crate) mod nvram;
 mod nvram_error;

@@ -109,7 +109,8 @@ impl Store {
     pub fn begin_epoch(&mut self, log: LogId) -> Option<(RecordSequence, AppendSlot)> {
         let floor = self.epoch_floor();
         let begun = |log: &Log| log.used().0 > 0 || log.is_begun(floor) || log.is_retired();
-        if self.logs.get(log).is_none_or(begun) {
+        let never_used = !self.logs.reset_first();
+        if self.logs.get(log).map_or(never_used, begun) {
             return None;
         }
         let of = self.next_record(log);

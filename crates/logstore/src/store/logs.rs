@@ -40,6 +40,8 @@ pub struct Logs {
     sectors: u64,
     /// Whether logs know what their entries name.
     inverse: bool,
+    /// Whether a log must be reset on its device before its first record.
+    reset_first: bool,
 }
 
 impl Logs {
@@ -59,6 +61,7 @@ impl Logs {
             retired: 0,
             sectors: regions.iter().map(|region| region.len.0).sum::<u64>().max(1),
             inverse: false,
+            reset_first: false,
         };
         logs.count_room();
         logs
@@ -77,14 +80,28 @@ impl Logs {
 
     /// Returns the same logs as if they had never been used.
     pub fn blank(&self) -> Self {
-        let (devices, inverse) = (self.devices.clone(), self.inverse);
-        Self { devices, inverse, ..Self::new(&self.regions, self.largest_record, self.shape) }
+        let (devices, inverse, reset_first) =
+            (self.devices.clone(), self.inverse, self.reset_first);
+        let new = Self::new(&self.regions, self.largest_record, self.shape);
+        Self { devices, inverse, reset_first, ..new }
     }
 
     /// The same logs, each of which knows what its entries name: [`Log::inverse`].
     #[must_use]
     pub fn with_inverse(self) -> Self {
         Self { inverse: true, ..self }
+    }
+
+    /// The same logs on devices that must be reset before they are written again, such as the zones
+    /// of a shingled drive: each epoch must begin ([`Log::begin`]) before its first entry.
+    #[must_use]
+    pub fn with_reset_first(self) -> Self {
+        Self { reset_first: true, ..self }
+    }
+
+    /// Whether a log must be reset on its device before its first record.
+    pub const fn reset_first(&self) -> bool {
+        self.reset_first
     }
 
     /// Takes the logs out and leaves blank ones behind.
@@ -149,6 +166,9 @@ impl Logs {
             .unwrap_or_else(|| Box::new(Log::new(id, region, shape)));
         if self.inverse {
             log.keep_inverse();
+        }
+        if self.reset_first {
+            log.reset_first();
         }
         let (room, used) = (self.room_of(&log), log.used().0);
         let was_retired = usize::from(log.is_retired());
@@ -305,6 +325,12 @@ impl Logs {
         let from = if alone { 0 } else { self.devices.partition_point(|on| *on < device) };
         let before = self.regions[from..until].partition_point(|region| region.start <= at);
         narrow(from + before)
+    }
+
+    /// Whether the log holds nothing and may be appended to, perhaps when its epoch has begun: the
+    /// record that begins it may be on its way.
+    pub fn is_blank(&self, id: LogId) -> bool {
+        self.get(id).is_none_or(|log| log.is_empty() && !log.is_retired())
     }
 
     /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other

@@ -58,7 +58,8 @@ impl Store {
         if plant::is(Bug::EpochNotBegun) {
             return true;
         }
-        self.logs.get(log).is_none_or(|log| log.is_begun(floor))
+        let never_used = !self.logs.reset_first();
+        self.logs.get(log).map_or(never_used, |log| log.is_begun(floor))
     }
 
     /// Where all entries of an old epoch are below this, the next may begin with any record.

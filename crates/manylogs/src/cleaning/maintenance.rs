@@ -47,21 +47,10 @@ impl Inner {
             }
             self.snapshot_if_due(&mut agenda).await;
             match self.next_look(&agenda) {
-                Some(span) => self.nap(wanted, span).await,
+                Some(span) => drop(self.engine.runtime.within(span, wanted).await),
                 None => wanted.await,
             }
         }
-    }
-
-    /// Waits until somebody needs something, or for a while.
-    pub(crate) async fn nap(&self, mut wanted: manylogs_block::Wait, span: Nanos) {
-        let mut sleep = self.engine.runtime.sleep(span);
-        std::future::poll_fn(|cx| {
-            let woken = std::pin::Pin::new(&mut wanted).poll(cx).is_ready();
-            let slept = std::pin::Pin::new(&mut sleep).poll(cx).is_ready();
-            if woken || slept { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
     }
 
     /// Time of the next check for work, unless a call comes first.

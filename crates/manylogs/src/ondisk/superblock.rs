@@ -18,7 +18,8 @@ use crate::settings::config::{LogPlacement, VolumeConfig};
 mod columns;
 mod runs;
 
-use runs::{anchor_run, raw_run, run_of};
+pub(crate) use runs::runs_that_fit;
+use runs::{anchor_run, raw_run, run_of, runs_in_head};
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
@@ -96,9 +97,10 @@ const _: () = assert!(std::mem::offset_of!(Raw, settings) == 160);
 const _: () = assert!(std::mem::offset_of!(Raw, runs) == 256);
 const _: () = assert!(256 + RUNS_BEFORE_MBR * RUN_BYTES <= protective::AT);
 
-/// Contents of the superblock.
+/// What a superblock says; its bytes are in `docs/format.md`. Volumes write and read their own:
+/// this is for whoever holds bytes of unknown origin.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Superblock {
+pub struct Superblock {
     pub(crate) volume: VolumeId,
     /// The copy with the higher one counts.
     pub(crate) generation: u64,
@@ -116,16 +118,6 @@ pub(crate) struct Superblock {
     /// Whether versions may be kept in the logs.
     pub(crate) keeps: bool,
     pub(crate) layout: Layout,
-}
-
-/// Runs in the head of a superblock.
-const fn runs_in_head(keeps: bool) -> usize {
-    if keeps { RUNS_BEFORE_DURABLE } else { RUNS_IN_HEAD }
-}
-
-/// How many runs a superblock of `len` sectors holds.
-pub(crate) const fn runs_that_fit(len: Sectors) -> u64 {
-    RUNS_IN_HEAD as u64 + len.bytes().saturating_sub(HEAD_BYTES as u64) / RUN_BYTES as u64
 }
 
 impl Superblock {
@@ -181,8 +173,15 @@ impl Superblock {
         }
     }
 
+    /// Where the volume has its logs and its structures.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// One copy: as many sectors as the layout says.
-    pub(crate) fn encode(&self) -> Bytes {
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
         let parts = self.layout.parts();
         let config = self.settings.applied_to(&VolumeConfig::default());
         let anchors = parts.anchors.iter().flat_map(|anchors| anchors.both()).map(anchor_run);
@@ -260,7 +259,10 @@ impl Superblock {
 
     /// Decodes one copy that is on a device of `capacity`: what claims more is refused before it
     /// costs memory.
-    pub(crate) fn decode(bytes: &[u8], capacity: Sectors) -> Result<Self, VolumeError> {
+    ///
+    /// # Errors
+    /// If it is none, damaged, of another version, or says something impossible.
+    pub fn decode(bytes: &[u8], capacity: Sectors) -> Result<Self, VolumeError> {
         let raw = raw_of(bytes)?;
         let unknown = raw.features_incompatible.get() & !KNOWN_INCOMPATIBLE;
         let unknown_to_writers =

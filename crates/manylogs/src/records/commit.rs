@@ -108,10 +108,13 @@ impl Inner {
                 && self.engine.runtime.now().since(state.pacing.last_append) >= STAGGER)
     }
 
-    /// Until when no record goes so that others have their time; those who wait share the next one.
-    /// Beside streams that last, records that few wait for may take a third of the time. Where the
-    /// device flushes for each record, it drains its queue for that, streams included; beside a
-    /// database records go one by one there, and its reads have as much time as the record before.
+    /// The time before which no record goes, so that other requests have their share. Clients that
+    /// wait meanwhile share the next record.
+    ///
+    /// Beside streams that last, records that few clients wait for take at most a third of the
+    /// time. Some devices flush for each record and drain their queue for that, streams included.
+    /// There, records beside a database go one by one, and its reads then have as much time as the
+    /// last record took.
     pub(crate) fn rests(&self, state: &State) -> Option<Time> {
         if state.entries_press(self.config().buffer) {
             return None;

@@ -150,8 +150,8 @@ pub(crate) fn around(
 const COLD_LOGS_AWAY: u32 = 8;
 
 /// The empty log to which the content of the full log `from` moves: the nearest one that is not
-/// among its neighbours, or else the farthest. Near, since what moved is read by those who read
-/// around `from`, and since the head goes to and fro as it moves.
+/// among its neighbours, or else the farthest. A near one is better for two reasons: the content is
+/// read by clients that also read around `from`, and the head goes to and fro during the move.
 pub(crate) fn cold_empty(logs: &Logs, from: LogId) -> Option<LogId> {
     let empty = |id: &LogId| {
         let unused =

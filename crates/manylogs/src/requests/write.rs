@@ -236,7 +236,7 @@ impl Inner {
             };
             self.engine.wanted.notify();
             if rationed {
-                self.nap(progress, LOOK).await;
+                self.engine.runtime.within(LOOK, progress).await;
             } else {
                 progress.await;
             }

@@ -18,7 +18,6 @@
 //! interrupts the way, [`adopt`] and [`release`] go on from there, in either direction.
 
 mod give_back;
-mod host;
 mod layout;
 mod look;
 mod open;
@@ -36,7 +35,6 @@ use manylogs_ext4::{Durability, LogFile, Refusal, Run, Timestamp};
 use thiserror::Error;
 
 pub use give_back::release;
-pub use host::{FstabLine, Host, Names, fstab_lines};
 pub use layout::{Layout, Spacing};
 pub use look::{LogState, Looked, look};
 pub use open::{Located, Opened, locate, open};
@@ -254,7 +252,7 @@ impl Site {
     /// A device, with the clock of the wall.
     #[must_use]
     pub fn new(device: Rc<dyn BlockDevice>, runtime: Handle) -> Self {
-        Self { device, runtime, clock: Rc::new(crate::engine::now) }
+        Self { device, runtime, clock: Rc::new(crate::now) }
     }
 
     /// The same with a layer over its device.

@@ -190,6 +190,11 @@ fn names_are_judged(images: &Images) -> Option<&'static str> {
         fs.rename((Ino::ROOT, new), (Ino::ROOT, b"x"), Taken::Replaced).await.unwrap();
         written(fs, other, 8192, content(4, 4096)).await;
         assert!(live(&near) >= kept);
+        let third = make(fs, Ino::ROOT, "third", FileKind::File).await;
+        fs.link(third, Ino::ROOT, b"WiredTigerLog.3").await.unwrap();
+        let before = live(&near);
+        written(fs, third, 0, content(5, 4096)).await;
+        assert!(live(&near) == before + 4096 || kept != LONG_KEPT + 4096, "one more name");
         (kept != LONG_KEPT + 4096).then_some("a file that was renamed is not judged")
     })
 }
@@ -217,7 +222,37 @@ fn names_of_directories_are_those_of_now(images: &Images) -> Option<&'static str
     })
 }
 
-const CASES: [Case; 10] = [
+/// Zeroes take no room in the logs where the file had no content.
+fn zeroes_take_no_room(images: &Images) -> Option<&'static str> {
+    with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
+        const ZEROES: usize = 1 << 20;
+        let fs = near.fs();
+        let ino = durable_file(fs, b"log").await;
+        written(fs, ino, 0, vec![0; ZEROES]).await;
+        assert_eq!(live(&near), 0);
+        let has = |attributes: manylogs_ext4::Attributes| (attributes.size, attributes.sectors);
+        let promised = (ZEROES as u64, ZEROES as u64 / 512);
+        assert_eq!(has(fs.attributes(ino).await.unwrap()), promised, "the room is the file's");
+        written(fs, ino, 8192, content(1, 65_536)).await;
+        assert_eq!(live(&near), 65_536);
+        written(fs, ino, 4096, vec![0; 65_536]).await;
+        assert_eq!(live(&near), 65_536, "zeroes over content are content");
+        // No page of it is zeroes, though each begins with one.
+        let mut pages = content(2, 65_536);
+        pages.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
+        written(fs, ino, 1 << 19, pages.clone()).await;
+        near.volume().checkpoint().await.unwrap();
+        let mut all = vec![0; ZEROES];
+        all[8192..8192 + 65_536].copy_from_slice(&content(1, 65_536));
+        all[4096..4096 + 65_536].fill(0);
+        all[1 << 19..(1 << 19) + 65_536].copy_from_slice(&pages);
+        let found = fs.read(ino, 0, ZEROES).await.unwrap();
+        assert_eq!(fs.attributes(ino).await.unwrap().size, ZEROES as u64);
+        (found != all).then_some("content is taken for zeroes")
+    })
+}
+
+const CASES: [Case; 11] = [
     content_is_kept,
     others_are_not_kept,
     older_programs_are_kept_away,
@@ -228,6 +263,7 @@ const CASES: [Case; 10] = [
     directories_hand_it_down,
     names_are_judged,
     names_of_directories_are_those_of_now,
+    zeroes_take_no_room,
 ];
 
 #[test]

@@ -3,14 +3,17 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Nanos};
+use manylogs_block::{BlockDevice, Nanos, Request};
 use manylogs_everest::{
     BaseId, Lender, LenderError, OffloadError, OffloadOptions, Offloaded, Policy, store_name,
 };
+use manylogs_operate::status::Status;
+use manylogs_operate::{Closing, ServedSystem};
 use manylogs_storage::{Reactor, VolumeLock};
 
 use super::address::{StoreAddress, local};
 use super::link::Link;
+use super::status::offload_status;
 use crate::engine::ServeError;
 use crate::stack::StackError;
 
@@ -35,9 +38,40 @@ impl Default for Borrowing {
 }
 
 /// An open base volume. Nobody else on this machine opens one of its name meanwhile.
+#[derive(Debug)]
 pub(crate) struct Base {
-    pub(crate) volume: Offloaded,
+    volume: Offloaded,
     _lock: VolumeLock,
+}
+
+impl Base {
+    /// What clients see.
+    pub(crate) fn device(&self) -> Rc<dyn BlockDevice> {
+        Rc::new(self.volume.clone())
+    }
+}
+
+impl ServedSystem for Base {
+    fn kind(&self) -> &'static str {
+        "a base volume of Everest"
+    }
+
+    fn id(&self) -> [u8; 16] {
+        self.volume.id()
+    }
+
+    fn tell(&self, status: &mut Status) {
+        status.offload = Some(offload_status(&self.volume));
+    }
+
+    fn close(&self) -> Closing {
+        let volume = self.volume.clone();
+        Box::pin(async move {
+            volume.submit(Request::Flush).await?;
+            volume.close().await;
+            Ok(())
+        })
+    }
 }
 
 /// Opens the base volume on `device`, the content of the disk at `path`; `None` if there is none,

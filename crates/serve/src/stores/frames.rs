@@ -2,12 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::{Buf, Bytes};
 use manylogs_block::{Handle, Nanos, Signal};
@@ -146,18 +143,4 @@ impl Frames {
         let body = self.input.bytes(&self.shelf, head.len()).await?;
         Ok(head.frame(body)?)
     }
-}
-
-/// What `work` comes to, unless that takes longer than `span`.
-pub(super) async fn within<T>(
-    runtime: &Handle,
-    span: Nanos,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let (mut work, mut sleep) = (pin!(work), pin!(runtime.sleep(span)));
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }

@@ -6,14 +6,14 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use manylogs_block::{Handle, IoError, Nanos, Payload, Piece, Sectors, Signal, to_usize};
+use manylogs_block::{Handle, IoError, Nanos, Payload, Piece, Sectors, Signal, first_of, to_usize};
 use manylogs_everest::net::{Answers, Frame, FrameError, FrameKind, Hello, LONGEST_READ, Welcome};
 use manylogs_everest::{Ask, Call, Lender, Lending, Reply};
 use manylogs_operate::log::{Level, line};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::{Listener, Stream};
 
-use super::frames::{Frames, Line, LineError, within};
+use super::frames::{Frames, Line, LineError};
 
 /// Most clients at a time.
 const CONNECTIONS_MAX: usize = 64;
@@ -117,7 +117,7 @@ impl LentServer {
     }
 
     async fn serve(self: &Rc<Self>, of: &Rc<Line>, mut frames: Frames) -> Result<(), LineError> {
-        let first = within(&self.runtime, GREETING, frames.next(HELLO_MAX)).await;
+        let first = self.runtime.within(GREETING, frames.next(HELLO_MAX)).await;
         Hello::decode(&first.unwrap_or(Err(LineError::Silent(GREETING)))?)?;
         let longest_write = self.lending.longest_write();
         of.send(Welcome { store: self.lending.id(), longest_write }.encode());
@@ -243,16 +243,6 @@ impl LentServer {
         let sectors = clients.iter().map(|(_, held)| held.0).sum();
         (Sectors(sectors), clients.len() as u64)
     }
-}
-
-/// Resolves with either.
-async fn first_of(one: manylogs_block::Wait, other: manylogs_block::Wait) {
-    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
-    std::future::poll_fn(|cx| match one.as_mut().poll(cx) {
-        std::task::Poll::Ready(()) => std::task::Poll::Ready(()),
-        std::task::Poll::Pending => other.as_mut().poll(cx),
-    })
-    .await;
 }
 
 /// Whether a disk can store it: stand-ins for content have no bytes.

@@ -15,7 +15,7 @@ use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::{Connector, Peer, Stream};
 
 use super::address::StoreAddress;
-use super::frames::{Frames, Line, LineError, within};
+use super::frames::{Frames, Line, LineError};
 
 /// A store tells of its load at least this often; one that is silent for so long is gone.
 const SILENCE: Nanos = Nanos::from_millis(1500);
@@ -119,7 +119,7 @@ impl Link {
                 return Ok(());
             }
             let left = deadline.since(self.0.runtime.now());
-            if within(&self.0.runtime, left, progress).await.is_none() {
+            if self.0.runtime.within(left, progress).await.is_none() {
                 return Err(self.trouble());
             }
         }
@@ -134,7 +134,7 @@ impl Link {
 impl State {
     async fn run(self: Rc<Self>) {
         loop {
-            let ended = match within(&self.runtime, GREETING, self.greet()).await {
+            let ended = match self.runtime.within(GREETING, self.greet()).await {
                 Some(Ok((line, frames))) => self.serve(line, frames).await,
                 Some(Err(error)) => error,
                 None => LineError::Silent(GREETING),

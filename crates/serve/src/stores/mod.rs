@@ -22,5 +22,4 @@ pub use address::{PlaceError, StoreAddress, local};
 pub use borrow::Borrowing;
 pub use lend::{LendOptions, StoreFrontEnd};
 
-pub(crate) use borrow::{Base, open_base};
-pub(crate) use status::offload_status;
+pub(crate) use borrow::open_base;

@@ -22,7 +22,6 @@ use manylogs_storage::{Peer, Reactor};
 use tempfile::TempDir;
 
 use super::address::StoreAddress;
-use super::frames::within;
 use super::lent::LentServer;
 use super::link::Link;
 use crate::address::NbdAddress;
@@ -68,7 +67,7 @@ impl Bench {
         self.reactor.block_on(async move {
             link.known(SOON).await.unwrap();
             let answer = link.call(call);
-            within(&runtime, SOON, answer).await
+            runtime.within(SOON, answer).await
         })
     }
 
@@ -251,11 +250,11 @@ pub(crate) fn a_write_is_answered_when_it_is_durable() {
     let (answer, runtime) = (link.call(write(1, 3)), bench.reactor.handle());
     bench.reactor.block_on(async move {
         let mut answer = answer;
-        let early = within(&runtime, Nanos::from_millis(400), &mut answer).await;
+        let early = runtime.within(Nanos::from_millis(400), &mut answer).await;
         assert_eq!(early, None, "it is answered before the disk has it");
         device.held.set(false);
         device.released.notify();
-        let answered = within(&runtime, SOON, answer).await;
+        let answered = runtime.within(SOON, answer).await;
         assert_eq!(answered, Some(Ok(Reply::Done)));
     });
     let read = bench.ask(&link, call(2, Ask::Read { extent: Extent::new(8, 8) }));

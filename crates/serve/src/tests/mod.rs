@@ -160,7 +160,7 @@ impl Bench {
                 recognised: None,
                 probe: PhaseProbe::default(),
             };
-            let exported = Exported { device, base: None, subject };
+            let exported = Exported { device, subject };
             let left = serving.serve(&reactor, exported, None)?;
             look(&reactor, medium);
             Ok(left)

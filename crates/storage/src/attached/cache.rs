@@ -159,11 +159,11 @@ impl CacheSwitch {
 
     /// Turns the cache on or off, and reads whether it is so.
     ///
-    /// What the drive had acknowledged is durable before the cache is off. Before it is on the
-    /// kernel sends flushes again: there is no moment at which a flush is dropped although
-    /// the cache is on, whoever uses the disk beside this program. After a failed attempt to turn
-    /// the cache on the kernel is made to ask the drive again. Where it cannot be, it goes on to
-    /// believe that the cache is on, and sends flushes that nobody needs.
+    /// Writes that the drive had acknowledged are durable before the cache is off. The kernel sends
+    /// flushes again before the cache is on. So no flush is dropped while the cache is on, whoever
+    /// uses the disk beside this program. After a failed attempt to turn the cache on, the kernel
+    /// is made to ask the drive again. Where that is impossible, the kernel goes on to believe that
+    /// the cache is on, and sends flushes that nobody needs.
     ///
     /// # Errors
     /// See [`CacheError`].

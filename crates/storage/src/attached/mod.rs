@@ -88,8 +88,9 @@ impl Attached {
             && !one_by_one
     }
 
-    /// Whether the kernel drops flushes although the drive's own cache is on: somebody wrote so
-    /// into `queue/write_cache`. What is acknowledged as durable may then be lost with the power.
+    /// Whether the kernel drops flushes although the drive's own cache is on, because somebody
+    /// wrote `write through` into `queue/write_cache`. Writes that were acknowledged as durable may
+    /// then be lost with the power.
     #[must_use]
     pub fn drops_flushes(&self) -> bool {
         self.write_cache == Some(true) && self.flushed == Some(false)

@@ -17,7 +17,7 @@ use super::engine::{Engine, Small};
 use super::judge::Judge;
 use super::model::Model;
 use crate::ext4::{self, Images, SMALL_MIB, World};
-use crate::forks::Report;
+use crate::report::Report;
 
 /// Steps of tasks after which a history counts as hanging.
 const STEPS_MOST: u64 = 6_000_000;

@@ -14,7 +14,7 @@ use super::plan::{EverestPlan, HEADER};
 use super::recovery::{crash_in_recovery, recover};
 use super::trouble::Trouble;
 use super::world::{Images, Machines};
-use crate::forks::Report;
+use crate::report::Report;
 
 /// A history that goes on for longer hangs.
 const PATIENCE: Time = Time(900_000_000_000);

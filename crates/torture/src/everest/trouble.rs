@@ -69,7 +69,8 @@ impl Trouble {
         }));
     }
 
-    /// One write of the root fails: a drive that is written again has replaced the sector.
+    /// One write of the root fails. The next one succeeds: a drive replaces a bad sector when it is
+    /// written.
     fn roots(&self, disks: &[CrashDisk], rng: &mut Rng) {
         let (mut passes, mut left) = (rng.below(6), 1_u64);
         self.words.set(Some("a write of the root fails once"));

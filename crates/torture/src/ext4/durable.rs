@@ -30,7 +30,12 @@ impl Client {
         if self.below(4) > 0 {
             self.set_durable(ino, true).await?;
         }
-        let bytes = content(self.number(), to_usize(300_000 + self.below(900_000)));
+        let mut bytes = content(self.number(), to_usize(300_000 + self.below(900_000)));
+        if let [0..=80, from, len, ..] = bytes[..] {
+            // As databases fill their logs before they use them.
+            let (from, len) = (usize::from(from) * 4096, usize::from(len) * 2048);
+            bytes.iter_mut().skip(from).take(len).for_each(|byte| *byte = 0);
+        }
         let mut after = self.model.borrow().files[&id].now().to_vec();
         after.resize(after.len().max(bytes.len()), 0);
         after[..bytes.len()].copy_from_slice(&bytes);

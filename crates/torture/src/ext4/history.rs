@@ -16,7 +16,7 @@ use super::plan::{Ext4Plan, Journal};
 use super::trouble::Trouble;
 use super::world::{JournalAt, Mounted, SMALL_MIB, World};
 use crate::device::last_phase;
-use crate::forks::Report;
+use crate::report::Report;
 
 /// Steps of tasks after which clients count as hanging.
 const STEPS_MOST: u64 = 6_000_000;

@@ -10,7 +10,7 @@ use manylogs_sim::CrashDisk;
 
 use super::world::Mounted;
 use crate::tally::Tally;
-use crate::trouble::{Loss, Told, any_trouble, heal, opening_trouble};
+use crate::volume::trouble::{Loss, Told, any_trouble, heal, opening_trouble};
 
 /// One mount in so many is made while the device fails to read; in the others it fails later.
 const OPENINGS: u64 = 3;

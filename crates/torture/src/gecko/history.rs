@@ -12,7 +12,7 @@ use manylogs_sim::{Order, Sim};
 use super::clients::{Known, World};
 use super::plan::GeckoPlan;
 use super::world::{Drives, Images, read_all};
-use crate::forks::Report;
+use crate::report::Report;
 
 /// A history that goes on for longer hangs.
 const PATIENCE: Time = Time(600_000_000_000);

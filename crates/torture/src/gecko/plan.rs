@@ -20,6 +20,8 @@ pub struct GeckoPlan {
     pub(crate) clients: u64,
     /// Number of operations of all clients in one incarnation.
     pub(crate) operations: u64,
+    /// Segments are zones, which must be reset before they are written again.
+    pub(crate) zoned: bool,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
 }
@@ -59,6 +61,7 @@ impl GeckoPlan {
             clients: 1 + rng.below(5),
             operations: 60 + rng.below(240),
             fork_every: 6 + rng.below(10),
+            zoned: seed % 4 == 3,
         }
     }
 

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
+use manylogs_filters::Zoned;
 use manylogs_gecko::{Chain, ChainError};
+use manylogs_logstore::ondisk::equal_logs::{log_count, logs};
+use manylogs_logstore::store::Device;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use super::plan::GeckoPlan;
@@ -66,8 +69,15 @@ impl Drives {
         incarnation: usize,
         fresh: bool,
     ) -> Result<Chain, ChainError> {
-        let mut drives: Vec<Rc<dyn BlockDevice>> =
-            self.0.iter().map(|drive| Rc::new(drive.clone()) as Rc<dyn BlockDevice>).collect();
+        let device = |drive: &CrashDisk| -> Rc<dyn BlockDevice> {
+            if !plan.zoned {
+                return Rc::new(drive.clone());
+            }
+            let segments = log_count(drive.capabilities().capacity, plan.segment);
+            let segments = logs(Device(0), segments, plan.segment).map(|(_, segment)| segment);
+            Rc::new(Zoned::new(drive.clone(), segments))
+        };
+        let mut drives: Vec<_> = self.0.iter().map(device).collect();
         let settings = plan.settings[incarnation];
         if fresh {
             return Chain::create(runtime, drives, plan.options(), settings).await;

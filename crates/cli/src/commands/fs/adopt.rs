@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use manylogs_ext4::{Error, Summary};
 use manylogs_mlfs::adopt::{
-    AdoptError, Host, Layout, Logs, Names, Site, Spacing, Volumes, adopt as take_over, fstab_lines,
-    release as give_back,
+    AdoptError, Layout, Logs, Site, Spacing, Volumes, adopt as take_over, release as give_back,
 };
+use manylogs_mount::fstab::{Names, fstab_lines, is_root_disk};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
 use super::contents;
@@ -23,7 +23,7 @@ use crate::output::print;
 
 pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
     let source = &args.source;
-    if Host::is_root_disk(source) {
+    if is_root_disk(source) {
         let what = "the system runs from it: MLFS is no root file system";
         return Err(Failure::input(format!("{}: {what}", source.display())));
     }
@@ -45,6 +45,10 @@ pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
 
 pub(super) fn release(args: &FsReleaseArgs) -> Result<(), Failure> {
     let source = &args.source;
+    let logged = logged_bytes(source);
+    if logged > 0 {
+        print(&format!("{logged} bytes are in the logs alone: they go home first\n"))?;
+    }
     {
         let (reactor, site) = open(source, OpenMode::Exclusive)?;
         let released = reactor.block_on(async move { give_back(&site, &Volumes).await });
@@ -52,6 +56,12 @@ pub(super) fn release(args: &FsReleaseArgs) -> Result<(), Failure> {
     }
     let state = Known::of(source)?.state;
     print(&format!("{} is plain ext4 again: {state}\n", source.display()))
+}
+
+/// What a release brings home; nothing where that cannot be said, as the release says why then.
+fn logged_bytes(source: &Path) -> u64 {
+    let known = Known::of(source).ok().filter(|known| known.server.is_none());
+    known.and_then(|known| known.state.logged_bytes()).unwrap_or(0)
 }
 
 /// Opens a device for adoption, and what runs its tasks.

@@ -1,10 +1,9 @@
 //! Runs cases, each in its own simulated world.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use manylogs_block::{Nanos, Rng, Time};
 use manylogs_ext4::SinkStats;
@@ -15,8 +14,8 @@ use super::super::load::{Done, start_stream};
 use super::case::ApplicationCase;
 use super::host::{ApplicationFiles, Counts, Host, fill, keep_logs};
 use super::results::{ApplicationResult, result};
+use crate::grid::{Grid, MadeOnce};
 use crate::interfere::{StreamKind, SyncMillis};
-use crate::parallel::in_parallel;
 use crate::stats::round3;
 
 /// The reader and the programs run this long before the measurement begins.
@@ -24,25 +23,15 @@ const WARM_UP: Nanos = Nanos::from_secs(5);
 
 /// Disks with all that is measured on them, each made when the first case needs it.
 #[derive(Debug, Default)]
-pub struct ApplicationDisks(Mutex<BTreeMap<String, Arc<Made>>>);
-
-type Made = OnceLock<Result<Prepared<ApplicationFiles>, String>>;
+pub struct ApplicationDisks(MadeOnce<Result<Prepared<ApplicationFiles>, String>>);
 
 impl ApplicationDisks {
-    fn of(&self, case: &ApplicationCase) -> Result<Arc<Made>, MlfsError> {
-        let made = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(all.entry(case.disk_key()).or_default())
-        };
+    fn of(&self, case: &ApplicationCase) -> Arc<Result<Prepared<ApplicationFiles>, String>> {
         let (program, instances) = (case.program, case.instances);
-        let disk = made.get_or_init(|| {
+        self.0.get(case.disk_key(), || {
             let prepared = Prepared::of(&case.disk, move |fs| fill(fs, program, instances));
             prepared.map_err(|error| error.to_string())
-        });
-        match disk {
-            Ok(_) => Ok(made),
-            Err(error) => Err(MlfsError::Disk(error.clone())),
-        }
+        })
     }
 }
 
@@ -74,20 +63,11 @@ pub fn run_all(
     threads: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<ApplicationResult>, MlfsError> {
-    let mut all: BTreeMap<String, ApplicationCase> = BTreeMap::new();
-    for case in cases {
-        for case in [case.clone(), case.base()] {
-            all.insert(case.key(), case);
-        }
-    }
     let disks = ApplicationDisks::default();
-    let runs: Vec<&ApplicationCase> = all.values().collect();
-    let measured = in_parallel(&runs, threads, stop, |case| measure_one(case, &disks))?;
-    let found: BTreeMap<&String, Measured> =
-        all.keys().zip(measured).filter_map(|(key, found)| Some((key, found?))).collect();
-    let of = |case: &ApplicationCase| {
-        Some(result(case, found.get(&case.key())?, found.get(&case.base().key())?))
-    };
+    let runs = cases.iter().flat_map(|case| [case.clone(), case.base()]);
+    let grid = Grid::of(runs, ApplicationCase::key);
+    let found = grid.run(threads, stop, |case| measure_one(case, &disks))?;
+    let of = |case: &ApplicationCase| Some(result(case, found.of(case)?, found.of(&case.base())?));
     Ok(cases.iter().filter_map(of).collect())
 }
 
@@ -99,8 +79,8 @@ pub fn measure_one(
     case: &ApplicationCase,
     disks: &ApplicationDisks,
 ) -> Result<Measured, MlfsError> {
-    let made = disks.of(case)?;
-    let Some(Ok(prepared)) = made.get() else { unreachable!("it was made") };
+    let made = disks.of(case);
+    let prepared = made.as_ref().as_ref().map_err(|error| MlfsError::Disk(error.clone()))?;
     let Disk { sim, host, mounted, files } = prepared.mount(&case.disk)?;
     if case.odur {
         let keeping = keep_logs(mounted.fs().clone(), case.program, files.clone());

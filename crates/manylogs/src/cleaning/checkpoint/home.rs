@@ -126,7 +126,7 @@ impl Inner {
             if !waits || now >= until {
                 return;
             }
-            self.nap(progress, until.since(now)).await;
+            self.engine.runtime.within(until.since(now), progress).await;
         }
     }
 

@@ -18,8 +18,11 @@ const PINNED: (u64, u64) = (3, 2);
 const PINNED_LOGS: u64 = 2;
 /// What is taken for kept versions counts as no more than this share of the log space.
 const PINNED_MOST: f64 = 0.9;
-/// Room is short when less than this share of the log space is left, as a divisor.
-const SHORT: u64 = 4;
+/// Room is short when less than this share of the log space is left, as a divisor. With a quarter,
+/// logs that hold as much of others as of what is kept were emptied before the files were deleted.
+const SHORT: u64 = 8;
+/// Where logs are few so many of them must be left, as far as they are no more than a quarter.
+const SHORT_LOGS: (u64, u64) = (4, 4);
 
 /// A log that takes what is moved is asked to be opened so often, and waited for so long each time.
 const OPENINGS: u32 = 32;
@@ -148,7 +151,7 @@ impl Inner {
                     asked += 1;
                     let progress = self.engine.progress.wait();
                     self.engine.open_log(log);
-                    self.nap(progress, LOOK).await;
+                    self.engine.runtime.within(LOOK, progress).await;
                     continue;
                 }
             };
@@ -176,7 +179,9 @@ impl Inner {
         let state = self.engine.state.borrow();
         let store = &state.store;
         let (room, all) = (store.logs().room(), self.layout.log_sectors().0);
-        let is_short = room.saturating_sub(store.reserved().log.0) < all / SHORT;
+        let (logs, share) = SHORT_LOGS;
+        let short = (all / SHORT).max((all / share).min(logs * longest(store)));
+        let is_short = room.saturating_sub(store.reserved().log.0) < short;
         let kept = store.logs_that_keep();
         let has_begun = !tried.is_empty();
         let is_needed = has_begun || !state.starved.is_empty() || is_short;
@@ -208,6 +213,10 @@ fn is_sparse(
 ) -> bool {
     let sum = |of: fn(&KeptIn) -> u64| kept.values().map(of).sum::<u64>();
     let (used, live) = (sum(|kept| kept.used), sum(|kept| kept.live));
-    let longest = store.logs().iter().map(|log| log.region().len.0).max().unwrap_or(0);
-    used > live * PINNED.0 / PINNED.1 + PINNED_LOGS * longest
+    used > live * PINNED.0 / PINNED.1 + PINNED_LOGS * longest(store)
+}
+
+/// Sectors of the longest log.
+fn longest(store: &manylogs_logstore::store::Store) -> u64 {
+    store.logs().iter().map(|log| log.region().len.0).max().unwrap_or(0)
 }

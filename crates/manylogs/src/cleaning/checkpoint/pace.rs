@@ -79,7 +79,7 @@ impl Inner {
                 return Ok(());
             }
             let wanted = self.engine.wanted.wait();
-            self.nap(wanted, Nanos(self.config().idle.0.clamp(1, LOOK.0))).await;
+            self.engine.runtime.within(Nanos(self.config().idle.0.clamp(1, LOOK.0)), wanted).await;
         }
     }
 
@@ -108,7 +108,7 @@ impl Inner {
                 return Ok(());
             }
             let wanted = self.engine.wanted.wait();
-            self.nap(wanted, Nanos(due.since(now).0.min(LOOK.0))).await;
+            self.engine.runtime.within(Nanos(due.since(now).0.min(LOOK.0)), wanted).await;
         }
     }
 }

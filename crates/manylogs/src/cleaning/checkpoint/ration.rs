@@ -1,9 +1,9 @@
 //! Room that a checkpoint gives out as it advances, while the logs are nearly full.
 //!
-//! A pass frees logs only at its end. Clients that took all the room that is left at its beginning
-//! would wait from then on for the rest of the pass, minutes on a shingled drive. So they get of
-//! that room, at any time, the share of the pass that is done; within a batch, as fast as the last
-//! batches went.
+//! A pass frees logs only at its end. Clients could take all the room that is left at its
+//! beginning, and would then wait for the rest of the pass: minutes on a shingled drive. So the
+//! clients' share of that room is, at any time, the share of the pass that is done. Within a batch
+//! it grows as fast as the last batches went.
 
 use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_logstore::store::Room;

@@ -20,7 +20,7 @@ pub(super) use old::add_old_things;
 use super::images::{ImageSource, Images};
 use super::judge::is_due;
 use super::world::SMALL_MIB;
-use crate::forks::Report;
+use crate::report::Report;
 
 /// Damages an image by chance, judges it and uses it.
 ///

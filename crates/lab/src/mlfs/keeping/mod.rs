@@ -1,0 +1,12 @@
+//! What the logs keep of files that need durability and no place (`O_DUR` of the Manylogs paper,
+//! section IV-D), in virtual time, held against what is promised. Beside each load 1 MiB/s of small
+//! durable writes go to other files, and a checkpoint runs every minute, where logs are 1 GiB.
+
+mod gate;
+mod load;
+mod results;
+mod run;
+
+pub use gate::Gate;
+pub use results::{KeepingFigures, KeepingResult, text};
+pub use run::{KeepingCase, run_all};

@@ -1,0 +1,182 @@
+//! Results, as they are printed and written as JSON.
+
+use manylogs::VolumeStats;
+use serde::Serialize;
+
+use super::gate::Gate;
+use super::run::{KeepingCase, LOG_BYTES, Sums};
+use crate::table::aligned;
+
+/// All cases of one command.
+#[derive(Clone, Debug, Serialize)]
+pub struct KeepingFigures {
+    /// Version of this structure.
+    pub format: u32,
+    /// Command line that repeats the measurement.
+    pub command: String,
+    /// Whether the user interrupted the command, so that cases are missing.
+    pub interrupted: bool,
+    /// Measured cases.
+    pub cases: Vec<KeepingResult>,
+}
+
+impl KeepingFigures {
+    /// The figures of these cases.
+    #[must_use]
+    pub const fn new(command: String, interrupted: bool, cases: Vec<KeepingResult>) -> Self {
+        Self { format: 1, command, interrupted, cases }
+    }
+
+    /// Whether all that is promised holds.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.cases.iter().all(|case| case.misses.is_empty())
+    }
+}
+
+/// Result of one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct KeepingResult {
+    /// The drive profile's name.
+    pub drive: String,
+    /// What was measured.
+    pub gate: &'static str,
+    /// Bytes of all logs.
+    pub log_space_bytes: u64,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Written to files that need no place, zeroes left out.
+    pub written_bytes: u64,
+    /// What the logs keep at the end.
+    pub live_bytes: u64,
+    /// Written home of it, as the volume counts.
+    pub home_bytes: u64,
+    /// Sectors of it that lie outside the logs at the end, in bytes, as the drive has them.
+    pub home_on_drive_bytes: u64,
+    /// Moved from log to log.
+    pub moved_bytes: u64,
+    /// Of the logs that are there for it.
+    pub pinned_bytes: u64,
+    /// Writes that waited for room.
+    pub waits: u64,
+    /// Checkpoints that ran.
+    pub checkpoints: u64,
+    /// Logs that were moved to others in idle time.
+    pub swaps: u64,
+    /// Time of a checkpoint, as a share of what it takes without files that live in the logs.
+    pub pass_ratio: Option<f64>,
+    /// What is promised and does not hold.
+    pub misses: Vec<&'static str>,
+}
+
+/// At most so much of what is written is moved.
+const MOVED_MOST: f64 = 0.02;
+/// Logs are there for so much more than what lives in them, and two logs beside.
+const PINNED_MOST: f64 = 1.5;
+/// A pass takes so much longer at most.
+const PASS_MOST: f64 = 1.05;
+
+impl KeepingResult {
+    pub(super) fn of(
+        case: &KeepingCase,
+        written_bytes: u64,
+        home_on_drive_bytes: u64,
+        intact: bool,
+        stats: &VolumeStats,
+        sums: Sums,
+    ) -> Self {
+        let misses = if intact { Vec::new() } else { vec!["content was lost"] };
+        Self {
+            drive: case.drive.profile.name.clone(),
+            gate: case.gate.name(),
+            log_space_bytes: case.logs,
+            seed: case.seed,
+            written_bytes,
+            live_bytes: stats.o_dur_live_bytes,
+            home_bytes: sums.home_bytes,
+            home_on_drive_bytes,
+            moved_bytes: sums.moved_bytes,
+            pinned_bytes: stats.o_dur_pinned_bytes,
+            waits: sums.waits,
+            checkpoints: sums.checkpoints,
+            swaps: sums.swaps,
+            pass_ratio: None,
+            misses,
+        }
+    }
+
+    /// With what does not hold of what is promised of its gate.
+    #[must_use]
+    pub(super) fn judged(mut self, gate: Gate) -> Self {
+        let mut must = |holds: bool, miss| {
+            if !holds {
+                self.misses.push(miss);
+            }
+        };
+        must(self.home_bytes == 0 && self.home_on_drive_bytes == 0, "bytes went home");
+        match gate {
+            Gate::Appended | Gate::Ring | Gate::Segments => {
+                let most = self.written_bytes as f64 * MOVED_MOST;
+                must(self.moved_bytes as f64 <= most, "more than 2 % was moved");
+                must(self.waits == 0 || gate == Gate::Appended, "writers waited for room");
+            }
+            Gate::Spread => {
+                let most = self.live_bytes as f64 * PINNED_MOST + 2.0 * LOG_BYTES as f64;
+                must(self.pinned_bytes as f64 <= most, "logs are kept for more than that");
+            }
+            Gate::Pass => {
+                let holds = self.pass_ratio.is_some_and(|ratio| ratio <= PASS_MOST);
+                must(holds, "a checkpoint takes more than 1.05 times as long");
+            }
+        }
+        self
+    }
+}
+
+const TITLES: [&str; 12] = [
+    "drive",
+    "gate",
+    "written",
+    "live",
+    "home",
+    "on drive",
+    "moved",
+    "pinned",
+    "waits",
+    "passes",
+    "swaps",
+    "pass ratio",
+];
+
+/// Number of leading columns that hold words.
+const WORDS: usize = 2;
+
+/// The results as a table, in MiB, and what does not hold.
+#[must_use]
+pub fn text(found: &KeepingFigures) -> String {
+    let mut said = aligned(&TITLES, found.cases.iter().map(row), WORDS);
+    for case in &found.cases {
+        for miss in &case.misses {
+            said += &format!("{}: {miss}\n", case.gate);
+        }
+    }
+    said
+}
+
+fn row(case: &KeepingResult) -> Vec<String> {
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    vec![
+        case.drive.clone(),
+        case.gate.to_owned(),
+        mib(case.written_bytes),
+        mib(case.live_bytes),
+        mib(case.home_bytes),
+        mib(case.home_on_drive_bytes),
+        mib(case.moved_bytes),
+        mib(case.pinned_bytes),
+        case.waits.to_string(),
+        case.checkpoints.to_string(),
+        case.swaps.to_string(),
+        case.pass_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+    ]
+}

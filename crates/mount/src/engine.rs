@@ -1,0 +1,239 @@
+//! The thread that has the file system.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+use manylogs::PhaseProbe;
+use manylogs_block::{BlockDevice, Inbox, LocalTask, Mailbox, Nanos, mailbox, yield_now};
+use manylogs_ext4::{DurableNames, Ext4, Memory, Options, Part};
+use manylogs_fuse::{Ended, PolledSession, Turn};
+use manylogs_mlfs::{Mounted, now};
+use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::log::{Level, line};
+use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
+
+use crate::front::Front;
+use crate::jobs::LARGEST;
+use crate::served::Served;
+use crate::teller::ToTell;
+use crate::{MountOptions, ServeError};
+
+/// What other threads ask of the file system: becomes a task of its thread.
+pub(crate) type Job = Box<dyn FnOnce(&Served) -> LocalTask + Send>;
+
+/// Sends jobs to the thread. Whoever asks one that has ended, however it ended, gets an answer: the
+/// job is dropped, which answers it with EIO.
+pub(crate) type Queue = Mailbox<Job>;
+
+/// The thread that has the file system.
+pub(crate) struct Engine {
+    queue: Queue,
+    is_adopted: bool,
+    thread: JoinHandle<Result<(), ServeError>>,
+}
+
+/// Has an order of the operator carried out, and blocks until that is done.
+pub(crate) fn order(queue: &Queue, order: Order) -> Answer {
+    let (tell, told) = mpsc::channel();
+    let reply = move |answer| drop(tell.send(answer));
+    queue.push(Box::new(move |served| served.obey(order, reply)));
+    told.recv().unwrap_or_else(|_| Err(OrderError::new("it is being unmounted")))
+}
+
+impl Engine {
+    /// Mounts the file system on `source`, which is opened so, in a thread of its own. Programs
+    /// will find it at `target`.
+    pub(crate) fn start(
+        source: &Path,
+        target: &Path,
+        (options, memory): (MountOptions, Memory),
+        open: OpenMode,
+    ) -> Result<Self, ServeError> {
+        let (queue, jobs) = mailbox();
+        let (tell, told) = mpsc::channel();
+        let (source, target) = (source.to_owned(), target.to_owned());
+        let named = thread::Builder::new().name("mlfs".to_owned());
+        let run = move || run((&source, &target), (options, memory, open), jobs, &tell);
+        let thread = named.spawn(run)?;
+        let told = told.recv();
+        let engine = Self { queue, is_adopted: told == Ok(true), thread };
+        match told {
+            Ok(_) => Ok(engine),
+            // It did not come so far, and says why.
+            Err(_) => engine.stop().and(Err(ServeError::Lost)).map(|()| unreachable!("an error")),
+        }
+    }
+
+    pub(crate) const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Serves requests in this thread, which has the file system, until it is unmounted.
+    ///
+    /// # Errors
+    /// Those of reading from the kernel; [`ServeError::Lost`].
+    pub(crate) fn serve(
+        &self,
+        session: PolledSession,
+        front: impl FnOnce(&Served) -> Front + Send + 'static,
+        to_tell: ToTell,
+    ) -> io::Result<Ended> {
+        to_tell.start(session.notifier())?;
+        let (tell, told) = mpsc::channel();
+        self.queue.push(Box::new(move |served| {
+            let (watcher, fs, front) = (served.watcher.clone(), served.fs().clone(), front(served));
+            served.tally.replace(Some(session.tally()));
+            // Nobody listens any more only if the program is ending.
+            Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
+        }));
+        told.recv().unwrap_or_else(|_| Err(io::Error::other(ServeError::Lost)))
+    }
+
+    /// The journal is in the log file.
+    pub(crate) const fn is_adopted(&self) -> bool {
+        self.is_adopted
+    }
+
+    /// Finishes the jobs under way, makes everything durable, and unmounts the file system.
+    pub(crate) fn stop(self) -> Result<(), ServeError> {
+        self.queue.close();
+        self.thread.join().unwrap_or(Err(ServeError::Lost))
+    }
+}
+
+fn run(
+    (source, target): (&Path, &Path),
+    (options, memory, open): (MountOptions, Memory, OpenMode),
+    jobs: Inbox<Job>,
+    tell: &mpsc::Sender<bool>,
+) -> Result<(), ServeError> {
+    let durability = options.durability();
+    let reactor = Reactor::new()?;
+    let device = Rc::new(FileDevice::open(&reactor, source, &OpenOptions::new(open))?);
+    let (device, drive): (Rc<dyn BlockDevice>, _) = match options.between {
+        Some(between) => {
+            let emulated = between(&reactor, device).map_err(ServeError::Between)?;
+            (Rc::new(emulated.drive.clone()), Some(emulated))
+        }
+        None => (device, None),
+    };
+    let runtime = reactor.handle();
+    let (mode, commit) = (options.mode, options.commit);
+    let durable = (options.durable, options.durable_dsync);
+    let clock = Rc::new(now);
+    let options = Options { clock, read_only: options.read_only, durability, memory };
+    let probe = PhaseProbe::default();
+    let mounting = Mounted::mount(mode, device, runtime.clone(), probe.clone(), options);
+    let mounted = reactor.block_on(mounting)?;
+    if let Some(seconds) = commit {
+        mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
+    }
+    if !durable.0.is_empty() || durable.1 {
+        keep(&mounted, durable, source);
+    }
+    // Nobody listens any more only if the program is ending.
+    let _ = tell.send(mounted.volume().is_some());
+    let on = (runtime.clone(), reactor.watcher());
+    let served = Served::new(mounted, (source, target), drive, probe, on);
+    reactor.block_on(async move {
+        work(&served, &jobs).await;
+        Ok(served.unmount().await?)
+    })
+}
+
+/// Files under such names, and what is `synced` at once, are kept in the logs, if there are any.
+fn keep(mounted: &Mounted, (names, synced): (DurableNames, bool), source: &Path) {
+    if mounted.keeps() {
+        mounted.fs().keep_named(names);
+        if synced {
+            mounted.fs().keep_synced_writes();
+        }
+        return;
+    }
+    let mode = mounted.mode();
+    let message = format!(
+        "what needs no place is treated like the rest in the mode {mode}, which has no logs for it"
+    );
+    line(Level::Warning, Some(source), &message, &[]);
+}
+
+/// Whether there is a request to read when one is answered. A program that asks for one thing after
+/// another has none then: to look for it before waiting would cost a call for each.
+#[derive(Debug, Default)]
+struct Pace {
+    /// So many requests are waited for before a look.
+    waits: u32,
+}
+
+impl Pace {
+    /// So many are not looked for after a look in vain.
+    const WAITS: u32 = 15;
+
+    fn found_nothing(&mut self) {
+        self.waits = Self::WAITS;
+    }
+
+    /// Whether to wait without a look.
+    fn waits(&mut self) -> bool {
+        let waits = self.waits > 0;
+        self.waits = self.waits.saturating_sub(1);
+        waits
+    }
+}
+
+/// Serves requests until the file system is unmounted.
+async fn serve(
+    mut session: PolledSession,
+    front: &Front,
+    watcher: &Watcher,
+    fs: &Ext4,
+) -> io::Result<Ended> {
+    let requests = Arc::new(File::from(session.to_wait_for()?));
+    let teller = front.teller.clone();
+    fs.tell_changes(move |ino, what| teller.changed(ino, what));
+    let mut pace = Pace::default();
+    loop {
+        // The kernel keeps what there is no memory for, and its callers wait. Each request under
+        // way ends without a later one.
+        fs.memory().room(Part::Requests, LARGEST).await;
+        front.teller.remind(fs);
+        match session.serve_next(front)? {
+            // What was asked for is under way before the next request is read.
+            Turn::Request => {
+                yield_now().await;
+                if pace.waits() {
+                    watcher.readable(&requests).await;
+                }
+            }
+            Turn::Nothing => {
+                pace.found_nothing();
+                watcher.readable(&requests).await;
+            }
+            Turn::Ended(ended) => {
+                fs.tell_nobody();
+                return Ok(ended);
+            }
+        }
+    }
+}
+
+/// Begins jobs until no more come.
+async fn work(served: &Served, inbox: &Inbox<Job>) {
+    loop {
+        let jobs = inbox.take().await;
+        if jobs.is_empty() {
+            return;
+        }
+        for job in jobs {
+            served.tasks.begin(job(served));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

@@ -1,0 +1,183 @@
+//! Serves MLFS (`manylogs_mlfs`) to the kernel through FUSE.
+//!
+//! One thread has the file system and its device and runs all its tasks. It also reads what the
+//! kernel asks for, which becomes jobs, and sends the answers: to hand a request to another thread
+//! takes longer than most requests. An inode is in use for as long as the kernel knows it, whether
+//! or not it has a name.
+
+mod agreed;
+mod answers;
+mod asker;
+mod asking;
+mod caches;
+mod changed_name;
+mod convert;
+mod engine;
+mod front;
+pub mod fstab;
+mod hidden;
+mod jobs;
+mod listings;
+mod memory;
+mod options;
+mod served;
+mod tasks;
+mod teller;
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use manylogs_ext4::AccessTimes;
+use manylogs_fuse::{MountOptions as Mounting, Source, Superblock};
+use manylogs_mlfs::MountError;
+use manylogs_storage::{OpenError, OpenMode};
+use thiserror::Error;
+
+use agreed::wanted;
+use engine::{Engine, Queue, order};
+use front::Front;
+use hidden::Hidden;
+use jobs::Jobs;
+use listings::Listings;
+use manylogs_operate::control::ControlSocket;
+use manylogs_operate::log::{Level, line};
+use served::Served;
+use teller::Teller;
+
+pub use options::{Between, Ignored, MountOptions, OnError, OptionError};
+
+/// How long a disk may have a user whom nobody can name: a file system that is being unmounted is
+/// in no table of mounts any more, and has the disk until its last write is there. The kernel's own
+/// file systems wait for it as well.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a file system is not served.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The kernel has no FUSE.
+    #[error("there is no /dev/fuse: load the module (modprobe fuse)")]
+    NoFuse,
+    /// The device or image cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The file system on it cannot be mounted.
+    #[error(transparent)]
+    FileSystem(#[from] MountError),
+    /// The kernel does not mount it.
+    #[error("cannot mount on {}: {source}", path.display())]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// What was to be put over the device does not fit it.
+    #[error("{0}")]
+    Between(String),
+    /// The system has no threads or descriptors left.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The thread of the file system panicked: the next mount recovers.
+    #[error("the file system's thread ended early: the next mount replays the journal")]
+    Lost,
+}
+
+/// Mounts the file system on the disk or in the image `source` on the directory `target`, and
+/// serves it until it is unmounted. `mounted` is called when it is there.
+///
+/// A disk is mounted as one (`fuseblk`), if the caller is root: the kernel claims it, `syncfs`
+/// makes everything durable, and `umount` returns when the file system has ended. An image is not.
+///
+/// # Errors
+/// See [`ServeError`]. After an error other than [`ServeError::Mount`] nothing is mounted, and the
+/// next mount replays the journal if it must.
+pub fn serve(
+    source: &Path,
+    target: &Path,
+    options: MountOptions,
+    mounted: impl FnOnce(),
+) -> Result<(), ServeError> {
+    if !Path::new("/dev/fuse").exists() {
+        return Err(ServeError::NoFuse);
+    }
+    let failed = |source| ServeError::Mount { path: target.to_owned(), source };
+    let root = rustix::process::geteuid().is_root();
+    let claimed = root && is_disk(source);
+    // The kernel's answer is shorter than ours, and comes too late to change nothing.
+    if options.read_only {
+        manylogs_storage::check_readable(source)?;
+    } else {
+        let patience = if claimed { UNMOUNT_PATIENCE } else { Duration::ZERO };
+        manylogs_storage::check_unused(source, patience)?;
+    }
+    // The table of mounts is read from everywhere.
+    let source = &std::path::absolute(source)?;
+    let mounting = Mounting {
+        source: match claimed {
+            true => Source::Disk(source.to_owned()),
+            false => Source::Named(source.display().to_string()),
+        },
+        subtype: Some("manylogs"),
+        allow_other: true,
+        default_permissions: true,
+        flags: options.for_kernel(root),
+    };
+    let superblock = Superblock::create(target, &mounting).map_err(|error| match error.kind() {
+        // Whoever has claimed the disk can be named.
+        io::ErrorKind::ResourceBusy if claimed => {
+            let busy = manylogs_storage::check_unused(source, Duration::ZERO);
+            busy.err().map_or_else(|| failed(error), ServeError::Open)
+        }
+        _ => failed(error),
+    })?;
+    let open = match (options.read_only, claimed) {
+        (true, _) => OpenMode::ReadOnly,
+        (false, true) => OpenMode::Claimed,
+        (false, false) => OpenMode::Exclusive,
+    };
+    let files = options.access_times;
+    let directories = if options.no_directory_times { AccessTimes::Off } else { files };
+    let on_error = options.on_error;
+    let (memory, caches) = (options.account(), options.caches());
+    let (teller, to_tell) = Teller::new();
+    let engine = Engine::start(source, target, (options, memory.clone()), open)?;
+    // Others may have it open read-only as well: only who has it alone is found by its name.
+    let control = (open != OpenMode::ReadOnly).then(|| listen(source, engine.queue()));
+    let listings = Listings::new(&memory);
+    let hidden = Hidden(engine.is_adopted());
+    let front = move |served: &Served| {
+        let jobs = Jobs::new(served, on_error, caches);
+        Front::new(jobs, hidden, (files, directories), (listings, teller))
+    };
+    let served = superblock.attach(&wanted(caches)).and_then(|session| {
+        mounted();
+        engine.serve(session.polled()?, front, to_tell)
+    });
+    let closed = engine.stop();
+    drop(control);
+    // Unmounting a disk waits for this answer.
+    drop(served.map_err(failed)?);
+    closed
+}
+
+/// Takes orders for the file system on `source`. Without a socket it is served all the same.
+fn listen(source: &Path, queue: &Queue) -> Option<ControlSocket> {
+    let queue = queue.clone();
+    match ControlSocket::listen(source, Arc::new(move |asked| order(&queue, asked))) {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            let message = format!("no status, and no orders: {error}");
+            line(Level::Warning, Some(source), &message, &[]);
+            None
+        }
+    }
+}
+
+/// Whether this is a block device, which the kernel can claim for a mount.
+fn is_disk(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}

@@ -1,0 +1,172 @@
+//! What the thread of a server has: the file system, and the operator's view of it.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use manylogs::PhaseProbe;
+use manylogs_block::{Handle, LocalTask, Sectors};
+use manylogs_ext4::{Ext4, Memory, PartUse, Usage};
+use manylogs_fuse::Tally;
+use manylogs_mlfs::{JournalMode, MountError, Mounted};
+use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::status::{
+    CheckpointStatus, FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus, Status,
+};
+use manylogs_operate::{Emulated, Operated, Subject};
+use manylogs_storage::Watcher;
+
+use crate::tasks::Tasks;
+
+/// Sectors of a block.
+const BLOCK_SECTORS: u64 = 8;
+
+/// A mounted file system in its thread, with the operator's view of it.
+pub(crate) struct Served {
+    mounted: Mounted,
+    mounted_on: String,
+    pub(crate) operated: Rc<Operated>,
+    runtime: Handle,
+    /// What was asked for.
+    pub(crate) tasks: Tasks,
+    /// Waits for the kernel's requests.
+    pub(crate) watcher: Watcher,
+    /// Counts them, once they are served.
+    pub(crate) tally: RefCell<Option<Tally>>,
+}
+
+impl Served {
+    /// The file system on the device called `source`. The volume of its logs, if it has one, was
+    /// opened with `probe`.
+    pub(crate) fn new(
+        mounted: Mounted,
+        (source, target): (&Path, &Path),
+        drive: Option<Emulated>,
+        probe: PhaseProbe,
+        (runtime, watcher): (Handle, Watcher),
+    ) -> Self {
+        let subject = Subject {
+            name: source.display().to_string(),
+            capacity: capacity_of(&mounted.fs().usage()),
+            volume: mounted.volume().cloned(),
+            system: None,
+            drive,
+            recognised: None,
+            probe,
+        };
+        let operated = Operated::start(runtime.clone(), subject);
+        Self {
+            mounted,
+            mounted_on: target.display().to_string(),
+            operated,
+            tasks: Tasks::new(runtime.clone()),
+            runtime,
+            watcher,
+            tally: RefCell::default(),
+        }
+    }
+
+    pub(crate) const fn fs(&self) -> &Ext4 {
+        self.mounted.fs()
+    }
+
+    /// Waits for what was asked for, and makes everything durable. What is logged stays so.
+    pub(crate) async fn unmount(self) -> Result<(), MountError> {
+        self.tasks.none().await;
+        self.operated.stop();
+        self.mounted.unmount().await
+    }
+
+    fn status(&self) -> Status {
+        let (fs, journal) = (self.fs(), self.fs().journal_stats());
+        let file_system = FileSystemStatus {
+            mounted_on: self.mounted_on.clone(),
+            mode: self.mounted.mode().name().to_owned(),
+            fsyncs: fs.syncs(),
+            transactions: journal.transactions,
+            records: journal.records,
+            flushes: journal.flushes,
+            log_bytes: journal.log_bytes,
+            bytes_at_risk: journal.at_risk_bytes,
+            checkpoint_bytes: journal.home_bytes,
+            memory: memory_status(fs.memory()),
+            kernel_requests: self.kernel_requests(),
+        };
+        Status { file_system: Some(file_system), ..self.operated.status() }
+    }
+
+    fn kernel_requests(&self) -> Vec<KernelRequests> {
+        let tally = self.tally.borrow();
+        let counts = tally.as_ref().map(Tally::counts).unwrap_or_default().into_iter();
+        let status =
+            |(kind, requests): (&str, u64)| KernelRequests { kind: kind.to_owned(), requests };
+        counts.map(status).collect()
+    }
+
+    /// Begins to carry out an order; `reply` hears the answer.
+    pub(crate) fn obey(&self, order: Order, reply: impl FnOnce(Answer) + 'static) -> LocalTask {
+        let answer = match order {
+            Order::Status => serde_json::to_value(self.status()).map_err(OrderError::new),
+            Order::Stop { .. } => {
+                let message = format!("unmount it: manylogs fs unmount {}", self.mounted_on);
+                Err(OrderError::in_use(message))
+            }
+            Order::Checkpoint if self.mounted.mode() == JournalMode::Lazy => {
+                let (fs, runtime) = (self.fs().clone(), self.runtime.clone());
+                return Box::pin(async move { reply(bring_home(&fs, &runtime).await) });
+            }
+            Order::Set { .. } | Order::Checkpoint | Order::Snapshot
+                if self.mounted.volume().is_none() =>
+            {
+                let mode = self.mounted.mode();
+                Err(OrderError::bad_input(format!(
+                    "it is mounted in the mode {mode}, in which its journal is ext4's own: \
+                     settings are those of the modes manylogs and adaptive, and checkpoints also \
+                     of the mode lazy"
+                )))
+            }
+            other => {
+                let operated = Rc::clone(&self.operated);
+                return Box::pin(async move { reply(operated.obey(other).await) });
+            }
+        };
+        Box::pin(async move { reply(answer) })
+    }
+}
+
+/// Brings home what a journal holds that keeps it.
+async fn bring_home(fs: &Ext4, runtime: &Handle) -> Answer {
+    let (began, before) = (runtime.now(), fs.journal_stats());
+    fs.bring_home().await.map_err(OrderError::new)?;
+    let done = fs.journal_stats().since(&before);
+    let report = CheckpointStatus {
+        home_bytes: done.home_bytes,
+        home_writes: done.home_writes,
+        seconds: runtime.now().since(began).as_secs_f64(),
+        kept_extents: 0,
+        lost_extents: 0,
+        unread_extents: 0,
+    };
+    serde_json::to_value(report).map_err(OrderError::new)
+}
+
+/// Of the whole file system, whoever has its blocks.
+const fn capacity_of(usage: &Usage) -> Sectors {
+    Sectors((usage.blocks + usage.overhead_blocks) * BLOCK_SECTORS)
+}
+
+fn memory_status(memory: &Memory) -> MemoryStatus {
+    let parts = memory.parts();
+    let status = |part: &PartUse| MemoryPart {
+        part: part.part.name().to_owned(),
+        share_bytes: part.most,
+        used_bytes: part.used,
+        peak_bytes: part.peak,
+        waits: part.waits,
+    };
+    MemoryStatus {
+        bound_bytes: memory.bound(),
+        used_bytes: parts.iter().map(|part| part.used).sum(),
+        parts: parts.iter().map(status).collect(),
+    }
+}

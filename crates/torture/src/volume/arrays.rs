@@ -1,0 +1,46 @@
+//! Plans of volumes on arrays.
+
+use manylogs::{LogPlacement, VolumeConfig};
+use manylogs_block::{Geometry, Rng, Sectors};
+
+use crate::volume::plan::{Plan, Trouble};
+
+/// Salt that decides the shape of arrays.
+const ARRAY: u64 = 0xa44a;
+/// The longest chunk of an array.
+const CHUNK_MOST: u64 = 32;
+
+impl Plan {
+    /// The same on RAID-0 of so many disks, in chunks that the seed decides. Devices do not fail
+    /// there.
+    #[must_use]
+    pub fn on_raid0(mut self, members: u16) -> Self {
+        let chunk = Sectors(8 << Rng::new(self.seed ^ ARRAY).below(3));
+        self.array = Some(Geometry { chunk, columns: members, copies: 1, first: Sectors(0) });
+        self.trouble = Trouble::Never;
+        let columns = u64::from(members);
+        let least = self.disk.capacity.0 * columns;
+        self.disk.capacity = Sectors(least.next_multiple_of(columns * CHUNK_MOST));
+        self
+    }
+
+    /// The parameters with which the volume is made: on an array each column has logs and groups
+    /// as a disk has.
+    pub(crate) fn created(&self) -> VolumeConfig {
+        let columns = self.array.map_or(1, |array| u64::from(array.columns));
+        let times = |len: Sectors| Sectors(len.0 * columns);
+        let placement = match self.config.placement {
+            LogPlacement::EveryGroup(group) => LogPlacement::EveryGroup(times(group)),
+            other => other,
+        };
+        VolumeConfig { log: times(self.config.log), placement, ..self.config }
+    }
+
+    /// The shape that the array has from this incarnation on, if it is another one.
+    pub(crate) fn reshape(&self, incarnation: u64) -> Option<Geometry> {
+        let mut rng = Rng::new(self.seed ^ ARRAY ^ incarnation << 32);
+        let array = self.array.filter(|_| rng.one_in(3))?;
+        let chunk = Sectors(8 << rng.below(3));
+        Some(Geometry { chunk, ..array })
+    }
+}

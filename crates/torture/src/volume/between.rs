@@ -1,0 +1,55 @@
+//! Changes of a closed volume between two incarnations: it grows, is repaired, or gets other
+//! settings.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use manylogs::{OpenOptions, PhaseProbe, Settings, Volume, VolumeError};
+use manylogs_block::Handle;
+
+use crate::volume::incarnation::Watch;
+use crate::volume::kept::Kept;
+use crate::volume::machine::Machine;
+use crate::volume::plan::Between;
+
+/// Parameters of the task.
+pub(crate) struct Work {
+    pub(crate) between: Between,
+    pub(crate) runtime: Handle,
+    pub(crate) machine: Machine,
+    pub(crate) settings: Settings,
+    pub(crate) kept: Rc<RefCell<Kept>>,
+    /// The device failed once: the volume may refuse writes.
+    pub(crate) troubled: bool,
+    pub(crate) watch: Watch,
+}
+
+impl Work {
+    pub(crate) async fn run(self) {
+        let device = self.machine.device(&PhaseProbe::default());
+        let done = match self.between {
+            Between::Grow(_) => match Volume::grow(device).await {
+                // Not every device that is larger has room for more.
+                Err(VolumeError::CannotGrow { .. }) => Ok(()),
+                other => other.map(drop),
+            },
+            Between::Repair => {
+                let options = OpenOptions { nvram: self.machine.nvram(), ..OpenOptions::default() };
+                Volume::repair_with(self.runtime.clone(), device, &options).await.map(drop)
+            }
+            Between::Set => {
+                let change = self.kept.borrow_mut().begin(self.settings);
+                let done =
+                    Volume::set_closed(device, &self.settings, &OpenOptions::default()).await;
+                self.kept.borrow_mut().end(change, done.is_ok());
+                done
+            }
+        };
+        match done {
+            Err(error) if !self.troubled => {
+                self.watch.note(format!("{:?}: {error}", self.between));
+            }
+            _ => self.watch.ended.set(true),
+        }
+    }
+}

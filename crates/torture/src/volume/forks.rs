@@ -1,0 +1,213 @@
+//! Forks of a history: crash states, recovered and judged, and some of them damaged.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use manylogs::{Layout, Phase};
+use manylogs_block::{Payload, Rng, Sectors};
+use manylogs_sim::Oracle;
+
+use crate::report::Report;
+use crate::volume::disks::DiskImages;
+use crate::volume::incarnation::Watch;
+use crate::volume::kept::Kept;
+use crate::volume::machine::{Images, Machine};
+use crate::volume::plan::Plan;
+use crate::volume::recovery::{Recovered, crash_in_recovery};
+use crate::volume::verdict::Patient;
+use crate::volume::zones::Zones;
+
+/// One new crash state in this number is also damaged.
+const FAULT_EVERY: u64 = 4;
+
+/// The moment at which the world is forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// An event of the disk.
+    Event,
+    /// Between two operations on non-volatile RAM.
+    Between,
+}
+
+/// The model with which volumes are compared.
+pub(crate) struct Models {
+    pub(crate) oracle: Rc<RefCell<Oracle>>,
+    pub(crate) kept: Rc<RefCell<Kept>>,
+}
+
+/// Crashes copies of the world, and keeps the results.
+pub(crate) struct Forks {
+    plan: Plan,
+    faults: bool,
+    /// The forks' own generator: the history must not depend on the results of its forks.
+    rng: Rng,
+    models: Models,
+    zones: Option<Zones>,
+    /// The device could not read what it should have kept: that may be lost.
+    lossy: Rc<Cell<bool>>,
+    /// The device became larger.
+    may_grow: bool,
+    seen: HashSet<u64>,
+    /// Images by fingerprint, and the moments of the models that they were compared at.
+    judged: HashSet<(u64, [u64; 2])>,
+    recovered: HashMap<u64, Option<Rc<Recovered>>>,
+    pub(crate) report: Report,
+}
+
+/// Crash states of one history after which only one event in [`SPARSE`] that would be forked is.
+const STATES_DENSE: usize = 600;
+const SPARSE: u64 = 50;
+
+impl Forks {
+    pub(crate) fn new(
+        plan: &Plan,
+        faults: bool,
+        rng: Rng,
+        models: Models,
+        lossy: Rc<Cell<bool>>,
+    ) -> Self {
+        Self {
+            plan: plan.clone(),
+            faults,
+            rng,
+            models,
+            zones: None,
+            lossy,
+            may_grow: false,
+            seen: HashSet::new(),
+            judged: HashSet::new(),
+            recovered: HashMap::new(),
+            report: Report::default(),
+        }
+    }
+
+    /// The device is larger from now on, and the volume may be found on all of it.
+    pub(crate) fn grow_device(&mut self, capacity: Sectors) {
+        self.plan.disk.capacity = capacity;
+        self.may_grow = true;
+        self.zones = None;
+        // The same image may be recovered to another state from now on.
+        self.recovered.clear();
+    }
+
+    /// Crashes copies of the world as it is now, if it is the turn of this moment; `watch` is told
+    /// what did not hold.
+    pub(crate) fn maybe_fork(&mut self, machine: &Machine, watch: &Watch, at: At) {
+        // A long history would show the same states over and over.
+        let sparse = if self.report.states.len() > STATES_DENSE { SPARSE } else { 1 };
+        let due = self.rng.one_in(self.plan.fork_every * sparse);
+        if due
+            && watch.problem.borrow().is_none()
+            && let Err(problem) = self.fork(machine, watch, at)
+        {
+            watch.note(problem);
+        }
+    }
+
+    fn fork(&mut self, machine: &Machine, watch: &Watch, at: At) -> Result<(), String> {
+        if self.zones.is_none() {
+            let volume = watch.volume.borrow();
+            self.zones = volume.as_ref().map(|volume| Zones::of(volume.layout()));
+        }
+        for _ in 0..self.plan.forks {
+            let (mut images, mut phase) = (machine.crash(&mut self.rng), machine.phase());
+            let born = self.models.oracle.borrow().sectors() > 0;
+            self.report.tally.nvram_between += u64::from(at == At::Between);
+            while born && self.rng.one_in(4) {
+                (images, phase) = crash_in_recovery(images, self.plan.disk, &mut self.rng);
+                self.report.tally.nested += 1;
+            }
+            if self.judge(&images, Some(phase))? && self.faults && born {
+                self.damage(&images, watch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Recovers the images and compares them with the model; true if it is a new crash state.
+    pub(crate) fn judge(&mut self, images: &Images, phase: Option<Phase>) -> Result<bool, String> {
+        let fingerprint = images.fingerprint();
+        let mut new = false;
+        if let Some(phase) = phase {
+            let state = Rng::new(fingerprint ^ phase as u64).next_u64();
+            new = self.seen.insert(state);
+            if new {
+                self.report.states.push((state, phase));
+            }
+        }
+        let moment = [self.models.oracle.borrow().moment(), self.models.kept.borrow().moment];
+        if !self.judged.insert((fingerprint, moment)) {
+            return Ok(new);
+        }
+        self.report.tally.judged += 1;
+        let recovered = self.recover(fingerprint, images)?;
+        let oracle = self.models.oracle.borrow();
+        let born = oracle.sectors() > 0;
+        self.report.tally.unborn += u64::from(!born);
+        match recovered {
+            Some(recovered) if born => {
+                recovered.check(&oracle, self.may_grow)?;
+                self.models.kept.borrow().check(recovered.settings()).map(|()| new)
+            }
+            Some(recovered) if !recovered.is_blank() => Err("a new volume is not blank".into()),
+            None if born => Err("recovery failed: no volume".into()),
+            _ => Ok(new),
+        }
+    }
+
+    /// A drained volume can be read without this software: all of it is at home.
+    pub(crate) fn check_homes(&self, image: &DiskImages, watch: &Watch) -> Result<(), String> {
+        let volume = watch.volume.borrow();
+        let (Some(volume), true) = (volume.as_ref(), watch.drained.get()) else { return Ok(()) };
+        let content = homes(image, volume.layout());
+        let checked = self.models.oracle.borrow().check_crashed(&content);
+        checked.map_err(|wrong| format!("drained, and at home {wrong}"))
+    }
+
+    /// The content of images does not depend on when they are judged, so each is recovered once.
+    fn recover(
+        &mut self,
+        fingerprint: u64,
+        images: &Images,
+    ) -> Result<Option<Rc<Recovered>>, String> {
+        if let Some(recovered) = self.recovered.get(&fingerprint) {
+            return Ok(recovered.clone());
+        }
+        let recovered = Recovered::of(images, self.plan.disk, self.plan.seed, self.lossy.get())?;
+        let recovered = recovered.map(Rc::new);
+        let tally = &mut self.report.tally;
+        tally.recovered += 1;
+        tally.from_snapshot += u64::from(recovered.as_ref().is_some_and(|r| r.used_snapshot()));
+        self.recovered.insert(fingerprint, recovered.clone());
+        Ok(recovered)
+    }
+
+    fn damage(&mut self, images: &Images, watch: &Watch) -> Result<(), String> {
+        let volume = watch.volume.borrow();
+        let (Some(volume), Some(zones)) = (volume.as_ref(), &self.zones) else { return Ok(()) };
+        if !self.rng.one_in(FAULT_EVERY) {
+            return Ok(());
+        }
+        let patient = Patient {
+            layout: volume.layout(),
+            zones,
+            disk: self.plan.disk,
+            oracle: &self.models.oracle.borrow(),
+            kept: &self.models.kept.borrow(),
+        };
+        if let Some((fault, outcome)) = patient.examine(images, &mut self.rng)? {
+            self.report.tally.add_fault(fault, outcome);
+        }
+        Ok(())
+    }
+}
+
+/// Content under a linear mapping of the homes.
+fn homes(image: &DiskImages, layout: &Layout) -> Payload {
+    let mut content = Payload::default();
+    for (_, extent) in layout.homes() {
+        content.append(image.read(*extent));
+    }
+    content
+}

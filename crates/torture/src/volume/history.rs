@@ -1,0 +1,267 @@
+//! One history: clients, a volume, its devices, and forks at their events.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use manylogs::{Layout, Settings};
+use manylogs_block::Rng;
+use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
+
+use crate::report::Report;
+use crate::volume::between::Work;
+use crate::volume::forks::{At, Forks, Models};
+use crate::volume::incarnation::{Device, End, Incarnation, Watch};
+use crate::volume::kept::Kept;
+use crate::volume::machine::{Images, Machine};
+use crate::volume::plan::{Between, Plan, Shape, Trouble};
+use crate::volume::trouble::Told;
+
+/// An incarnation with more disk events hangs: it repeats the same work.
+const EVENTS_MOST: u64 = 5000;
+/// Where the device fails, reads are repeated sector by sector, and passes again and again. Writes
+/// may wait for room for two minutes, in which a snapshot every few milliseconds goes on.
+const EVENTS_MOST_IN_TROUBLE: u64 = 500_000;
+/// An incarnation with more task steps hangs too.
+const STEPS_MOST: u64 = 2_000_000;
+/// Between two incarnations a crash comes within this number of events, or not at all.
+const BETWEEN_EVENTS: u64 = 16;
+
+struct History<'a> {
+    plan: &'a Plan,
+    /// The device as it is now: it may become larger.
+    disk: CrashDiskConfig,
+    faults: bool,
+    rng: Rng,
+    oracle: Rc<RefCell<Oracle>>,
+    kept: Rc<RefCell<Kept>>,
+    next_tag: Rc<Cell<u64>>,
+    told: Told,
+    layout: Option<Layout>,
+    /// Operations on non-volatile RAM fork from within the volume's tasks.
+    forks: Rc<RefCell<Forks>>,
+}
+
+/// Condition that ends a run of the world.
+#[derive(Clone, Copy)]
+struct Until {
+    /// This many events after all is done.
+    linger: u64,
+    /// At this event, done or not.
+    cut: Option<u64>,
+}
+
+/// Runs the history of `plan`, with faults of the medium or without.
+///
+/// # Errors
+/// What did not hold.
+pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
+    let mut rng = Rng::new(plan.seed ^ 0x5eed);
+    let (told, kept) = (Told::default(), Rc::new(RefCell::new(Kept::default())));
+    let oracle = Rc::new(RefCell::new(Oracle::new(0)));
+    let models = Models { oracle: Rc::clone(&oracle), kept: Rc::clone(&kept) };
+    let forks = Forks::new(plan, faults, rng.split(), models, Rc::clone(&told.lossy));
+    let forks = Rc::new(RefCell::new(forks));
+    let next_tag = Rc::new(Cell::new(1));
+    let (disk, layout) = (plan.disk, None);
+    let mut history =
+        History { plan, disk, faults, rng, oracle, kept, next_tag, told, layout, forks };
+    let mut troubled = history.rng.below(plan.incarnations);
+    let opening = plan.trouble == Trouble::Opening;
+    if opening {
+        troubled = troubled.max(1);
+    }
+    let two = opening || plan.between.is_some();
+    let incarnations = plan.incarnations.max(if two { 2 } else { 1 });
+    let mut images = Images::blank(plan.config.table, plan.array);
+    let nvram = images.nvram.is_some();
+    for incarnation in 0..incarnations {
+        if incarnation > 0
+            && let Some(array) = plan.reshape(incarnation)
+        {
+            images.disk = images.disk.reshaped(array, history.disk.capacity);
+        }
+        let trouble = plan.trouble != Trouble::Never;
+        let device = match incarnation.cmp(&troubled) {
+            Ordering::Equal if trouble => Device::Failing(plan.trouble),
+            // Logs that failed stay out of use; without any, the volume may refuse writes.
+            Ordering::Greater if trouble => Device::Failed,
+            _ => Device::Sound,
+        };
+        images = history.live(incarnation == 0, images, device)?;
+        if let (0, Some(between)) = (incarnation, plan.between) {
+            images = history.pass_between(between, images, device)?;
+        }
+    }
+    let mut report = std::mem::take(&mut history.forks.borrow_mut().report);
+    report.tally.histories = 1;
+    report.tally.nvram_histories = u64::from(nvram);
+    report.tally.add_plan(plan);
+    Ok(report)
+}
+
+impl History<'_> {
+    /// Runs one incarnation from opening to crash, and returns the content of the devices after it.
+    fn live(&mut self, fresh: bool, images: Images, device: Device) -> Result<Images, String> {
+        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let (drive, user) = (sim.node(), sim.node());
+        let machine = Machine::new(sim.handle(drive), self.disk, images);
+        if self.faults {
+            machine.disk.remember_writes();
+        }
+        let end = End::draw(&mut self.rng);
+        let watch = Watch::default();
+        let (failed, transient) = (self.told.failed.get(), self.told.transient.get());
+        let incarnation = Incarnation {
+            plan: self.plan.clone(),
+            fresh,
+            device,
+            end,
+            runtime: sim.handle(user),
+            clock: sim.handle(drive),
+            machine: machine.clone(),
+            layout: self.layout.clone(),
+            oracle: Rc::clone(&self.oracle),
+            kept: Rc::clone(&self.kept),
+            told: self.told.clone(),
+            next_tag: Rc::clone(&self.next_tag),
+            rng: self.rng.split(),
+            watch: watch.clone(),
+        };
+        sim.handle(user).spawn(incarnation.run());
+        let linger = if let End::Crash(linger) = end { linger } else { 0 };
+        let lived = self.watch(&sim, &machine, &watch, Until { linger, cut: None });
+        self.count(&watch, device, end);
+        {
+            let tally = &mut self.forks.borrow_mut().report.tally;
+            tally.failed_requests += self.told.failed.get() - failed;
+            tally.transient_errors += self.told.transient.get() - transient;
+        }
+        self.told.reads_fail.set(false);
+        if let Some(volume) = watch.volume.borrow().as_ref() {
+            self.layout = Some(volume.layout().clone());
+        }
+        self.end_run(&machine, &watch, lived)
+    }
+
+    /// Changes the closed volume, unless a crash comes first. Returns what the devices hold then.
+    fn pass_between(
+        &mut self,
+        between: Between,
+        images: Images,
+        device: Device,
+    ) -> Result<Images, String> {
+        if let Between::Grow(larger) = between {
+            if images.nvram.is_some() {
+                return Ok(images);
+            }
+            self.disk.capacity += larger;
+            self.forks.borrow_mut().grow_device(self.disk.capacity);
+        }
+        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let (drive, user) = (sim.node(), sim.node());
+        let machine = Machine::new(sim.handle(drive), self.disk, images);
+        if self.faults {
+            machine.disk.remember_writes();
+        }
+        let cut = self.rng.one_in(2).then(|| self.rng.below(BETWEEN_EVENTS));
+        let watch = Watch::default();
+        let work = Work {
+            between,
+            runtime: sim.handle(user),
+            machine: machine.clone(),
+            settings: Settings::of(&self.plan.changed(&mut self.rng)),
+            kept: Rc::clone(&self.kept),
+            troubled: device != Device::Sound,
+            watch: watch.clone(),
+        };
+        sim.handle(user).spawn(work.run());
+        let done = self.watch(&sim, &machine, &watch, Until { linger: 0, cut });
+        self.end_run(&machine, &watch, done)
+    }
+
+    /// The crash at the end of a run.
+    fn end_run(
+        &mut self,
+        machine: &Machine,
+        watch: &Watch,
+        ran: Result<(), String>,
+    ) -> Result<Images, String> {
+        self.kept.borrow_mut().crash();
+        let images = machine.crash(&mut self.rng);
+        // The next incarnation recovers by itself; versions that it may or may not find stay
+        // possible.
+        let mut forks = self.forks.borrow_mut();
+        let ran = ran.and_then(|()| forks.judge(&images, None).map(drop));
+        let ran = ran.and_then(|()| forks.check_homes(&images.disk, watch));
+        let trouble = || watch.trouble.take().map(|words| format!(" ({words})"));
+        ran.map_err(|problem| problem + &trouble().unwrap_or_default())?;
+        Ok(images)
+    }
+
+    /// Runs the world to the end of the incarnation, and forks it at the events of its devices.
+    fn watch(
+        &self,
+        sim: &Sim,
+        machine: &Machine,
+        watch: &Watch,
+        until: Until,
+    ) -> Result<(), String> {
+        let fork = {
+            let (forks, machine) = (Rc::clone(&self.forks), machine.clone());
+            let watch = watch.clone();
+            move |at| forks.borrow_mut().maybe_fork(&machine, &watch, at)
+        };
+        let between = fork.clone();
+        machine.watch_nvram(move || between(At::Between));
+        let patience = self.plan.patience();
+        let sound = self.plan.trouble == Trouble::Never && self.plan.shape == Shape::Small;
+        let events_most = if sound { EVENTS_MOST } else { EVENTS_MOST_IN_TROUBLE };
+        let mut seen = machine.disk.events();
+        let (mut last, mut steps) = (None, 0);
+        sim.run_until(|| {
+            steps += 1;
+            let events = machine.disk.events();
+            if events != seen {
+                fork(At::Event);
+            }
+            seen = events;
+            if watch.ended.get() && last.is_none() {
+                last = Some(events + until.linger);
+            }
+            let over = last.or(until.cut).is_some_and(|last| events >= last);
+            let unanswered = sim.now().since(watch.answered.get());
+            let hangs = events > events_most || steps > STEPS_MOST || unanswered > patience;
+            over || hangs || watch.problem.borrow().is_some()
+        });
+        machine.unwatch_nvram();
+        match watch.problem.take() {
+            Some(problem) => Err(problem),
+            None if !watch.ended.get() && until.cut.is_none_or(|cut| seen < cut) => {
+                let volume = watch.volume.borrow();
+                let time = sim.now();
+                Err(format!(
+                    "clients hang: {time:?}, {seen} events, {steps} steps passed; {volume:?}"
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn count(&self, watch: &Watch, device: Device, end: End) {
+        let tally = &mut self.forks.borrow_mut().report.tally;
+        tally.incarnations += 1;
+        tally.operations += watch.operations.get();
+        tally.troubled += u64::from(matches!(device, Device::Failing(_)));
+        tally.refused_openings += watch.refused.get();
+        tally.troubled_openings += watch.opened.get();
+        tally.closed += u64::from(end == End::Close);
+        tally.drained += u64::from(watch.drained.get());
+        if let Some(volume) = watch.volume.borrow().as_ref() {
+            tally.add_stats(&volume.stats());
+            if self.plan.shape == Shape::Days {
+                tally.daily_checkpoints += volume.stats().checkpoints;
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Histories of volumes: clients against a tiny volume on a crashing disk, and forks at its events.
+
+pub(crate) mod arrays;
+pub(crate) mod between;
+pub(crate) mod clients;
+pub(crate) mod disks;
+pub(crate) mod epoch;
+pub(crate) mod fault;
+pub(crate) mod forks;
+pub(crate) mod history;
+pub(crate) mod image;
+pub(crate) mod incarnation;
+pub(crate) mod kept;
+pub(crate) mod machine;
+pub(crate) mod parameters;
+pub(crate) mod plan;
+pub(crate) mod recovery;
+pub(crate) mod runs;
+pub(crate) mod trouble;
+pub(crate) mod verdict;
+pub(crate) mod zones;
