@@ -197,7 +197,7 @@ test-python: tools
 		tools/skipped.sh $(SKIPPED) || exit; exit $$status
 
 # Campaigns of fleets with the package that test-python has built; each says what it does.
-FLEET = cd crates/python/tests && MANYLOGS=$(abspath $(TARGET))/release/manylogs $(abspath $(VENV))/bin/python
+FLEET = cd crates/experiments/python/tests && MANYLOGS=$(abspath $(TARGET))/release/manylogs $(abspath $(VENV))/bin/python
 fleet-scale:
 	$(FLEET) fleet_scale.py
 fleet-deaths:
@@ -291,8 +291,8 @@ coverage: tools
 	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install cargo-tarpaulin --version 0.37.5 --locked
 	$(CARGO) tarpaulin --engine llvm --skip-clean --timeout 3600 --target-dir $(TARGET)/coverage \
 		--package manylogs-torture --test all --out Stdout \
-		--include-files 'crates/manylogs/src/*' 'crates/manylogs/src/**/*' 'crates/logstore/src/*' \
-		--exclude-files 'crates/manylogs/src/settings/policy.rs' \
+		--include-files 'crates/systems/manylogs/src/*' 'crates/systems/manylogs/src/**/*' 'crates/logs/logstore/src/*' \
+		--exclude-files 'crates/systems/manylogs/src/settings/policy.rs' \
 		-- campaign::
 
 # CHECKS names some of the checks of tests/programs/run.sh; FAST=1 and more: see there.

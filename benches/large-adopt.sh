@@ -8,7 +8,7 @@
 #   PLACE      where the images are: a file system for large sparse files (/dev/shm)
 set -euo pipefail
 manylogs=$(realpath "${MANYLOGS:-target/release/manylogs}")
-source=$(realpath "$(dirname "$0")/..")/crates/near
+source=$(realpath "$(dirname "$0")/..")/crates/filesystems/near
 work=$(mktemp -d "${PLACE:-/dev/shm}/large-adopt.XXXXXX")
 image=$work/disk.img
 mounted=$work/mounted

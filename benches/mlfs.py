@@ -6,7 +6,7 @@ mlfs.py [--parts operations,streams,directory] [--rounds 5] [--count 4000] [--dr
         [--manylogs target/release/manylogs] [--memory target/release/examples/memory]
 
 operations  create, stat, unlink and 4 KiB writes on an image in memory, and the same through a
-            FUSE server that has its tree in memory (crates/fuse/examples/memory.rs)
+            FUSE server that has its tree in memory (crates/servers/fuse/examples/memory.rs)
 streams     writes and reads of 1 MiB, and random ones of 4 KiB past the page cache, on an emulated
             drive that is served as a loop device: the kernel's ext4 and MLFS mount the same file
             system in turn

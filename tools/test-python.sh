@@ -34,5 +34,5 @@ pip install -q --no-deps --force-reinstall "$wheels"/manylogs-*-cp310-abi3-*.whl
 MANYLOGS=${MANYLOGS:-$(cd "$target/$folder" && pwd)/manylogs}
 export MANYLOGS
 [ -x "$MANYLOGS" ] || { echo "$MANYLOGS is not built"; exit 1; }
-cd crates/python/tests
+cd crates/experiments/python/tests
 exec python -m unittest discover --verbose

@@ -13,8 +13,8 @@ const DEVICE: Sectors = Sectors(9000);
 const STEPS_MAX: u64 = 1_000_000;
 /// Volumes of 512-byte and of 4096-byte sectors.
 const GOLDEN: [(u64, &str); 2] = [
-    (1, include_str!("../../crates/manylogs/tests/golden/volume-512.txt")),
-    (8, include_str!("../../crates/manylogs/tests/golden/volume-4096.txt")),
+    (1, include_str!("../../crates/systems/manylogs/tests/golden/volume-512.txt")),
+    (8, include_str!("../../crates/systems/manylogs/tests/golden/volume-4096.txt")),
 ];
 
 fn run(image: Image, physical: Sectors) {

@@ -5,7 +5,7 @@
 #
 #   tests/guest/link.sh [SECONDS]        (make guest-link)
 #
-# Leaves the recordings in target/guest/link. KEEP=1 puts their beginnings into crates/disk/tests/data,
+# Leaves the recordings in target/guest/link. KEEP=1 puts their beginnings into crates/drives/disk/tests/data,
 # for the tests without a guest. Needs Debian, or a kernel with modules for AHCI in
 # MANYLOGS_GUEST_KERNEL: a directory with boot/vmlinuz-* and lib/modules.
 cd "$(dirname "$0")/../.."
@@ -42,7 +42,7 @@ for depth in 1 4 32; do
     tr -d '\0' <"$work/recorded" |
         awk -v depth="$depth" '/^# depth/ { on = $3 == depth } on' |
         awk -f tests/guest/link/events.awk >"$traces/link-$depth.txt"
-    [ -z "${KEEP:-}" ] || head -n 2400 "$traces/link-$depth.txt" >"crates/disk/tests/data/link-$depth.txt"
+    [ -z "${KEEP:-}" ] || head -n 2400 "$traces/link-$depth.txt" >"crates/drives/disk/tests/data/link-$depth.txt"
 done
 MANYLOGS_LINK_TRACES=$traces cargo test -q --locked --package manylogs-disk --test kernel -- --nocapture
 say "passed"

@@ -1,5 +1,5 @@
 //! The whole program over a disk that loses its power: what the medium holds is what the clients
-//! were promised. See `crates/medium`.
+//! were promised. See `crates/judges/medium`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -132,7 +132,7 @@ fn lint_asks_for_features_that_the_programs_name() {
         line.split_whitespace().map(str::to_owned).collect()
     };
     let inner = words("INNER");
-    let programs: String = ["cli", "ublk"]
+    let programs: String = ["cli", "servers/ublk"]
         .map(|name| fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap())
         .concat();
     let named = |name: &str| {
@@ -179,6 +179,38 @@ fn links_in_documents_lead_somewhere() {
             let outside = link.contains("://") || link.starts_with("mailto:") || file.is_empty();
             if !outside && !path.parent().unwrap().join(file).exists() {
                 found.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    none(&found);
+}
+
+/// The files and folders that documents, scripts and comments name, as far as one folder at least.
+/// A `*` stands for the rest of a name.
+#[test]
+fn files_that_are_named_exist() {
+    let is_of_path = |c: char| c.is_ascii_alphanumeric() || "/._-*".contains(c);
+    let mut found = Vec::new();
+    for path in sources() {
+        // What changed may name what is no more.
+        if path.file_name() == Some("CHANGELOG.md".as_ref()) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for (at, _) in text.match_indices("crates/") {
+            let named = text[at..].split(|c| !is_of_path(c)).next().unwrap();
+            let named = named.trim_end_matches(['.', '/']);
+            let (dir, name) = named.rsplit_once('/').unwrap_or(("", named));
+            let whole = named.contains('*') || root().join(named).exists();
+            let begins = name.split('*').next().unwrap();
+            let like = |entry: &fs::DirEntry| {
+                entry.file_name().to_str().is_some_and(|other| other.starts_with(begins))
+            };
+            let is_there = whole
+                && fs::read_dir(root().join(dir.split('*').next().unwrap()))
+                    .is_ok_and(|entries| entries.flatten().any(|entry| like(&entry)));
+            if !is_there {
+                found.push(format!("{}: {named} is not there", path.display()));
             }
         }
     }

@@ -1,4 +1,4 @@
-# Makes of the kernel's trace of block events what crates/disk/tests/kernel.rs reads, a line each:
+# Makes of the kernel's trace of block events what crates/drives/disk/tests/kernel.rs reads, a line each:
 #
 #   MICROSECONDS a R|W|U|F [SECTOR SECTORS]   arrives: read, write, write with FUA, flush
 #   MICROSECONDS i R|W|F [SECTOR SECTORS]     goes to the driver, which takes it

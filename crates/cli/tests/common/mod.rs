@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-#[path = "../../../serve/src/tests/client.rs"]
+#[path = "../../../servers/serve/src/tests/client.rs"]
 pub(crate) mod client;
 pub(crate) mod image;
 pub(crate) mod served;

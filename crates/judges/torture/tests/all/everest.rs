@@ -1,0 +1,79 @@
+//! Everest's store and its clients, crashed by the campaign.
+
+use std::ops::RangeInclusive;
+
+use manylogs_torture::{Campaign, EverestPlan, Progress, Summary, System, run_everest};
+
+/// Histories of one run.
+const HISTORIES: u64 = 60;
+/// Histories within which a planted bug is noticed.
+#[cfg(feature = "plant")]
+const SEEDS: u64 = 400;
+
+fn run(seeds: RangeInclusive<u64>, trouble: bool) -> Summary {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let system = System::Everest;
+    let campaign = Campaign {
+        system,
+        seeds,
+        states: None,
+        jobs,
+        faults: false,
+        trouble,
+        members: None,
+        ext4: None,
+    };
+    let summary = campaign.run(&Progress::default());
+    assert_eq!(summary.failure, None);
+    summary
+}
+
+/// Logs go out of use, a write of the root fails, or reads as the store opens.
+#[test]
+fn a_store_on_devices_that_fail_goes_on() {
+    let tally = run(1..=60, true).tally;
+    println!("{} requests failed, {} at openings", tally.failed_requests, tally.troubled_openings);
+    assert!(tally.failed_requests > 60 && tally.troubled_openings > 10, "too few requests failed");
+}
+
+#[test]
+fn what_was_off_loaded_survives_every_crash() {
+    let summary = run(1..=HISTORIES, false);
+    let states = summary.tally.phases.total();
+    println!("{states} crash states of {HISTORIES} histories");
+    assert!(states >= 2000, "{states} crash states are too few");
+    let of_each = summary.tally.phases.iter().filter(|(_, states)| *states > 0).count();
+    assert_eq!(of_each, 4, "formats, records, homes and recoveries are crashed");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_are_noticed() {
+    use manylogs_plant::{Bug, EVEREST, LENDERS, plant};
+    // Too rare for so few histories: `crates/systems/everest/tests/far.rs` has them.
+    let rare = [
+        Bug::ListedAfterWrite,
+        Bug::OldSessionServed,
+        Bug::ClosedBeforeTasksEnd,
+        Bug::CallDoneTwice,
+        Bug::VoidForgotten,
+    ];
+    let mut missed = Vec::new();
+    for bug in EVEREST.iter().chain(LENDERS).filter(|bug| !rare.contains(bug)) {
+        plant(Some(*bug));
+        let noticed = (1..=SEEDS).find(|seed| run_everest(&EverestPlan::of_seed(*seed)).is_err());
+        plant(None);
+        println!("{bug:?}: seed {noticed:?}");
+        if noticed.is_none() {
+            missed.push(bug);
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?} are not noticed");
+}
+
+/// The same seed is the same history.
+#[test]
+fn a_history_repeats_itself() {
+    let run = || run_everest(&EverestPlan::of_seed(3));
+    assert_eq!(run(), run());
+}
