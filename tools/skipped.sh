@@ -1,8 +1,9 @@
 #!/bin/sh
 # Tells which tests could not run here, and why: skipped.sh FILE
 #
-# FILE has a line for each: the program, the test and the reason, with tabs between (crates/judges/testkit
-# writes them). With SKIPS_ALLOWED, an extended regular expression, another reason is a failure.
+# FILE has a line for each: the program, the test and the reason, with tabs between
+# (crates/judges/testkit writes them). With SKIPS_ALLOWED, an extended regular expression, another
+# reason is a failure.
 set -eu
 file=$1
 [ -f "$file" ] || { echo "No test was skipped."; exit 0; }

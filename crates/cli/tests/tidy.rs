@@ -199,7 +199,12 @@ fn files_that_are_named_exist() {
         let text = fs::read_to_string(&path).unwrap();
         for (at, _) in text.match_indices("crates/") {
             let named = text[at..].split(|c| !is_of_path(c)).next().unwrap();
-            let named = named.trim_end_matches(['.', '/']);
+            // A script's variable is the rest of the name.
+            let goes_on = text[at + named.len()..].starts_with('$');
+            let named = match goes_on {
+                true => named.rsplit_once('/').map_or("", |(dir, _)| dir),
+                false => named.trim_end_matches(['.', '/']),
+            };
             let (dir, name) = named.rsplit_once('/').unwrap_or(("", named));
             let whole = named.contains('*') || root().join(named).exists();
             let begins = name.split('*').next().unwrap();

@@ -251,8 +251,8 @@ pub trait BlockDevice {
         Completion::ready(inside.map(|()| Extents::of(within, ExtentKind::Data)))
     }
 
-    /// Whether the device must be reset before it is written again, as the zones of a shingled drive
-    /// that the host manages: [`BlockDevice::reset`]. Constant while it is open.
+    /// Whether the device must be reset before it is written again, as the zones of a shingled
+    /// drive that the host manages: [`BlockDevice::reset`]. Constant while it is open.
     fn is_reset_first(&self) -> bool {
         false
     }

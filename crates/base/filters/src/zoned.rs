@@ -7,8 +7,8 @@ use manylogs_block::{
 };
 
 /// A device with zones as on a shingled drive that the host manages (ZBC, ZAC: *sequential write
-/// required*). A write in a zone must begin at its write pointer and stay in it; zeroing and discards
-/// are refused there. What lies in no zone is written as on any device.
+/// required*). A write in a zone must begin at its write pointer and stay in it; zeroing and
+/// discards are refused there. What lies in no zone is written as on any device.
 ///
 /// How far a zone was written before this device was made is not known, as after a crash: it must
 /// be reset before it is written.

@@ -1,9 +1,9 @@
 //! MLFS: the file system of `manylogs_ext4` with one journal or another.
 //!
 //! An *adopted* disk has logs near every place of the head, and its journal is in them
-//! (`manylogs_near`); [`adopt`] takes an ext4 over and gives it back. Any other is ext4 with its own
-//! journal. [`Mounted`] is either. Nothing here knows of a kernel: `manylogs_mount` serves a mounted
-//! file system to one, and the lab and the crash campaigns use it in virtual time.
+//! (`manylogs_near`); [`adopt`] takes an ext4 over and gives it back. Any other is ext4 with its
+//! own journal. [`Mounted`] is either. Nothing here knows of a kernel: `manylogs_mount` serves a
+//! mounted file system to one, and the lab and the crash campaigns use it in virtual time.
 
 pub mod adopt;
 mod clock;

@@ -77,7 +77,8 @@ fn choose_log<S: System>(system: &S, state: &mut S::State) -> Option<LogId> {
 }
 
 /// Begins an epoch in `log`, where that must be durable before entries follow: resolves when they
-/// may. A device that must be reset before it is written again is reset there first. False if there was nothing to write: another caller's record may be on its way.
+/// may. A device that must be reset before it is written again is reset there first. False if there
+/// was nothing to write: another caller's record may be on its way.
 pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
     let engine = system.engine();
     let begun = engine.with_store(|store| store.begin_epoch(log));
