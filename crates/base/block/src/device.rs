@@ -257,8 +257,9 @@ pub trait BlockDevice {
         false
     }
 
-    /// Empties `extent`, durably when acknowledged: what it held is gone, and it is written again
-    /// from its beginning. No read or write of it is under way.
+    /// Lets `extent` be written again, from its beginning. No read or write of it is under way. What
+    /// it held is gone as a whole or is still there as a whole, after a crash too: who asks for
+    /// this needs it no more.
     ///
     /// # Errors
     /// The answer is [`IoError::Unsupported`] if the device need not be reset, or not there.

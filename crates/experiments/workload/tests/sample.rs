@@ -7,8 +7,8 @@ use manylogs_workload::{OpenOptions, TraceStats, open, read_info};
 
 #[test]
 fn the_sample_is_as_described() {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../traces/pgbench-beside-reader.trace.zst");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../traces/pgbench-beside-reader.trace.zst");
     assert!(path.metadata().unwrap().len() < 3 << 20);
     let info = read_info(&path).unwrap();
     assert_eq!(info.sectors * 512, 1_000_204_886_016);
