@@ -95,8 +95,7 @@ impl Chain {
         store.number_from(if reused { 1 + store.map().len() as u64 } else { first.0 });
         let tail = seal_all_but_the_newest(&mut store);
         if found.is_reset_first() && !plant::is(Bug::ZoneGoesOnAfterCrash) {
-            // How far a crash let the last records of it come is not known.
-            store.seal(tail);
+            store.end_epochs();
         }
         found.begin_opening(store.root().incarnation).await?;
         let opened = found.assemble(&runtime, State::new(store, tail), settings);

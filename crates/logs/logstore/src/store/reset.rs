@@ -106,6 +106,19 @@ impl Store {
         }
     }
 
+    /// No log goes on where it ends, as nobody knows how far its device was written behind that.
+    /// Logs that hold nothing begin anew.
+    pub fn end_epochs(&mut self) {
+        for id in self.logs.ids() {
+            match self.logs.get(id) {
+                Some(log) if log.used().0 == 0 => {}
+                Some(log) if log.is_empty() && log.may_reset() => self.logs.with(id, Log::reset),
+                Some(_) => self.seal(id),
+                None => {}
+            }
+        }
+    }
+
     /// Number of logs that may be free and have not been looked at.
     #[must_use]
     pub fn reset_candidates(&self) -> usize {
