@@ -24,7 +24,7 @@ pub(crate) struct Failure {
     /// What class of exception it is.
     class: &'static str,
     /// The exception that it follows from.
-    cause: Option<PyErr>,
+    cause: Option<Box<PyErr>>,
 }
 
 impl Failure {
@@ -57,7 +57,7 @@ impl Failure {
     /// Something of the user's raised `cause`, which says where.
     pub(crate) fn raised_by(py: Python<'_>, what: &str, cause: PyErr) -> Self {
         let (file, line) = cause.traceback(py).and_then(last_line).unzip();
-        Self { file, line, cause: Some(cause), ..Self::input(what) }
+        Self { file, line, cause: Some(Box::new(cause)), ..Self::input(what) }
     }
 
     /// The same of this trace's error.

@@ -71,6 +71,9 @@ struct Maker {
     progress: Arc<Progress>,
 }
 
+/// The methods `logs` and `place` of a policy, where they are not the volume's.
+type Methods = (Option<Py<PyAny>>, Option<Py<PyAny>>);
+
 impl Maker {
     /// Ends the replays.
     fn fail(&self, failure: Failure) {
@@ -84,7 +87,7 @@ impl Maker {
         self.fail(Failure::raised_by(py, &what, cause));
     }
 
-    fn begun(&self, py: Python<'_>, seed: u64) -> PyResult<(Option<Py<PyAny>>, Option<Py<PyAny>>)> {
+    fn begun(&self, py: Python<'_>, seed: u64) -> PyResult<Methods> {
         let own = self.policy.bind(py).call_method1("_begin", (seed,))?;
         let method =
             |name, is_own: bool| is_own.then(|| own.getattr(name).map(Bound::unbind)).transpose();
