@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import unittest
 
 import manylogs
@@ -25,19 +26,26 @@ def most_mb(*args: object) -> float:
     return usage.ru_maxrss / 1024
 
 
+REPLAYS = """
+import sys, manylogs
+from test_memory import held_mb
+trace = manylogs.read_trace(sys.argv[1], limit=2000)
+for seed in range(12):
+    manylogs.replay(trace, policies="mlb-paper", seeds=1, seed=seed, fit=True, threads=1)
+    if seed in (3, 11):
+        print(held_mb())
+"""
+
+
 class Memory(unittest.TestCase):
     #: Of the program, which holds one replay a thread and what the others measured.
     ADVICE_MORE_MB = 128
 
     def test_replays_leave_nothing_behind(self):
-        trace = manylogs.read_trace(SAMPLE, limit=2000)
-
-        def once(seed):
-            manylogs.replay(trace, policies="mlb-paper", seeds=1, seed=seed, fit=True, threads=1)
-            return held_mb()
-
-        before = [once(seed) for seed in range(4)][-1]
-        after = [once(seed) for seed in range(8)][-1]
+        # In a process of its own: what other tests leave to the allocator is not replays'.
+        told = subprocess.run([sys.executable, "-c", REPLAYS, SAMPLE], check=True,
+                              capture_output=True, text=True).stdout.split()
+        before, after = map(float, told)
         # Each world of this policy takes 20 MB.
         self.assertLess(after - before, 20)
 
