@@ -1,4 +1,4 @@
-//! A library for `LD_PRELOAD`: `open`, `openat`, `creat` and `fopen` know [`O_DUR`] of the Manylogs
+//! A library for `LD_PRELOAD`: `open`, `openat`, `creat` and `fopen` know `O_DUR` of the Manylogs
 //! paper (section IV-D), and names from the environment, without a change of MLFS's mount.
 //!
 //! * `O_DUR` gives the file the property `user.manylogs.durable`. Where the file cannot have it, on
