@@ -257,12 +257,12 @@ pub trait BlockDevice {
         false
     }
 
-    /// Lets `extent` be written again, from its beginning. No read or write of it is under way. What
-    /// it held is gone as a whole or is still there as a whole, after a crash too: who asks for
-    /// this needs it no more.
+    /// Lets `extent` be written again, from its beginning. No read or write of it is under way, and
+    /// nobody needs its content any more. The content is gone as a whole or is still there as a
+    /// whole, after a crash too.
     ///
     /// # Errors
-    /// The answer is [`IoError::Unsupported`] if the device need not be reset, or not there.
+    /// The answer is [`IoError::Unsupported`] if the device need not be reset, or not at `extent`.
     fn reset(&self, _extent: Extent) -> Completion {
         Completion::ready(Err(IoError::Unsupported))
     }

@@ -133,7 +133,7 @@ impl Member {
         self.hand_over(self.class(phase, &request), request)
     }
 
-    /// Empties a log, on a device that must be reset before it is written again.
+    /// Resets the device where `log` lies, if the device must be reset before it is written again.
     ///
     /// # Errors
     /// Those of the device.

@@ -25,8 +25,8 @@ use crate::{MountOptions, ServeError};
 /// What other threads ask of the file system: becomes a task of its thread.
 pub(crate) type Job = Box<dyn FnOnce(&Served) -> LocalTask + Send>;
 
-/// Sends jobs to the thread. Whoever asks one that has ended, however it ended, gets an answer: the
-/// job is dropped, which answers it with EIO.
+/// Sends jobs to the thread. A thread that has ended, however it ended, drops the job, which tells
+/// whoever waits for it.
 pub(crate) type Queue = Mailbox<Job>;
 
 /// The thread that has the file system.

@@ -106,8 +106,8 @@ impl Store {
         }
     }
 
-    /// No log goes on where it ends, as nobody knows how far its device was written behind that.
-    /// Logs that hold nothing begin anew.
+    /// Ends the epoch of each log, as nobody knows how far a device was written behind the log's
+    /// end: logs that hold nothing begin anew, and the others take no more records.
     pub fn end_epochs(&mut self) {
         for id in self.logs.ids() {
             match self.logs.get(id) {
