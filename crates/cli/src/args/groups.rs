@@ -11,7 +11,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &["record", "trace", "drive", "advise", "replay", "sweep", "fleet", "interfere"],
     ),
     (
-        "Volumes and chains of drives",
+        "Volumes and chains of drives:",
         &[
             "format",
             "serve",
@@ -31,12 +31,13 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "dump",
         ],
     ),
-    ("Lending and borrowing disks", &["lend", "stores"]),
-    ("File systems", &["fs"]),
-    ("Papers and proofs", &["reproduce", "chain", "episodes", "torture"]),
+    ("Lending and borrowing disks:", &["lend", "stores"]),
+    ("File systems:", &["fs"]),
+    ("Papers and proofs:", &["reproduce", "chain", "episodes", "torture"]),
 ];
-const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n{after-help}\n\nOptions:\n\
-    {options}\n";
+/// The list of commands begins with an empty line of its own.
+const TEMPLATE: &str =
+    "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}\n";
 /// Where what a command does begins, and where its line ends: every terminal is as wide.
 const COLUMN: usize = 14;
 const WIDTH: usize = 80;
@@ -54,10 +55,10 @@ fn list(command: &Command) -> String {
         row(name, &about.map(ToString::to_string).unwrap_or_default())
     };
     let group = |(heading, names): &(&str, &[&str])| {
-        format!("\n{heading}:\n{}", names.iter().map(row).collect::<String>())
+        format!("{heading}\n{}", names.iter().map(row).collect::<String>())
     };
-    let list: String = GROUPS.iter().map(group).collect();
-    list.trim_end().to_owned()
+    let groups: Vec<String> = GROUPS.iter().map(group).collect();
+    groups.join("\n").trim_end().to_owned()
 }
 
 /// A command and what it does, on as many lines as that takes.
