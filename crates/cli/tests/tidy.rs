@@ -185,11 +185,11 @@ fn links_in_documents_lead_somewhere() {
     none(&found);
 }
 
-/// The files and folders that documents, scripts and comments name, as far as one folder at least.
-/// A `*` stands for the rest of a name.
+/// The files and folders that documents, scripts and comments name. `*`, or a variable of a script,
+/// stands for the rest of a name.
 #[test]
 fn files_that_are_named_exist() {
-    let is_of_path = |c: char| c.is_ascii_alphanumeric() || "/._-*".contains(c);
+    let is_of_path = |c: char| c.is_ascii_alphanumeric() || "/._-*$".contains(c);
     let mut found = Vec::new();
     for path in sources() {
         // What changed may name what is no more.
@@ -199,25 +199,19 @@ fn files_that_are_named_exist() {
         let text = fs::read_to_string(&path).unwrap();
         for (at, _) in text.match_indices("crates/") {
             let named = text[at..].split(|c| !is_of_path(c)).next().unwrap();
-            // A script's variable is the rest of the name.
-            let goes_on = text[at + named.len()..].starts_with('$');
-            let named = match goes_on {
-                true => named.rsplit_once('/').map_or("", |(dir, _)| dir),
-                false => named.trim_end_matches(['.', '/']),
-            };
-            let (dir, name) = named.rsplit_once('/').unwrap_or(("", named));
-            let whole = named.contains('*') || root().join(named).exists();
-            let begins = name.split('*').next().unwrap();
-            let like = |entry: &fs::DirEntry| {
-                entry.file_name().to_str().is_some_and(|other| other.starts_with(begins))
-            };
-            let is_there = whole
-                && fs::read_dir(root().join(dir.split('*').next().unwrap()))
-                    .is_ok_and(|entries| entries.flatten().any(|entry| like(&entry)));
-            if !is_there {
+            if !exists(named.trim_end_matches(['.', '/'])) {
                 found.push(format!("{}: {named} is not there", path.display()));
             }
         }
     }
     none(&found);
+}
+
+fn exists(named: &str) -> bool {
+    let Some((beginning, _)) = named.split_once(['*', '$']) else {
+        return root().join(named).exists();
+    };
+    let (dir, beginning) = beginning.rsplit_once('/').unwrap_or(("", beginning));
+    let is_it = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(beginning);
+    fs::read_dir(root().join(dir)).is_ok_and(|entries| entries.flatten().any(|entry| is_it(&entry)))
 }
