@@ -16,7 +16,7 @@ use crate::caches::Caches;
 use crate::convert::{to_errno, to_time};
 use crate::options::OnError;
 use crate::served::Served;
-use crate::tasks::Tasks;
+use crate::tasks::TaskGroup;
 
 /// Memory of a job and its answer, beside the content of files: names, values of attributes, and
 /// the work itself.
@@ -28,7 +28,7 @@ pub(crate) const LARGEST: u64 = JOB_COST + 2 * MAX_WRITE as u64;
 pub(crate) struct Jobs {
     fs: Ext4,
     operated: Rc<Operated>,
-    tasks: Tasks,
+    tasks: TaskGroup,
     on_error: OnError,
     memory: Memory,
     pub(crate) caches: Caches,

@@ -16,7 +16,7 @@ use manylogs_operate::status::{
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
 
-use crate::tasks::Tasks;
+use crate::tasks::TaskGroup;
 
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
@@ -28,7 +28,7 @@ pub(crate) struct Served {
     pub(crate) operated: Rc<Operated>,
     runtime: Handle,
     /// What was asked for.
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: TaskGroup,
     /// Waits for the kernel's requests.
     pub(crate) watcher: Watcher,
     /// Counts them, once they are served.
@@ -59,7 +59,7 @@ impl Served {
             mounted,
             mounted_on: target.display().to_string(),
             operated,
-            tasks: Tasks::new(runtime.clone()),
+            tasks: TaskGroup::new(runtime.clone()),
             runtime,
             watcher,
             tally: RefCell::default(),

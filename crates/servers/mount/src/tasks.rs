@@ -2,35 +2,32 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Handle, Signal};
+use manylogs_block::Handle;
+use manylogs_operate::UnderWay;
 
-/// Counts the tasks under way. Clones count together.
+/// Begins tasks, and knows which have not ended. Clones know of the same tasks.
 #[derive(Clone)]
-pub(crate) struct Tasks {
+pub(crate) struct TaskGroup {
     runtime: Handle,
-    under_way: Rc<()>,
-    ended: Signal,
+    under_way: Rc<UnderWay>,
 }
 
-impl Tasks {
+impl TaskGroup {
     pub(crate) fn new(runtime: Handle) -> Self {
-        Self { runtime, under_way: Rc::default(), ended: Signal::default() }
+        Self { runtime, under_way: Rc::default() }
     }
 
     /// Begins a task.
     pub(crate) fn begin(&self, task: impl Future<Output = ()> + 'static) {
-        let (token, ended) = (Rc::clone(&self.under_way), self.ended.clone());
+        let token = self.under_way.enter(self.runtime.now());
         self.runtime.spawn(async move {
             task.await;
             drop(token);
-            ended.notify();
         });
     }
 
-    /// Resolves when none is under way. Clones that may begin tasks are gone then.
-    pub(crate) async fn none(self) {
-        while Rc::strong_count(&self.under_way) > 1 {
-            self.ended.wait().await;
-        }
+    /// Waits until none is under way.
+    pub(crate) async fn none(&self) {
+        self.under_way.none().await;
     }
 }
