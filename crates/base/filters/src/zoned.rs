@@ -1,6 +1,6 @@
 //! Zones that must be written from their beginning, and reset before they are written again.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, IoError, Lba, Payload,
@@ -23,13 +23,13 @@ pub struct Zoned<B> {
 struct Zone {
     extent: Extent,
     /// Where the next write begins; `None` if that is not known.
-    pointer: RefCell<Option<Lba>>,
+    pointer: Cell<Option<Lba>>,
 }
 
 impl<B> Zoned<B> {
     /// A device with `zones`, which do not overlap.
     pub fn new(below: B, zones: impl IntoIterator<Item = Extent>) -> Self {
-        let zone = |extent| Zone { extent, pointer: RefCell::default() };
+        let zone = |extent| Zone { extent, pointer: Cell::default() };
         Self { below, zones: zones.into_iter().map(zone).collect() }
     }
 
@@ -37,10 +37,9 @@ impl<B> Zoned<B> {
     fn advances(&self, extent: Extent) -> bool {
         let mut touched = self.zones.iter().filter(|zone| zone.extent.overlaps(extent));
         let Some(zone) = touched.next() else { return true };
-        let mut pointer = zone.pointer.borrow_mut();
-        let fits = zone.extent.contains(extent) && *pointer == Some(extent.start);
+        let fits = zone.extent.contains(extent) && zone.pointer.get() == Some(extent.start);
         if fits {
-            *pointer = Some(extent.end());
+            zone.pointer.set(Some(extent.end()));
         }
         fits
     }
@@ -74,7 +73,7 @@ impl<B: BlockDevice> BlockDevice for Zoned<B> {
         let Some(zone) = self.zones.iter().find(|zone| zone.extent == extent) else {
             return refused();
         };
-        *zone.pointer.borrow_mut() = Some(extent.start);
+        zone.pointer.set(Some(extent.start));
         Completion::ready(Ok(Payload::default()))
     }
 

@@ -108,9 +108,8 @@ impl Store {
     /// The record that begins an epoch in `log`, where that must be durable before entries follow.
     pub fn begin_epoch(&mut self, log: LogId) -> Option<(RecordSequence, AppendSlot)> {
         let floor = self.epoch_floor();
-        let begun = |log: &Log| log.used().0 > 0 || log.is_begun(floor) || log.is_retired();
-        let never_used = !self.logs.reset_first();
-        if self.logs.get(log).map_or(never_used, begun) {
+        let cannot_begin = |log: &Log| log.used().0 > 0 || log.is_retired();
+        if self.logs.is_begun(log, floor) || self.logs.get(log).is_some_and(cannot_begin) {
             return None;
         }
         let of = self.next_record(log);

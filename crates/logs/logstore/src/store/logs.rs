@@ -2,7 +2,7 @@
 
 use std::ops::RangeBounds;
 
-use crate::{Log, LogId, RecordShape};
+use crate::{DataSequence, Log, LogId, RecordShape};
 use manylogs_block::{Extent, Lba, Sectors, narrow};
 
 use super::log_set::LogSet;
@@ -97,11 +97,6 @@ impl Logs {
     #[must_use]
     pub fn with_reset_first(self) -> Self {
         Self { reset_first: true, ..self }
-    }
-
-    /// Whether a log must be reset on its device before its first record.
-    pub const fn reset_first(&self) -> bool {
-        self.reset_first
     }
 
     /// Takes the logs out and leaves blank ones behind.
@@ -331,6 +326,11 @@ impl Logs {
     /// record that begins it may be on its way.
     pub fn is_blank(&self, id: LogId) -> bool {
         self.get(id).is_none_or(|log| log.is_empty() && !log.is_retired())
+    }
+
+    /// Whether entries may be appended to the log: see [`Log::is_begun`].
+    pub fn is_begun(&self, id: LogId, floor: DataSequence) -> bool {
+        self.get(id).map_or(!self.reset_first, |log| log.is_begun(floor))
     }
 
     /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other

@@ -58,8 +58,7 @@ impl Store {
         if plant::is(Bug::EpochNotBegun) {
             return true;
         }
-        let never_used = !self.logs.reset_first();
-        self.logs.get(log).map_or(never_used, |log| log.is_begun(floor))
+        self.logs.is_begun(log, floor)
     }
 
     /// Where all entries of an old epoch are below this, the next may begin with any record.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use manylogs_block::{Handle, Nanos, Rng, Time, to_usize};
 use manylogs_ext4::{DURABLE_XATTR, Error, Ext4, FileKind, Ino, New, SetXattr, Taken};
 
+use super::super::case;
 use super::super::disk::MlfsError;
 use super::gate::{Amounts, FILES_LIVE, LONG_PIECE, PIECE, ROUNDS, SEGMENTS, SMALL_FILE};
 
@@ -18,7 +19,7 @@ const SECTOR: usize = 512;
 const PLAIN_FILES: u64 = 120;
 const PLAIN_BYTES: u64 = 1 << 20;
 /// Small writes before a sync of theirs, of 4 KiB each.
-const WRITES_PER_SYNC: u64 = 20;
+const WRITES_PER_SYNC: u64 = case::WRITES_PER_SYNC as u64;
 /// The interval of these syncs at 1 MiB/s.
 const SYNC_EVERY: Nanos = Nanos(WRITES_PER_SYNC * 4096 * 1_000_000_000 / (1 << 20));
 /// A read before each small file moves the head so far at most.
