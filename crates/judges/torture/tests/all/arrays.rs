@@ -1,8 +1,6 @@
 //! Crash histories of volumes on arrays, and bugs planted there.
 
-use manylogs_torture::{Campaign, Plan, Progress, System, run_plan};
-
-const FIRST: u64 = 9000;
+use manylogs_torture::{Campaign, Progress, System};
 
 #[test]
 fn nothing_is_lost_on_arrays_of_two_to_five() {
@@ -27,25 +25,11 @@ fn nothing_is_lost_on_arrays_of_two_to_five() {
 #[cfg(feature = "plant")]
 #[test]
 fn every_bug_planted_on_arrays_is_caught() {
-    use manylogs_plant::{ARRAY, plant};
+    use crate::common::Hunt;
+    use manylogs_plant::ARRAY;
+    use manylogs_torture::{Plan, run_plan};
 
-    const PATIENCE: u64 = 200;
-    let plan = |seed: u64| Plan::plain(seed).on_raid0(3);
-    for seed in FIRST..FIRST + 3 {
-        assert_eq!(run_plan(&plan(seed), false).err(), None, "without a bug: {seed}");
-    }
-    // A panic in a history is one way of noticing.
-    std::panic::set_hook(Box::new(|_| ()));
-    let mut missed = Vec::new();
-    for bug in ARRAY {
-        plant(Some(*bug));
-        let caught = (0..PATIENCE).find(|seed| run_plan(&plan(FIRST + seed), false).is_err());
-        plant(None);
-        match caught {
-            Some(seed) => println!("{bug:?}: caught by history {}", seed + 1),
-            None => missed.push(*bug),
-        }
-    }
-    let _ = std::panic::take_hook();
-    assert!(missed.is_empty(), "not noticed in {PATIENCE} histories: {missed:?}");
+    const FIRST: u64 = 9000;
+    let hunt = Hunt { histories: "array", bugs: ARRAY, patience: 200 };
+    hunt.run(|| (), |_, seed, ()| run_plan(&Plan::plain(FIRST + seed).on_raid0(3), false));
 }

@@ -67,6 +67,6 @@ mod planted {
 
     #[test]
     fn every_planted_bug_of_durable_files_is_noticed() {
-        every_bug_is_noticed(&[DURABLE_FILES, OF_THE_VOLUME].concat(), plan_for);
+        every_bug_is_noticed("durable", &[DURABLE_FILES, OF_THE_VOLUME].concat(), plan_for);
     }
 }

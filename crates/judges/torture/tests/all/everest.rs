@@ -5,10 +5,7 @@ use std::ops::RangeInclusive;
 use manylogs_torture::{Campaign, EverestPlan, Progress, Summary, System, run_everest};
 
 /// Histories of one run.
-const HISTORIES: u64 = 60;
-/// Histories within which a planted bug is noticed.
-#[cfg(feature = "plant")]
-const SEEDS: u64 = 400;
+const HISTORIES: u64 = 30;
 
 fn run(seeds: RangeInclusive<u64>, trouble: bool) -> Summary {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -49,7 +46,9 @@ fn what_was_off_loaded_survives_every_crash() {
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
-    use manylogs_plant::{Bug, EVEREST, LENDERS, plant};
+    use crate::common::Hunt;
+    use manylogs_plant::{Bug, EVEREST, LENDERS};
+
     // Too rare for so few histories: `crates/systems/everest/tests/far.rs` has them.
     let rare = [
         Bug::ListedAfterWrite,
@@ -58,17 +57,10 @@ fn planted_bugs_are_noticed() {
         Bug::CallDoneTwice,
         Bug::VoidForgotten,
     ];
-    let mut missed = Vec::new();
-    for bug in EVEREST.iter().chain(LENDERS).filter(|bug| !rare.contains(bug)) {
-        plant(Some(*bug));
-        let noticed = (1..=SEEDS).find(|seed| run_everest(&EverestPlan::of_seed(*seed)).is_err());
-        plant(None);
-        println!("{bug:?}: seed {noticed:?}");
-        if noticed.is_none() {
-            missed.push(bug);
-        }
-    }
-    assert!(missed.is_empty(), "{missed:?} are not noticed");
+    let bugs = EVEREST.iter().chain(LENDERS).filter(|bug| !rare.contains(bug));
+    let bugs: Vec<Bug> = bugs.copied().collect();
+    let hunt = Hunt { histories: "everest", bugs: &bugs, patience: 400 };
+    hunt.run(|| (), |_, seed, ()| run_everest(&EverestPlan::of_seed(seed)));
 }
 
 /// The same seed is the same history.

@@ -21,8 +21,8 @@ fn plan_for(bug: Bug, seed: u64) -> Ext4Plan {
     plan.with_e2fsck(0)
 }
 
-/// Prints how many histories each took, and what was noticed.
+/// Prints what was noticed of each.
 #[test]
 fn every_planted_bug_of_ext4_is_noticed() {
-    every_bug_is_noticed(EXT4, plan_for);
+    every_bug_is_noticed("ext4", EXT4, plan_for);
 }

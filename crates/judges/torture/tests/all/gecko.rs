@@ -32,7 +32,9 @@ fn a_crash_loses_a_suffix_of_what_was_not_promised() {
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
-    use manylogs_plant::{Bug, GECKO, plant};
+    use crate::common::Hunt;
+    use manylogs_plant::{Bug, GECKO};
+
     // Bugs of the store and the engine that a chain depends on.
     let of_store = [
         Bug::StreamSwitchesLog,
@@ -45,13 +47,9 @@ fn planted_bugs_are_noticed() {
         Bug::SwapFreesSourceEarly,
         Bug::SwapFreshSequence,
     ];
-    for bug in GECKO.iter().chain(&of_store) {
-        plant(Some(*bug));
-        let noticed = (1..=400).find(|seed| run_gecko(&GeckoPlan::of_seed(*seed)).is_err());
-        plant(None);
-        assert!(noticed.is_some(), "{bug:?} is not noticed");
-        println!("{bug:?}: seed {noticed:?}");
-    }
+    let bugs = [GECKO, &of_store].concat();
+    let hunt = Hunt { histories: "gecko", bugs: &bugs, patience: 400 };
+    hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::of_seed(seed)));
 }
 
 /// The same seed is the same history.

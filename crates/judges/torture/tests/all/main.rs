@@ -10,6 +10,7 @@ mod adopt_planted;
 mod adopt_refused;
 mod arrays;
 mod campaign;
+#[cfg(feature = "plant")]
 mod common;
 mod durable_files;
 mod everest;

@@ -31,13 +31,17 @@ fn troubled_plan_for(_: Bug, seed: u64) -> Ext4Plan {
     Ext4Plan::of_seed(FIRST + seed).in_trouble().with_e2fsck(0)
 }
 
-/// Prints how many histories each took, and what was noticed.
+/// Prints what was noticed of each.
 #[test]
 fn every_planted_bug_of_the_journal_near_the_head_is_noticed() {
-    every_bug_is_noticed(&[NEAR, OTHERS].concat(), plan_for);
+    every_bug_is_noticed("mlfs", &[NEAR, OTHERS].concat(), plan_for);
 }
 
 #[test]
 fn every_planted_bug_is_noticed_that_shows_while_the_device_fails() {
-    every_bug_is_noticed(&[NEAR_TROUBLE, OF_THE_VOLUME].concat(), troubled_plan_for);
+    every_bug_is_noticed(
+        "mlfs-trouble",
+        &[NEAR_TROUBLE, OF_THE_VOLUME].concat(),
+        troubled_plan_for,
+    );
 }
