@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Extent, Hint, IoError, Lba, Payload, Request, SECTOR_BYTES, Sectors,
+    BlockDevice, Extent, Hint, IoError, Lba, Nanos, Payload, Request, SECTOR_BYTES, Sectors,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -18,6 +18,8 @@ use crate::versions::{Range, Version};
 
 /// The oldest ranges go home first, so many of them by address.
 const PASS: usize = 4096;
+/// While nothing can go home, the client looks less and less often, at most so many times apart.
+const RARELY: u64 = 16;
 /// The most of a range that goes home at a time: zeroes may be as long as the base volume.
 const PIECE: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
 
@@ -34,12 +36,14 @@ struct AtHome {
 impl Client {
     /// Reclaims in the background until the client is closed.
     pub(crate) async fn run_reclaim(self: Rc<Self>) {
+        let mut apart = 1;
         loop {
-            self.runtime.sleep(self.options.reclaim_every).await;
+            self.runtime.sleep(Nanos(self.options.reclaim_every.0.saturating_mul(apart))).await;
             if self.is_over() {
                 return;
             }
             let reclaimed = self.reclaim_some(self.options.together).await;
+            apart = if reclaimed == Ok(true) { 1 } else { RARELY.min(2 * apart) };
             if reclaimed.is_err() && plant::is(Bug::ReclaimEndsAtError) {
                 return;
             }
