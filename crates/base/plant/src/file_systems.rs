@@ -93,6 +93,10 @@ macro_rules! with_file_systems {
                 OtherStoreTaken,
                 /// A store's server answers calls before they are done.
                 LentAnsweredEarly,
+                /// A store lets clients in whose keys were not named, and a client any store.
+                AnyKeyIsKnown,
+                /// Whoever shows a public key is taken for its owner.
+                KeyNotProved,
             }
             /// Bugs of the file system ext4 that its crash histories show.
             EXT4 {

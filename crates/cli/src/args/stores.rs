@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use manylogs_block::{Nanos, Sectors};
 use manylogs_everest::Policy;
-use manylogs_serve::{Borrowing, NbdAddress, StoreAddress};
+use manylogs_serve::{
+    Borrowing, Identity, KEY_FILE, KeyError, NbdAddress, PublicKey, StoreAddress,
+};
 
 use super::serve::LogFormatArg;
 use super::volume::BackendArg;
@@ -15,10 +17,14 @@ use crate::units::{Unexpected, duration, expect, size};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Stores of other disks, for a base volume (format --everest)")]
 pub(crate) struct StoreArgs {
-    /// A store of another disk, as `manylogs lend` prints it: unix:PATH or tcp:HOST:PORT, on this
-    /// machine, and #STORE if only that one will do. Give it once for each store.
-    #[arg(long = "store", value_name = "ADDRESS[#STORE]")]
+    /// A store of another disk, as `manylogs lend` prints it: unix:PATH or tcp:HOST:PORT, #STORE if
+    /// only that one will do, and +KEY, the key of the machine that lends it, on another machine.
+    /// Give it once for each store.
+    #[arg(long = "store", value_name = "ADDRESS[#STORE][+KEY]")]
     pub(crate) stores: Vec<StoreAddress>,
+    /// The key of this machine, for stores with keys; made if it is not there.
+    #[arg(long, value_name = "FILE", default_value = KEY_FILE)]
+    pub(crate) key: PathBuf,
     /// Copies of each write that goes to stores, each in a store of its own.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) copies: usize,
@@ -46,15 +52,20 @@ pub(crate) enum OffloadArg {
 
 impl StoreArgs {
     /// As the engine takes it.
-    pub(crate) fn borrowing(&self) -> Borrowing {
+    ///
+    /// # Errors
+    /// If a store has a key, and this machine can have none.
+    pub(crate) fn borrowing(&self) -> Result<Borrowing, KeyError> {
         let policy = match self.offload {
             OffloadArg::Wait => Policy::DEFAULT,
             OffloadArg::EverestPaper => Policy::PAPER,
             OffloadArg::Always => Policy::Always,
             OffloadArg::Never => Policy::Never,
         };
+        let sealed = self.stores.iter().any(|store| store.key.is_some());
+        let identity = sealed.then(|| Identity::of_file(&self.key)).transpose()?;
         let (copies, patience) = (self.copies, self.patience);
-        Borrowing { stores: self.stores.clone(), copies, patience, policy }
+        Ok(Borrowing { stores: self.stores.clone(), identity, copies, patience, policy })
     }
 }
 
@@ -66,10 +77,17 @@ pub(crate) struct LendArgs {
     /// Make a file of this size, as 20G. Its space is reserved at once.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) size: Option<Sectors>,
-    /// Where clients come to: unix:PATH or tcp:HOST:PORT, on this machine. A socket of its own when
-    /// not given.
+    /// Where clients come to: unix:PATH or tcp:HOST:PORT, from other machines only with --allow. A
+    /// socket of its own when not given.
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     pub(crate) listen: Option<NbdAddress>,
+    /// Let in clients with this key alone, as `manylogs stores BASE key` prints it on their machine,
+    /// and encrypt what goes to and fro. Give it once for each client.
+    #[arg(long = "allow", value_name = "KEY")]
+    pub(crate) allowed: Vec<PublicKey>,
+    /// The key of this machine, with --allow; made if it is not there.
+    #[arg(long, value_name = "FILE", default_value = KEY_FILE)]
+    pub(crate) key: PathBuf,
     /// Lend it although it holds something, which is lost.
     #[arg(long)]
     pub(crate) force: bool,
@@ -85,12 +103,28 @@ pub(crate) struct LendArgs {
 pub(crate) struct StoresArgs {
     /// The base volume's disk, partition or image.
     pub(crate) device: PathBuf,
+    /// What is asked: key prints the key of this machine, by which `manylogs lend --allow` lets it
+    /// in. The stores and what they hold, if not given.
+    #[arg(value_enum)]
+    pub(crate) ask: Option<StoresAsk>,
+    /// The key of this machine; made if it is not there.
+    #[arg(long, value_name = "FILE", default_value = KEY_FILE)]
+    pub(crate) key: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoresAsk {
+    /// The public key of this machine.
+    Key,
+}
+
 fn listen(text: &str) -> Result<NbdAddress, Unexpected> {
-    let parsed = text.parse::<StoreAddress>().ok().filter(|address| address.store.is_none());
+    let parsed = text
+        .parse::<StoreAddress>()
+        .ok()
+        .filter(|address| (address.store, address.key) == (None, None));
     expect(parsed.map(|address| address.at), text, "unix:PATH or tcp:HOST:PORT")
 }

@@ -15,16 +15,16 @@ use manylogs_operate::log::{Level, line, set_format};
 use manylogs_operate::runtime_dir::store_socket;
 use manylogs_operate::status::OffloadStatus;
 use manylogs_serve::{
-    Ending, Engine, LendOptions, NbdAddress, RESTART_PATIENCE, Shown, StackOptions, StoreAddress,
-    StoreFrontEnd, local, notify,
+    Ending, Engine, Guard, Identity, LendOptions, NbdAddress, RESTART_PATIENCE, Shown,
+    StackOptions, StoreAddress, StoreFrontEnd, notify, peer_at,
 };
 use manylogs_storage::{Contents, ImageError, OpenMode, create_image, survey};
 use serde_json::json;
 
 use super::live;
-use super::serve::{listen_failure, offload_failure, on_signal, serve_failure};
+use super::serve::{key_failure, listen_failure, offload_failure, on_signal, serve_failure};
 use super::volume::{Session, human, in_use};
-use crate::args::stores::{LendArgs, StoresArgs};
+use crate::args::stores::{LendArgs, StoresArgs, StoresAsk};
 use crate::args::volume::{BackendArg, VolumeArgs};
 use crate::failure::Failure;
 use crate::output::print;
@@ -38,15 +38,24 @@ pub(crate) fn run(args: &LendArgs) -> Result<(), Failure> {
     set_format(args.log_format.into());
     let path = &args.device;
     if let Some(address) = &args.listen {
-        local(address).map_err(Failure::input)?;
+        peer_at(address, !args.allowed.is_empty()).map_err(Failure::input)?;
     }
+    let guard = match args.allowed.clone() {
+        allowed if allowed.is_empty() => None,
+        allowed => Some(Guard { identity: identity(&args.key)?, allowed }),
+    };
     let prepared = prepare(args)?;
-    let lent = lend(args, prepared.make);
+    let lent = lend(args, prepared.make, guard);
     if lent.is_err() && prepared.created {
         // A file that is no store is of no use.
         let _ = std::fs::remove_file(path);
     }
     lent
+}
+
+/// The key of this machine.
+fn identity(path: &Path) -> Result<Identity, Failure> {
+    Identity::of_file(path).map_err(key_failure)
 }
 
 /// What is to be lent.
@@ -91,7 +100,7 @@ fn prepare(args: &LendArgs) -> Result<Prepared, Failure> {
     Ok(Prepared { created: false, make })
 }
 
-fn lend(args: &LendArgs, make: bool) -> Result<(), Failure> {
+fn lend(args: &LendArgs, make: bool, guard: Option<Guard>) -> Result<(), Failure> {
     let path = &args.device;
     let address = match &args.listen {
         Some(address) => address.clone(),
@@ -107,7 +116,9 @@ fn lend(args: &LendArgs, make: bool) -> Result<(), Failure> {
         },
         make,
         size: args.size,
+        guard,
     };
+    let key = options.guard.as_ref().map(|guard| guard.identity.public());
     let listener = address.bind().map_err(listen_failure)?;
     let engine = Engine::lend(options, listener).map_err(|error| {
         address.remove_socket();
@@ -121,7 +132,7 @@ fn lend(args: &LendArgs, make: bool) -> Result<(), Failure> {
     let size = human(engine.about().capabilities.capacity.bytes());
     let message = format!("lends {size} at {address}");
     line(Level::Info, Some(path), &message, &[]);
-    let shown = show(&engine, address, store)?;
+    let shown = show(&engine, StoreAddress { at: address, store, key })?;
     print(&format!("{}\n", shown.name()))?;
     io::stdout().flush().map_err(Failure::failed)?;
     notify("READY=1");
@@ -135,14 +146,17 @@ fn lend(args: &LendArgs, make: bool) -> Result<(), Failure> {
 }
 
 /// What clients name.
-fn show(engine: &Engine, at: NbdAddress, store: Option<[u8; 16]>) -> Result<Shown, Failure> {
+fn show(engine: &Engine, address: StoreAddress) -> Result<Shown, Failure> {
     let connections: Arc<AtomicUsize> = engine.connections();
-    let front_end = StoreFrontEnd::new(StoreAddress { at, store }, connections);
+    let front_end = StoreFrontEnd::new(address, connections);
     Shown::new(Box::new(front_end), None, None).map_err(Failure::failed)
 }
 
 /// The stores of a base volume, as its server knows them, or as its header lists them.
 pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
+    if args.ask == Some(StoresAsk::Key) {
+        return print(&format!("{}\n", identity(&args.key)?.public()));
+    }
     if let Some(mut server) = live::server(&args.device)? {
         let status = live::ask(&mut server)?;
         let none = || Failure::input(format!("{} is no base volume", args.device.display()));

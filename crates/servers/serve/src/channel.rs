@@ -10,16 +10,35 @@ use manylogs_storage::{Shelf, Stream};
 /// Size of the buffer: many requests, or a small write or two.
 const INPUT_BYTES: usize = 64 << 10;
 
+/// Both ways of a connection.
+pub(crate) trait Duplex {
+    /// Reads what is there, at least a byte; nothing at the end.
+    async fn read(&self, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes as much as is taken, at least a byte.
+    async fn write_vectored(&self, from: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
+impl Duplex for Stream {
+    async fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        Self::read(self, into).await
+    }
+
+    async fn write_vectored(&self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::write_vectored(self, from).await
+    }
+}
+
 /// The reading side of a connection, with a buffer.
-pub(crate) struct Input {
-    stream: Rc<Stream>,
+pub(crate) struct Input<S = Stream> {
+    stream: Rc<S>,
     buffer: Box<[u8]>,
     used: usize,
     filled: usize,
 }
 
-impl Input {
-    pub(crate) fn new(stream: Rc<Stream>) -> Self {
+impl<S: Duplex> Input<S> {
+    pub(crate) fn new(stream: Rc<S>) -> Self {
         Self { stream, buffer: vec![0; INPUT_BYTES].into(), used: 0, filled: 0 }
     }
 

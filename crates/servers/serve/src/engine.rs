@@ -118,9 +118,12 @@ pub enum ServeError {
         /// What is known of it.
         why: String,
     },
-    /// A store is somewhere else than on this machine.
+    /// A store is on another machine and has no key, or its address is not known.
     #[error("store {0}")]
     Place(#[from] PlaceError),
+    /// Nothing can be encrypted.
+    #[error("cannot encrypt what goes between clients and stores: {0}")]
+    Tls(String),
     /// The device holds no store that can be lent.
     #[error("{}: {error}", path.display())]
     Store {

@@ -57,5 +57,8 @@ pub use notify::notify;
 pub use port::{Port, content};
 pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
-pub use stores::{Borrowing, LendOptions, PlaceError, StoreAddress, StoreFrontEnd, local};
+pub use stores::{
+    Borrowing, Guard, Identity, KEY_FILE, KeyError, LendOptions, PlaceError, PublicKey,
+    PublicKeyError, StoreAddress, StoreFrontEnd, peer_at,
+};
 pub use translate::{Around, Call, Operation, Untranslatable};

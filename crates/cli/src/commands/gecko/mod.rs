@@ -46,7 +46,7 @@ fn refuse_what_volumes_have(args: &ServeArgs) -> Result<(), Failure> {
     if args.emulate.is_some() {
         return refused("--emulate", "manylogs chain models chains of drives");
     }
-    if !args.borrow.borrowing().stores.is_empty() {
+    if !args.borrow.stores.is_empty() {
         return refused("--store", "volumes and disks alone borrow stores");
     }
     if args.drive.is_some() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use manylogs_everest::{LenderError, OffloadError, StoreError};
 use manylogs_operate::control::{ControlError, OrderErrorKind};
 use manylogs_serve::nbdkit::NbdkitError;
-use manylogs_serve::{FuseError, LinkError, ListenError, ServeError};
+use manylogs_serve::{FuseError, KeyError, LinkError, ListenError, ServeError};
 use manylogs_ublk::UblkError;
 
 use crate::commands::gecko::refused;
@@ -49,6 +49,14 @@ pub(crate) fn serve_failure(error: ServeError) -> Failure {
         ServeError::Offload { path, error } => offload_failure(&path, &error),
         ServeError::Store { path, error } => store_failure(&path, &error),
         error => Failure::failed(error),
+    }
+}
+
+/// What the exit code says of a machine that has no key.
+pub(crate) fn key_failure(error: KeyError) -> Failure {
+    match &error {
+        KeyError::Io { error: source, .. } => Failure::of_io(source, &error),
+        _ => Failure::input(error),
     }
 }
 

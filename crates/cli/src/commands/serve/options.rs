@@ -11,7 +11,7 @@ use manylogs_serve::{
 };
 use manylogs_storage::OpenMode;
 
-use super::failure::listen_failure;
+use super::failure::{key_failure, listen_failure};
 use crate::args::nbd::NbdArgs;
 use crate::args::serve::ServeArgs;
 use crate::commands::drive::choose::recognised;
@@ -44,7 +44,7 @@ pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
         give_up_table: args.volume.give_up_table,
         raw: args.raw,
         chain: args.chain.clone(),
-        borrowing: args.borrow.borrowing(),
+        borrowing: args.borrow.borrowing().map_err(key_failure)?,
         emulation,
     })
 }

@@ -8,19 +8,21 @@ use manylogs_everest::{StoreId, store_name};
 use manylogs_storage::Peer;
 use thiserror::Error;
 
+use super::keys::PublicKey;
 use crate::address::{AddressError, NbdAddress};
 
-const EXPECTED: &str = "unix:PATH or tcp:HOST:PORT, and perhaps #STORE, the store's 32 digits";
+const EXPECTED: &str = "unix:PATH or tcp:HOST:PORT, and perhaps #STORE, #KEY or #STORE+KEY: \
+     the 32 digits of the store's name, the 64 of its key";
 
 /// Why nobody listens at an address, or is asked there.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// The host is another machine.
+    /// The host is another machine, and nothing is encrypted.
     #[error(
         "{host}: that is not this machine, and whoever is on the way there could read and change \
-         everything: this version lends over Unix sockets and loopback only, so carry the \
-         connection through a tunnel (ssh -L) and name its end here"
+         everything: name keys on both sides, with lend --allow KEY, and behind the store's \
+         address as lend prints it (#STORE+KEY)"
     )]
     NotLocal {
         /// The host.
@@ -43,6 +45,8 @@ pub struct StoreAddress {
     pub at: NbdAddress,
     /// Its name; any store is taken if none is given.
     pub store: Option<StoreId>,
+    /// The key of the machine that lends it: what goes there is encrypted then.
+    pub key: Option<PublicKey>,
 }
 
 impl fmt::Display for StoreAddress {
@@ -54,9 +58,11 @@ impl fmt::Display for StoreAddress {
             }
             NbdAddress::Tcp { host, port } => write!(f, "tcp:{host}:{port}")?,
         }
-        match &self.store {
-            Some(store) => write!(f, "#{}", store_name(store)),
-            None => Ok(()),
+        match (&self.store, &self.key) {
+            (Some(store), Some(key)) => write!(f, "#{}+{key}", store_name(store)),
+            (Some(store), None) => write!(f, "#{}", store_name(store)),
+            (None, Some(key)) => write!(f, "#{key}"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -71,7 +77,7 @@ impl StoreAddress {
             }
             other @ NbdAddress::Tcp { .. } => other.clone(),
         };
-        Self { at, store: self.store }
+        Self { at, ..*self }
     }
 }
 
@@ -80,9 +86,9 @@ impl FromStr for StoreAddress {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let wrong = || AddressError { given: text.to_owned(), expected: EXPECTED };
-        let (at, store) = match text.rsplit_once('#') {
-            Some((at, store)) => (at, Some(parse_store(store).ok_or_else(wrong)?)),
-            None => (text, None),
+        let (at, (store, key)) = match text.rsplit_once('#') {
+            Some((at, who)) => (at, parse_who(who).ok_or_else(wrong)?),
+            None => (text, (None, None)),
         };
         let parsed: NbdAddress = at.parse().map_err(|_| wrong())?;
         // Nobody has registered a port for stores, so that none can be left out.
@@ -90,8 +96,20 @@ impl FromStr for StoreAddress {
         if matches!(parsed, NbdAddress::Tcp { .. }) && !has_port {
             return Err(wrong());
         }
-        Ok(Self { at: parsed, store })
+        Ok(Self { at: parsed, store, key })
     }
+}
+
+/// What follows `#`: a store's name, a key, or both.
+fn parse_who(text: &str) -> Option<(Option<StoreId>, Option<PublicKey>)> {
+    let key = |text: &str| text.parse().ok();
+    Some(match text.split_once('+') {
+        Some((store, text)) => (Some(parse_store(store)?), Some(key(text)?)),
+        None => match parse_store(text) {
+            Some(store) => (Some(store), None),
+            None => (None, Some(key(text)?)),
+        },
+    })
 }
 
 /// A store's name.
@@ -101,11 +119,12 @@ fn parse_store(text: &str) -> Option<StoreId> {
     number.map(u128::to_be_bytes)
 }
 
-/// Where to connect to for `at`, which is on this machine.
+/// Where to connect to for `at`, or to listen: on this machine, unless what goes there is `sealed`
+/// by keys.
 ///
 /// # Errors
-/// If it is on another one: nothing hides from others what goes there.
-pub fn local(at: &NbdAddress) -> Result<Peer, PlaceError> {
+/// If `at` is on another machine and nothing is encrypted, or is not known.
+pub fn peer_at(at: &NbdAddress, sealed: bool) -> Result<Peer, PlaceError> {
     let (host, port) = match at {
         NbdAddress::Unix(path) => return Ok(Peer::Unix(path.clone())),
         NbdAddress::Tcp { host, port } => (host, *port),
@@ -113,7 +132,7 @@ pub fn local(at: &NbdAddress) -> Result<Peer, PlaceError> {
     let unknown = |why: String| PlaceError::Unknown { host: host.clone(), why };
     let found = (host.as_str(), port).to_socket_addrs();
     let found: Vec<SocketAddr> = found.map_err(|error| unknown(error.to_string()))?.collect();
-    if found.iter().any(|address| !address.ip().is_loopback()) {
+    if !sealed && found.iter().any(|address| !address.ip().is_loopback()) {
         return Err(PlaceError::NotLocal { host: host.clone() });
     }
     // The first is what a listener binds, too.
@@ -133,22 +152,35 @@ mod tests {
             format!("unix:/run/a#b.sock#{store}"),
             "tcp:127.0.0.1:7000".to_owned(),
             format!("tcp:[::1]:7000#{store}"),
+            format!("tcp:[2001:db8::1]:7000#{}", "0f".repeat(32)),
+            format!("tcp:192.0.2.1:7000#{store}+{}", "e1".repeat(32)),
         ] {
             let parsed: StoreAddress = text.parse().unwrap();
             assert_eq!(parsed.to_string(), text);
         }
-        for bad in ["", "unix:", "tcp:localhost", "tcp:[::1]", "tcp:h:0", "unix:/a#12", "/run/a"] {
+        for bad in [
+            "",
+            "unix:",
+            "tcp:localhost",
+            "tcp:[::1]",
+            "tcp:h:0",
+            "unix:/a#12",
+            "unix:/a#+",
+            "/run/a",
+        ] {
             assert!(bad.parse::<StoreAddress>().is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn only_this_machine_is_asked() {
-        let at = |text: &str| local(&text.parse::<StoreAddress>().unwrap().at);
+    fn other_machines_are_asked_with_keys_alone() {
+        let at = |text: &str| peer_at(&text.parse::<StoreAddress>().unwrap().at, false);
         assert_eq!(at("tcp:127.0.0.1:7"), Ok(Peer::Tcp(([127, 0, 0, 1], 7).into())));
         assert!(at("tcp:[::1]:7").is_ok() && at("unix:/x").is_ok());
         for far in ["tcp:192.0.2.1:7", "tcp:0.0.0.0:7", "tcp:[2001:db8::1]:7"] {
             assert!(matches!(at(far), Err(PlaceError::NotLocal { .. })), "{far}");
+            let sealed = peer_at(&far.parse::<StoreAddress>().unwrap().at, true);
+            assert!(sealed.is_ok(), "{sealed:?}");
         }
     }
 }

@@ -11,7 +11,8 @@ use manylogs_operate::status::Status;
 use manylogs_operate::{Closing, ServedSystem};
 use manylogs_storage::{Reactor, VolumeLock};
 
-use super::address::{StoreAddress, local};
+use super::address::{StoreAddress, peer_at};
+use super::keys::Identity;
 use super::link::Link;
 use super::status::offload_status;
 use crate::engine::ServeError;
@@ -22,6 +23,8 @@ use crate::stack::StackError;
 pub struct Borrowing {
     /// Stores of other disks.
     pub stores: Vec<StoreAddress>,
+    /// The key of this machine, for stores that have one.
+    pub identity: Option<Identity>,
     /// Copies of each off-loaded write.
     pub copies: usize,
     /// How long a store is waited for: by an opening, and by reads of what is only there.
@@ -33,7 +36,7 @@ pub struct Borrowing {
 impl Default for Borrowing {
     fn default() -> Self {
         let OffloadOptions { policy, copies, patience, .. } = OffloadOptions::default();
-        Self { stores: Vec::new(), copies, patience, policy }
+        Self { stores: Vec::new(), identity: None, copies, patience, policy }
     }
 }
 
@@ -125,9 +128,15 @@ fn connect(
 ) -> Result<Vec<Link>, ServeError> {
     let (connector, mut links) = (reactor.connector(), Vec::new());
     for address in &borrowing.stores {
-        let peer = local(&address.at)?;
+        let sealed = match (address.key, &borrowing.identity) {
+            (Some(key), Some(identity)) => Some(identity.of_client(key)),
+            (Some(_), None) => return Err(ServeError::Tls("this machine has no key".to_owned())),
+            (None, _) => None,
+        };
+        let sealed = sealed.transpose().map_err(|error| ServeError::Tls(error.to_string()))?;
+        let peer = peer_at(&address.at, sealed.is_some())?;
         let (runtime, connector) = (reactor.handle(), connector.clone());
-        links.push(Link::start(runtime, connector, address.clone(), peer, base));
+        links.push(Link::start(runtime, connector, address.clone(), (peer, sealed), base));
     }
     let (runtime, waited, patience) = (reactor.handle(), links.clone(), borrowing.patience);
     let addresses = borrowing.stores.clone();

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use manylogs_block::{Handle, Nanos, Signal};
 use manylogs_everest::net::{FRAME_HEAD_BYTES, Frame, FrameError, FrameHead};
-use manylogs_storage::{Shelf, Stream};
+use manylogs_storage::Shelf;
 use thiserror::Error;
 
-use crate::channel::Input;
+use super::wire::Wire;
+use crate::channel::{Duplex as _, Input};
 
 /// Pieces that are written in one call.
 const SLICES: usize = 64;
@@ -30,7 +31,7 @@ pub(super) enum LineError {
 
 /// A connection as both sides have it.
 pub(super) struct Line {
-    stream: Rc<Stream>,
+    wire: Rc<Wire>,
     outbox: RefCell<VecDeque<Bytes>>,
     held_bytes: Cell<usize>,
     /// There is something to write, or less than before.
@@ -40,7 +41,7 @@ pub(super) struct Line {
 
 /// The reading side. When it is dropped the connection ends.
 pub(super) struct Frames {
-    input: Input,
+    input: Input<Wire>,
     shelf: Arc<Shelf>,
     line: Rc<Line>,
 }
@@ -53,11 +54,11 @@ impl Drop for Frames {
 
 impl Line {
     /// Both sides of a connection; frames that are sent are written by a task of `runtime`.
-    pub(super) fn start(runtime: &Handle, stream: Stream) -> (Rc<Self>, Frames) {
-        let stream = Rc::new(stream);
-        let input = Input::new(Rc::clone(&stream));
+    pub(super) fn start(runtime: &Handle, wire: Wire) -> (Rc<Self>, Frames) {
+        let wire = Rc::new(wire);
+        let input = Input::new(Rc::clone(&wire));
         let line = Rc::new(Self {
-            stream,
+            wire,
             outbox: RefCell::default(),
             held_bytes: Cell::default(),
             changed: Signal::default(),
@@ -96,7 +97,7 @@ impl Line {
     /// Ends it, for both sides.
     pub(super) fn end(&self) {
         self.over.set(true);
-        self.stream.shut_down();
+        self.wire.shut_down();
         self.outbox.take();
         self.held_bytes.set(0);
         self.changed.notify();
@@ -112,7 +113,7 @@ impl Line {
             // Clones: frames may be added while this waits.
             let pieces: Vec<Bytes> = self.outbox.borrow().iter().take(SLICES).cloned().collect();
             let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-            let written = self.stream.write_vectored(&slices).await?;
+            let written = self.wire.write_vectored(&slices).await?;
             self.written(written);
         }
         Ok(())

@@ -15,6 +15,7 @@ use manylogs_operate::{Operated, Subject};
 use manylogs_storage::VolumeLock;
 
 use super::address::StoreAddress;
+use super::keys::{Identity, PublicKey};
 use super::lent::LentServer;
 use crate::engine::{About, Engine, Left, ServeError, Serving};
 use crate::front_end::FrontEnd;
@@ -36,6 +37,17 @@ pub struct LendOptions {
     pub make: bool,
     /// The size that it is to have, if that was said.
     pub size: Option<Sectors>,
+    /// Who is let in; whoever reaches the socket, if not given.
+    pub guard: Option<Guard>,
+}
+
+/// Who is let in, and who lends. What goes to and fro is encrypted.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// The key of this machine.
+    pub identity: Identity,
+    /// The keys of clients.
+    pub allowed: Vec<PublicKey>,
 }
 
 /// Where clients of a lent store come to. The socket is removed when this is dropped.
@@ -121,6 +133,9 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
     let (listener, count, inbox, ready) = serving.into_parts();
     let listener = listener.ok_or(ServeError::EndedEarly)?;
     let listener = stack.reactor.listen(listener).map_err(StackError::Runtime)?;
+    let sealed = |guard: &Guard| guard.identity.of_store(guard.allowed.clone());
+    let sealed = options.guard.as_ref().map(sealed).transpose();
+    let sealed = sealed.map_err(|error| ServeError::Tls(error.to_string()))?;
     let capabilities = stack.device.capabilities();
     let subject = Subject {
         name: path.display().to_string(),
@@ -132,7 +147,7 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
         probe: manylogs::PhaseProbe::default(),
     };
     let operated = Operated::start(runtime.clone(), subject);
-    let server = LentServer::start(runtime, lending.clone(), listener, count);
+    let server = LentServer::start(runtime, lending.clone(), (listener, sealed), count);
     let about = About { capabilities, volume: Some(closed.id()), recovery: None };
     // This fails only if the thread that started the engine has gone.
     let _ = ready.send(about);

@@ -12,11 +12,14 @@ use manylogs_everest::{Ask, Call, Lender, Lending, Reply};
 use manylogs_operate::log::{Level, line};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::{Listener, Stream};
+use rustls::ServerConfig;
 
 use super::frames::{Frames, Line, LineError};
+use super::wire::{Sealed, Wire};
 
-/// Most clients at a time.
+/// Most clients at a time, and most peers that have not said who they are.
 const CONNECTIONS_MAX: usize = 64;
+const STRANGERS_MAX: usize = 16;
 /// What calls under way and unsent answers of a client may hold before its next call is read.
 const BYTES_MAX: usize = 64 << 20;
 /// Most calls under way of a client.
@@ -39,7 +42,10 @@ pub(crate) struct LentServer {
     runtime: Handle,
     lending: Lending,
     listener: Listener,
+    /// Which keys clients prove, if any.
+    sealed: Option<Arc<ServerConfig>>,
     connections: RefCell<Vec<Weak<Line>>>,
+    strangers: Cell<usize>,
     count: Arc<AtomicUsize>,
     closing: Cell<bool>,
     /// Calls that are being carried out.
@@ -60,14 +66,16 @@ impl LentServer {
     pub(crate) fn start(
         runtime: Handle,
         lending: Lending,
-        listener: Listener,
+        (listener, sealed): (Listener, Option<Arc<ServerConfig>>),
         count: Arc<AtomicUsize>,
     ) -> Rc<Self> {
         let this = Rc::new(Self {
             runtime,
             lending,
             listener,
+            sealed,
             connections: RefCell::default(),
+            strangers: Cell::default(),
             count,
             closing: Cell::default(),
             under_way: Cell::default(),
@@ -95,30 +103,54 @@ impl LentServer {
     }
 
     fn has_room(&self) -> bool {
-        self.count.load(Ordering::SeqCst) < CONNECTIONS_MAX
+        let clients = self.count.load(Ordering::SeqCst);
+        clients < CONNECTIONS_MAX && self.strangers.get() < STRANGERS_MAX
     }
 
     fn welcome(self: &Rc<Self>, stream: Stream) {
-        let (of, frames) = Line::start(&self.runtime, stream);
+        let this = Rc::clone(self);
+        self.strangers.set(self.strangers.get() + 1);
+        self.runtime.spawn(async move {
+            let greeted = this.runtime.within(GREETING, this.greet(stream)).await;
+            this.strangers.set(this.strangers.get() - 1);
+            let why = match greeted.unwrap_or(Err(LineError::Silent(GREETING))) {
+                Ok((of, frames)) => this.serve(of, frames).await,
+                Err(error) => Some(error),
+            };
+            if let Some(why) = why {
+                let message = format!("a client was disconnected: {why}");
+                line(Level::Warning, None, &message, &[]);
+            }
+        });
+    }
+
+    /// Learns who it is.
+    async fn greet(self: &Rc<Self>, stream: Stream) -> Result<(Rc<Line>, Frames), LineError> {
+        let wire = match &self.sealed {
+            Some(config) => {
+                Wire::Sealed(Box::new(Sealed::accept(stream, Arc::clone(config)).await?))
+            }
+            None => Wire::Plain(stream),
+        };
+        let (of, mut frames) = Line::start(&self.runtime, wire);
+        Hello::decode(&frames.next(HELLO_MAX).await?)?;
+        Ok((of, frames))
+    }
+
+    /// Serves a client until its connection ends; why it did, unless the client left.
+    async fn serve(self: &Rc<Self>, of: Rc<Line>, frames: Frames) -> Option<LineError> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| connection.strong_count() > 0);
         connections.push(Rc::downgrade(&of));
         drop(connections);
         self.count.fetch_add(1, Ordering::SeqCst);
-        let this = Rc::clone(self);
-        self.runtime.spawn(async move {
-            if let Err(LineError::Frame(error)) = this.serve(&of, frames).await {
-                let message = format!("a client was disconnected: {error}");
-                line(Level::Warning, None, &message, &[]);
-            }
-            of.end();
-            this.count.fetch_sub(1, Ordering::SeqCst);
-        });
+        let ended = self.calls(&of, frames).await;
+        of.end();
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        ended.err().filter(|error| matches!(error, LineError::Frame(_)))
     }
 
-    async fn serve(self: &Rc<Self>, of: &Rc<Line>, mut frames: Frames) -> Result<(), LineError> {
-        let first = self.runtime.within(GREETING, frames.next(HELLO_MAX)).await;
-        Hello::decode(&first.unwrap_or(Err(LineError::Silent(GREETING)))?)?;
+    async fn calls(self: &Rc<Self>, of: &Rc<Line>, mut frames: Frames) -> Result<(), LineError> {
         let longest_write = self.lending.longest_write();
         of.send(Welcome { store: self.lending.id(), longest_write }.encode());
         let (telling, told) = (Rc::clone(self), Rc::clone(of));

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use manylogs_block::{Handle, Nanos, Sectors, Signal, Time, to_usize};
 use manylogs_everest::net::{AnswerPart, Answers, Frame, FrameKind, Hello, LONGEST_READ, Welcome};
@@ -12,10 +13,12 @@ use manylogs_everest::{
 };
 use manylogs_operate::log::{Level, line};
 use manylogs_plant::{self as plant, Bug};
-use manylogs_storage::{Connector, Peer, Stream};
+use manylogs_storage::{Connector, Peer};
+use rustls::ClientConfig;
 
 use super::address::StoreAddress;
 use super::frames::{Frames, Line, LineError};
+use super::wire::{Sealed, Wire};
 
 /// A store tells of its load at least this often; one that is silent for so long is gone.
 const SILENCE: Nanos = Nanos::from_millis(1500);
@@ -42,6 +45,8 @@ struct State {
     connector: Connector,
     address: StoreAddress,
     peer: Peer,
+    /// How keys are proved, if the store has one.
+    sealed: Option<Arc<ClientConfig>>,
     base: BaseId,
     /// The store, once it is known.
     store: Cell<Option<StoreId>>,
@@ -85,7 +90,7 @@ impl Link {
         runtime: Handle,
         connector: Connector,
         address: StoreAddress,
-        peer: Peer,
+        (peer, sealed): (Peer, Option<Arc<ClientConfig>>),
         base: BaseId,
     ) -> Self {
         let link = Self(Rc::new(State {
@@ -93,6 +98,7 @@ impl Link {
             connector,
             address,
             peer,
+            sealed,
             base,
             longest: Cell::new(Sectors(u64::MAX)),
             told: Cell::default(),
@@ -155,8 +161,14 @@ impl State {
 
     /// Connects, and hears which store it is.
     async fn greet(&self) -> Result<(Rc<Line>, Frames), LineError> {
-        let stream: Stream = self.connector.connect(&self.peer).await?;
-        let (line, mut frames) = Line::start(&self.runtime, stream);
+        let stream = self.connector.connect(&self.peer).await?;
+        let wire = match &self.sealed {
+            Some(config) => {
+                Wire::Sealed(Box::new(Sealed::connect(stream, Arc::clone(config)).await?))
+            }
+            None => Wire::Plain(stream),
+        };
+        let (line, mut frames) = Line::start(&self.runtime, wire);
         line.send(Hello { base: self.base }.encode());
         let first = frames.next(WELCOME_MAX).await.map_err(|error| match error {
             LineError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -327,7 +339,7 @@ impl Lender for Link {
 
     fn place(&self) -> String {
         let StoreAddress { at, .. } = &self.0.address;
-        StoreAddress { at: at.clone(), store: None }.to_string()
+        StoreAddress { at: at.clone(), store: None, key: None }.to_string()
     }
 
     fn progress(&self) -> &Signal {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   base volume's server                        store's server
-//!   Offloaded -- Link == Unix socket, loopback == LentServer -- Lending -- CircularStore
+//!   Offloaded -- Link == sockets, perhaps TLS == LentServer -- Lending -- CircularStore
 //! ```
 //! A connection carries the calls of `manylogs_everest` and their answers, in frames. When it ends,
 //! every call of it is answered: nobody knows whether it was done. The client begins a session
@@ -11,15 +11,18 @@
 mod address;
 mod borrow;
 mod frames;
+mod keys;
 mod lend;
 mod lent;
 mod link;
 mod status;
 #[cfg(test)]
 pub(crate) mod tests;
+mod wire;
 
-pub use address::{PlaceError, StoreAddress, local};
+pub use address::{PlaceError, StoreAddress, peer_at};
 pub use borrow::Borrowing;
-pub use lend::{LendOptions, StoreFrontEnd};
+pub use keys::{Identity, KEY_FILE, KeyError, PublicKey, PublicKeyError};
+pub use lend::{Guard, LendOptions, StoreFrontEnd};
 
 pub(crate) use borrow::open_base;

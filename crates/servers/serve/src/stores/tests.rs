@@ -1,5 +1,7 @@
 //! Connections between clients and stores, with a store's server that does what a test wants.
 
+pub(crate) mod keys;
+
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,6 +21,7 @@ use manylogs_everest::{
     StoreOptions, Version,
 };
 use manylogs_storage::{Peer, Reactor};
+use rustls::{ClientConfig, ServerConfig};
 use tempfile::TempDir;
 
 use super::address::StoreAddress;
@@ -55,10 +58,18 @@ impl Bench {
     }
 
     fn link(&self) -> Link {
-        let at = NbdAddress::Unix(self.path());
-        let address = StoreAddress { at, store: None };
+        self.link_sealed(None)
+    }
+
+    fn link_sealed(&self, sealed: Option<Arc<ClientConfig>>) -> Link {
+        self.link_to(self.path(), sealed)
+    }
+
+    fn link_to(&self, path: PathBuf, sealed: Option<Arc<ClientConfig>>) -> Link {
+        let at = NbdAddress::Unix(path.clone());
+        let address = StoreAddress { at, store: None, key: None };
         let (runtime, connector) = (self.reactor.handle(), self.reactor.connector());
-        Link::start(runtime, connector, address, Peer::Unix(self.path()), BASE)
+        Link::start(runtime, connector, address, (Peer::Unix(path), sealed), BASE)
     }
 
     /// What a call comes to, once the store is known; nothing if it is not answered.
@@ -219,6 +230,10 @@ impl BlockDevice for Held {
 
 /// A store whose device can be held, and its server at the bench's address.
 fn lent(bench: &Bench) -> (Rc<Held>, Rc<LentServer>) {
+    lent_sealed(bench, None)
+}
+
+fn lent_sealed(bench: &Bench, sealed: Option<Arc<ServerConfig>>) -> (Rc<Held>, Rc<LentServer>) {
     let below = MemoryDevice::new(Sectors(64 + 9 * 128 + 16));
     let (held, released) = (Cell::default(), Signal::default());
     let device = Rc::new(Held { below, held, released });
@@ -230,7 +245,8 @@ fn lent(bench: &Bench) -> (Rc<Held>, Rc<LentServer>) {
         Lending::open(store, None).await.unwrap()
     });
     let listener = bench.reactor.listen(UnixListener::bind(bench.path()).unwrap()).unwrap();
-    (device, LentServer::start(bench.reactor.handle(), lending, listener, Arc::default()))
+    let runtime = bench.reactor.handle();
+    (device, LentServer::start(runtime, lending, (listener, sealed), Arc::default()))
 }
 
 fn write(number: u64, tag: u8) -> Call {
