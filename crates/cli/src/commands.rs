@@ -43,10 +43,10 @@ use manylogs_workload::{BlockEvent, Devices, Format, OpenOptions, TimeUnit, Trac
 use crate::args::{EventArg, OpenArgs, TimeUnitArg, WindowArg};
 use crate::failure::Failure;
 
-/// Names less alike than this are not suggested.
+/// Least similarity of a name that is suggested.
 const ALIKE: f64 = 0.6;
 
-/// The drive called `name`, described by the file of that name, or that the disk of that name is.
+/// The drive that `name` means: a profile's name, a file that describes a drive, or a disk.
 fn drive(name: &str) -> Result<Profile, Failure> {
     let path = Path::new(name);
     if std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
@@ -77,7 +77,7 @@ fn drive(name: &str) -> Result<Profile, Failure> {
 }
 
 impl OpenArgs {
-    /// The same for commands that have no drive: a device is one of the trace's own.
+    /// The options for commands without a drive, where a device is always one of the trace's.
     fn options_without_drive(&self) -> Result<OpenOptions, Failure> {
         if self.device.starts_with('/') {
             return Err(Failure::input(format!(
@@ -90,7 +90,7 @@ impl OpenArgs {
         self.options()
     }
 
-    /// As the readers of traces take it.
+    /// The options of trace readers.
     fn options(&self) -> Result<OpenOptions, Failure> {
         let format = self.format.as_deref().map(str::parse::<Format>).transpose();
         let devices = match self.device.as_str() {
@@ -134,7 +134,7 @@ impl From<WindowArg> for WindowChoice {
     }
 }
 
-/// The command line in a form that a shell takes.
+/// The command line, quoted for a shell.
 fn command_line(args: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+".contains(c);
     let quoted = args.enumerate().map(|(index, arg)| match index {
@@ -145,7 +145,7 @@ fn command_line(args: impl Iterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// A trace that cannot be read is bad input, unless its reader may not read it.
+/// The failure for a trace that cannot be read: bad input, unless the user lacks the permission.
 fn trace_failure(error: &TraceError) -> Failure {
     Failure::of_blame(Blame::of_trace(error), error)
 }

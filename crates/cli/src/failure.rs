@@ -19,13 +19,13 @@ pub(crate) enum Failure {
     Damage(String),
     /// Acknowledged data is lost: exit code 4.
     Loss(String),
-    /// Somebody uses it, or it holds something: exit code 5.
+    /// The device is in use, or holds content: exit code 5.
     Busy(String),
-    /// Not allowed: exit code 6.
+    /// The user lacks the permission: exit code 6.
     Permission(String),
-    /// Written by a version that this one does not know: exit code 7.
+    /// Written by a newer version that this one does not know: exit code 7.
     TooNew(String),
-    /// A process that worked for this one has told it, and ended with this exit code.
+    /// A child process has reported the failure, and ended with this exit code.
     Told(u8),
     /// The user pressed Ctrl-C: exit code 130, as a shell reports it.
     Interrupted,
@@ -40,7 +40,7 @@ impl Failure {
         Self::Failed(message.to_string())
     }
 
-    /// A failure with this message, for which the system's reason was `source`.
+    /// A failure with this message, caused by the system's error `source`.
     pub(crate) fn of_io(source: &io::Error, message: impl Display) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied => Self::Permission(message.to_string()),
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// A file that the user named cannot be used, for which the system's reason was `source`.
+    /// A file that the user named cannot be used, caused by the system's error `source`.
     pub(crate) fn of_given(source: &io::Error, message: impl Display) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied => Self::Permission(message.to_string()),
@@ -56,12 +56,12 @@ impl Failure {
         }
     }
 
-    /// As [`Failure::of_given`], of the file at `path`.
+    /// Like [`Failure::of_given`], for the file at `path`.
     pub(crate) fn at(path: &Path, source: &io::Error) -> Self {
         Self::of_given(source, format!("{}: {source}", path.display()))
     }
 
-    /// An error for which somebody is to blame.
+    /// The failure for an error with this blame.
     pub(crate) fn of_blame(blame: Blame, error: impl Display) -> Self {
         match blame {
             Blame::Input => Self::input(error),
@@ -70,7 +70,7 @@ impl Failure {
         }
     }
 
-    /// Tells the user and gives the exit code.
+    /// Prints the message and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (message, code) = match self {
             Self::Told(code) => return ExitCode::from(code),

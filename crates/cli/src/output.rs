@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Prints `text` to standard output; a reader who has seen enough (`| head`) is no error.
+/// Prints `text` to standard output; a reader that ends early (`| head`) is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -18,7 +18,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A file to be written when the work is done, found to be writable before it starts.
+/// A file to be written when the work is done. It was found to be writable before the work began.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
@@ -39,8 +39,8 @@ impl Output {
         }
     }
 
-    /// Writes the content to a new file that then takes the name, so that a failure leaves an
-    /// older result alone.
+    /// Writes the content to a new file, and then renames it, so that a failure leaves an older
+    /// result intact.
     pub(crate) fn write(&self, content: &[u8]) -> Result<(), Failure> {
         let written = if is_special(&self.path) {
             fs::write(&self.path, content)
@@ -81,7 +81,7 @@ fn probe(path: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if path.exists() {
-        // A read-only file says that it should stay as it is.
+        // A read-only file is refused: it should stay as it is.
         OpenOptions::new().append(true).open(path)?;
     }
     if is_special(path) {

@@ -63,7 +63,7 @@ fn follow(bars: &[(ProgressBar, Arc<Progress>)]) {
     for (bar, progress) in bars {
         let done = progress.done.load(Ordering::Relaxed);
         if done > 0 && bar.position() == 0 {
-            // Policies wait for a free core: their time counts from their start.
+            // Policies first wait for a free core; the time of a policy counts from its start.
             bar.reset_eta();
             bar.reset_elapsed();
         }
@@ -75,7 +75,7 @@ impl Drop for Bars {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(painter) = self.painter.take() {
-            // A painter that panicked has nothing to say that matters to the result.
+            // A panic of the painter does not affect the result.
             let _ = painter.join();
         }
     }

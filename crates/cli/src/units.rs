@@ -20,7 +20,7 @@ impl fmt::Display for Unexpected {
 
 impl Error for Unexpected {}
 
-/// `value`, or that `given` is not what was expected.
+/// Returns `value`, or the error that `given` is not `expected`.
 pub(crate) fn expect<T>(
     value: Option<T>,
     given: &str,
@@ -49,9 +49,9 @@ pub(crate) fn duration(text: &str) -> Result<Nanos, Unexpected> {
 /// Rate of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rate {
-    /// Factor by which arrivals are faster than recorded.
+    /// Arrivals are faster than recorded by this factor.
     Factor(f64),
-    /// So that the drive is as busy as asked for.
+    /// The rate at which the drive is as busy as the user asks.
     Auto,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn rate(text: &str) -> Result<Rate, Unexpected> {
     expect(factor, text, "auto or a factor such as 0.5 or 2x")
 }
 
-/// Parses a share as `0.5` or `50%`; more than none and less than all.
+/// Parses a share as `0.5` or `50%`; more than 0 and less than 1.
 pub(crate) fn share(text: &str) -> Result<f64, Unexpected> {
     let share = parse_share(text).filter(|share| *share > 0.0 && *share < 1.0);
     expect(share, text, "a share between 0 and 1 such as 0.5 or 50%")

@@ -1,5 +1,5 @@
-//! Disks that `manylogs fs adopt` takes over: who is kept away from them, what is refused, and round
-//! trips between MLFS and the kernel.
+//! Disks adopted by `manylogs fs adopt`: the kernel and other programs are kept away from them, bad
+//! disks are refused, and files survive round trips between MLFS and the kernel.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -29,7 +29,7 @@ fn said(output: &Output) -> String {
     )
 }
 
-/// An image that the kernel has mounted, until this is dropped.
+/// An image mounted by the kernel; unmounted when dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -44,7 +44,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A process that another test starts has a copy of each open file for a moment.
+        // Retries: a process that another test starts has a copy of each open file for a moment.
         let unmounted = || Command::new("umount").arg(&self.0).status().unwrap().success();
         assert!((0..1000).any(|_| unmounted()), "umount");
     }
@@ -57,7 +57,7 @@ fn whoever_does_not_know_the_bit_is_kept_away_and_changes_nothing() {
     place.run(&["probe", "disk.img"]).fails(2, &["disk.img"]);
     let adopted = place.run(&["fs", "adopt", "disk.img", "--yes", "--log-every", "128M"]);
     assert!(adopted.succeeds().stdout.contains("2 logs, 20 MiB"), "{adopted:?}");
-    // What the rule for udev asks, so that nobody offers to mount it as ext4.
+    // The udev rule runs this, so that no desktop offers to mount the disk as ext4.
     let probed = place.run(&["probe", "disk.img"]);
     assert_eq!(probed.succeeds().stdout, "ID_FS_TYPE=mlfs\nID_FS_USAGE=filesystem\n");
     let before = fs::read(&disk).unwrap();
@@ -115,7 +115,7 @@ fn errors_that_were_found_end_at_e2fsck_in_spite_of_the_bit() {
     assert_eq!(fs::read(root.join("bad")).unwrap_err().raw_os_error(), Some(117));
     fs::write(root.join("new"), "after the damage").unwrap();
     unmount(&place);
-    // e2fsck does not take it as it is, and nobody else does.
+    // The file system needs e2fsck, and every command refuses it until then.
     place.run(&["fs", "mount", "disk.img", "mlfs"]).fails(2, &["errors", "fs release", "e2fsck"]);
     place.run(&["fs", "release", "disk.img"]).fails(3, &["errors", "e2fsck -f", "fs release"]);
     place.run(&["fs", "adopt", "disk.img", "--yes"]).fails(2, &["errors", "e2fsck"]);
@@ -164,7 +164,7 @@ fn what_cannot_be_adopted_is_refused_with_what_to_do() {
     assert!(fs::read(&disk).unwrap() == before);
 }
 
-/// Everything under a directory: by path what a file holds, and what it is.
+/// Everything under a directory, by path: a sum of each file's content, and its attributes.
 fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, u64, u32)> {
     let (mut tree, mut open) = (BTreeMap::new(), vec![PathBuf::new()]);
     while let Some(dir) = open.pop() {
@@ -183,7 +183,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, u64, u32)> {
     tree
 }
 
-/// Creates, writes, cuts, renames, links and removes files by chance.
+/// Creates, writes, truncates, renames, links and removes files at random.
 fn work(root: &Path, rng: &mut Rng) {
     for number in 0..120 {
         let dir = root.join(format!("dir {}", rng.below(4)));
@@ -219,8 +219,8 @@ fn killed_after(place: &Place, work: impl FnOnce(&Path)) {
         if said.contains("is mounted") {
             return Some(server);
         }
-        // The lock of a killed process may be there for a moment more, or somebody has the disk
-        // until its last requests have ended.
+        // The lock of a killed process may last for a moment more, or the disk is busy until its
+        // last requests have ended.
         let code = server.wait().unwrap().code();
         assert!(matches!(code, Some(1 | 5)), "{code:?}: {said}");
         std::thread::sleep(Duration::from_millis(10));
@@ -257,7 +257,7 @@ fn what_was_synced_survives_kills_of_the_server_and_the_release() {
             before = Some(tree(root));
             fs::write(root.join("not synced"), vec![1; 100_000]).unwrap();
         });
-        // The kernel keeps away from what only the logs may know.
+        // The kernel must not mount the disk, because newer versions may be in the logs only.
         assert!(Mounted::new(&disk, "loop").is_err(), "round {round}");
     }
     let before = before.unwrap();
@@ -271,7 +271,7 @@ fn what_was_synced_survives_kills_of_the_server_and_the_release() {
     assert!(tree(&Mounted::new(&disk, "loop,ro").unwrap().0) == before);
 }
 
-/// `ROUND_TRIPS` of them, three where it is not set: use by the kernel, adopt, use in the mode
+/// Does `ROUND_TRIPS` round trips (3 if unset): use by the kernel, adopt, use in the mode
 /// `manylogs`, release, and a program of e2fsprogs that changes the file system.
 #[test]
 fn every_file_survives_round_trips_between_mlfs_and_the_kernel() {
@@ -302,7 +302,7 @@ fn every_file_survives_round_trips_between_mlfs_and_the_kernel() {
         let size = ["640M", "512M", "384M"][usize::try_from(rng.below(3)).unwrap()];
         match round % 3 {
             0 => {
-                // resize2fs wants a file system that was checked since it was mounted.
+                // resize2fs needs a file system that was checked since its last mount.
                 assert_eq!(run("e2fsck", &["-fp"], &disk).status.code(), Some(0));
                 let resized = program("resize2fs").arg(&disk).arg(size).output().unwrap();
                 assert!(resized.status.success(), "{}", said(&resized));

@@ -43,7 +43,7 @@ fn a_reader_beside_small_writes_is_what_it_is_for() {
     assert!(said.contains(&sentence), "{said}");
     assert!(found["warnings"].is_array() && found["settings"].is_object());
     assert!(said.contains("manylogs format /dev/sdX") && said.contains("noatime"), "{said}");
-    // What it names can be replayed.
+    // The policy that it names can be replayed.
     let args = ["replay", "synthetic", "--limit", "500", "--policy", policy];
     place.run(&args).succeeds();
     let page = std::fs::read_to_string(place.path("a.html")).unwrap();
@@ -62,7 +62,7 @@ fn a_load_that_does_not_fit_the_drive_is_judged_at_a_rate_that_does() {
     assert!(too_much["volume_keeps_up"].is_boolean(), "{too_much}");
     assert!(said.contains("This load does not fit exos-x20"), "{said}");
     assert!(!said.contains("latency measures backlog"), "{said}");
-    // And that rate does fit.
+    // The rate that it names does fit.
     let plain =
         ["replay", "synthetic", "--limit", "2000", "--policy", "nologging", "--json", "r.json"];
     place.run(&[&plain[..], &["--rate", &judged.to_string()]].concat()).succeeds();
@@ -117,7 +117,7 @@ fn a_replay_on_a_shingled_drive_begins_with_a_cache_as_full_as_asked_for() {
         json["policies"]["nologging"]["latency_us"]["durable"]["mean"].as_f64().unwrap()
     };
     let (empty, half, full) = (mean("empty"), mean("0.5"), mean("full"));
-    // A full one takes nothing before a band was cleaned.
+    // A full cache takes no write before a band is cleaned.
     assert!(full > 10.0 * empty && full > half, "{empty}, {half}, {full}");
     let conventional = ["replay", "synthetic", "--limit", "300", "--smr-cache", "0.5"];
     place.run(&conventional).fails(2, &["conventional drive"]);

@@ -7,8 +7,8 @@ mod common;
 use common::Place;
 use serde_json::Value;
 
-/// What the program writes for these arguments, with `bugs` planted; `None` where there is no
-/// mkfs.ext4, which is said.
+/// The figures that the program writes for these arguments, with `bugs` planted; prints why and
+/// returns `None` where there is no mkfs.ext4.
 fn measured(args: &[&str], bugs: &str) -> Option<Value> {
     let place = Place::new();
     let usual = ["fs", "applications", "--seconds", "5", "--json", "figures.json"];
@@ -40,7 +40,7 @@ const DATABASES: [&str; 10] = [
     "cheetah-15k5",
 ];
 
-/// However often databases flush, a stream keeps about half of its bandwidth.
+/// Whether a stream keeps about half of its bandwidth, however often databases flush.
 fn half_is_kept(bugs: &str) -> Option<bool> {
     let figures = measured(&DATABASES, bugs)?;
     let cases = figures["cases"].as_array().unwrap();
@@ -59,8 +59,8 @@ fn starving_a_stream_is_noticed() {
     assert_ne!(half_is_kept("RecordsStarveStreams"), Some(true));
 }
 
-/// Many clients write more at once than goes to a log for other files: the database's log does not
-/// go home, and its flushes wait for nothing there.
+/// Many clients together write more at a time than the threshold for logs. The database's own log
+/// is durable-only and stays in the logs, so that its flushes do not wait for writes home.
 #[test]
 fn logs_that_need_no_place_make_flushes_short_and_streams_long() {
     let args = ["--app", "mongodb", "--clients", "64", "--flush", "33ms", "--instances", "1"];
@@ -94,7 +94,7 @@ fn file_servers_sync_nothing() {
     do_what_they_are_asked(&figures["cases"][0], false);
 }
 
-/// 20 operations a second, with syncs or without.
+/// Checks a case: 20 operations a second, with syncs or without.
 fn do_what_they_are_asked(case: &Value, syncs: bool) {
     let rate = case["operations_per_s"].as_f64().unwrap();
     assert!((18.0..=20.4).contains(&rate), "{case}");

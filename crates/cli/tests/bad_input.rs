@@ -1,4 +1,4 @@
-//! What a user sees when something is wrong: which file, where, what to do; and the exit code.
+//! Messages to a user when something is wrong: which file, where, what to do; and the exit code.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -112,7 +112,7 @@ fn absurd_parameters_are_refused() {
 #[test]
 fn an_unwritable_output_is_found_before_the_run() {
     let place = Place::new();
-    // Should the output be looked at only after the run, the missing trace is reported first.
+    // If outputs were checked only after the run, the missing trace would be reported first.
     for option in ["--report", "--json"] {
         let outcome = place.run(&["replay", "no-such.trace", option, "no/such/dir/r"]);
         outcome.fails(2, &["no/such/dir/r", "nothing has been run"]);

@@ -1,5 +1,5 @@
-//! The same system calls, by chance, on the kernel's ext4 and on ours: what they answer, and what
-//! they leave, must be the same. `make differential` runs many seeds.
+//! The same random system calls on the kernel's ext4 and on ours: their answers, and the files
+//! after them, must be the same. `make differential` runs many seeds.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -30,14 +30,14 @@ use make::Maker;
 use run::{Difference, Run};
 use worlds::{KINDS, Worlds};
 
-/// How often fewer calls are tried.
+/// Most attempts to find a shorter sequence.
 const ATTEMPTS_MOST: u32 = 400;
 
-/// Calls change the umask, which belongs to the process: one test at a time makes calls.
+/// Held by a test that makes calls: calls change the umask, which belongs to the process.
 static CALLS: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
-    // A test that failed leaves nothing behind: each sequence begins with its own umask.
+    // A failed test does no harm: each sequence begins with its own umask.
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -47,14 +47,14 @@ fn asked(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// The numbers of the calls that alone are to be made, if the environment names some.
+/// The numbers of the only calls to make, if the environment names some.
 fn only() -> Option<BTreeSet<u64>> {
     let text = std::env::var("DIFFERENTIAL_ONLY").ok().filter(|text| !text.is_empty())?;
     Some(text.split(',').map(|number| number.parse().unwrap()).collect())
 }
 
-/// Runs these steps; the differences, each kind once, up to one after which the worlds are not the
-/// same any more.
+/// Runs these steps. Returns the differences, each kind once, and ends at one after which the
+/// worlds stay different.
 fn differences(worlds: &mut Worlds, name: &str, steps: &[Step]) -> Vec<Difference> {
     let mut run = Run::new(worlds, name);
     let (mut found, mut seen) = (Vec::<Difference>::new(), BTreeSet::new());
@@ -72,7 +72,7 @@ fn differences(worlds: &mut Worlds, name: &str, steps: &[Step]) -> Vec<Differenc
     found
 }
 
-/// Fewer of these steps that show the same difference.
+/// Finds fewer of these steps that show the same difference.
 fn shrink(worlds: &mut Worlds, mut steps: Vec<Step>, wanted: &str) -> Vec<Step> {
     let (mut attempts, mut chunk) = (0, steps.len() / 2);
     while chunk > 0 && attempts < ATTEMPTS_MOST {
@@ -94,7 +94,7 @@ fn shrink(worlds: &mut Worlds, mut steps: Vec<Step>, wanted: &str) -> Vec<Step> 
     steps
 }
 
-/// How many kinds of differences a seed shows; all are printed.
+/// Runs a seed, prints all differences, and returns the number of their kinds.
 fn judge(seed: u64, calls: u64) -> Option<usize> {
     let kind = KINDS[usize::try_from(seed).unwrap() % KINDS.len()];
     let mut worlds = Worlds::new(kind, None)?;

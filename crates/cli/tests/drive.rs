@@ -1,4 +1,4 @@
-//! Drives by their data sheets, from the catalogue and of disks that are there.
+//! Drives from data sheets, from the catalogue, and recognised from the machine's disks.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,7 +23,7 @@ const SHEET: [&str; 12] = [
     "256M",
 ];
 
-/// Runs with the folder of own profiles in the place.
+/// Runs the command with the user's profiles in the place.
 fn run(place: &Place, args: &[&str]) -> Outcome {
     let mut command = place.command(args);
     command.env("MANYLOGS_DRIVES", place.path("drives"));
@@ -58,7 +58,7 @@ fn a_data_sheet_is_enough_for_every_command() {
     );
     run(&place, &["sweep", "s.toml"]).succeeds();
     run(&place, &["drive", "validate", "backup-1"]).succeeds();
-    // The same name is not written twice, and another's serial number is not taken.
+    // An existing name is not overwritten, and another profile's serial number is refused.
     run(&place, &[&["drive", "new", "backup-1"][..], &SHEET].concat()).fails(5, &["--force"]);
 }
 
@@ -88,7 +88,7 @@ fn what_is_shown_is_taken_back_and_drives_are_drawn() {
     for figure in ["sequential_outer_mb_s", "random_reads_per_second_depth_4", "gain_of_mlb"] {
         assert!(figures[figure]["ratio"].as_f64().unwrap() > 0.0, "{figure}: {found}");
     }
-    // The sheet has the rate, so it is not drawn.
+    // The sheet states the rate, so it is not drawn at random.
     assert_eq!(figures["average_seek_ms"]["ratio"], 1.0);
     let outer = figures["sequential_outer_mb_s"]["ratio"].as_f64().unwrap();
     assert!((outer - 1.0).abs() < 0.01, "{found}");
@@ -114,7 +114,7 @@ fn advice_says_what_the_gain_is_over_what_the_drive_may_be() {
     assert!(range["decided_by"].is_array());
     assert!(said.contains("over what the drive may be: between"), "{said}");
     assert!(noted.contains("guessed, within ranges"), "{noted}");
-    // A drive of which nothing is guessed has no range, and its advice is as it was.
+    // A drive without guessed figures has no range, and its advice is unchanged.
     let (found, said, _) = advise("exos-x20");
     assert!(found.get("drive_range").is_none() && !said.contains("may be"), "{found}");
 }
@@ -169,7 +169,7 @@ fn a_disk_is_its_own_profile_then_its_model_then_its_class() {
     run(&place, &[&own[..], &SHEET].concat()).succeeds();
     let found = model(b"ST18000NM000J-2T\n");
     assert_eq!((&found["found_by"], &found["drive"]), (&"own".into(), &"mine".into()));
-    // Two profiles for one disk are one too many.
+    // A second profile for the same disk is refused.
     let own = ["drive", "new", "other", "--serial", "ZR512ABC"];
     run(&place, &[&own[..], &SHEET].concat()).fails(5, &["mine.toml", "ZR512ABC"]);
     let drives = place.path("drives");
@@ -251,7 +251,7 @@ fn figures_that_cannot_be_are_named_with_their_option() {
     run(&place, &["drive", "show", "exos-x18-18"]).fails(2, &["exos-x18-18t"]);
 }
 
-/// The header of a recording with a drive in it, as `docs/traces.md` has it, and no request.
+/// A recording without requests whose header names a drive, in the format of `docs/traces.md`.
 fn recording(model: &str, serial: &str, rpm: &str, link: &str) -> Vec<u8> {
     let texts = ["/dev/sdb", model, serial, rpm, link];
     let bytes = 48 + texts.iter().map(|text| 2 + text.len()).sum::<usize>() + 4;

@@ -26,7 +26,8 @@ fn a_file_server_is_fast_until_the_cache_is_full() {
     let found = exercise(&["st8000as0002", "--load", "fileserver", "--seconds", "450"]);
     let full = found["cache_full_second"].as_u64().unwrap();
     // "Evolving ext4 for shingled disks", section 4.3.2: 140 MiB/s for 250 s, then 20 MiB/s until
-    // the end after 461 s. Ours is full earlier: nothing of this load is a stream.
+    // the end after 461 s. Our model's cache is full earlier, because no part of this load counts
+    // as a stream.
     assert!((150..=250).contains(&full), "{full}");
     let (before, after) = (mib_s(&found, 5, 150), mib_s(&found, 260, 450));
     assert!((140.0 * 0.85..140.0 * 1.15).contains(&before), "{before}");
@@ -101,7 +102,7 @@ fn a_volume_for_shingled_drives_makes_streams_of_random_writes() {
         exercise(&usual)
     };
     let (plain, volume) = (found("random-4k", "nologging"), found("random-4k", "mlb-shingled"));
-    // The plain drive's cache is full long before.
+    // The plain drive's cache is full long before these seconds.
     let (plain, rate) = (mib_s(&plain, 100, 300), mib_s(&volume, 100, 300));
     assert!(rate > 3.0 * plain, "{rate} {plain}");
     for (load, volume) in

@@ -1,4 +1,4 @@
-//! The figures in the documents are what the program prints.
+//! Checks that the figures in the documents are those that the program prints.
 //!
 //! Between `<!-- figures: ARGUMENTS -->` and `<!-- end of figures -->` stands the output of the
 //! command with these arguments, run in the repository's root. `FIGURES=write` puts it there
@@ -20,7 +20,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// What the command prints, as it stands in a document.
+/// The command's output in the form of a document.
 fn printed(arguments: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_manylogs"))
         .args(arguments.split_whitespace())
@@ -37,7 +37,7 @@ fn printed(arguments: &str) -> String {
     }
 }
 
-/// `text` with each block as the program prints it now.
+/// `text` with each block renewed from the program's output, and the number of blocks.
 fn renewed(text: &str) -> (String, usize) {
     let (mut out, mut rest, mut blocks) = (String::new(), text, 0);
     while let Some(at) = rest.find(BEGIN) {

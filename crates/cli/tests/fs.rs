@@ -1,4 +1,4 @@
-//! File systems of our own: what is refused, and mounts that are servers in the background.
+//! Our file systems: refusals, and mounts with a server in the background.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::Place;
 
-/// An image with a file system, if there is mkfs.ext4, which is said.
+/// Makes an image with a file system; prints why and returns false if there is no mkfs.ext4.
 fn image(place: &Place) -> bool {
     File::create(place.path("disk.img")).unwrap().set_len(1 << 30).unwrap();
     let mut mkfs = Command::new("mkfs.ext4");
@@ -60,7 +60,7 @@ fn a_check_finds_damage_and_changes_nothing() {
     let good = place.run(&["fs", "check", "disk.img"]);
     assert!(good.succeeds().stdout.contains("nothing is wrong"), "{good:?}");
     let file = File::options().read(true).write(true).open(place.path("disk.img")).unwrap();
-    // The first group's bitmap of blocks: its place is in the first descriptor.
+    // The block bitmap of the first group, whose block number is in the first descriptor.
     let mut place_of = [0; 4];
     file.read_exact_at(&mut place_of, 4096).unwrap();
     let bitmap = u64::from(u32::from_le_bytes(place_of)) * 4096;
@@ -98,7 +98,7 @@ fn a_mount_goes_on_in_the_background_and_its_end_is_waited_for() {
         let open = File::open(place.path("mnt/file")).unwrap();
         place.run(&["fs", "unmount", "mnt"]).fails(5, &["somebody uses it"]);
         drop(open);
-        // A closed file is let go when the server has heard of it.
+        // Retries: a closed file is released once the server has got that request.
         let unmounted = (0..100).find_map(|_| {
             let said = place.run(&["fs", "unmount", "mnt"]);
             (said.code != Some(5)).then_some(said)
@@ -108,7 +108,7 @@ fn a_mount_goes_on_in_the_background_and_its_end_is_waited_for() {
         assert!(checked.unwrap().status.success());
     }
     place.run(&["fs", "mount", "disk.img", "mnt", "--background", "-o", "ro"]).succeeds();
-    // Of a second place of it the server hears nothing, and goes on.
+    // The server does not learn of a second mount point, and goes on.
     fs::create_dir(place.path("second")).unwrap();
     let bind = ["--bind", "mnt", "second"];
     assert!(

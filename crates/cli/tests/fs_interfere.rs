@@ -7,8 +7,8 @@ mod common;
 use common::Place;
 use serde_json::Value;
 
-/// The figures of `fs interfere` beside 320 small writes a second on the Cheetah; `None` where
-/// there is no mkfs.ext4, which is said.
+/// The figures of `fs interfere` with 320 small writes a second on the Cheetah; prints why and
+/// returns `None` where there is no mkfs.ext4.
 fn measured(place: &Place, args: &[&str]) -> Option<Value> {
     let usual = ["fs", "interfere", "--rate", "320", "--seconds", "3", "--json", "figures.json"];
     let said = place.run(&[&usual, args].concat());

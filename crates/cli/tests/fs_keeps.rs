@@ -1,5 +1,5 @@
-//! What the kernel keeps of a mounted file system: it asks for nothing twice, hears of all that
-//! changes by itself, and each cache has an option that turns it off.
+//! The kernel's caches of a mounted file system: it asks for nothing twice, is told of all changes
+//! that no program made, and each cache has an option that turns it off.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,12 +23,12 @@ use serde_json::Value;
 
 const DIRS: usize = 20;
 const FILES: usize = 40;
-/// How long the kernel may need to hear of something, on a machine that does much else.
+/// How long it may take until the kernel is told of a change, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it is given where nobody tells it.
+/// How long to wait where a planted bug keeps it from being told.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
-/// One test has the kernel drop the caches of all: no other is to lose what it is about.
+/// Held while a test drops the kernel's caches: other tests depend on what is cached.
 static CACHES: RwLock<()> = RwLock::new(());
 
 /// A mounted image.
@@ -37,13 +37,14 @@ struct Server {
 }
 
 impl Server {
-    /// `None`, which is said, where nothing can be mounted. `planted` are bugs of the server.
+    /// Starts a server with the bugs `planted`; prints why and returns `None` where it cannot
+    /// mount.
     fn start(options: &str, planted: &str) -> Option<Self> {
         let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
         let place = Place::new();
         File::create(place.path("disk.img")).unwrap().set_len(64 << 20).unwrap();
         let mut mkfs = Command::new("mkfs.ext4");
-        // Without an index new names go to the first block that has room for them.
+        // Without an index, new names go to the first block with room.
         mkfs.args(["-q", "-b", "4096", "-O", "^dir_index"]).arg(place.path("disk.img"));
         let made = mkfs.status().is_ok_and(|status| status.success());
         if !root || !made || !Path::new("/dev/fuse").exists() {
@@ -72,7 +73,8 @@ impl Server {
         kinds.as_array().unwrap().iter().map(count).collect()
     }
 
-    /// What `work` has the kernel ask for. Looking at the counts asks a few things of the root.
+    /// The requests that the kernel sends during `work`. Reading the counts itself sends a few
+    /// about the root.
     fn asked(&self, work: impl FnOnce(&Self)) -> BTreeMap<String, u64> {
         let before = self.requests();
         work(self);
@@ -83,7 +85,7 @@ impl Server {
         self.requests().into_iter().map(since).filter(|(_, more)| *more > 0).collect()
     }
 
-    /// Looks at everything, as `find` and `du` do; how many files there are.
+    /// Reads all names and attributes, as `find` and `du` do; returns the number of files.
     fn walk(&self) -> usize {
         fn below(dir: &Path) -> usize {
             let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -103,7 +105,7 @@ impl Server {
         }
     }
 
-    /// The kernel forgets all that it can.
+    /// Has the kernel drop all caches that it can.
     fn forget(&self) {
         File::open(self.path("")).and_then(|root| root.sync_all()).unwrap();
         fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
@@ -112,8 +114,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A child that another test is about to start has our descriptors until it runs its
-        // program: for that long the file system is busy.
+        // Retries: a child that another test forks has our descriptors until it runs its program,
+        // and the file system is busy until then.
         const BUSY: i32 = 5;
         let stop = || self.place.run(&["fs", "unmount", "mnt"]);
         let mut stopped = stop();
@@ -130,7 +132,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether something becomes so in time.
+/// Whether `is_so` becomes true within `patience`.
 fn becomes(patience: Duration, is_so: impl Fn() -> bool) -> bool {
     let until = Instant::now() + patience;
     while !is_so() {
@@ -153,15 +155,16 @@ fn what_was_looked_at_is_not_asked_for_again() {
     server.plant_tree();
     server.forget();
     let cold = server.asked(|server| assert_eq!(server.walk(), DIRS * FILES));
-    // Each directory has a list with its inodes, and an end.
+    // Each directory takes a list with its inodes, and the answer of its end.
     let listed = cold.get("readdirplus").copied().unwrap_or(0);
     assert!(listed <= 3 * (DIRS as u64 + 1), "{cold:?}");
     assert!(cold.get("lookup").copied().unwrap_or(0) <= 4, "{cold:?}");
-    // Listing has changed the times of the directories as far as the kernel knows.
+    // The kernel takes the directories' times as changed by the listing, so one more walk comes
+    // first.
     server.walk();
     let warm = server.asked(|server| assert_eq!(server.walk(), DIRS * FILES));
     assert!(warm.values().sum::<u64>() <= 6, "{warm:?}");
-    // What is missing is kept as well, until it is there.
+    // A missing name is cached too, until it is created.
     let missing = server.path("tree/dir0/missing");
     let asked = server.asked(|_| (0..50).for_each(|_| assert!(!missing.exists())));
     assert!(asked.get("lookup").copied().unwrap_or(0) <= 1, "{asked:?}");
@@ -187,17 +190,17 @@ fn options_turn_each_cache_off() {
     assert!(asked["lookup"] >= 50, "{asked:?}");
 }
 
-/// Whether blocks that write-back adds to a file are seen, as the server says them.
+/// Whether programs see blocks that write-back adds to a file, because the server tells the kernel.
 fn tells_blocks(planted: &str) -> Option<bool> {
     let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start("noatime", planted)?;
     let path = server.path("holes");
     let file = File::create(&path).unwrap();
-    // So many extents that the inode has no room for them.
+    // More extents than fit in the inode.
     (0..400).for_each(|piece| file.write_all_at(&[7; 4096], piece * 8192).unwrap());
     let promised = fs::metadata(&path).unwrap().blocks();
     file.sync_all().unwrap();
-    // The kernel's memory of it is what counts: `now` would bring it up to date.
+    // Checked by the kernel's cached attributes first: reading `now` refreshes them.
     let told = becomes(patience(planted), || fs::metadata(&path).unwrap().blocks() > promised);
     let now = statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BLOCKS).unwrap();
     assert!(now.stx_blocks > promised, "write-back added no blocks: nothing is tested");
@@ -214,7 +217,7 @@ fn planted_blocks_that_are_not_told_are_noticed() {
     assert_ne!(tells_blocks("MlfsBlocksUntold"), Some(true));
 }
 
-/// Blocks of a file and nothing else, as the kernel remembers them or as the server says.
+/// The blocks of a file, from the kernel's cache or from the server.
 fn blocks(path: &Path, how: AtFlags) -> u64 {
     statx(CWD, path, how, StatxFlags::BLOCKS).unwrap().stx_blocks
 }
@@ -232,7 +235,7 @@ fn a_block_of_extended_attributes_counts_at_once() {
     assert_eq!(blocks(&path, AtFlags::empty()), before);
 }
 
-/// Whether a name is found that was made, and whose making failed all the same.
+/// Whether a name is found that was created although the call reported an error.
 fn finds_what_failed(planted: &str) -> Option<bool> {
     let all = format!("MlfsCreateFails,{planted}");
     let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
@@ -253,7 +256,7 @@ fn planted_missing_names_that_stay_are_noticed() {
     assert_ne!(finds_what_failed("MlfsMissingStays"), Some(true));
 }
 
-/// A directory that is read with little room.
+/// Reads a directory in small pieces.
 struct Reader {
     dir: File,
     names: Vec<String>,
@@ -266,14 +269,14 @@ impl Reader {
         Self { dir: dir.into(), names: Vec::new() }
     }
 
-    /// Reads until it has so many names, or all.
+    /// Reads until it has `most` names, or all.
     fn read(&mut self, most: usize) {
         let mut room = [MaybeUninit::uninit(); 1024];
         while self.names.len() < most {
             let mut entries = RawDir::new(&self.dir, &mut room);
             let Some(first) = entries.next() else { return };
             self.names.push(first.unwrap().file_name().to_str().unwrap().to_owned());
-            // The rest of what one call brought.
+            // The other names from the same call.
             while !entries.is_buffer_empty() {
                 let entry = entries.next().unwrap().unwrap();
                 self.names.push(entry.file_name().to_str().unwrap().to_owned());
@@ -282,19 +285,19 @@ impl Reader {
     }
 }
 
-/// Whether a reader sees a name that was there when it began, though another one began before.
+/// Whether a reader sees a name that existed when it began, although another reader began earlier.
 fn lists_what_is_new(planted: &str) -> Option<bool> {
     let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start("noatime", planted)?;
     let dir = server.path("dir");
     fs::create_dir(&dir).unwrap();
     let name = |number: usize| format!("{number:0200}");
-    // They fill 15 blocks of 19 names.
+    // The names fill 15 blocks of 19 names each.
     (0..15 * 19).for_each(|number| File::create(dir.join(name(number))).map(drop).unwrap());
     fs::remove_file(dir.join(name(100))).unwrap();
     let mut first = Reader::new(&dir);
     first.read(200);
-    // It takes the place of the one that was removed, which the first reader has left behind.
+    // The new name takes the place of the removed one, which the first reader has passed.
     File::create(dir.join(name(1000))).unwrap();
     let mut second = Reader::new(&dir);
     second.read(20);

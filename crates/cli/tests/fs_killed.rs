@@ -1,4 +1,4 @@
-//! Mounts whose server was killed, and disks that are known by several names.
+//! Mounts whose server was killed, and disks with several names.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use common::image::{can_mount, image, program};
 use common::{Outcome, Place, text};
 use serde_json::Value;
 
-/// A place of a test, in which nothing stays mounted when the test fails.
+/// A test's directory; mounts in it are ended even if the test fails.
 struct Scene(Place);
 
 impl std::ops::Deref for Scene {
@@ -36,7 +36,7 @@ fn mount(place: &Place, source: &str, target: &str) -> Outcome {
     place.run(&["fs", "mount", source, target, "--background"])
 }
 
-/// Kills the server of what is mounted on `target`, and waits until the kernel knows.
+/// Kills the server of the mount on `target`, and waits until the kernel has noticed.
 fn kill(place: &Place, target: &str) {
     let status = place.run(&["fs", "status", target, "--json"]);
     let status: Value = serde_json::from_str(&status.succeeds().stdout).unwrap();
@@ -45,13 +45,13 @@ fn kill(place: &Place, target: &str) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let gone = (0..3000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        // Attributes would do no longer: the kernel answers for those by itself.
+        // `statfs` reaches the server; attributes come from the kernel's cache.
         rustix::fs::statfs(place.path(target)).is_err()
     });
     assert!(gone, "the kernel knows that nobody serves it");
 }
 
-/// Writes something that is durable when this returns.
+/// Writes a file and syncs it.
 fn write(place: &Place, name: &str, content: &str) {
     let path = place.path(name);
     fs::write(&path, content).unwrap();
@@ -93,7 +93,7 @@ fn a_dead_mount_is_told_and_taken_over(place: &Place, source: &str) {
     }
     let listed = place.run(&["list"]);
     assert!(listed.succeeds().stdout.contains("its server was killed"), "{listed:?}");
-    // Of another disk it is not taken away.
+    // A mount of another disk does not take the dead mount over.
     place.file("other.img", vec![0; 1 << 20]);
     mount(place, "other.img", "mnt").fails(5, &words);
     let taken = mount(place, source, "mnt");
@@ -103,7 +103,7 @@ fn a_dead_mount_is_told_and_taken_over(place: &Place, source: &str) {
     let ended = place.run(&["fs", "unmount", "mnt"]);
     assert!(ended.succeeds().stderr.contains("had been killed"), "{ended:?}");
     assert!(place.path("mnt").is_dir());
-    // Mounted in another place it is taken over as well.
+    // A mount on another directory takes it over as well.
     mount(place, source, "mnt").succeeds();
     kill(place, "mnt");
     assert!(mount(place, source, "elsewhere").succeeds().stderr.contains("takes over"));
@@ -119,7 +119,7 @@ fn a_dead_mount_of_an_image_is_told_and_taken_over() {
     }
     let Some(path) = image(&place, 128, &[]) else { return };
     a_dead_mount_is_told_and_taken_over(&place, text(&path));
-    // A program that still has a file open does not keep it.
+    // A program with an open file does not prevent that.
     mount(&place, "disk.img", "mnt").succeeds();
     let open = File::open(place.path("mnt/file")).unwrap();
     kill(&place, "mnt");
@@ -156,7 +156,7 @@ fn a_disk_is_opened_once_whatever_it_is_called() {
     mount(&place, "disk.img", "mnt").succeeds();
     let disk = Loop::attach(&place.path("link.img"));
     let on = place.path("mnt");
-    // It says who has it, and where.
+    // The refusal says which process has the disk, and where it is mounted.
     let words = ["locked by process", text(&on)];
     mount(&place, &disk.0, "other").fails(5, &words);
     mount(&place, "link.img", "other").fails(5, &["link.img"]);
@@ -213,7 +213,7 @@ fn content(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// What was synced is there, and not a byte of the image changes.
+/// Checks a read-only mount: synced content is there, and not a byte of the image changes.
 fn read_only_shows_and_keeps(place: &Place, image: &Path) {
     let before = content(image);
     let mounted = place.run(&["fs", "mount", "disk.img", "mnt", "--background", "-o", "ro,noload"]);
@@ -237,7 +237,7 @@ fn change(place: &Place) {
     for number in 0..50 {
         write(place, &format!("mnt/{number}"), &format!("content {number}"));
     }
-    // Its end is in the journal only, and it is an orphan while it is open.
+    // The file's removal is in the journal only, and the file is an orphan while it is open.
     fs::remove_file(place.path("mnt/removed")).unwrap();
     write(place, "mnt/49", "content 49");
 }
@@ -269,7 +269,7 @@ fn nothing_is_written_to_what_is_mounted_read_only() {
         drop(open);
         place.run(&["fs", "unmount", "mnt"]).succeeds();
         read_only_shows_and_keeps(&place, &path);
-        // Who writes recovers as ever.
+        // A writable mount recovers as usual.
         mount(&place, "disk.img", "mnt").succeeds();
         assert_eq!(fs::read_to_string(place.path("mnt/7")).unwrap(), "content 7");
         place.run(&["fs", "unmount", "mnt"]).succeeds();

@@ -1,5 +1,5 @@
-//! A server's memory under floods of requests: it stays below its bound and what the program itself
-//! needs, nobody is refused, and all of it comes back.
+//! A server's memory under floods of requests: it stays below its bound plus the program's own
+//! needs, no request is refused, and all memory is given back.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,13 +20,13 @@ use serde_json::Value;
 const MIB: u64 = 1 << 20;
 /// The least bound, so that short floods reach it.
 const BOUND: u64 = 64 * MIB;
-/// What the program needs beside: its code, buffers of the device, what the allocator keeps.
+/// The program's own needs: its code, buffers of the device, and memory kept by the allocator.
 const BESIDE: u64 = 64 * MIB;
-/// Programs that write and read at a time, 1 MiB each.
+/// Number of programs that write and read at the same time, 1 MiB each.
 const PROGRAMS: usize = 500;
 const THREADS: usize = 8;
 const NAMES: usize = 200_000;
-/// Those that are created and removed with little memory.
+/// Number of the names that are created and removed with little memory.
 const FEWER: usize = 10_000;
 const DIRS: usize = 50;
 
@@ -53,8 +53,8 @@ fn image() -> Option<Place> {
 }
 
 impl Server {
-    /// On a slow drive, with the least bound. `None`, which is said, where nothing can be mounted.
-    /// `bug` is planted in the server.
+    /// Starts a server on a slow drive, with the least bound and `bug` planted. Prints why and
+    /// returns `None` where it cannot mount.
     fn start(bug: &str) -> Option<Self> {
         Some(Self::mount(image()?, &["--memory", "64M", "--emulate", "wd5000ys"], bug))
     }
@@ -73,7 +73,7 @@ impl Server {
         serde_json::from_str(&status.succeeds().stdout).unwrap()
     }
 
-    /// A figure of a part of the account.
+    /// A figure of a part of the memory account.
     fn part(&self, name: &str, figure: &str) -> u64 {
         let status = self.status();
         let memory = &status["server"]["file_system"]["memory"];
@@ -85,7 +85,7 @@ impl Server {
         self.place.path("mnt").join(name)
     }
 
-    /// The most memory that the server has had.
+    /// The server's peak memory in bytes.
     fn peak(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -129,7 +129,7 @@ impl Server {
         });
     }
 
-    /// They read it again, past the kernel's memory.
+    /// The programs read it again, with direct I/O.
     fn reads(&self) {
         self.at_once(PROGRAMS, |server, number| {
             let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap();
@@ -151,7 +151,7 @@ impl Server {
         });
     }
 
-    /// As large as they may be, and larger.
+    /// Sets attributes of the largest size, and larger ones.
     fn xattrs(&self) {
         let value = vec![1; 64 << 10];
         self.at_once(64, |server, number| {
@@ -167,7 +167,7 @@ impl Server {
         });
     }
 
-    /// Open files with locks, as many as the system lets a program have.
+    /// Opens and locks as many files as the system allows a program.
     fn handles(&self) {
         let mut open = Vec::new();
         for number in 0..20_000 {
@@ -178,7 +178,7 @@ impl Server {
                 Err(error) => panic!("{error}"),
             }
         }
-        // Some are for this program.
+        // Leaves some descriptors for this program.
         open.truncate(open.len() - 100);
         eprintln!("{} files are open", open.len());
         for file in &open {
@@ -214,7 +214,7 @@ fn floods_of_content_stay_within_the_bound() {
     server.check("writes");
     server.reads();
     server.check("reads");
-    // Others are served, and orders are obeyed, while all of that waits for the drive.
+    // Other programs and orders are served while all of that waits for the drive.
     thread::scope(|scope| {
         scope.spawn(|| server.writes());
         assert_eq!(server.status()["state"], "mounted");
@@ -225,7 +225,7 @@ fn floods_of_content_stay_within_the_bound() {
     sync.sync_all().unwrap();
     server.check("writes over writes");
     drop(sync);
-    // The kernel waits for the answers alone: the work ends a moment later.
+    // The kernel waits only for the answers; the jobs end a moment later.
     while server.part("requests", "used_bytes") > 0 {
         thread::yield_now();
     }
@@ -235,7 +235,7 @@ fn floods_of_content_stay_within_the_bound() {
 #[test]
 fn floods_of_names_stay_within_the_bound() {
     let Some(place) = image() else { return };
-    // Most names come while there is more memory: transactions are larger then.
+    // Most names are created with more memory, because transactions are larger then.
     let server = Server::mount(place, &["--memory", "512M"], "");
     (0..DIRS).for_each(|dir| fs::create_dir(server.path(&format!("dir{dir}"))).unwrap());
     server.names(0..NAMES - FEWER, |path| drop(File::create(path).unwrap()));
@@ -268,7 +268,7 @@ fn memory_that_is_not_bounded_or_does_not_come_back_is_noticed() {
     for number in 0..100 {
         fs::metadata(server.path(&number.to_string())).unwrap_err();
     }
-    // A server whose requests have ended holds nothing of them, but of the status itself.
+    // When its requests have ended the server holds memory only for the status request itself.
     let left = server.part("requests", "used_bytes");
     assert!(left >= 100 * (32 << 10), "{left} bytes");
     server.stop();

@@ -1,4 +1,4 @@
-//! What an operator sees of a mounted file system, and changes.
+//! An operator's commands on a mounted file system: status and settings.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -113,7 +113,7 @@ fn what_has_no_logs_says_so() {
     unmount(&place);
 }
 
-/// What `fs status` says of a file.
+/// Whether `fs status` says that a file is durable-only, and that this is in effect.
 fn is_durable(place: &Place, file: &str) -> (bool, bool) {
     let said = status(place, file);
     (said["durable"].as_bool().unwrap(), said["in_effect"].as_bool().unwrap())

@@ -22,7 +22,7 @@ fn sync(path: &Path, content: &str) {
     file.sync_all().unwrap();
 }
 
-/// Damages the header of a record in the middle of all, as a failing medium does.
+/// Damages the header of a record in the middle of the log, as a failing medium does.
 fn damage_a_record(image: &Path) {
     let content = fs::read(image).unwrap();
     let sectors = content.chunks(512).enumerate();
@@ -47,13 +47,13 @@ fn damaged_logs_are_refused_repaired_and_left_to_e2fsck() {
     for number in 0..FILES {
         sync(&root.join(format!("file {number}")), &format!("content {number}\n"));
     }
-    // What a power cut would leave.
+    // The image as a power cut would leave it.
     fs::copy(place.path("disk.img"), place.path("crashed.img")).unwrap();
     place.run(&["fs", "check", "disk.img", "--repair"]).fails(5, &["disk.img"]);
     unmount(&place);
     damage_a_record(&place.path("crashed.img"));
 
-    // The commands for volumes keep off, although a copy of the volume's superblock may lie where
+    // The commands for volumes refuse it, although a copy of the volume's superblock may lie where
     // they look for one.
     place.run(&["check", "crashed.img", "--repair"]).fails(2, &["crashed.img"]);
     place.run(&["drain", "crashed.img"]).fails(2, &["crashed.img"]);

@@ -1,4 +1,4 @@
-//! What commands say of a file system, however it was left: the same, and what is so.
+//! All commands state the same and true facts about a file system, however it was left.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,7 +19,7 @@ fn json(place: &Place, command: &str, image: &str) -> Value {
     serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
-/// The state that the status and the check tell, and the bytes in logs alone.
+/// The state by the status and the check, which must agree, and the bytes that are only in logs.
 fn state(place: &Place, image: &str) -> (String, Option<u64>) {
     let (status, check) = (json(place, "status", image), json(place, "check", image));
     assert_eq!(status["state"], check["state"], "{status} {check}");
@@ -61,7 +61,7 @@ fn a_disk_is_said_to_be_what_it_is_after_use_and_after_a_crash() {
     let mounted = json(&place, "status", "disk.img");
     assert_eq!((&mounted["state"], mounted["logged_bytes"].is_u64()), (&"mounted".into(), true));
     place.run(&["fs", "check", "disk.img"]).fails(5, &["disk.img"]);
-    // What a power cut would leave.
+    // The image as a power cut would leave it.
     fs::copy(place.path("disk.img"), place.path("crashed.img")).unwrap();
     unmount(&place);
 
@@ -114,8 +114,8 @@ fn damage_is_found_below_the_logs_too() {
     let root = serve(&place);
     sync(&root.join("file"), 5000);
     unmount(&place);
-    // The first group's bitmap of inodes, of which the logs have the first sector: its place is in
-    // the first descriptor.
+    // The inode bitmap of the first group, whose first sector is in the logs. Its block number is
+    // in the first descriptor.
     let file = File::options().read(true).write(true).open(place.path("disk.img")).unwrap();
     let mut number = [0; 4];
     file.read_exact_at(&mut number, 4096 + 4).unwrap();

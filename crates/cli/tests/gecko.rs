@@ -1,5 +1,4 @@
-//! A chain of drives in files: made, served, killed, served again, and refused where it is not
-//! whole.
+//! A chain of drives in files: made, served, killed, served again, and refused if incomplete.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -62,7 +61,7 @@ impl Chain {
     }
 }
 
-/// A block that tells where it is and which write it was.
+/// The content of a block, which depends on its address and on its version.
 fn block(at: u64, version: u64) -> Vec<u8> {
     (0..512).flat_map(|word| (at * 1_000_003 + version * 512 + word).to_le_bytes()).collect()
 }
@@ -80,7 +79,7 @@ fn a_chain_keeps_over_kills_what_was_flushed_by_whichever_member_it_is_served() 
                 let before = if zeroed { vec![0; 4096] } else { block(at, round - 1) };
                 assert!(client.read(at, 4096) == before, "round {round}, block {i}");
             }
-            // The last ones of each round are durable when they are answered.
+            // The last writes of each round are durable when they are answered.
             let flags = if i >= 390 { FUA } else { 0 };
             assert_eq!(client.ask(flags, WRITE, at, 4096, &block(at, round)), 0);
         }
@@ -95,7 +94,7 @@ fn a_chain_keeps_over_kills_what_was_flushed_by_whichever_member_it_is_served() 
     let (server, mut client) = chain.nbd("a.img");
     assert_eq!(client.ask(0, WRITE, 0, 4096, &block(0, 99)), 0);
     drop(client);
-    // Without a flush: a clean stop makes it durable.
+    // There was no flush: a clean stop makes the writes durable.
     run(&["stop", &chain.name("c.img")], 0, "closed");
     assert!(server.wait().0.success());
     let (server, mut client) = chain.nbd("b.img");
@@ -115,7 +114,7 @@ fn a_chain_that_is_written_over_and_over_is_cleaned() {
         let server = Server::start(&mut chain.serve("a.img", &options));
         let mut client = Client::connect(&socket, PATIENCE);
         let content = vec![7; 1 << 20];
-        // Half of 144 MiB is exported: four times that.
+        // Half of 144 MiB is exported; this writes four times that.
         for i in 0..288u64 {
             let at = (i * 37 % 64) << 20;
             assert_eq!(client.ask(0, WRITE, at, 1 << 20, &content), 0);
@@ -156,7 +155,7 @@ fn a_file_system_on_a_chain_survives_a_killed_server() {
     server.kill();
     let _ = Command::new("umount").arg("-l").arg(&mount).stderr(Stdio::null()).status();
     let server = Server::start(&mut chain.serve("c.img", &["--loop"]));
-    // The journal is replayed; 1 says that counts of the superblock were put right.
+    // e2fsck replays the journal; 1 means that it corrected counts in the superblock.
     let checked = program("e2fsck").arg("-fp").arg(&server.path).output().unwrap();
     assert!(matches!(checked.status.code(), Some(0 | 1)), "{checked:?}");
     ok(Command::new("mount").arg(&server.path).arg(&mount));
@@ -202,27 +201,27 @@ fn members_are_found_and_what_is_not_whole_is_refused_by_name() {
         let args = [&["serve", member, "--nbd", "unix:/nowhere/x"], options].concat();
         run(&args, code, what);
     };
-    // A member that is not there.
+    // A missing member.
     fs::create_dir(chain.path("away")).unwrap();
     let away = chain.name("away/b.img");
     fs::rename(&b, &away).unwrap();
     serve(&a, &[], 2, "member 2");
     run(&["status", &a], 0, "trouble");
-    // One that is elsewhere, and named.
+    // The member is in another folder, and named.
     serve(&c, &["--member", &away], 2, "/nowhere/x");
-    // A copy beside it.
+    // There is a copy of a member.
     fs::copy(&a, chain.path("copy.img")).unwrap();
     serve(&c, &["--member", &away], 2, "both say that they are member 1 of 3");
     serve(&c, &["--member", &away, "--member", &a], 2, "/nowhere/x");
     fs::remove_file(chain.path("copy.img")).unwrap();
-    // One of another chain, and something else.
+    // A member of another chain, and a file that is no member.
     let other = Chain::small();
     serve(&a, &["--member", &other.name("b.img")], 2, &other.name("b.img"));
     let plain = chain.name("plain.img");
     File::create(&plain).unwrap().set_len(1 << 26).unwrap();
     serve(&a, &["--member", &plain], 2, "plain.img: no member of a chain");
     serve(&plain, &["--member", &a], 2, "plain.img: no member of a chain");
-    // One that has missed an opening.
+    // A member that has missed an opening.
     fs::rename(&away, &b).unwrap();
     let old = chain.name("away/old.img");
     fs::copy(&b, &old).unwrap();
@@ -265,7 +264,7 @@ fn drives_that_make_no_chain_are_refused() {
     assert!(fs::read(&a).unwrap().iter().all(|byte| *byte == 0), "refused, and written");
     let said = run(&["format", "--gecko", &a, &b, &large, "--force"], 0, "36.0 MiB stay unused");
     assert!(said.contains("cleaning bears"), "{said}");
-    // Images that no chain came of are not left.
+    // If the format fails, the new images are removed.
     let made = text(&dir.path().join("new")).to_owned();
     let args = ["format", "--gecko", &made, &a, "--size", "64M", "--sparse"];
     run(&args, 5, "exists already");

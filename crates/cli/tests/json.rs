@@ -1,4 +1,4 @@
-//! The JSON is what `docs/json.md` says.
+//! The JSON output has exactly the keys that `docs/json.md` documents.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -152,14 +152,14 @@ fn the_check_of_a_file_system_is_what_is_documented() {
         serde_json::from_str::<Value>(&said.stdout).unwrap()
     };
     let good = check();
-    // The free blocks of the first group.
+    // Damages the first group's count of free blocks.
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 2], 4096 + 12).unwrap();
     let damaged = check();
     assert_eq!((&good["clean"], &damaged["clean"]), (&Value::Bool(true), &Value::Bool(false)));
     let made = mkfs.arg("-F").status();
     assert!(made.is_ok_and(|status| status.success()));
     place.run(&["fs", "adopt", "disk.img", "--yes"]).succeeds();
-    // A copy of the superblock of the logs.
+    // Damages one copy of the logs' superblock.
     let content = std::fs::read(&image).unwrap();
     let copy = content.chunks(512).position(|sector| sector.starts_with(b"MANYLOGS")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"damaged!", copy as u64 * 512).unwrap();
@@ -168,7 +168,7 @@ fn the_check_of_a_file_system_is_what_is_documented() {
     place.run(&["fs", "check", "disk.img"]).fails(3, &["manylogs fs check --repair"]);
     place.run(&["fs", "check", "disk.img", "--repair"]).succeeds();
     place.run(&["fs", "check", "disk.img"]).succeeds();
-    // Its keys are those of the status, which its own test compares.
+    // This part has the keys of the status, which another test compares.
     damaged_logs["mlfs"] = good["mlfs"].clone();
     compare(&[good, damaged, damaged_logs], "`fs check --json`");
 }

@@ -1,4 +1,4 @@
-//! `manylogs fs keeping`: what is promised of files that need durability and no place, in small.
+//! `manylogs fs keeping`: the promises about durable-only files, at a small scale.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ fn what_is_promised_of_files_that_need_no_place_holds() {
         manylogs_testkit::skip("needs mkfs.ext4");
         return;
     }
-    // With so few logs the other gates do not hold, as a log is a quarter of all.
+    // With so few logs the other gates fail, because one log is a quarter of all.
     let small = ["--logs", "40M", "--gate", "segments,pass"];
     let said = place.run(&[&["fs", "keeping", "--json", "found.json"], &small[..]].concat());
     said.succeeds();

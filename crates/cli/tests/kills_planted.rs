@@ -1,5 +1,5 @@
 //! The judge of killed MLFS servers (`tests/programs/mlfs_kills.py`) notices a server that loses
-//! what was synced, and finds nothing wrong with one that does not.
+//! synced data, and accepts a correct server.
 
 #![cfg(feature = "plant")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -15,7 +15,7 @@ use common::served::MANYLOGS;
 
 const JUDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/mlfs_kills.py");
 
-/// Ten kills are many for this bug: one is enough when a sync came in the last second.
+/// Ten kills are plenty for this bug: one is enough if a sync came in the second before it.
 fn judged(place: &Place, disk: &Path, mode: &str, bug: Option<&str>) -> Output {
     let mut judge = Command::new("python3");
     judge.args([JUDGE, MANYLOGS]).args([disk, &place.path("root")]).args(["10", "1", mode]);

@@ -1,4 +1,4 @@
-//! Everything that is linked into the program may be: by its licence, and by its number.
+//! The packages linked into the program have allowed licences, and are not too many.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,13 +17,13 @@ const ALLOWED: [&str; 10] = [
     "0BSD",
     "Unlicense",
     "Unicode-3.0",
-    // Public domain: what draws the constants of a hash while compiling.
+    // Public domain: the package that draws a hash's constants while compiling.
     "CC0-1.0",
 ];
-/// Packages of others. Cold builds take minutes as it is. Parquet took twenty, ublk two, ext4 one,
-/// and the Python package eleven, which no other program has.
+/// Most packages of other projects, because cold builds take minutes. Parquet added twenty, ublk
+/// two, ext4 one, and the Python package eleven, which no other program has.
 const PACKAGES_MAX: usize = 129;
-/// With ublk: its library brings an executor that is not used, and makers of bindings.
+/// The limit with ublk, whose library brings an unused executor and generators of bindings.
 const PACKAGES_WITH_UBLK_MAX: usize = 188;
 
 #[test]
@@ -42,7 +42,7 @@ fn check(features: &[&str], packages_max: usize) {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() && said.contains("failed to download") {
-        // Packages of features that are not built here are fetched by this very call.
+        // This call fetches packages of features that are not built here.
         manylogs_testkit::skip(format_args!("the packages cannot be fetched: {said}"));
         return;
     }

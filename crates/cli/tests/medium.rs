@@ -1,5 +1,5 @@
-//! The whole program over a disk that loses its power: what the medium holds is what the clients
-//! were promised. See `crates/judges/medium`.
+//! The whole program over a disk that loses power: the medium must hold what clients were promised.
+//! See `crates/judges/medium`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::served::{MANYLOGS, can_serve};
 use manylogs_medium::History;
 
-/// Crash states that `make test` sees; MEDIUM_STATES is another number.
+/// Crash states that `make test` checks; MEDIUM_STATES sets another number.
 const STATES: u64 = 400;
 const FIRST: u64 = 1;
 
@@ -21,7 +21,7 @@ fn of_environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The seeds to run, and the states after which that is enough.
+/// The seeds to run, and the number of states after which to stop.
 fn wanted() -> (Range<u64>, u64) {
     if let Some(seed) = of_environment("MEDIUM_SEED") {
         let seed: u64 = seed.parse().expect("MEDIUM_SEED is a number");

@@ -1,4 +1,4 @@
-//! Bugs planted in the whole program: the disk below it must notice each, or it proves nothing.
+//! Bugs planted in the whole program: the judge over the disk must notice each.
 
 #![cfg(feature = "plant")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::served::{MANYLOGS, can_serve};
 use manylogs_medium::{Below, Failure, FrontEnd, History, Stack};
 
-/// Crash states after which a bug counts as missed, and histories, which may have none. The real
-/// program's threads run as the machine lets them, so that no seed shows a bug for sure: most are
-/// noticed after less than a hundred states, now and then one after several hundred.
+/// Crash states, and histories (which may have none), after which a bug counts as missed. The
+/// threads of the real program run as the machine schedules them, so that no seed certainly shows a
+/// bug. Most bugs are noticed after less than a hundred states, a few after several hundred.
 const PATIENCE: u64 = 3000;
 const HISTORIES: u64 = 300;
 const FIRST: u64 = 1_000_000;
 
-/// A bug, and the stack that may show it, but for what the seed decides.
+/// A bug, and the changes to a seed's stack that may make it show.
 type Case = (&'static str, fn(Stack) -> Stack);
 
 const RING: fn(Stack) -> Stack = |stack| Stack { ring: true, ..stack };
 const THREADS: fn(Stack) -> Stack = |stack| Stack { ring: false, ..stack };
 const NBD: fn(Stack) -> Stack = |stack| Stack { front_end: FrontEnd::Nbd, ..stack };
-/// Of the devices, a file has the cache that loses most.
+/// Of the devices below, a file has the cache that loses most.
 const NBD_ON_FILE: fn(Stack) -> Stack =
     |stack| Stack { front_end: FrontEnd::Nbd, below: Below::File512, ..stack };
 const FILE: fn(Stack) -> Stack = |stack| Stack { front_end: FrontEnd::File, ..stack };
@@ -45,7 +45,7 @@ const CASES: &[Case] = &[
     ("NbdPartsWithoutGate", NBD),
     ("FuseFsyncSkipped", FILE),
     ("FuseDsyncIgnored", FILE),
-    // Some of the volume's, seen through all layers.
+    // Some of the volume's bugs, seen through all layers.
     ("AckBeforeRecord", NBD),
     ("FlushSkipsBuffer", NBD),
     ("FlushSkipsDevice", NBD_ON_FILE),
@@ -54,7 +54,7 @@ const CASES: &[Case] = &[
     ("DiscardNotLogged", NBD),
 ];
 
-/// What noticed it, and after how many states.
+/// The number of states until the bug was noticed, and the finding; `None` if it was missed.
 fn hunt((bug, with): Case) -> Option<(u64, String)> {
     let mut states = 0;
     for seed in FIRST..FIRST + HISTORIES {

@@ -1,4 +1,4 @@
-//! A volume over NBD, as clients of others find it: libnbd's tools, qemu's, and one that does
+//! A volume over NBD, used by foreign clients: libnbd's tools, qemu's, and a client that does
 //! everything wrong. Debian: nbdkit libnbd-bin python3-libnbd qemu-utils.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -18,14 +18,14 @@ use manylogs_operate::control::{Order, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Debian's bindings are Debian's Python's.
+/// Debian's bindings work with Debian's Python.
 const PYTHON: &str = "/usr/bin/python3";
 const PATIENCE: Duration = Duration::from_secs(60);
 const BUSY: i32 = 5;
 const INPUT: i32 = 2;
 const FAILED: i32 = 1;
 
-/// Who speaks NBD.
+/// The server that speaks NBD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// The engine's own thread.
@@ -34,7 +34,7 @@ enum By {
     Nbdkit,
 }
 
-/// The servers to test with `tools`, which are there; of others it says that they are skipped.
+/// The available servers to test with `tools`; prints which ones are skipped.
 fn servers(tools: &[&str]) -> Vec<By> {
     if !have(tools) {
         return Vec::new();
@@ -45,7 +45,7 @@ fn servers(tools: &[&str]) -> Vec<By> {
     vec![By::Us, By::Nbdkit]
 }
 
-/// Whether `tools` are there; else says that the test is skipped.
+/// Whether `tools` are installed; else prints that the test is skipped.
 fn have(tools: &[&str]) -> bool {
     for tool in tools {
         let found = match *tool {
@@ -107,7 +107,7 @@ impl Place {
         Server::start(&mut self.serve_command(), &self.disk())
     }
 
-    /// A file of 8 MiB with something different in every block.
+    /// A file of 8 MiB with different content in every block.
     fn pattern(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         let words = (0..1u64 << 20).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -121,7 +121,7 @@ impl Place {
 struct Server {
     child: Child,
     uri: String,
-    /// Whoever has the volume open: nbdkit, if that is the server.
+    /// The process that has the volume open: nbdkit, if that is the server.
     pid: Pid,
 }
 
@@ -145,7 +145,7 @@ impl Server {
         ok(Command::new(PYTHON).args(["-c", &format!("{begin}{script}"), &self.uri]))
     }
 
-    /// As a crash of the server: nothing is closed.
+    /// Kills the server, so that nothing is closed.
     fn kill(mut self) {
         kill_process(self.pid, Signal::KILL).unwrap();
         let status = self.child.wait().unwrap();
@@ -230,7 +230,7 @@ fn what_is_copied_in_comes_out_again() {
     }
 }
 
-/// Discards, zeroes and what is said of both.
+/// Discards and zeroes, and the block status after both.
 const DISCARDS: &str = "MiB = 1 << 20\n\
      def status(offset, count):\n\
      \x20   found = []\n\
@@ -290,7 +290,7 @@ const LOAD: &str = "import nbd, sys, time\n\
 
 #[test]
 fn a_client_that_connects_again_works_across_kills() {
-    // The client's side is nbdkit too, which connects again.
+    // The client's side is an nbdkit as well, which reconnects.
     if have(&["nbdkit"]) {
         servers(&["python3-libnbd"]).into_iter().for_each(work_across_kills);
     }
@@ -334,7 +334,7 @@ fn with_tls_only_those_who_have_a_key_are_let_in() {
     if !servers(&["nbdinfo"]).contains(&By::Nbdkit) {
         return;
     }
-    // Nobody asks for nbdkit: TLS does.
+    // The command does not ask for nbdkit, but TLS needs it.
     let place = Place::new(By::Us);
     let (keys, others) = (place.path("keys"), place.path("others"));
     fs::write(&keys, format!("alice:{}\n", "5a".repeat(32))).unwrap();
@@ -401,12 +401,12 @@ fn requests_that_cannot_be_are_refused_and_the_connection_lives_on() {
             assert_eq!(client.ask(0, READ, 0, 4096, &[]), 0);
         }
         assert_ne!(client.ask(0, WRITE, 0, 65 << 20, &vec![1; 65 << 20]), 0);
-        // Fast zeroes, but not of parts of sectors.
+        // Fast zeroing works, except for parts of sectors.
         assert_eq!(client.ask(16, ZERO, 512, 512, &[]), 0);
         if place.by == By::Us {
             assert_eq!(client.ask(16, ZERO, 700, 512, &[]), 95);
         }
-        // Parts of sectors are legal, if slow.
+        // Access to parts of sectors is legal, although slow.
         assert_eq!(client.ask(1, WRITE, 1000, 100, &[9; 100]), 0);
         assert_eq!(client.ask(0, READ, 999, 3, &[]), 0);
         assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
@@ -472,7 +472,7 @@ fn cannot_start(by: By) {
     let port = taken.local_addr().unwrap().port();
     says(&serve(&format!("tcp:127.0.0.1:{port}"), &["--nbd-insecure"]), BUSY, "cannot listen");
     drop(taken);
-    // A socket that nobody listens at is taken over.
+    // A stale socket is replaced.
     drop(std::os::unix::net::UnixListener::bind(place.socket()).unwrap());
     let server = place.serve();
     says(&serve(&format!("unix:{}", place.path("x").display()), &[]), BUSY, "");
@@ -494,7 +494,7 @@ fn cannot_start(by: By) {
     server.end();
 }
 
-/// Memory that a process has.
+/// The resident memory of a process.
 fn resident_mib(pid: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -561,7 +561,8 @@ fn nonsense_and_deaf_clients_harm_nobody_else() {
     let place = Place::new(By::Us);
     let server = place.serve();
     let mut good = Client::connect(&place.socket(), PATIENCE);
-    // Each ends its own connection: in the greeting, among the options, among the requests.
+    // Noise at each stage ends only its own connection: in the greeting, among the options, among
+    // the requests.
     let mut words = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..60 {
         let mut stream = UnixStream::connect(place.socket()).unwrap();
@@ -577,23 +578,25 @@ fn nonsense_and_deaf_clients_harm_nobody_else() {
                 words.to_be_bytes()
             })
             .collect();
-        // It may hang up before all is said.
+        // The server may hang up before all is sent.
         let _ = stream.write_all(&noise);
         drop(stream);
         assert_eq!(good.ask(0, READ, 0, 4096, &[]), 0);
     }
-    // One asks for more than the kernel holds for it, and never fetches it.
+    // A client asks for more than the kernel buffers for it, and never fetches the answers.
     let mut deaf = Client::connect(&place.socket(), PATIENCE);
     let mut together = Vec::new();
     for _ in 0..3000 {
         together.extend(deaf.request(0, READ, 0, 1 << 20, &[]).0);
     }
     deaf.stream.write_all(&together).unwrap();
-    // Connections take turns: those reads had the time to be carried out, if they may be.
+    // Connections take turns, so those reads have had time to be carried out, unless the limit
+    // holds them back.
     for i in 0..2000 {
         assert_eq!(good.ask(1, WRITE, i % 1000 * 4096, 4096, &[5; 4096]), 0);
     }
-    // 64 MiB for a client, twice that as memory is kept in longer pieces, and the rest of the server.
+    // 64 MiB for a client, doubled because memory is kept in larger pieces, plus the rest of the
+    // server.
     let resident = resident_mib(server.pid);
     assert!(resident < 256, "{resident} MiB for a client that fetches nothing");
     let status = connect(&place.disk()).unwrap().status().unwrap();

@@ -1,4 +1,4 @@
-//! What operators and service managers use of a server: metrics, messages, names, man pages.
+//! Interfaces for operators and service managers: metrics, messages, names, man pages.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -30,7 +30,7 @@ fn id_of(image: &Image) -> String {
     id.unwrap().to_owned()
 }
 
-/// The value of `key` in the first of the server's messages that has it.
+/// The value of `key` in the server's next message that has it.
 fn field(server: &mut Server, key: &str) -> String {
     loop {
         let mut line = String::new();
@@ -42,7 +42,7 @@ fn field(server: &mut Server, key: &str) -> String {
     }
 }
 
-/// Ends the server of `image` in order; what it said meanwhile.
+/// Ends the server of `image` in order; returns its messages.
 fn stop(image: &Image, server: Server) -> String {
     run(&["stop", image.path()], 0, "closed");
     let (status, said) = server.wait();
@@ -54,7 +54,7 @@ fn stop(image: &Image, server: Server) -> String {
 fn exchange(address: &str, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The server may have heard enough before it was told everything.
+    // The server may close the connection before everything is sent.
     let _ = stream.write_all(request);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = Vec::new();
@@ -103,7 +103,7 @@ fn check_http(address: &str) {
     assert!(exchange(address, &[0xff; 100]).starts_with("HTTP/1.1 400 "));
     exchange(address, &[b'a'; 100_000]);
     exchange(address, b"");
-    // Somebody who says nothing holds up the others for a while only.
+    // A silent client delays the others only for a while.
     let silent = TcpStream::connect(address).unwrap();
     let answer = get("/metrics");
     drop(silent);
@@ -200,7 +200,7 @@ fn the_service_manager_hears_of_it_and_the_link_is_there_as_long_as_the_device()
     let refused = ["serve", image.path(), "--loop", "--link", file.to_str().unwrap()];
     run(&refused, 5, "exists and is no link");
     assert_eq!(fs::read_to_string(&file).unwrap(), "data");
-    // Nothing of it is left: the volume can be served.
+    // Nothing is left of the refused start: the volume can be served.
     let name = image.beside("name");
     let server = Server::start(&mut image.serve(&["--loop", "--link", name.to_str().unwrap()]));
     assert_eq!(fs::read_link(&name).unwrap(), Path::new(&server.path));
@@ -263,7 +263,7 @@ fn probe_without_permission_says_so() {
         return;
     }
     let image = formatted();
-    // Where nobody can execute it.
+    // A copy in a directory where the user nobody can execute it.
     let program = image.beside("manylogs");
     fs::copy(MANYLOGS, &program).unwrap();
     let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);

@@ -1,5 +1,5 @@
-//! A server that panics ends, its clients hear of it, and the next server has what was
-//! acknowledged. The panics are planted.
+//! A server that panics ends, its clients notice, and the next server has all acknowledged writes.
+//! The panics are planted.
 
 #![cfg(feature = "plant")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -19,7 +19,7 @@ use manylogs_plant::Bug;
 use rustix::fs::FallocateFlags;
 use rustix::process::Signal;
 
-/// The longest that a process takes to end, and its clients to hear of that.
+/// Time limit for a process to end, and for its clients to notice.
 const BOUND: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the tests wait to see whether a process lives on although it should not.
@@ -68,7 +68,7 @@ fn of_a_loop_device() {
     file.sync_all().unwrap();
     let (device, began) = (server.path.clone(), Instant::now());
     panic_in_engine(&image);
-    // What comes now fails, and does not wait.
+    // Later requests fail at once.
     let failed = file.write_all_at(&[6; 4096], 4096).and_then(|()| file.sync_all());
     assert!(failed.is_err() && began.elapsed() < BOUND, "{failed:?}, {:?}", began.elapsed());
     drop(file);
@@ -105,7 +105,7 @@ fn of_a_file_whose_own_thread_panics() {
     assert!(server.wait().0.success());
 }
 
-/// Over NBD, by the engine's own thread or by nbdkit.
+/// Panics a server over NBD, whether the engine's own thread or nbdkit speaks it.
 fn of_nbd(image: &Image, options: &[&str]) -> (ExitStatus, String) {
     let socket = image.beside("nbd.sock");
     let address = format!("unix:{}", socket.display());
@@ -114,7 +114,7 @@ fn of_nbd(image: &Image, options: &[&str]) -> (ExitStatus, String) {
     let mut client = Client::connect(&socket, PATIENCE);
     assert_eq!(client.ask(FUA, WRITE, 0, 4096, &[5; 4096]), 0);
     panic_in_engine(image);
-    // The connection ends, rather than being silent.
+    // The connection ends instead of hanging.
     assert_eq!(std::io::Read::read(&mut client.stream, &mut [0; 16]).unwrap_or(0), 0);
     let end = ended(server);
     let server = Server::start(&mut serve());
@@ -140,7 +140,7 @@ fn of_nbdkit() {
     }
     let plugin = plugin();
     let (status, said) = of_nbd(&image(), &["--nbdkit-plugin", plugin.to_str().unwrap()]);
-    // nbdkit is the one that aborts; its parent reports a failure, at which a supervisor restarts.
+    // nbdkit aborts; its parent reports a failure, so that a supervisor restarts it.
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("panicked") && said.contains("SIGABRT"), "{said}");
 }
@@ -160,8 +160,7 @@ fn a_server_that_outlives_its_panic_is_noticed() {
     assert!(server.is_running(), "the bug was not planted");
 }
 
-/// What the kernel makes of calls on the file reaches the volume: the planted bugs of the
-/// translation show there too.
+/// The translation's planted bugs also show through the kernel's calls on the exported file.
 #[test]
 fn bugs_of_the_exported_file_are_noticed_through_the_kernel() {
     if !can_serve(false) {

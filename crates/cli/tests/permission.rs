@@ -1,4 +1,4 @@
-//! Commands run by a user who may do little: what they say, and their exit codes.
+//! Commands run by an unprivileged user: their messages and exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,14 +16,15 @@ const NOBODY: u32 = 65534;
 const INPUT: i32 = 2;
 const PERMISSION: i32 = 6;
 
-/// A volume that belongs to nobody, one that does not, and the program where nobody can run it.
+/// A volume of the user `nobody`, a volume of another user, and a copy of the program that `nobody`
+/// can run.
 struct Place {
     own: Image,
     foreign: Image,
     program: PathBuf,
 }
 
-/// What nobody's XDG_RUNTIME_DIR is.
+/// The value of `XDG_RUNTIME_DIR` for the user `nobody`.
 enum Runtime {
     Unset,
     Own,
@@ -41,7 +42,8 @@ fn directory(path: &Path, mode: u32, owner: u32) {
 }
 
 impl Place {
-    /// `None`, having said so, if the tests do not run as root or nobody has a directory in /run.
+    /// Prints why and returns `None` if the tests do not run as root, or if the user `nobody` has a
+    /// directory in /run.
     fn new() -> Option<Self> {
         if !root() || Path::new("/run/user/65534").exists() {
             manylogs_testkit::skip("needs root, to become nobody, and nobody without a session");
@@ -50,7 +52,8 @@ impl Place {
         let formatted = || Image::formatted(&["--size", "256M", "--sparse"]);
         let (own, foreign) = (formatted(), formatted());
         let program = own.beside("manylogs");
-        // A copy of this process could not be run while another test's child has it open.
+        // Copied by `cp`: a copy written by this process could not be run while another test's
+        // child has it open.
         assert!(Command::new("cp").arg(MANYLOGS).arg(&program).status().unwrap().success());
         set_mode(own.dir(), 0o755);
         set_mode(foreign.dir(), 0o755);
@@ -61,7 +64,8 @@ impl Place {
         Some(Self { own, foreign, program })
     }
 
-    /// Runs the command as nobody and checks its exit code and what it says.
+    /// Runs the command as the user `nobody`; checks its exit code and that its output contains
+    /// `what`.
     fn says(&self, runtime: &Runtime, args: &[&str], code: i32, what: &str) -> String {
         let mut command = Command::new(&self.program);
         command.args(args).current_dir(self.own.dir()).uid(NOBODY).gid(NOBODY);
@@ -107,7 +111,7 @@ fn a_lack_of_permission_has_an_exit_code_of_its_own() {
     for (args, what) in refused {
         place.says(&Runtime::Own, args, PERMISSION, what);
     }
-    // A wrong command line stays one.
+    // A wrong command line is still reported as such.
     place.says(&Runtime::Own, wrong.0, INPUT, wrong.1);
 }
 
@@ -165,7 +169,7 @@ fn a_mount_by_a_user_without_rights_says_so() {
     let target = place.own.beside("mnt");
     directory(&target, 0o755, NOBODY);
     let target = target.to_str().unwrap();
-    // The image of another user, and then FUSE.
+    // First the image of another user, then FUSE.
     let foreign = ["fs", "mount", place.foreign.path(), target];
     let said = place.says(&Runtime::Own, &foreign, PERMISSION, "no permission to open");
     assert_eq!(said.matches("manylogs: ").count(), 1, "{said}");

@@ -1,4 +1,4 @@
-//! Programs that do not know MLFS, with the library that is loaded before them.
+//! Programs that do not know MLFS, run with our library preloaded.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,8 +12,8 @@ use common::Place;
 use common::image::{can_mount, image, unmount};
 use common::served::{ok, text};
 
-/// The library. `make test` builds it with the tests, as an example of its package, and says where
-/// it is; else cargo builds it here.
+/// The library. `make test` builds it with the tests, as an example of its package, and passes its
+/// path; otherwise cargo builds it here.
 fn library() -> PathBuf {
     if let Some(built) = std::env::var_os("MANYLOGS_PRELOAD") {
         return built.into();
@@ -58,7 +58,7 @@ fn is_durable(file: &Path) -> bool {
     len.is_ok_and(|len| value[..len] == *b"1")
 }
 
-/// An adopted image that is mounted without patterns.
+/// Mounts an adopted image without patterns.
 fn mounted(place: &Place) -> Option<PathBuf> {
     let can = can_mount() && image(place, 128, &[]).is_some();
     can.then(|| {
@@ -70,7 +70,7 @@ fn mounted(place: &Place) -> Option<PathBuf> {
 #[test]
 fn programs_open_files_whose_names_fit() {
     const NAMES: &str = "wal/*,*.db-wal";
-    /// As the program's own file of a log is there only while it is in use.
+    /// SQLite's log file exists only while the database is in use.
     const SQLITE: &str = "
 import os, sqlite3
 with sqlite3.connect('a.db') as base:
@@ -114,7 +114,8 @@ with sqlite3.connect('a.db') as base:
     unmount(&place);
 }
 
-/// In a directory: whether files can have the property there.
+/// Opens files in a directory with the flag. The argument says whether files can have the property
+/// there.
 const BY_FLAG: &str = r#"
 import ctypes, errno, fcntl, os, sys
 O_DUR = 0x40000000

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Outcome, Place, text};
 use serde_json::Value;
 
-/// What is compared where the trace records no flush.
+/// The policies compared if the trace records no flush.
 const POLICIES: [&str; 4] = ["nologging", "single-log", "mlb", "mlb-paper"];
 
 fn json(place: &Place, name: &str) -> Value {
@@ -56,7 +56,7 @@ fn the_json_holds_what_the_documentation_promises() {
     assert!(best.starts_with("mlb"), "{best} is what format can make");
 }
 
-/// The modelled drive keeps no content, so that a full log's records cannot be read there.
+/// The modelled drive keeps no content, so that records of a full log cannot be read from it.
 #[test]
 fn full_logs_are_swapped_in_idle_time() {
     let place = Place::new();
@@ -88,7 +88,7 @@ fn the_same_command_writes_the_same_bytes() {
     assert_ne!(one, figures(&["--seed", "2"]));
 }
 
-/// Writes that a flush covers, every tenth of a second.
+/// A trace of writes with flushes, one every tenth of a second.
 fn flushed(requests: u64) -> String {
     let mut text = String::from("time_us,op,offset,bytes\n");
     for i in 0..requests {
@@ -110,7 +110,7 @@ fn an_answer_from_memory_is_not_durable() {
         let found = &result["policies"][policy]["latency_us"];
         assert_eq!(found["syncs"]["requests"], 3 * 400, "{policy}");
         assert_eq!(found["durable"], found["syncs"], "{policy}");
-        // Of three seeds; a revolution takes 8 ms.
+        // The mean of three seeds; a revolution takes 8 ms.
         let mean = found["durable"]["mean"].as_f64().unwrap();
         assert!(mean > 1_000.0, "{policy}: {mean} us until data is durable");
     }

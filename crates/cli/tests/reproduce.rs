@@ -9,7 +9,7 @@ use std::path::Path;
 use common::{Outcome, Place, text};
 use serde_json::Value;
 
-/// Figures that take a second or two where nothing is optimised, and need no other program.
+/// Figures that take a second or two in a debug build, and need no other program.
 const CHEAP: &str = "intro,slides";
 
 fn reproduce(place: &Place, more: &[&str]) -> Outcome {
@@ -55,7 +55,7 @@ fn a_figure_is_beside_the_papers_and_the_same_each_time() {
     assert!(html.contains("<polyline") && !html.contains("src="), "one page, and no other file");
     let parquet = std::fs::read(place.path("out/runs.parquet")).unwrap();
     assert!(parquet.starts_with(b"PAR1"));
-    // Nothing is run again, and another folder has the same bytes.
+    // No run is repeated, and a run in another folder gives the same bytes.
     let again = reproduce(&place, &["--only", CHEAP, "--markdown", "again.md"]);
     assert!(again.succeeds().stdout.contains("computing took: 0 runs"), "{again:?}");
     let anew = ["--only", CHEAP, "--markdown", "anew.md", "--out", "anew"];
@@ -84,7 +84,7 @@ fn the_document_is_what_the_program_writes() {
     for section in sections(&new).iter().filter(|section| !section.starts_with("Not repr")) {
         assert!(known.contains(section), "make reproduce-short writes it anew:\n{section}");
     }
-    // The other document is of the full scale, which takes minutes.
+    // The document in the repository has the full scale, which takes minutes.
     let full = std::fs::read_to_string(root.join("docs/results/manylogs.md")).unwrap();
     assert!(
         full.starts_with("# Figures of the paper `manylogs`\n\nWritten by `manylogs reproduce ")
@@ -156,7 +156,7 @@ fn a_faulty_file_of_a_figure_is_named_with_its_field() {
         ("[[part]]", "parts-of = [\"fig99\"]\n[[part]]", "parts-of: there is no figure `fig99`"),
     ] {
         assert!(right.contains(from), "{from}");
-        // A key of the figure itself stands before its tables.
+        // A key of the figure itself comes before its tables.
         let text = match to.strip_suffix("\n[[part]]") {
             Some(key) => format!("{key}\n{right}"),
             None => right.replace(from, to),

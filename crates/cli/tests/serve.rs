@@ -1,5 +1,5 @@
-//! A served volume under a real kernel: what is stored, what survives a killed server, and what
-//! the commands on a running server say.
+//! A served volume under a real kernel: stored data, data after a killed server, and commands on a
+//! running server.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -27,7 +27,7 @@ fn formatted(size: &str) -> Image {
     Image::formatted(&["--size", size, "--sparse"])
 }
 
-/// A block that tells where it is and which write it was.
+/// The content of a block, which depends on its address and on its version.
 fn block(at: u64, version: u64) -> Vec<u8> {
     (0..512).flat_map(|word| (at * 1_000_003 + version * 512 + word).to_le_bytes()).collect()
 }
@@ -42,7 +42,8 @@ fn what_is_written_and_flushed_survives_a_killed_server() {
         let server = Server::start(&mut image.serve(&["--loop"]));
         let file = server.file();
         for i in 0..50u64 {
-            // Of the round before, but for what this one has overwritten.
+            // Blocks of the round before must be there, except those that this round has
+            // overwritten.
             let (at, mut found) = (i * 7919 % 100_000 * 4096, vec![0; 4096]);
             if round > 0 {
                 file.read_exact_at(&mut found, at).unwrap();
@@ -72,7 +73,7 @@ fn a_file_system_on_a_served_volume_is_whole_after_a_clean_stop() {
     for i in 0..200u64 {
         fs::write(mount.join(format!("{i}")), block(i, i)).unwrap();
     }
-    // In use: neither an order nor the first signal ends it.
+    // The device is in use: neither an order nor the first signal ends the server.
     run(&["stop", image.path()], 5, "is in use: mounted on");
     server.terminate();
     run(&["status", image.path()], 0, "% of writes");
@@ -162,7 +163,7 @@ fn the_exported_file_takes_whole_sectors_and_keeps_its_size() {
     assert!(server.wait().0.success());
 }
 
-/// A file of a volume, opened as O_DSYNC and the like ask for.
+/// Opens the exported file with further flags, such as `O_DSYNC`.
 fn opened(path: &str, flags: OFlags) -> File {
     let flags = OFlags::RDWR | flags;
     rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap().into()
@@ -174,7 +175,7 @@ fn writes_with_o_dsync_or_o_sync_survive_a_killed_server_without_a_flush() {
         return;
     }
     let image = formatted("64M");
-    // What waits in the buffer is not to become durable by itself.
+    // Writes in the buffer must not become durable by themselves.
     run(&["set", image.path(), "buffer=16M", "buffer-age=10min"], 0, "buffer-age=10min");
     let server = Server::start(&mut image.serve(&["--file"]));
     let (plain, dsync) = (server.file(), opened(&server.path, OFlags::DSYNC));
@@ -205,7 +206,7 @@ fn writes_with_o_dsync_or_o_sync_survive_a_killed_server_without_a_flush() {
     let server = Server::start(&mut image.serve(&["--file"]));
     server.file().read_exact_at(&mut found, 0).unwrap();
     let after: Vec<u8> = (0..8).map(|index| block(index, &found)).collect();
-    // Nobody asked for the first write and the last hole to be durable: either is legal.
+    // The first write and the last hole were not asked to be durable: old or new content is legal.
     assert!([1, 2].contains(&after[0]) && [0, 1].contains(&after[6]), "{after:?}");
     assert_eq!(after[1..6], [3, 4, 5, 5, 0]);
     assert_eq!(after[7], 1);
@@ -226,7 +227,8 @@ fn an_emulated_drive_keeps_what_is_written_and_tells_how_late_it_is() {
     file.sync_all().unwrap();
     drop(file);
     run(&["status", image.path()], 0, "later than the model by");
-    // What went before a run need not count: the status before it does, the next does not.
+    // Requests before a run can be left out: a status counts them, and the next one after
+    // `--forget-lateness` does not.
     let asked = ["status", image.path(), "--json"];
     let requests = |args: &[&str]| {
         let status: serde_json::Value = serde_json::from_str(&run(args, 0, "{")).unwrap();

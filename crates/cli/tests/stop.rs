@@ -1,4 +1,4 @@
-//! `manylogs stop` ends in a bounded time in every trouble, or says why the server goes on.
+//! `manylogs stop` ends in bounded time whatever the trouble, and says why if the server goes on.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,9 +15,9 @@ use common::served::{Image, MANYLOGS, Server, ok, root, run, says, text};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What `stop` is given.
+/// The time limit passed to `stop`.
 const TIMEOUT: &str = "--timeout=3";
-/// What it may take: the process has to start and to ask for the reason, on a busy machine.
+/// The time that `stop` may take on a busy machine: it has to start, and to ask for the reason.
 const BOUND: Duration = Duration::from_secs(30);
 
 fn socket(image: &Image) -> PathBuf {
@@ -53,7 +53,7 @@ fn of_a_paused_server() {
     stop(image.path(), &[TIMEOUT], 1, "kill -CONT");
     run(&["status", image.path()], 1, "is stopped");
     send(&server, Signal::CONT);
-    // The order has come, and nobody uses the volume.
+    // The order has arrived, and the volume is not in use.
     let (status, said) = server.wait();
     assert!(status.success(), "{said}");
     stop(image.path(), &[TIMEOUT], 2, "no server has");
@@ -65,7 +65,7 @@ fn of_a_server_that_was_killed() {
     let server = serve(&image);
     send(&server, Signal::KILL);
     server.wait();
-    // Its sockets are still there.
+    // The killed server's sockets are still there.
     stop(image.path(), &[TIMEOUT], 2, "no server has");
     stop(image.path(), &[TIMEOUT, "--force"], 2, "no server has");
     let server = serve(&image);
@@ -100,7 +100,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Thaws a frozen file system when dropped: nothing below it ends before.
+/// Thaws a frozen file system when dropped, because nothing on it ends before that.
 struct Frozen<'a>(&'a Path);
 
 impl Drop for Frozen<'_> {
@@ -123,7 +123,7 @@ fn of_a_server_whose_device_hangs() {
     if !have(&["mkfs.ext4", "fsfreeze", "mount"]) {
         return;
     }
-    // Writes to a file on a frozen file system wait, as those to a disk that does not answer.
+    // Writes to a file on a frozen file system wait, like writes to a disk that does not answer.
     let dir = tempfile::tempdir().unwrap();
     let (below, place) = (dir.path().join("below.img"), dir.path().join("mnt"));
     fs::File::create(&below).unwrap().set_len(256 << 20).unwrap();
@@ -145,7 +145,7 @@ fn of_a_server_whose_device_hangs() {
     client.stream.write_all(&request).unwrap();
     let disk = disk.to_str().unwrap();
     stop(disk, &[TIMEOUT, "--force"], 1, "1 requests are under way");
-    // Asked again, it says so at once.
+    // A second order is answered with the reason at once.
     stop(disk, &[TIMEOUT, "--force"], 1, "1 requests are under way");
     run(&["status", disk], 0, "stopping");
     drop(frozen);
@@ -174,7 +174,7 @@ fn of_a_server_whose_volume_is_read_only() {
     let mut client = Client::connect(&path, PATIENCE);
     let refused = (0..64).any(|i| client.ask(FUA, WRITE, i << 20, 1 << 20, &[1; 1 << 20]) != 0);
     assert!(refused, "there is room for 8 MiB");
-    // What goes home may fail; where not even records can be appended nothing is written any more.
+    // Writes home may fail; once records cannot be appended either, the volume is read-only.
     let refused = (0..4096).any(|i| client.ask(FUA, WRITE, i << 12, 4096, &[1; 4096]) != 0);
     assert!(refused, "there is room for less");
     run(&["status", disk.to_str().unwrap()], 0, "read-only");
@@ -200,7 +200,7 @@ fn of_a_server_whose_writers_starve() {
     run(&["set", image.path(), "checkpoint-rate=10K", "checkpoint=full"], 0, "checkpoint-rate");
     let server = serve(&image);
     let mut client = client(&image);
-    // More than the logs hold: what is behind waits for a slow checkpoint.
+    // More than the logs have room for: later writes wait for a slow checkpoint.
     let mut together = Vec::new();
     for i in 0..2000_u64 {
         let at = i * 7919 % 12_000 * 4096;
@@ -218,7 +218,7 @@ fn of_a_server_whose_writers_starve() {
         .spawn()
         .unwrap();
     let mut stop = Killed(stop);
-    // Answers are fetched, so that only the volume is waited for.
+    // The answers are fetched, so that the server waits for the volume only.
     let mut answers = Vec::new();
     let _ = client.stream.read_to_end(&mut answers);
     let status = stop.0.wait().unwrap();

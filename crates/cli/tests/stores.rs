@@ -1,5 +1,5 @@
-//! Stores that are lent, and base volumes that borrow them, as processes: what was acknowledged is
-//! there whoever is killed, and mistakes are told.
+//! Processes that lend stores, and base volumes that borrow them: acknowledged writes survive a
+//! kill of any process, and mistakes are reported.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,11 +21,11 @@ const BLOCK_BYTES: u32 = 4096;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const BLOCKS: u64 = 3000;
 
-/// A base volume, and what clients wrote to it.
+/// A base volume, and the blocks that clients wrote to it.
 struct Bench {
     place: Place,
     port: u16,
-    /// The version of each block that was written; 0 is zeroes.
+    /// The version of each written block; 0 is zeroes.
     written: BTreeMap<u64, u64>,
     versions: u64,
 }
@@ -37,7 +37,7 @@ fn content(block: u64, version: u64) -> Vec<u8> {
     (0..512_u64).flat_map(|word| (block << 40 | version << 16 | word).to_le_bytes()).collect()
 }
 
-/// A port that nobody listens at.
+/// A free port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -69,7 +69,7 @@ impl Bench {
         Client::connect(&self.place.path("nbd.sock"), PATIENCE)
     }
 
-    /// Writes blocks here and there, each durable when it is answered.
+    /// Writes blocks at scattered places, each durable when it is answered.
     fn write(&mut self, client: &mut Client, count: u64) {
         for _ in 0..count {
             self.versions += 1;
@@ -81,7 +81,7 @@ impl Bench {
         }
     }
 
-    /// Gives up a range that ends in the middle of others.
+    /// Discards a range that overlaps written ones.
     fn trim(&mut self, client: &mut Client) {
         assert_eq!(client.ask(FUA, TRIM, 100 * BLOCK, 300 * BLOCK_BYTES, &[]), 0);
         (100..400).for_each(|block| {
@@ -89,7 +89,7 @@ impl Bench {
         });
     }
 
-    /// All that was acknowledged is there.
+    /// Checks that all acknowledged writes are there.
     fn check(&self, client: &mut Client) {
         for (block, version) in &self.written {
             let found = client.read(block * BLOCK, BLOCK_BYTES);
@@ -123,7 +123,8 @@ impl Bench {
     }
 }
 
-/// Two copies, one over a Unix socket and one over TCP, and everybody is killed, apart and together.
+/// Two copies, one over a Unix socket and one over TCP. All processes are killed, one by one and
+/// together.
 #[test]
 fn what_was_acknowledged_is_there_whoever_is_killed() {
     let mut bench = Bench::new("disk");
@@ -140,7 +141,7 @@ fn what_was_acknowledged_is_there_whoever_is_killed() {
     assert!(offload["offloaded_writes"].as_u64().unwrap() >= 300, "{offload}");
     assert_eq!(offload["why"], "every write goes to stores, as it was asked for");
 
-    // One store is killed under load: writes go on, and what it held is read from the other.
+    // One store is killed under load: writes go on, and its content is read from the other store.
     let began = Instant::now();
     two.kill();
     bench.write(&mut client, 300);
@@ -155,7 +156,7 @@ fn what_was_acknowledged_is_there_whoever_is_killed() {
     bench.write(&mut client, 300);
     bench.check(&mut client);
 
-    // The client is killed, and the next one learns what stores hold.
+    // The base's server is killed, and the next one learns what stores hold.
     served.kill();
     let served = bench.serve(&borrow);
     let mut client = bench.client();
@@ -163,7 +164,7 @@ fn what_was_acknowledged_is_there_whoever_is_killed() {
     bench.wait_for_stores("lends", 2);
     bench.write(&mut client, 300);
 
-    // All at once.
+    // All are killed at once.
     served.kill();
     one.kill();
     two.kill();
@@ -175,7 +176,7 @@ fn what_was_acknowledged_is_there_whoever_is_killed() {
     bench.write(&mut client, 100);
     assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
 
-    // Home, and none of the stores is needed any more.
+    // All data goes home, and no store is needed any more.
     bench.wait("what is held goes home", |offload| {
         let unused = |store: &Value| store["listed"] == false;
         offload["held_bytes"] == 0 && offload["stores"].as_array().unwrap().iter().all(unused)
@@ -185,7 +186,7 @@ fn what_was_acknowledged_is_there_whoever_is_killed() {
     assert!(served.wait().0.success());
     let listed = bench.place.run(&["stores", "base.img"]);
     assert!(listed.succeeds().stdout.contains("no store holds"), "{listed:?}");
-    // Lenders end in order, too, although clients come back to them.
+    // Lenders end in order, although clients reconnect.
     for lent in [one, two] {
         lent.terminate();
         let (status, said) = lent.wait();
@@ -197,7 +198,7 @@ fn what_was_acknowledged_is_there_whoever_is_killed() {
     drop(served);
 }
 
-/// A base volume in a volume: the logs take what the base is told, and stores the rest.
+/// A base volume on a volume: it can borrow stores, too.
 #[test]
 fn a_volume_borrows_stores_too() {
     let mut bench = Bench::new("volume");
@@ -211,7 +212,7 @@ fn a_volume_borrows_stores_too() {
     let served = bench.serve(&borrow);
     bench.check(&mut bench.client());
     served.kill();
-    // Nobody takes it away while a store may hold something newer.
+    // The volume cannot be drained while a store may hold newer data.
     let refused = (0..20).any(|_| {
         let served = bench.serve(&borrow);
         let mut client = bench.client();
@@ -222,14 +223,15 @@ fn a_volume_borrows_stores_too() {
         drained.code == Some(2) && drained.stderr.contains("may hold newer data")
     });
     assert!(refused, "it is drained each time");
-    // What is made anew has nothing of it, and needs no store.
+    // A newly formatted volume keeps nothing of it, and needs no store.
     bench.place.run(&["format", "base.img", "--force"]).succeeds();
     let served = bench.serve(&[]);
     assert_eq!(bench.offload(), Value::Null);
     drop(served);
 }
 
-/// While no store takes writes the base does, and says so; one that comes back is used again.
+/// While no store takes writes they go home, and the status says so; a store that comes back is
+/// used again.
 #[test]
 fn a_base_volume_goes_on_without_its_only_store() {
     let mut bench = Bench::new("disk");
@@ -249,7 +251,7 @@ fn a_base_volume_goes_on_without_its_only_store() {
     drop((served, one));
 }
 
-/// A base volume that was killed while a store held something of it.
+/// Leaves a base volume whose server was killed while a store held data of it.
 fn left_open(bench: &mut Bench, store: &str) {
     let borrow = ["--store", store, "--offload", "always"];
     for _ in 0..20 {
@@ -281,13 +283,13 @@ fn mistakes_with_base_volumes_are_told() {
     serve(&["--store", &store, "--copies", "2"]).fails(2, &["2 copies", "1 are given"]);
     serve(&["--store", &store, "--copies", "0"]).fails(2, &["0 copies"]);
     serve(&["--store", &store, "--store", &store]).fails(2, &["each once"]);
-    // Nobody answers: with the store's name, and without.
+    // No server answers: with the store's name given, and without.
     let gone = format!("tcp:127.0.0.1:{}", free_port());
     let named = format!("{gone}#{id}");
     serve(&["--store", &named]).fails(1, &[&id, &gone, "refused", "may hold newer data"]);
     serve(&["--store", &store, "--store", &gone]).fails(1, &[&gone, "refused"]);
     serve(&["--store", "unix:nobody.sock"]).fails(1, &["nobody.sock", "No such file"]);
-    // A store that holds nothing is waited for by nobody.
+    // A store that holds nothing is not waited for.
     let other = format!("{gone}#00112233445566778899aabbccddeeff");
     let served = bench.serve(&["--store", &store, "--store", &other, "--patience", "1s"]);
     bench.check(&mut bench.client());
@@ -310,14 +312,14 @@ fn other_things_than_stores_and_base_volumes_are_told() {
     place.run(&far).fails(2, &["192.0.2.1", "not this machine", "tunnel"]);
     let bad = ["serve", "base.img", "--nbd", "unix:x.sock", "--store", "tcp:localhost"];
     place.run(&bad).fails(2, &["unix:PATH or tcp:HOST:PORT"]);
-    // Something else listens there.
+    // Another kind of server listens there.
     place.run(&["format", "disk.img", "--size", "64M"]).succeeds();
     let other = ["serve", "disk.img", "--nbd", "unix:other.sock"];
     let other = Server::start(&mut place.command(&other));
     let stranger = ["--store", "unix:other.sock", "--patience", "1s"];
     let args = ["serve", "base.img", "--nbd", "unix:x.sock"];
     place.run(&[&args[..], &stranger].concat()).fails(1, &["no store answers there"]);
-    // Something of clients that speak otherwise: the store stays.
+    // A client that speaks another protocol: the store goes on.
     let mut raw = std::os::unix::net::UnixStream::connect(place.path("one.sock")).unwrap();
     std::io::Write::write_all(&mut raw, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n12345678").unwrap();
     assert_eq!(std::io::Read::read(&mut raw, &mut [0; 64]).unwrap(), 0, "it is disconnected");
@@ -325,7 +327,7 @@ fn other_things_than_stores_and_base_volumes_are_told() {
     let no_base = ["serve", "disk.img", "--nbd", "unix:x.sock", "--store", &one.path];
     place.run(&no_base).fails(2, &["no base volume", "--everest"]);
     place.run(&["stores", "disk.img"]).fails(2, &["no base volume"]);
-    // A base volume is overwritten by nobody, and a part of one is none.
+    // No command overwrites a base volume without --force, and a truncated one is none.
     place.run(&["format", "base.img"]).fails(5, &["a base volume", "--force"]);
     place.run(&["lend", "base.img"]).fails(5, &["a base volume", "--force"]);
     let file = File::options().write(true).open(place.path("base.img")).unwrap();

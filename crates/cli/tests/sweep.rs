@@ -73,11 +73,11 @@ fn a_sweep_that_was_ended_goes_on_where_it_was() {
     outcome.fails(130, &["interrupted"]);
     let kept = rows(&place);
     assert!(kept.len() >= 4 && lines() == kept.len(), "each finished run is in both");
-    // A line that was cut short is done again.
+    // The run of a truncated line is done again.
     let text = std::fs::read_to_string(&journal).unwrap();
     let few: Vec<&str> = text.lines().take(3).collect();
     std::fs::write(&journal, few.join("\n") + "\n{\"ask\":").unwrap();
-    // A shorter sweep of the same traces has its rows from there, too.
+    // A shorter sweep of the same traces takes its rows from there, too.
     place.file("s.toml", SWEEP);
     let again = place.run(&["sweep", "s.toml"]);
     let said = &again.succeeds().stdout;
@@ -107,7 +107,7 @@ fn a_trace_that_changed_is_run_again() {
     let place = Place::new();
     place.trace("t.csv", 400);
     place.trace("u.csv", 600);
-    // What cannot be read keeps the rows of the others for the next time.
+    // If a trace cannot be read, the rows of the others are kept for the next time.
     let sweep = "traces = ['t.csv', 'u.csv', 'none.csv']\ndrives = ['exos-x20']\n\
                  policies = ['mlb']\nseeds = 2\n[output]\ncsv = 'out.csv'\n";
     let file = place.file("s.toml", sweep);
@@ -157,7 +157,7 @@ fn what_is_kept_is_not_run_again() {
     let file = place.file("s.toml", SWEEP);
     place.run(&["sweep", text(&file)]).succeeds();
     let all = rows(&place);
-    // As if it had been ended: a directory in the way of the result leaves the journal there.
+    // As after an interrupted command: a directory in place of the result leaves the journal there.
     std::fs::remove_file(place.path("out.parquet")).unwrap();
     let again = place.run(&["sweep", text(&file)]);
     assert!(again.succeeds().stdout.contains("12 runs"), "{again:?}");

@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const LINE_COLUMNS_MAX: usize = 100;
-/// Of a paragraph in a document. Tables and commands are as long as they are, and so is what the
-/// program writes.
+/// Longest line of a paragraph in a document. Tables, commands and the program's own output have no
+/// limit.
 const PARAGRAPH_COLUMNS_MAX: usize = 120;
 const WRITTEN_BY_PROGRAM: &str = "nothing here is edited by hand";
-/// Of a source file, its unit tests not counted.
+/// Longest source file, without its unit tests.
 const FILE_LINES_MAX: usize = 400;
-/// Code of others, kept as it came.
+/// Third-party code, kept unchanged.
 const VENDORED: [&str; 3] = ["uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE"];
 const SOURCES: [&str; 8] = ["rs", "toml", "md", "sh", "py", "js", "css", "html"];
 
@@ -50,7 +50,7 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
-/// Calls `check` with each line of each source file; it returns what is wrong.
+/// Calls `check` with each line of each source file; returns the complaints with their places.
 fn complaints(check: impl Fn(&Path, &str) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     for path in sources() {
@@ -77,7 +77,7 @@ fn sources_are_ascii() {
 #[test]
 fn lines_are_short() {
     none(&complaints(|path, line| {
-        // Tables in documents, data in profiles, and rows of real traces in tests are as they are.
+        // Tables in documents, data in profiles, and rows of real traces in tests have no limit.
         let code = ["rs", "js", "sh", "py"].contains(&extension(path)) && !is_test(path);
         let columns = line.chars().count();
         (code && columns > LINE_COLUMNS_MAX).then(|| format!("{columns} columns"))
@@ -121,8 +121,8 @@ fn files_are_short() {
     none(&found);
 }
 
-/// cargo refuses a feature of a crate that the programs do not name, and `make lint`, the last
-/// step of a long run, is the only one that asks for it.
+/// cargo refuses a feature of a crate that the programs do not name. Only `make lint`, the last
+/// step of a long run, asks for such features.
 #[test]
 fn lint_asks_for_features_that_the_programs_name() {
     let makefile = fs::read_to_string(root().join("Makefile")).unwrap().replace("\\\n", " ");
@@ -185,14 +185,14 @@ fn links_in_documents_lead_somewhere() {
     none(&found);
 }
 
-/// The files and folders that documents, scripts and comments name. `*`, or a variable of a script,
-/// stands for the rest of a name.
+/// Checks the files and folders that documents, scripts and comments name. `*`, or a variable of a
+/// script, stands for the rest of a name.
 #[test]
 fn files_that_are_named_exist() {
     let is_of_path = |c: char| c.is_ascii_alphanumeric() || "/._-*$".contains(c);
     let mut found = Vec::new();
     for path in sources() {
-        // What changed may name what is no more.
+        // The change log may name files that no longer exist.
         if path.file_name() == Some("CHANGELOG.md".as_ref()) {
             continue;
         }

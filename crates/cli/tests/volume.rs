@@ -1,4 +1,4 @@
-//! The commands on volumes, as a user runs them, and what they say to bad input.
+//! The commands on volumes, as a user runs them, and their messages for bad input.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -31,8 +31,8 @@ fn formatted() -> Image {
     Image::formatted(&["--size", "64M"])
 }
 
-/// Logs small durable writes and then leaves the volume as a crash does; returns where the
-/// records are on the device.
+/// Logs small durable writes and then leaves the volume as a crash does; returns the sector of the
+/// first record.
 fn logged(image: &Image, writes: u64) -> u64 {
     let reactor = Reactor::new().unwrap();
     let options = manylogs_storage::OpenOptions::new(OpenMode::Exclusive);
@@ -81,7 +81,7 @@ fn a_volume_from_format_to_the_linear_table() {
     run(&["check", path, "--json"], CLOSED, "\"findings\": []");
 }
 
-/// What was written is where the table says.
+/// Checks that the written data is where the table says.
 fn check_table(table: &str, image: &Image) {
     let line = table.lines().next().unwrap();
     let fields: Vec<&str> = line.split(' ').collect();
@@ -225,7 +225,8 @@ fn damage_to_logged_data_is_a_loss_that_repair_marks() {
     run(&["check", image.path()], LOSS, "exported sectors 1064+8 are marked as lost");
     run(&["scrub", image.path()], LOSS, "lost: exported sectors 1064+8");
     run(&["drain", image.path()], LOSS, "overwrite or discard them");
-    // A checkpoint finds it too, with and without a server. It gives nothing up at the first look.
+    // A checkpoint finds the damage too, with and without a server. It does not give the data up at
+    // the first attempt.
     for served in [false, true] {
         if served && !can_serve(false) {
             break;
@@ -380,7 +381,7 @@ fn a_sparse_image_that_runs_out_of_space_loses_nothing_acknowledged() {
     run(&["format", path.to_str().unwrap(), "--size", "256M", "--sparse"], CLOSED, "for data");
     let opened = |path: &Path| {
         let reactor = Reactor::new().unwrap();
-        // Programs that other tests start have the last reactor's file open for a moment.
+        // Retries: programs that other tests start have the last reactor's file open for a moment.
         let patience = std::time::Duration::from_secs(10);
         let options = manylogs_storage::OpenOptions {
             patience,

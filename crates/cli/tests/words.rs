@@ -1,5 +1,5 @@
-//! Words that one can act on: what a new user is told can be done as it stands, and other programs
-//! see that a volume is there.
+//! Messages that a user can act on: suggested commands work as printed, and other programs
+//! recognise a volume.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -40,7 +40,7 @@ fn a_trace_of_minutes_is_described_once() {
     assert_eq!(lines.len(), once.len(), "{}", said.stdout);
     let busiest = |lines: &[&str]| lines.iter().filter(|line| line.contains("busiest")).count();
     assert_eq!(busiest(&lines), 2);
-    // Longer ones have windows of five minutes and of an hour.
+    // Longer traces have windows of five minutes and of an hour.
     let long: String =
         (0..800).map(|i| format!("{},R,{},4096\n", i * 1_000_000, i * 8192)).collect();
     let trace = place.file("long.csv", "time_us,op,offset,bytes\n".to_owned() + &long);
@@ -48,7 +48,7 @@ fn a_trace_of_minutes_is_described_once() {
     assert_eq!(busiest(&said.succeeds().stdout.lines().collect::<Vec<_>>()), 4);
 }
 
-/// Whether the programs are here; else that is said.
+/// Whether the programs are installed; prints which are missing.
 fn are_here(names: &[&str]) -> bool {
     let missing: Vec<_> =
         names.iter().filter(|name| program(name).arg("-V").output().is_err()).collect();
@@ -72,7 +72,7 @@ fn mkfs_does_not_take_a_volume_for_an_empty_disk() {
     let made = program("mkfs.xfs").arg(image.path()).output().unwrap();
     assert!(!made.status.success(), "{made:?}");
     assert!(fs::read(image.path()).unwrap() == before, "refused, and written all the same");
-    // Who insists damages one of two superblocks.
+    // With --force wipefs damages one of two superblocks.
     common::served::ok(program("wipefs").args(["--all", "--force"]).arg(image.path()));
     run(&["check", image.path()], 3, "the copy at the end is used");
     run(&["check", image.path(), "--repair"], 0, "");
@@ -100,7 +100,7 @@ fn a_volume_whose_server_was_killed_is_listed() {
     let volumes = json["volumes"].as_array().unwrap();
     let volume = volumes.iter().find(|volume| volume["device"] == image.path()).unwrap();
     assert_eq!((&volume["left_in_use"], &volume["server_pid"]), (&true.into(), &().into()));
-    // As it says: the next opening recovers it, and it is closed afterwards.
+    // As the message says, the next opening recovers it, and it is closed afterwards.
     run(&["checkpoint", image.path()], 0, "written home");
     let listed = run(&["list"], 0, "");
     assert!(!listed.contains(&format!("{}: not closed", image.path())), "{listed}");
@@ -164,7 +164,7 @@ fn a_name_that_is_wrong_is_bad_input_to_every_command() {
     }
 }
 
-/// Words behind `manylogs` in backquotes or in blocks of code, up to the first that is no command.
+/// Command words behind `manylogs` in backquotes or in blocks of code, up to the first other word.
 fn documented(page: &str) -> Vec<Vec<String>> {
     let starts = page.match_indices("manylogs ").filter(|(at, _)| {
         let before = page[..*at].chars().next_back();
@@ -187,7 +187,7 @@ fn every_command_in_the_documentation_exists() {
         let entries = fs::read_dir(dir).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
     });
-    // What changed may name what is no more.
+    // The change log may name commands that no longer exist.
     let pages = all.filter(|path| {
         path.extension().is_some_and(|extension| extension == "md")
             && path.file_name() != Some("CHANGELOG.md".as_ref())

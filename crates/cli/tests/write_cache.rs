@@ -1,5 +1,5 @@
-//! The write cache of a drive, set for as long as it is served: a loop device that a sysfs of the
-//! test's own takes for a SATA disk. `tests/guest/cache.sh` has real ones.
+//! The write cache of a drive, set for as long as it is served. The disk is a loop device that the
+//! test's own sysfs shows as a SATA disk. `tests/guest/cache.sh` uses real disks.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,17 +16,17 @@ use serde_json::Value;
 
 const SATA: &str = "pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0";
 
-/// A volume on a loop device, and the machine that it is a disk of.
+/// A volume on a loop device, and a sysfs that shows the device as a disk.
 struct Disk {
     image: Image,
     node: String,
-    /// The disk's directory in the machine's sysfs.
+    /// The disk's directory in that sysfs.
     dir: PathBuf,
 }
 
 impl Disk {
-    /// At `device` of the machine, whose host's driver is `driver`; `None` if none can be made
-    /// here.
+    /// A disk at `device` of that sysfs, behind a host with the driver `driver`; `None` if it
+    /// cannot be made here.
     fn new(device: &str, driver: &str) -> Option<Self> {
         if !can_serve(true) {
             return None;
@@ -42,7 +42,7 @@ impl Disk {
         fs::create_dir_all(dir.join("queue")).unwrap();
         fs::create_dir_all(sys.join("dev/block")).unwrap();
         fs::create_dir_all(sys.join("class/block").join(name)).unwrap();
-        // Links that lead on within whatever is mounted on /sys.
+        // Absolute links, which lead into the file system mounted on /sys.
         symlink(Path::new("/sys/devices").join(device), dir.join("device")).unwrap();
         let shown = Path::new("/sys/devices").join(device).join("block").join(name);
         symlink(shown, sys.join("dev/block").join(number.trim())).unwrap();
@@ -75,7 +75,8 @@ impl Disk {
         Some(disk)
     }
 
-    /// The cache type's file: of the host the link leads elsewhere.
+    /// The file of the cache type. Reached by a relative path, because the links lead into the
+    /// host's own sysfs here.
     fn cache_type(&self) -> PathBuf {
         self.dir.join("../../scsi_disk/0:0:0:0/cache_type")
     }
@@ -84,7 +85,7 @@ impl Disk {
         fs::read_to_string(self.cache_type()).unwrap().trim().to_owned()
     }
 
-    /// A command of the machine: its sysfs is mounted on /sys, in a name space of its own.
+    /// A command in a mount name space where the test's sysfs is mounted on /sys.
     fn command(&self, args: &[&str]) -> Command {
         let sys = self.image.beside("sys");
         let mut command = Command::new("unshare");
@@ -137,7 +138,7 @@ fn a_served_disks_cache_is_off_and_then_as_before_also_after_kills() {
     assert_eq!(disk.cache(), "write back");
     says(&disk.run(&["stop", &disk.node]), 2, "no server has");
 
-    // Killed twice with the same wish: what the first one found is put back.
+    // Two servers with the same wish are killed: the setting that the first one found is restored.
     disk.serve(&["--write-cache", "off"]).kill();
     disk.serve(&["--write-cache", "off"]).kill();
     let server = disk.serve(&[]);
@@ -161,9 +162,9 @@ fn what_nobody_can_see_or_set_is_refused_with_the_reason() {
     let told: Value = serde_json::from_str(&told).unwrap();
     assert!(told["disk"]["write_cache"].is_null(), "{told}");
     assert_eq!(told["disk"]["drains_queue"], false);
-    // The machine itself sees what it is: a loop device.
+    // The host itself sees a loop device.
     run(&serve, 2, "whose cache counts");
-    // A disk that takes the order and does nothing.
+    // A disk that accepts the setting and ignores it.
     let Some(stuck) = Disk::new(SATA, "ahci") else { return };
     fs::write(stuck.cache_type(), "something new\n").unwrap();
     let serve = ["serve", &stuck.node, "--nbd", &socket, "--write-cache", "off"];
@@ -180,7 +181,7 @@ fn advice_for_a_disk_believes_the_disk_and_says_what_contradicts_the_profile() {
     let said = says(&said, 0, &format!("cheetah-15k5 says sas, and {name} is on sata"));
     assert!(said.contains("no SATA drive turns 15017 times a minute"), "{said}");
     assert!(said.contains(&format!("the write cache of {name} is on now")), "{said}");
-    // The machine itself sees a loop device.
+    // The host itself sees a loop device.
     let advise = [&advise[..], &["--drive", "exos-x20"]].concat();
     run(&advise, 0, "cannot be seen: it is no disk but made of something else");
 }

@@ -1,4 +1,4 @@
-//! The answer to a submitted request, awaited or not.
+//! The answer to a submitted request, whether the submitter awaits it or not.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -20,14 +20,14 @@ struct Slot<T> {
 #[must_use = "an unawaited completion hides errors"]
 pub struct Completion<T = Payload> {
     inner: Inner<T>,
-    /// Kept until the answer is taken or abandoned.
+    /// Kept until the answer is taken or abandoned: the token counts requests under way.
     held: Option<Rc<()>>,
 }
 
 enum Inner<T> {
     Ready(Option<IoResult<T>>),
     Pending(Rc<Slot<T>>),
-    /// Made of other answers by whoever awaits it.
+    /// The answer is composed of other answers while the caller awaits it.
     Composed(Pin<Box<dyn Future<Output = IoResult<T>>>>),
 }
 
@@ -41,19 +41,19 @@ pub fn completion<T>() -> (Completer<T>, Completion<T>) {
 }
 
 impl<T> Completion<T> {
-    /// An answer that is there at once.
+    /// An answer that is known already.
     pub const fn ready(result: IoResult<T>) -> Self {
         Self { inner: Inner::Ready(Some(result)), held: None }
     }
 
-    /// An answer that is made of others. The requests behind it have been submitted: what `answers`
-    /// does comes to pass only if somebody awaits it.
+    /// An answer that is composed of others. The requests behind it have been submitted already;
+    /// the code in `answers` runs only if the caller awaits the completion.
     pub fn of_others(answers: impl Future<Output = IoResult<T>> + 'static) -> Self {
         Self { inner: Inner::Composed(Box::pin(answers)), held: None }
     }
 
-    /// Keeps `token` alive for as long as somebody may still wait for the answer, so that its
-    /// count tells how many requests are under way.
+    /// Keeps `token` alive as long as somebody may still wait for the answer. The token's reference
+    /// count then tells how many requests are under way.
     pub fn holding(self, token: Rc<()>) -> Self {
         Self { held: Some(token), ..self }
     }
@@ -62,8 +62,8 @@ impl<T> Completion<T> {
 /// Waits for all of `requests`.
 ///
 /// # Errors
-/// The first error, when all have ended. Whoever stops at the first error instead leaves writes
-/// under way, which may land on top of what is written to the same place next.
+/// The first error, once all requests have ended. A caller that stopped at the first error would
+/// leave writes under way, which may overwrite later writes to the same place.
 pub async fn all_done(requests: impl IntoIterator<Item = Completion>) -> Result<(), IoError> {
     let mut result = Ok(());
     for request in requests {
@@ -73,7 +73,7 @@ pub async fn all_done(requests: impl IntoIterator<Item = Completion>) -> Result<
 }
 
 impl<T> Completer<T> {
-    /// Hands over the answer and wakes whoever waits for it.
+    /// Hands over the answer and wakes the task that waits for it.
     pub fn complete(self, result: IoResult<T>) {
         *self.0.result.borrow_mut() = Some(result);
         if let Some(waker) = self.0.waker.take() {
@@ -82,7 +82,7 @@ impl<T> Completer<T> {
     }
 }
 
-/// Nothing points into it.
+/// No pointer leads into a completion.
 impl<T> Unpin for Completion<T> {}
 
 impl<T> Future for Completion<T> {

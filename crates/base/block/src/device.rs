@@ -11,8 +11,8 @@ use crate::{Completion, Extent, ExtentKind, Extents, Geometry, Payload, Sectors}
 pub struct Capabilities {
     /// Size of the device.
     pub capacity: Sectors,
-    /// The unit that the medium writes: a write of a whole aligned one is atomic, a smaller one
-    /// makes the drive read and rewrite its neighbours.
+    /// The unit that the medium writes. A write of a whole aligned unit is atomic; a smaller one
+    /// makes the drive read and rewrite the rest of the unit.
     pub physical_sector: Sectors,
     /// Whether the medium turns: position matters.
     pub rotational: bool,
@@ -57,11 +57,11 @@ pub enum Request {
     },
     /// Make durable every write acknowledged before this was submitted.
     Flush,
-    /// The content is no longer needed. A device with [`Capabilities::discard`] reads zeroes after.
+    /// The content is no longer needed. A device with [`Capabilities::discard`] then reads zeroes.
     Discard {
         /// Extent to discard.
         extent: Extent,
-        /// Whatever it does to the content is durable when acknowledged.
+        /// Durable when acknowledged, whatever the discard does to the content.
         fua: bool,
     },
     /// Read zeroes from now on.
@@ -70,8 +70,8 @@ pub enum Request {
         extent: Extent,
         /// Durable when acknowledged.
         fua: bool,
-        /// Fail with [`IoError::Unsupported`] where it would cost as much as writing zeroes. A
-        /// device without [`Capabilities::fast_zero`] always does.
+        /// Fail with [`IoError::Unsupported`] if zeroing would cost as much as writing zeroes. A
+        /// device without [`Capabilities::fast_zero`] always fails it.
         if_fast: bool,
     },
 }
@@ -136,7 +136,7 @@ impl Request {
         Self::Write { extent, payload, fua: true, hint: Hint::None }
     }
 
-    /// Zeroing at whatever cost.
+    /// Zeroing at any cost: it does not fail where zeroing is slow.
     #[must_use]
     pub const fn write_zeroes(extent: Extent, fua: bool) -> Self {
         Self::WriteZeroes { extent, fua, if_fast: false }
@@ -180,7 +180,7 @@ pub enum IoError {
         /// Why it became so.
         reason: &'static str,
     },
-    /// Whatever stores the device has no room: a full file system under an image, a full pool
+    /// The storage behind the device has no room: a full file system under an image, or a full pool
     /// under a thin volume.
     #[error("no space left to store {extent}: free some below the device, then write again")]
     NoSpace {
@@ -190,14 +190,14 @@ pub enum IoError {
     /// The device is shorter than when it was opened.
     #[error("device ends before {extent}: it was truncated while in use")]
     Shrunk {
-        /// What is missing, or was asked for.
+        /// Sectors that are missing, or the extent of the request.
         extent: Extent,
     },
     /// The device cannot carry out such a request, or not with such content.
     #[error("device does not support the request")]
     Unsupported,
-    /// A flush failed, this one or an earlier one. What was acknowledged before it may be lost: the
-    /// kernel forgets such data, and a flush that succeeds later proves nothing.
+    /// A flush failed, this one or an earlier one. Writes acknowledged before it may be lost: the
+    /// kernel forgets such data, and a later flush that succeeds proves nothing.
     #[error("a flush failed: writes acknowledged before it may be lost; open the device again")]
     FlushFailed,
     /// The device is gone, or its server stopped.
@@ -225,8 +225,8 @@ pub trait BlockDevice {
     /// Starts `request`.
     fn submit(&self, request: Request) -> Completion;
 
-    /// Starts `request` before others that the device has not begun, where it has priorities;
-    /// else as [`BlockDevice::submit`]. What a flush covers is the same.
+    /// Starts `request` before others that the device has not begun, if the device has priorities;
+    /// else the same as [`BlockDevice::submit`]. A flush covers the same writes either way.
     fn submit_urgent(&self, request: Request) -> Completion {
         self.submit(request)
     }
@@ -238,9 +238,9 @@ pub trait BlockDevice {
 
     /// Kinds of the sectors of `within`, as far as they are known without reading.
     ///
-    /// The answer begins where `within` begins. It may end before `within` does, but not before
-    /// its first sector: what follows is asked for again. What is said to read as zeroes did so at
-    /// some time between question and answer.
+    /// The answer begins where `within` begins. It may end before `within` does, but has at least
+    /// one sector: the caller asks again for the rest. Sectors that the answer calls zeroes read as
+    /// zeroes at some time between the question and the answer.
     ///
     /// A device that knows nothing says that all of it is data.
     ///
@@ -251,31 +251,31 @@ pub trait BlockDevice {
         Completion::ready(inside.map(|()| Extents::of(within, ExtentKind::Data)))
     }
 
-    /// Whether the device must be reset before it is written again, as the zones of a shingled
-    /// drive that the host manages: [`BlockDevice::reset`]. Constant while it is open.
+    /// Whether the device must be reset before it is written again, like the zones of a
+    /// host-managed shingled drive: see [`BlockDevice::reset`]. Constant while it is open.
     fn is_reset_first(&self) -> bool {
         false
     }
 
-    /// Lets `extent` be written again, from its beginning. No read or write of it is under way, and
-    /// nobody needs its content any more. The content is gone as a whole or is still there as a
-    /// whole, after a crash too.
+    /// Lets `extent` be written again, from its beginning. The caller has no read or write of it
+    /// under way and needs its content no more. The whole content is then gone or the whole content
+    /// is still there, also after a crash.
     ///
     /// # Errors
-    /// The answer is [`IoError::Unsupported`] if the device need not be reset, or not at `extent`.
+    /// The answer is [`IoError::Unsupported`] if the device needs no resets, or none at `extent`.
     fn reset(&self, _extent: Extent) -> Completion {
         Completion::ready(Err(IoError::Unsupported))
     }
 
-    /// How the device deals its addresses out to several drives; `None` if it is one drive, or
-    /// nobody knows. It is advice about speed: nothing that is promised depends on it. Constant
+    /// How the device deals its addresses out to several drives; `None` if it is one drive, or if
+    /// this is unknown. It is advice about speed: no promise of the device depends on it. Constant
     /// while the device is open.
     fn geometry(&self) -> Option<Geometry> {
         None
     }
 }
 
-/// A shared device is a device: layers can be stacked without knowing who else uses the one below.
+/// A shared device is a device: a layer need not know which others use the device below it.
 impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
@@ -311,8 +311,8 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 }
 
 impl Capabilities {
-    /// The request by which `extent` comes to read as zeroes at the least cost: where zeroes would
-    /// be written to the medium but sectors can be given up, they are given up.
+    /// The request that makes `extent` read as zeroes at the least cost. That is a discard if the
+    /// device gives up discarded sectors but would write zeroes to the medium.
     #[must_use]
     pub const fn zeroing(&self, extent: Extent) -> Request {
         if self.discard && !self.fast_zero {

@@ -5,7 +5,7 @@ use crate::{Extent, Payload, Piece};
 /// Kind of sectors, known without reading them. After the block status of NBD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExtentKind {
-    /// Content is stored; which, only a read tells.
+    /// Content is stored; only a read tells which.
     Data,
     /// Reads as zeroes, and space is set aside for it.
     Zero,
@@ -16,15 +16,15 @@ pub enum ExtentKind {
 }
 
 impl ExtentKind {
-    /// Whether the sectors read as zeroes. Others may do so too.
+    /// Whether the sectors surely read as zeroes. Sectors of other kinds may do so, too.
     #[must_use]
     pub const fn reads_as_zeroes(self) -> bool {
         matches!(self, Self::Zero | Self::Hole)
     }
 }
 
-/// Extents by address, one behind the other without a gap, and what is known of each. None is
-/// empty, and neighbours differ in kind.
+/// Extents by address without gaps, and the kind of each. None is empty, and neighbours differ in
+/// kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extents(Vec<(Extent, ExtentKind)>);
 
@@ -37,8 +37,8 @@ impl Extents {
         extents
     }
 
-    /// What `content`, which was read at `within`, tells: zeroes that are known to be zeroes are
-    /// of kind `zeroes`, all else is data.
+    /// The kinds that follow from `content`, which was read at `within`: known zeroes are of kind
+    /// `zeroes`, all else is data.
     #[must_use]
     pub fn of_content(within: Extent, content: &Payload, zeroes: ExtentKind) -> Self {
         let (mut extents, mut next) = (Self::default(), within.start);
@@ -79,7 +79,7 @@ impl Extents {
         self.0.iter().copied()
     }
 
-    /// From the first sector to the last; empty if there is none.
+    /// The extent from the first sector to the last; empty if the list is empty.
     #[must_use]
     pub fn whole(&self) -> Extent {
         match (self.0.first(), self.0.last()) {

@@ -7,7 +7,8 @@ use std::task::Poll;
 use crate::runtime::Handle;
 use crate::units::Nanos;
 
-/// What the first of two futures comes to; of two that are ready it is `one`. The other is dropped.
+/// Returns the result of the future that ends first and drops the other; if both are ready,
+/// `one`'s.
 pub async fn first_of<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {
@@ -18,7 +19,7 @@ pub async fn first_of<T>(one: impl Future<Output = T>, other: impl Future<Output
 }
 
 impl Handle {
-    /// What `work` comes to; `None` if that takes longer than `span`.
+    /// The result of `work`; `None` if it takes longer than `span`.
     pub async fn within<T>(&self, span: Nanos, work: impl Future<Output = T>) -> Option<T> {
         let over = self.sleep(span);
         let late = async {

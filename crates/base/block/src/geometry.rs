@@ -2,27 +2,27 @@
 
 use crate::{Extent, Lba, Payload, Sectors};
 
-/// Chunks are whole pages of 4 KiB.
+/// Chunks are whole pages of 4 KiB, hence at least that long.
 const CHUNK_LEAST: Sectors = Sectors(8);
 /// No array has longer chunks, or more columns.
 const CHUNK_MOST: Sectors = Sectors(1 << 21);
 const COLUMNS_MOST: u16 = 256;
 
 /// How a device deals its addresses out to columns, chunk by chunk. A column is a drive, or several
-/// that hold the same. Places on a column are counted from where its data begin.
+/// drives with the same content. Places on a column are counted from the start of its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
-    /// Length of what lies on one column before the next has its turn.
+    /// Sectors in a row on one column, before the next column follows.
     pub chunk: Sectors,
     /// Number of columns, at least two.
     pub columns: u16,
-    /// Drives in each column that hold the same; 1 if there is no copy.
+    /// Drives with the same content in each column; 1 if there is no copy.
     pub copies: u16,
-    /// Sectors of the array in front of the device's address 0: a partition begins anywhere.
+    /// Sectors of the array in front of the device's address 0, for a partition that begins there.
     pub first: Sectors,
 }
 
-/// A part of an extent that lies in one piece on one column.
+/// A part of an extent that is contiguous on one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// The column.
@@ -33,7 +33,7 @@ pub struct Chunk {
     pub extent: Extent,
 }
 
-/// A part of a request: all of it lies in one piece on one column.
+/// A part of a request that is contiguous on one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The column.
@@ -45,9 +45,9 @@ pub struct Share {
 /// A request dealt out to columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// What each column does.
+    /// What each column reads or writes.
     pub shares: Vec<Share>,
-    /// The request from its first sector to its last: parts of the shares.
+    /// The parts of the request, from its first sector to its last; each lies in a share.
     parts: Vec<Part>,
 }
 
@@ -60,10 +60,10 @@ struct Part {
 }
 
 impl Geometry {
-    /// Whether it makes sense, or why not.
+    /// Checks that the values make sense.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the first value that makes no sense.
     pub fn check(&self) -> Result<(), &'static str> {
         let chunk = self.chunk;
         if !(CHUNK_LEAST..=CHUNK_MOST).contains(&chunk) || !chunk.0.is_multiple_of(CHUNK_LEAST.0) {
@@ -98,7 +98,7 @@ impl Geometry {
             && extent.len.0.is_multiple_of(self.stripe().0)
     }
 
-    /// The whole stripes of an extent: the largest part of it that is some, or nothing.
+    /// The largest run of whole stripes within an extent; empty if there is none.
     #[must_use]
     pub fn whole_within(&self, extent: Extent) -> Extent {
         let start = self.stripe_from(extent.start);
@@ -139,8 +139,8 @@ impl Geometry {
         })
     }
 
-    /// The addresses of an extent of a column, chunk by chunk. What lies in front of the device is
-    /// left out.
+    /// The addresses of the device that lie in an extent of a column, chunk by chunk. Sectors in
+    /// front of the device are left out.
     pub fn addresses(&self, column: u16, extent: Extent) -> impl Iterator<Item = Extent> + use<> {
         let (geometry, mut left) = (*self, extent);
         std::iter::from_fn(move || {
@@ -158,8 +158,8 @@ impl Geometry {
 }
 
 impl Split {
-    /// Deals `chunks` out, which follow one another in a request. What follows on its column, too,
-    /// is one share.
+    /// Deals out `chunks`, which follow one another in a request. Chunks that also follow one
+    /// another on their column form one share.
     #[must_use]
     pub fn of(chunks: impl Iterator<Item = Chunk>) -> Self {
         let mut split = Self::default();
@@ -178,7 +178,7 @@ impl Split {
         split
     }
 
-    /// A request that goes in `pieces`, one behind the other, each of them a share.
+    /// A request made of `pieces`, one behind the other; each piece is a share.
     #[must_use]
     pub fn in_order(pieces: &[Extent]) -> Self {
         let mut split = Self::default();
@@ -189,7 +189,7 @@ impl Split {
         split
     }
 
-    /// What a share writes of the request's `payload`.
+    /// The content of a share, taken from the request's `payload`.
     #[must_use]
     pub fn payload_of(&self, share: usize, payload: &Payload) -> Payload {
         if self.parts.len() == 1 {
@@ -205,7 +205,7 @@ impl Split {
         out
     }
 
-    /// What the request reads, made of what its shares read.
+    /// The content that the request read, put together from the content of its shares.
     #[must_use]
     pub fn assemble(&self, mut read: Vec<Payload>) -> Payload {
         if self.parts.len() == 1 {

@@ -1,4 +1,4 @@
-//! The way of messages from other threads into the thread of a runtime.
+//! Carries messages from other threads to the thread of a runtime.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -9,8 +9,8 @@ use std::task::{Poll, Waker};
 #[derive(Debug)]
 pub struct Mailbox<T>(Arc<Shared<T>>);
 
-/// The receiving end of a [`Mailbox`]. Messages that come after it was dropped, and those that
-/// nobody took, are dropped.
+/// The receiving end of a [`Mailbox`]. When it is dropped, messages not yet taken are dropped, and
+/// so are later ones.
 #[derive(Debug)]
 pub struct Inbox<T>(Arc<Shared<T>>);
 
@@ -28,7 +28,7 @@ struct Queue<T> {
     gone: bool,
 }
 
-/// Both ends of a way for messages.
+/// A mailbox and its receiving end.
 #[must_use]
 pub fn mailbox<T>() -> (Mailbox<T>, Inbox<T>) {
     let queue = Queue { messages: VecDeque::new(), receiver: None, closed: false, gone: false };
@@ -44,11 +44,11 @@ impl<T> Shared<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Hands a message over. If the receiver has gone the message is dropped here.
+    /// Hands a message over. If the inbox has been dropped, the message is dropped here.
     pub fn push(&self, message: T) {
         let mut queue = self.0.queue();
         if queue.gone {
-            // Outside of the lock: to drop a message may answer it.
+            // Outside of the lock, because dropping a message may answer it.
             drop(queue);
             drop(message);
             return;
@@ -59,7 +59,7 @@ impl<T> Mailbox<T> {
         receiver.into_iter().for_each(Waker::wake);
     }
 
-    /// Tells the receiver that no more messages come: it takes those that have.
+    /// Tells the receiver that no more messages come; it still takes those that have come.
     pub fn close(&self) {
         let mut queue = self.0.queue();
         queue.closed = true;
@@ -76,7 +76,8 @@ impl<T> Clone for Mailbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// The messages that have come; waits for one if there is none. None at the end.
+    /// The messages that have come; waits for one if there is none. Empty once the mailbox is
+    /// closed.
     pub async fn take(&self) -> VecDeque<T> {
         poll_fn(|cx| {
             let mut queue = self.0.queue();
@@ -97,7 +98,7 @@ impl<T> Drop for Inbox<T> {
             queue.gone = true;
             std::mem::take(&mut queue.messages)
         };
-        // Outside of the lock, too.
+        // Outside of the lock, as in `push`.
         drop(messages);
     }
 }

@@ -50,7 +50,7 @@ impl Media {
         self.sectors.get(&lba).cloned().unwrap_or_default()
     }
 
-    /// Forgets the extent's content.
+    /// Makes the extent read as zeroes.
     pub fn zero(&mut self, extent: Extent) {
         let doomed: Vec<u64> = self.sectors.range(extent.range()).map(|(lba, _)| *lba).collect();
         for lba in doomed {

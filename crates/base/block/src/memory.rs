@@ -1,4 +1,4 @@
-//! A device in memory: durable, instant, and as large as what was written.
+//! A device in memory: durable, instant, and no larger than what was written to it.
 
 use std::cell::RefCell;
 
@@ -36,7 +36,7 @@ impl MemoryDevice {
         Self { media: RefCell::new(media), ..Self::new(capacity) }
     }
 
-    /// What it holds.
+    /// A copy of the content.
     #[must_use]
     pub fn media(&self) -> Media {
         self.media.borrow().clone()
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Whether each sector holds something: the model that the device is compared with.
+    /// The model knows of each sector whether it holds something.
     #[test]
     fn extents_are_those_of_the_sectors_that_hold_something() {
         const SECTORS: u64 = 64;
@@ -121,7 +121,7 @@ mod tests {
         assert!(matches!(beyond, Err(IoError::OutOfRange { .. })));
     }
 
-    /// A device that says nothing of its extents, and zeroes slowly.
+    /// A device that knows no kinds of its sectors, and has no fast zeroing.
     struct Plain(MemoryDevice);
 
     impl BlockDevice for Plain {

@@ -8,10 +8,10 @@ use crate::IoError;
 
 /// Non-volatile memory: synchronous, and addressed by bytes.
 ///
-/// What is stored is read back at once. It survives the user of the memory, but before
+/// A store can be read back at once, and survives the end of the process. But before
 /// [`Nvram::persist`] a power cut may take any of its aligned 8-byte words and leave the others.
 pub trait Nvram: fmt::Debug {
-    /// Bytes that it holds. Constant while it is open.
+    /// Size in bytes. Constant while it is open.
     fn size(&self) -> usize;
 
     /// Fills `out` with the bytes from `at` on.
@@ -23,7 +23,7 @@ pub trait Nvram: fmt::Debug {
     /// Makes durable what was stored in `range`.
     ///
     /// # Errors
-    /// If what stands for the memory fails: nothing is known of the stores since the last time.
+    /// If the medium behind the memory fails. Stores since the last success may be durable or not.
     fn persist(&self, range: Range<usize>) -> Result<(), IoError>;
 }
 

@@ -86,7 +86,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// No content yet, with room for so many pieces.
+    /// No content yet, with room for this many pieces.
     #[must_use]
     pub fn with_room_for(pieces: usize) -> Self {
         Self { pieces: SmallVec::with_capacity(pieces) }
@@ -149,7 +149,7 @@ impl Payload {
         })
     }
 
-    /// Adds `other` behind what is there.
+    /// Adds `other` at the end.
     pub fn append(&mut self, mut other: Self) {
         // One piece is the usual number, and moves faster without an iterator.
         if other.pieces.len() == 1 {
@@ -161,7 +161,7 @@ impl Payload {
         }
     }
 
-    /// Adds `len` sectors of zeroes behind what is there.
+    /// Adds `len` sectors of zeroes at the end.
     pub fn append_zeroes(&mut self, len: Sectors) {
         self.push(Piece::Zeroes(len));
     }
@@ -201,7 +201,7 @@ impl Payload {
     /// If the range reaches beyond the payload.
     #[must_use]
     pub fn checksum(&self, start: Sectors, len: Sectors) -> u32 {
-        // Most are one piece, of which all is asked for.
+        // Usually the payload is one piece, and the caller asks for all of it.
         if let [piece] = self.pieces.as_slice()
             && start == Sectors(0)
             && len == piece.len()
@@ -227,7 +227,7 @@ impl Payload {
         absent || self.checksum(start, len) == expected
     }
 
-    /// The content as one run of bytes; tags and absent sectors have none.
+    /// The content as one run of bytes; `None` if it holds tags or absent sectors.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Bytes> {
         if let [Piece::Bytes(bytes)] = self.pieces.as_slice() {

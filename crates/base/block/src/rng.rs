@@ -36,15 +36,15 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0
     }
 
-    /// A number with mean 0 and variance 1, bell-shaped, within +-3.5 (a sum of four uniforms,
-    /// which is near enough to a normal for jitter and bounded, as mechanics are).
+    /// A number with mean 0 and variance 1, bell-shaped, within +-3.5. It is a sum of four
+    /// uniforms: near enough to a normal distribution for jitter, and bounded, like mechanics.
     pub fn bell(&mut self) -> f64 {
         let bits = self.next_u64();
         let sum: u64 = (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum();
         (sum as f64 / 65_535.0 - 2.0) * 1.732_050_807_568_877_2
     }
 
-    /// A generator for a part of the run, independent of how much this one is used later.
+    /// A generator for a part of the run; later draws from this one do not change it.
     pub const fn split(&mut self) -> Self {
         Self(self.next_u64())
     }

@@ -14,8 +14,8 @@ pub type LocalTask = Pin<Box<dyn Future<Output = ()>>>;
 pub trait Runtime {
     /// The time since the runtime began.
     fn now(&self) -> Time;
-    /// Wall-clock time, which may jump in both directions. Only a schedule of the operator may
-    /// depend on it.
+    /// Wall-clock time, which may jump in both directions. Only the operator's schedule may depend
+    /// on it.
     fn time_of_day(&self) -> TimeOfDay;
     /// Wakes `waker` once, at `deadline` or as soon after as can be.
     fn wake_at(&self, deadline: Time, waker: &Waker);
@@ -97,7 +97,7 @@ impl Future for Sleep {
         if self.runtime.now() >= self.deadline {
             return Poll::Ready(());
         }
-        // A task that moves a sleep to another waker does not exist here: arm once.
+        // No task moves a sleep to another waker here, so it is armed once.
         if !self.armed {
             self.armed = true;
             self.runtime.wake_at(self.deadline, cx.waker());

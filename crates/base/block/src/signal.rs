@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Wakes every task that waits when something changed. Clones share the waiters.
+/// Wakes every waiting task when something changed. Clones share the waiters.
 #[derive(Clone, Debug, Default)]
 pub struct Signal(Rc<State>);
 
@@ -25,7 +25,7 @@ impl Signal {
         }
         let mut waiters = self.0.waiters.take();
         waiters.drain(..).for_each(Waker::wake);
-        // The memory is kept for those who wait next.
+        // Keeps the memory for later waiters.
         let mut empty = self.0.waiters.borrow_mut();
         if empty.is_empty() {
             *empty = waiters;

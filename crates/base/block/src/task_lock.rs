@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use crate::Signal;
 
-/// One task at a time, in the order in which they asked. A task that asked must see it
-/// through.
+/// Lets one task in at a time, in the order of their calls of [`TaskLock::take`]. A task that has
+/// called it must not drop the future, or all later ones wait for ever.
 #[derive(Clone, Debug, Default)]
 pub struct TaskLock(Rc<LockState>);
 

@@ -1,7 +1,7 @@
 //! Parts that all executors share: tasks, their wakers and their timers.
 //!
-//! The virtual clock and the real one differ in which ready task runs next and in what happens
-//! when none is ready, and in nothing else: this is the rest.
+//! The virtual clock and the real one differ only in which ready task runs next, and in what
+//! happens when none is ready. All else is here.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::{LocalTask, Time, to_usize};
 
 /// The tasks and timers of a single-threaded executor.
 ///
-/// Wakers may be used from any thread; one that sleeps does so between [`Tasks::park`] and
+/// Wakers may be used from any thread. An executor sleeps only between [`Tasks::park`] and
 /// [`Tasks::unpark`].
 #[derive(Default)]
 pub struct Tasks {
@@ -36,15 +36,15 @@ struct Slot {
     alive: bool,
 }
 
-/// Slots are reused together with their wakers: a waker kept from a slot's former task causes one
-/// needless poll, which futures must bear anyway.
+/// Slots are reused together with their wakers. A waker that a slot's former task left behind
+/// causes one needless poll, which futures must bear anyway.
 struct TaskLink {
     index: u32,
     queued: AtomicBool,
     queue: Arc<WokenQueue>,
 }
 
-/// Where wakers put tasks. They may do so from any thread, but hardly ever do: the flag lets the
+/// Where wakers put tasks. They may do so from any thread, but seldom do: the flag lets the
 /// executor look without locking.
 #[derive(Default)]
 struct WokenQueue {
@@ -68,7 +68,7 @@ impl Wake for TaskLink {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Two threads may both find the task not queued: then it is polled once too often.
+        // Two threads may both find the task not queued: then it is polled once more than needed.
         if !self.queued.load(Ordering::Relaxed) {
             self.queued.store(true, Ordering::Relaxed);
             self.queue.push(self.index);
@@ -101,12 +101,12 @@ impl WokenQueue {
         }
     }
 
-    /// Moves what was woken behind `ready`.
+    /// Appends the woken tasks to `ready`.
     #[inline]
     fn move_to(&self, ready: &mut VecDeque<u32>) {
         if self.any.load(Ordering::Acquire) {
             let mut woken = self.lock();
-            // One is the usual number, and moves faster without a drain.
+            // Usually one task was woken, which moves faster without a drain.
             if let [task] = *woken.tasks.as_slice() {
                 ready.push_back(task);
                 woken.tasks.clear();
@@ -123,8 +123,8 @@ fn index_u32(index: usize) -> u32 {
 }
 
 impl Tasks {
-    /// No tasks; `nudge` ends the executor's sleep when a task is woken while it is parked. It is
-    /// called on whichever thread wakes.
+    /// No tasks yet. `nudge` ends the sleep of a parked executor when a task is woken; it is called
+    /// on the thread that wakes the task.
     #[must_use]
     pub fn with_nudge(nudge: impl Fn() + Send + Sync + 'static) -> Self {
         let woken = WokenQueue { nudge: Some(Box::new(nudge)), ..WokenQueue::default() };
@@ -137,7 +137,7 @@ impl Tasks {
         self.slots.borrow().iter().filter(|slot| slot.alive).count()
     }
 
-    /// Timers that are set, those included whose tasks do not wait for them any more.
+    /// Timers that are set, including those whose tasks no longer wait for them.
     #[must_use]
     pub fn timers(&self) -> usize {
         self.timers.borrow().len()
@@ -161,7 +161,8 @@ impl Tasks {
         slot.link.wake_by_ref();
     }
 
-    /// Ends every task of `group` where it stands; the one that runs now ends when it next waits.
+    /// Ends every task of `group` at once; if the caller is one of them, it ends when it next
+    /// waits.
     pub fn kill(&self, group: u32) {
         let count = self.slots.borrow().len();
         for index in 0..count {
@@ -174,8 +175,8 @@ impl Tasks {
                 slot.alive = false;
                 slot.future.take()
             };
-            // The slot of a task that runs is not free before its poll returns: a task spawned
-            // into it would be taken for the one that ran.
+            // The slot of a running task is not free before its poll returns: a task spawned into
+            // it would be taken for the running one.
             if doomed.is_some() {
                 // Destructors run without the borrow: they may wake or spawn.
                 drop(doomed);
@@ -189,7 +190,7 @@ impl Tasks {
     pub fn run_first(&self) -> bool {
         let index = {
             let mut ready = self.ready.borrow_mut();
-            // What was taken over before became ready before what is woken now.
+            // Tasks in `ready` were woken before those that are still in `woken`.
             if ready.is_empty() {
                 self.woken.move_to(&mut ready);
             }
@@ -218,7 +219,7 @@ impl Tasks {
             let slot = &mut slots[position];
             slot.link.queued.store(false, Ordering::Relaxed);
             let Some(future) = slot.future.take() else { return };
-            // Taken, not cloned: counting references is a good part of a poll's cost.
+            // Taken, not cloned: counting references is a good part of the cost of a poll.
             (future, std::mem::replace(&mut slot.waker, Waker::noop().clone()))
         };
         let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
@@ -237,7 +238,7 @@ impl Tasks {
         drop(future);
     }
 
-    /// Wakes `waker` once `deadline` is reached; see [`Tasks::fire_until`].
+    /// Wakes `waker` once `deadline` is reached and [`Tasks::fire_until`] is called.
     #[inline]
     pub fn wake_at(&self, deadline: Time, waker: &Waker) {
         self.timers.borrow_mut().push(deadline, waker.clone());
@@ -289,8 +290,8 @@ impl Tasks {
         self.woken.lock().parked = false;
     }
 
-    /// Drops every task and timer. Tasks hold handles, and handles hold the executor: this breaks
-    /// the circle.
+    /// Drops every task and timer. This breaks a cycle: tasks hold handles, which hold the
+    /// executor.
     pub fn clear(&self) {
         let slots = std::mem::take(&mut *self.slots.borrow_mut());
         self.free.borrow_mut().clear();

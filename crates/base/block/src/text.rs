@@ -2,7 +2,7 @@
 
 use crate::units::Nanos;
 
-/// Larger numbers of bytes and nanoseconds are mistakes, and would not add up in 64 bits.
+/// Larger numbers of bytes and nanoseconds are mistakes, and their sums could exceed 64 bits.
 const MOST: u64 = 1_000_000_000_000_000_000;
 
 const BYTES: [(&str, u64); 5] =
@@ -39,7 +39,7 @@ pub fn parse_span(text: &str) -> Option<Nanos> {
     scaled(number, factor).map(Nanos)
 }
 
-/// A share as `0.8` or `80%`, in no bounds but those of numbers.
+/// A share as `0.8` or `80%`; any finite number will do.
 #[must_use]
 pub fn parse_share(text: &str) -> Option<f64> {
     let share = match text.strip_suffix('%') {
@@ -49,19 +49,19 @@ pub fn parse_share(text: &str) -> Option<f64> {
     share.is_finite().then_some(share)
 }
 
-/// So that [`parse_bytes`] reads the same number.
+/// The text that [`parse_bytes`] reads as the same number.
 #[must_use]
 pub fn bytes_text(bytes: u64) -> String {
     in_units(bytes, &BYTES).unwrap_or_else(|| "0".to_owned())
 }
 
-/// So that [`parse_span`] reads the same time.
+/// The text that [`parse_span`] reads as the same time.
 #[must_use]
 pub fn span_text(span: Nanos) -> String {
     in_units(span.0, &SPANS).unwrap_or_else(|| "0s".to_owned())
 }
 
-/// The state of a switch, as settings and messages have it.
+/// The state of a switch, as written in settings and messages.
 #[must_use]
 pub const fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
@@ -89,7 +89,7 @@ fn rounded(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// In the largest unit of which it is a whole number; zero has none.
+/// The value in the largest unit of which it is a whole number; `None` for zero.
 fn in_units(value: u64, units: &[(&str, u64)]) -> Option<String> {
     let (unit, factor) = units.iter().find(|(_, factor)| value.is_multiple_of(*factor))?;
     (value > 0).then(|| format!("{}{unit}", value / factor))

@@ -6,11 +6,11 @@ use std::task::Waker;
 
 use crate::Time;
 
-/// Timers in order of their deadlines; those of one deadline in the order in which they were set.
+/// Timers in order of their deadlines; those with equal deadlines in the order they were set.
 #[derive(Default)]
 pub(crate) struct Timers {
-    /// The first, if it was set when no other was earlier: whoever sets a timer for the next moment
-    /// at which something happens needs no place in the heap.
+    /// The earliest timer, if it was the earliest when it was set: a timer for the next event then
+    /// needs no place in the heap.
     first: Option<Timer>,
     /// All others, which come later.
     others: BinaryHeap<Reverse<Timer>>,
@@ -24,7 +24,7 @@ struct Timer {
 }
 
 impl Timers {
-    /// How many are set.
+    /// Number of timers.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.others.len()
     }
@@ -48,7 +48,7 @@ impl Timers {
         }
     }
 
-    /// Takes the earliest out: its deadline, and who is to be woken.
+    /// Removes the earliest timer: returns its deadline and its waker.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Time, Waker)> {
         let next = self.first.take().or_else(|| self.others.pop().map(|Reverse(timer)| timer));

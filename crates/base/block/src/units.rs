@@ -6,11 +6,11 @@ use std::ops::{Add, AddAssign, Range, Sub};
 /// Bytes in a sector, the unit of every address and length (as in the Linux block layer).
 pub const SECTOR_BYTES: u64 = 512;
 
-/// `value` as a narrower number, such as a field of an on-disk structure.
+/// `value` as a narrower number, for example for a field of an on-disk structure.
 ///
 /// # Panics
-/// If it does not fit. What comes from outside is checked before, so this is a fault of the
-/// program: a number that was cut off would be written where nobody finds it.
+/// If the value does not fit. Values from outside are checked before, so this is a fault of the
+/// program. A number cut short would be written where nothing finds it.
 #[track_caller]
 pub fn narrow<T: TryInto<N> + Copy + fmt::Display, N>(value: T) -> N {
     match value.try_into() {
@@ -19,7 +19,7 @@ pub fn narrow<T: TryInto<N> + Copy + fmt::Display, N>(value: T) -> N {
     }
 }
 
-/// An index into memory. The project is for 64-bit machines only, where nothing is lost.
+/// An index into memory. The project is for 64-bit machines only, so no bits are lost.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "usize has 64 bits, as asserted")]
 pub const fn to_usize(n: u64) -> usize {
@@ -52,8 +52,7 @@ pub struct Time(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
-/// A time of the day as clocks on the wall show it: whole seconds since local midnight, less than
-/// [`TimeOfDay::DAY_S`].
+/// A time of day in local time: whole seconds since midnight, less than [`TimeOfDay::DAY_S`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeOfDay(u32);
 
@@ -61,7 +60,7 @@ impl TimeOfDay {
     /// Seconds of a day.
     pub const DAY_S: u64 = 86_400;
 
-    /// `seconds` after midnight, or after one of the midnights before.
+    /// `seconds` after some midnight; whole days are left out.
     #[must_use]
     pub fn from_seconds(seconds: u64) -> Self {
         Self(u32::try_from(seconds % Self::DAY_S).unwrap_or_else(|_| unreachable!("of one day")))
@@ -75,7 +74,7 @@ impl TimeOfDay {
 }
 
 impl Lba {
-    /// The distance in sectors between two addresses, whichever is larger.
+    /// The distance in sectors between two addresses, in either order.
     #[must_use]
     pub fn distance(self, other: Self) -> Sectors {
         Sectors(self.0.abs_diff(other.0))
@@ -115,7 +114,7 @@ impl Extent {
         Lba(self.start.0 + self.len.0)
     }
 
-    /// The whole units that hold some of the extent. Units are counted from address 0.
+    /// The whole units that the extent touches. Units are counted from address 0.
     #[must_use]
     pub fn widened_to(self, unit: Sectors) -> Self {
         let start = self.start.0 / unit.0 * unit.0;

@@ -1,5 +1,5 @@
-//! Tasks that wait for answers and hand them on. They are reused, so that a request costs neither
-//! an allocation nor a task of its own.
+//! Tasks that wait for answers and hand them on. They are reused, so a request costs neither an
+//! allocation nor a task of its own.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -9,10 +9,9 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Completion, Handle, IoResult};
 
-/// Calls a function with each answer as it comes, and with what belongs to it.
+/// Calls a function with each answer as it comes, and with the job that belongs to it.
 ///
-/// The tasks end when they are not needed any more: all but a few once their answers have come,
-/// and those with the `Watchers`.
+/// Spare tasks beyond a few end once their answers have come, the last ones with the `Watchers`.
 pub struct Watchers<J>(Rc<Shared<J>>);
 
 struct Shared<J> {
@@ -33,16 +32,16 @@ struct Slot<J> {
 impl<J: 'static> Watchers<J> {
     /// Calls `done` with each answer, from a task of `runtime` or from within [`Watchers::watch`].
     ///
-    /// At most `idle_max` tasks are kept for the next requests. A few are enough if the receiver of
-    /// an answer sends its next request at once. Bursts of requests need more, as making a task
-    /// costs as much as everything else that is done for an answer.
+    /// At most `idle_max` tasks are kept for later requests. A few are enough if the receiver of an
+    /// answer sends its next request at once. Bursts of requests need more: making a task costs as
+    /// much as all other work for an answer.
     #[must_use]
     pub fn new(runtime: Handle, idle_max: usize, done: fn(J, IoResult)) -> Self {
         let (idle, closed) = (RefCell::default(), Cell::default());
         Self(Rc::new(Shared { runtime, done, idle_max, idle, closed }))
     }
 
-    /// Sees to it that `done` gets the answer of `completion`, together with `job`, even if the
+    /// Makes sure that `done` gets the answer of `completion` together with `job`, even if the
     /// `Watchers` are dropped meanwhile.
     pub fn watch(&self, mut completion: Completion, job: J) {
         let idle = self.0.idle.borrow_mut().pop();
@@ -52,7 +51,7 @@ impl<J: 'static> Watchers<J> {
             self.0.runtime.spawn(SlotTask { shared: Rc::clone(&self.0), slot });
             return;
         };
-        // The answer must wake the slot's task, so it is asked for with that task's waker.
+        // The answer must wake the slot's task, so the completion is polled with that task's waker.
         let polled = {
             let waker = slot.waker.borrow();
             let Some(waker) = waker.as_ref() else { unreachable!("idle after its first poll") };
@@ -91,7 +90,7 @@ struct SlotTask<J> {
 }
 
 impl<J> SlotTask<J> {
-    /// Keeps the task for another request, unless there are enough that wait for one.
+    /// Keeps the task for another request, unless enough tasks wait for one.
     fn is_kept(&self) -> bool {
         let mut idle = self.shared.idle.borrow_mut();
         let kept = !self.shared.closed.get() && idle.len() < self.shared.idle_max;

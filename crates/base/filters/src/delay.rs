@@ -8,7 +8,7 @@ use manylogs_block::{
 };
 
 /// A device that answers each request after a minimum time, or so much later than the device below.
-/// That gets each request at once, and an answer never comes before that of the device below.
+/// The device below gets each request at once, and always answers first.
 #[derive(Debug)]
 pub struct Delay<B> {
     below: B,
@@ -29,7 +29,7 @@ impl<B> Delay<B> {
         Self { below, runtime, span: Cell::new(span), late: true }
     }
 
-    /// Sets the minimum time for requests from now on.
+    /// Sets the span for later requests.
     pub fn set(&self, span: Nanos) {
         self.span.set(span);
     }
@@ -75,13 +75,13 @@ impl<B: BlockDevice> BlockDevice for Delay<B> {
 #[cfg(test)]
 mod tests {
     use manylogs_block::{MemoryDevice, Sectors};
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
     #[test]
     fn an_answer_takes_the_span_that_was_set_when_it_was_asked_for() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         let runtime = sim.handle(node);
         let delay =

@@ -23,7 +23,7 @@ impl Rule {
         Self { on, within: None, error, times: u32::MAX, until_changed: false }
     }
 
-    /// Only requests that touch `extent`; a flush touches nothing.
+    /// Only requests that touch `extent`; a flush touches no sector.
     #[must_use]
     pub const fn within(self, extent: Extent) -> Self {
         Self { within: Some(extent), ..self }
@@ -36,8 +36,8 @@ impl Rule {
         Self { times, ..self }
     }
 
-    /// A sector is sound again after a write, zeroing or discard, as a drive replaces bad sectors
-    /// when they are written. Needs an extent.
+    /// A sector is sound again after a write, zeroing or discard, because a drive replaces bad
+    /// sectors when they are written. Needs an extent.
     #[must_use]
     pub const fn until_changed(self) -> Self {
         Self { until_changed: true, ..self }
@@ -152,14 +152,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     use manylogs_block::{IoResult, MemoryDevice, Payload, Rng, Sectors};
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
     const READS: &[RequestKind] = &[RequestKind::Read];
 
     fn ask(device: &Faults<MemoryDevice>, request: Request) -> IoResult {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         sim.block_on(node, device.submit(request))
     }

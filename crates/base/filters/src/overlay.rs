@@ -1,4 +1,4 @@
-//! A view of a device that can be changed while the device is not.
+//! A view of a device: changes go to the view, never to the device.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,14 +9,13 @@ use manylogs_block::{
     Payload, Request, Sector, Sectors, completion,
 };
 
-/// A device over one that is only read: what is written stays in memory, sector by sector, and is
-/// read in place of what is below. So a recovery can be tried on a disk that nobody may change.
+/// A device over one that is only read: written sectors stay in memory, and are read from there. So
+/// a recovery can be tried on a disk that must not be changed.
 ///
-/// Changes are atomic and are there when the request is answered; nothing survives the overlay.
-/// Memory is that of the changed sectors, some 600 bytes each, of which there are at most as many
-/// as it was made for: a write beyond that fails with [`IoError::NoSpace`] and changes nothing.
-/// Discards do nothing. Sectors that were changed are read from memory alone, even if the medium
-/// below is bad there.
+/// Changes are atomic and are there when the request is answered; none survives the overlay. A
+/// changed sector takes some 600 bytes of memory. The overlay has a limit of changed sectors: a
+/// write beyond it fails with [`IoError::NoSpace`] and changes nothing. Discards do nothing.
+/// Changed sectors are read from memory alone, even if the medium below is bad there.
 pub struct Overlay<B> {
     below: B,
     runtime: Handle,
@@ -25,7 +24,7 @@ pub struct Overlay<B> {
 }
 
 impl<B> Overlay<B> {
-    /// A view of `below` in which at most `most` sectors can differ.
+    /// A view of `below` in which at most `most` sectors can change.
     pub fn new(runtime: Handle, below: B, most: Sectors) -> Self {
         let most = usize::try_from(most.0).unwrap_or(usize::MAX);
         Self { below, runtime, changed: RefCell::default(), most }
@@ -36,7 +35,7 @@ impl<B> Overlay<B> {
         &self.below
     }
 
-    /// Where the view may differ from the device below: extents by address, none next to another.
+    /// Sectors that were changed: extents by address, none adjacent to another.
     pub fn changed(&self) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         for lba in self.changed.borrow().keys() {
@@ -56,7 +55,7 @@ impl<B> Overlay<B> {
             return Err(IoError::NoSpace { extent });
         }
         for (lba, sector) in extent.range().zip(payload.sectors()) {
-            // Memory of its own: a slice would keep all of the payload.
+            // A copy, because a slice would keep all of the payload in memory.
             let own = |sector| match sector {
                 Sector::Bytes(bytes) => Sector::Bytes(Bytes::copy_from_slice(&bytes)),
                 other => other,
@@ -68,7 +67,7 @@ impl<B> Overlay<B> {
         Ok(Payload::default())
     }
 
-    /// The parts of `extent`, in order: changed ones with their content, and what lies between.
+    /// The parts of `extent`, in order: changed ones with their content, the others without.
     fn parts(&self, extent: Extent) -> Vec<(Extent, Option<Payload>)> {
         let (mut parts, mut next): (Vec<(Extent, Option<Payload>)>, _) = (Vec::new(), extent.start);
         for (lba, sector) in self.changed.borrow().range(extent.range()) {
@@ -172,7 +171,7 @@ mod tests {
     use std::rc::Rc;
 
     use manylogs_block::{MemoryDevice, RequestKind, Rng, to_usize};
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
     use crate::{Faults, Rule};
@@ -183,7 +182,7 @@ mod tests {
         most: u64,
         test: impl FnOnce(Overlay<Rc<Faults<MemoryDevice>>>) -> F,
     ) {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         let below = Rc::new(Faults::new(MemoryDevice::new(Sectors(SECTORS))));
         let overlay = Overlay::new(sim.handle(node), below, Sectors(most));

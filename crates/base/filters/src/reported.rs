@@ -11,7 +11,7 @@ pub struct Reported<B> {
 }
 
 impl<B: BlockDevice> Reported<B> {
-    /// Claims what `change` makes of the capabilities that the device below has now.
+    /// Claims the capabilities that `change` makes of the present ones of the device below.
     pub fn new(below: B, change: impl FnOnce(Capabilities) -> Capabilities) -> Self {
         let capabilities = change(below.capabilities());
         Self { below, capabilities }
@@ -50,7 +50,7 @@ impl<B: BlockDevice> BlockDevice for Reported<B> {
 #[cfg(test)]
 mod tests {
     use manylogs_block::{IoError, MemoryDevice, Sectors};
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
@@ -65,7 +65,7 @@ mod tests {
         });
         let told = device.capabilities();
         assert_eq!((told.capacity, told.physical_sector), (Sectors(32), Sectors(8)));
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         sim.block_on(node, async move {
             let beyond = Extent::new(31, 2);

@@ -37,7 +37,7 @@ impl<B> Stop<B> {
         self.hold_those(|request| kinds.contains(&request.kind()));
     }
 
-    /// As [`Stop::hold`], for requests of which `which` says so.
+    /// As [`Stop::hold`], for requests for which `which` returns true.
     pub fn hold_those(&self, which: impl Fn(&Request) -> bool + 'static) {
         *self.holds.borrow_mut() = Some(Box::new(which));
     }
@@ -129,12 +129,12 @@ mod tests {
     use std::task::Poll;
 
     use manylogs_block::{MemoryDevice, Payload, Sectors};
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
     fn with_device<F: Future<Output = ()> + 'static>(test: impl FnOnce(Stop<MemoryDevice>) -> F) {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         let device = Stop::new(MemoryDevice::new(Sectors(8)));
         sim.block_on(node, test(device));

@@ -109,14 +109,14 @@ impl<B: BlockDevice> BlockDevice for Trace<B> {
 #[cfg(test)]
 mod tests {
     use manylogs_block::MemoryDevice;
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
     #[test]
     fn all_are_counted_and_the_last_ones_kept() {
         let device = Trace::keeping(MemoryDevice::new(Sectors(64)), 2);
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         sim.block_on(node, async move {
             for start in 0..5 {

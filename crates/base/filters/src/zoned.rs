@@ -7,12 +7,13 @@ use manylogs_block::{
     Request,
 };
 
-/// A device with zones as on a shingled drive that the host manages (ZBC, ZAC: *sequential write
-/// required*). A write in a zone must begin at its write pointer and stay in it; zeroing and
-/// discards are refused there. What lies in no zone is written as on any device.
+/// A device with zones like those of a host-managed shingled drive (ZBC, ZAC: *sequential write
+/// required*). A write in a zone must begin at the zone's write pointer and end within the zone.
+/// Zeroing and discards are refused in zones. Sectors outside of zones are written as on any
+/// device.
 ///
-/// How far a zone was written before this device was made is not known, as after a crash: it must
-/// be reset before it is written. What a reset zone held can be read until it is written.
+/// The write pointers are unknown when this device is made, as after a crash: a zone must be reset
+/// before it is written. A reset zone keeps its old content, readable, until it is written.
 #[derive(Debug)]
 pub struct Zoned<B> {
     below: B,
@@ -22,7 +23,7 @@ pub struct Zoned<B> {
 #[derive(Debug)]
 struct Zone {
     extent: Extent,
-    /// Where the next write begins; `None` if that is not known.
+    /// The write pointer; `None` if it is not known.
     pointer: Cell<Option<Lba>>,
 }
 
@@ -33,7 +34,7 @@ impl<B> Zoned<B> {
         Self { below, zones: zones.into_iter().map(zone).collect() }
     }
 
-    /// Whether `extent` may be written now. The pointer goes on if it is.
+    /// Whether `extent` may be written now. If so, the write pointer advances to its end.
     fn advances(&self, extent: Extent) -> bool {
         let mut touched = self.zones.iter().filter(|zone| zone.extent.overlaps(extent));
         let Some(zone) = touched.next() else { return true };
@@ -91,13 +92,13 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use manylogs_block::{MemoryDevice, Sectors};
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
     #[test]
     fn a_zone_is_written_in_order_and_again_after_a_reset() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let zones = [Extent::new(8, 8), Extent::new(16, 8)];
         let device = Zoned::new(MemoryDevice::new(Sectors(32)), zones);
         sim.block_on(sim.node(), async move {

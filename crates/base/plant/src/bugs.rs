@@ -1,31 +1,31 @@
 //! All bugs, by the part of the system that they break.
 
 with_file_systems! {
-    /// Bugs of the store that its own tests show: the volume does not use what they break.
+    /// Bugs of the store that its own tests show: the volume does not use the broken parts.
     STORE {
         /// The entries of a batch are put into records one by one.
         BatchSplit,
-        /// A stream goes on in another log while it has records on their way.
+        /// A stream goes on in another log while some of its records are under way.
         StreamSwitchesLog,
-        /// The copy of a version that was displaced while it moved keeps nothing of its log.
+        /// The copy of a version that was displaced during its move does not keep its log.
         OvertakenCopyNotKept,
     }
     /// Bugs of Everest's store and its client that their crash histories show.
     EVEREST {
-        /// The floor rises over versions that only entries under way have displaced.
+        /// The floor rises over versions that are displaced only by entries still under way.
         FloorWithoutBarrier,
         /// A reclaimed version is deleted from the store before it is durable on its volume.
         DeleteBeforeBaseDurable,
         /// A deletion takes away newer versions too.
         DeleteIgnoresVersion,
-        /// A client that is opened anew counts its versions from the start.
+        /// A client that is opened again counts its versions from the start.
         VersionsCountedAnew,
-        /// A store is opened under sequences that its last opening used.
+        /// A store is opened with sequences that its last opening used.
         StoreReusesSequences,
     }
-    /// Bugs of what is kept in the logs that crash histories show.
+    /// Bugs of versions kept in the logs, that crash histories show.
     KEPT {
-        /// What displaces a kept version does not say that older kept ones are dead.
+        /// An entry that displaces a kept version does not say that older kept ones are dead.
         KeptNotBuried,
         /// A snapshot forgets which supersede entries are over kept versions.
         SnapshotWithoutMarks,
@@ -33,22 +33,22 @@ with_file_systems! {
         ClassLostByMove,
         /// The floor of kept versions rises over them.
         KeptFloorOverKept,
-        /// The floor of kept versions rises before what displaced them is durable.
+        /// The floor of kept versions rises before the versions that displaced them are durable.
         KeptFloorWithoutBarrier,
-        /// A log that is emptied drops what it says of kept versions.
+        /// A log that is emptied drops its entries that bury kept versions.
         MoveDropsBurials,
-        /// A log begins anew over kept versions as if they were below the floor.
+        /// A log begins a new epoch over kept versions as if they were below the floor.
         KeptEpochNotBegun,
         /// A drain leaves kept versions in the logs.
         DrainLeavesKept,
-        /// Recovery takes what is below the floor for nothing, also over older kept versions.
+        /// Recovery ignores all versions below the floor, even those that displace older kept ones.
         DeadBuryNothing,
     }
     /// Bugs of the scheduler, that its own tests show.
     SCHEDULER {
-        /// Nothing else goes while records do.
+        /// No other request goes while there are records.
         RecordsStarveOthers,
-        /// A run is held back for however long its requests wait.
+        /// A run is held back for as long as its requests wait.
         RunHeldBackForEver,
         /// A run is held back for frequent syncs, too.
         RunHeldBackForFrequent,
@@ -99,7 +99,7 @@ with_file_systems! {
         SnapshotWithoutBarrier,
         /// A volume is opened under its last incarnation.
         NoNewIncarnation,
-        /// Recovery believes what is only in the drive's cache.
+        /// Recovery believes records that are only in the drive's cache.
         NoFlushAtOpen,
         /// Recovery takes the version it reads last, not the newest.
         RecoveryTakesLast,
@@ -135,13 +135,13 @@ with_file_systems! {
         SnapshotMissesLog,
         /// The source of a move counts as free before the copies are durable.
         SwapFreesSourceEarly,
-        /// A flush is answered with one that was under way when it was asked for.
+        /// A flush is answered by an earlier one that was under way already.
         FlushAnsweredByEarlier,
         /// Supersede entries go into records before the device was flushed.
         DeferredBeforeFlush,
         /// After a flush that failed the volume goes on taking writes.
         FailedFlushTakesWrites,
-        /// Entries of a record that could not be written are answered as if it were.
+        /// Entries of a record that could not be written are answered as if it had been.
         FailedRecordSettled,
         /// When the device grows, a new log may begin in home space.
         GrowTakesHome,
@@ -153,15 +153,15 @@ with_file_systems! {
         DiscardNotDurable,
         /// A write in several parts is answered when the first of them is done.
         PartsAnsweredEarly,
-        /// Records follow before their epoch has begun durably.
+        /// Records follow before the begin of their epoch is durable.
         EpochNotBegun,
-        /// A checkpoint renews long zeroes without the lock on their home: over what is written.
+        /// A checkpoint renews long zeroes without the lock on their home, over newer writes.
         RenewOverNewer,
-        /// A read error that passes makes a checkpoint mark blocks as lost.
+        /// A checkpoint marks blocks as lost after a read error that would have passed.
         TransientIsLoss,
         /// A pass with a limited rate does not hurry for writes that wait for room.
         RateNotHurried,
-        /// What could not be written home is dropped from the logs all the same.
+        /// Versions that could not be written home are dropped from the logs all the same.
         KeptDropped,
         /// The rest of a band is written home without the lock on it.
         BandWithoutLock,
@@ -169,7 +169,7 @@ with_file_systems! {
         LostForgotten,
         /// A drain zeroes parts of physical sectors without their neighbours.
         ZeroesTornSectors,
-        /// A drain takes it that homes of zeroed blocks read as zeroes already.
+        /// A drain assumes that homes of zeroed blocks read as zeroes already.
         ZeroesTakenForGranted,
         /// The floor rises over versions that could not be read.
         FloorOverUnread,
@@ -178,17 +178,17 @@ with_file_systems! {
     }
     /// Bugs of format, opening, recovery, growing and repair, and of the scan of a log.
     RECOVERY {
-        /// The end of a drain raises the floor over what is not durable yet.
+        /// The end of a drain raises the floor over versions that are not durable yet.
         DrainWithoutBarrier,
         /// The first copy of the superblock is written before the last.
         FirstSuperblockFirst,
         /// A growing volume writes its superblock before its roots.
         SuperblockBeforeRoots,
-        /// A growing volume leaves its old root and superblock where data is now.
+        /// A growing volume leaves its old root and superblock where data will lie.
         OldEndExposed,
-        /// An opening leaves a change of the superblock unfinished that a crash interrupted.
+        /// An opening does not finish a change of the superblock that a crash interrupted.
         ChangeLeftUnfinished,
-        /// A copy of a structure that was not read, for whatever reason, counts as damaged.
+        /// A copy of a structure counts as damaged even if it merely could not be read.
         UnreadCopyIsDamaged,
         /// A read that fails for a moment is not tried again.
         ReadsNotTriedAgain,
@@ -202,7 +202,7 @@ with_file_systems! {
         SnapshotNeeded,
         /// A damaged copy of a version is preferred to a whole one.
         DamagedCopyPreferred,
-        /// A set of logs forgets all beyond 32,768.
+        /// A set of logs forgets all beyond the 32,768th.
         LogSetTruncated,
         /// Every record says that nothing of its log was durable.
         NoDurableTail,
@@ -214,12 +214,12 @@ with_file_systems! {
         UnreadablePayloadIsTorn,
         /// A scan takes any read error for a bad medium.
         AnyErrorIsTheMedium,
-        /// A look-ahead begins anew at each place.
+        /// A look-ahead begins again at each place.
         LookAheadForgets,
         /// Sequences go on beyond those that were set aside.
         SequencesNotSetAside,
     }
-    /// Bugs of checkpoints and of the room that they make, that tests of one case each show.
+    /// Bugs of checkpoints, and of the room that they make. A test of one case shows each.
     CHECKPOINT {
         /// A checkpoint that fails gives its locks back while some of its writes are under way.
         PassLeavesWrites,
@@ -273,25 +273,25 @@ with_file_systems! {
         StorageFlushFailureForgotten,
         /// A flush may succeed after a durable write whose flush failed.
         DurableWriteFailureForgotten,
-        /// What the page cache holds counts as durable, because the disk has no volatile cache.
+        /// Cached data counts as durable because the disk has no volatile cache.
         CachedTakenForDurable,
         /// A file counts as durable without a flush.
         FileTakenForDurable,
         /// A virtual disk counts as durable without a flush when it says that it has no cache.
         VirtualDiskTakenForDurable,
-        /// A disk whose write cache is off counts as durable although it can be turned on.
+        /// A disk whose write cache is off counts as durable although the cache can be turned on.
         CacheTakenForFixed,
         /// A disk is opened for writing although the kernel drops its flushes.
         DroppedFlushesAccepted,
-        /// What lies behind a loop device is not locked with it.
+        /// The device behind a loop device is not locked with it.
         BackingNotLocked,
         /// A disk or file is opened although a loop device shows its bytes as well.
         LoopsBesideAccepted,
-        /// A lock of a process that was killed counts like that of one that runs.
+        /// The lock of a killed process counts like that of a running one.
         KilledNotWaitedFor,
         /// The loop device over an export is used although the kernel drops its flushes.
         ServedLoopDropsFlushes,
-        /// A write of which the kernel took a part counts as whole.
+        /// A write of which the kernel took only a part counts as whole.
         ShortWriteTakenForWhole,
         /// A part of a logical sector is written with zeroes around it.
         PartialWithoutNeighbours,
@@ -299,7 +299,7 @@ with_file_systems! {
         PartialWithoutGate,
         /// A discard gives up whole logical sectors of which only a part was named.
         DiscardRoundedOutwards,
-        /// A failure that may pass counts as a medium that is bad.
+        /// A failure that may pass counts as a bad medium.
         TransientTakenForMedium,
     }
     /// Bugs of a volume on an array that its crash histories show.
@@ -310,9 +310,9 @@ with_file_systems! {
         ArrayFlushAnsweredEarly,
         /// A request to several members is answered when the first has ended.
         FirstMemberAnswers,
-        /// Of a durable write that is dealt out only the first part is durable.
+        /// Of a durable write that is dealt out only the first part is made durable.
         PartsNotDurable,
-        /// What is written to a column begins with the same sectors in each of its chunks.
+        /// A write to a column repeats the same sectors in each of its chunks.
         ChunksRepeatContent,
         /// A log is one chunk behind its place on the column.
         LogBehindItsPlace,
@@ -343,21 +343,21 @@ with_file_systems! {
         NbdWholeWithoutGate,
         /// A write over NBD is answered before the volume has it.
         NbdAnsweredEarly,
-        /// A request over NBD that failed is answered as if it had not.
+        /// A failed request over NBD is answered as a success.
         NbdFailureHidden,
         /// A disconnecting NBD client loses the requests that it sent before.
         NbdDisconnectDropsRequests,
-        /// An answer that an NBD client has not fetched does not count towards its limit.
+        /// An answer that an NBD client has not fetched yet does not count towards its limit.
         NbdUnsentAnswersUncounted,
-        /// What an NBD client has sent that is gone is carried out without a limit.
+        /// Requests that a vanished NBD client left behind are carried out without a limit.
         NbdGoneClientUnlimited,
         /// Any number of NBD clients are let in.
         NbdConnectionsUnlimited,
         /// `fsync` of the exported file is answered without flushing.
         FuseFsyncSkipped,
-        /// Writes with O_DSYNC or O_SYNC to the exported file are as others.
+        /// Writes with O_DSYNC or O_SYNC to the exported file are treated like others.
         FuseDsyncIgnored,
-        /// Holes punched with O_DSYNC or O_SYNC into the exported file are as others.
+        /// Holes punched with O_DSYNC or O_SYNC into the exported file are treated like others.
         FuseDsyncPunchIgnored,
         /// A hole punched into the exported file also zeroes sectors that it covers in part.
         FusePunchRoundedOutwards,
@@ -381,7 +381,7 @@ with_file_systems! {
         /// A flush is taken for a read.
         UblkFlushIsRead,
     }
-    /// Faults rather than bugs: what tests need to happen.
+    /// Faults rather than bugs: events that tests provoke.
     FAULTS {
         /// The thread of the engine panics when it is asked to take a snapshot.
         EnginePanics,

@@ -1,5 +1,5 @@
-//! Bugs of file systems, of chains of drives and of Everest's clients, which follow those of
-//! [`crate::bugs`] in the list of all.
+//! Bugs of file systems, of chains of drives and of Everest's clients. In the list of all bugs they
+//! follow those of [`crate::bugs`].
 
 macro_rules! with_file_systems {
     ($($others:tt)*) => {
@@ -9,33 +9,33 @@ macro_rules! with_file_systems {
             GECKO {
                 /// A zone is not reset before it is written again.
                 ZoneNotReset,
-                /// The zone that was written last is written on after a crash.
+                /// After a crash the zone that was written last is written on.
                 ZoneGoesOnAfterCrash,
-                /// Changes of clients keep no order over a crash.
+                /// A crash does not keep the order of the clients' changes.
                 ChangesInNoOrder,
                 /// A FUA write is answered before it is durable.
                 ChainAnswersEarly,
                 /// A discard is answered and does nothing.
                 TrimForgotten,
-                /// A chain is opened under sequences that its last opening used.
+                /// A chain is opened with sequences that its last opening used.
                 ChainReusesSequences,
-                /// A drive with an older state than the others is taken for a member.
+                /// A drive with an older state than the others counts as a member.
                 StaleDriveBelieved,
             }
-            /// Bugs of a client of several of Everest's stores, and of stores towards clients, that
-            /// the crash histories of many nodes show.
+            /// Bugs of a client of several of Everest's stores, and of the stores' dealings with
+            /// clients, that crash histories of many nodes show.
             LENDERS {
                 /// A store is noted on the base after the first write there.
                 ListedAfterWrite,
                 /// An opening goes on without a store that may hold data.
                 OpenedWithoutStore,
-                /// Stores are asked before the incarnation is durable on the base.
+                /// Stores get requests before the incarnation is durable on the base.
                 IncarnationNotDurable,
-                /// A store does what was asked for in an earlier session.
+                /// A store carries out calls of an earlier session.
                 OldSessionServed,
-                /// A store does a call that arrives twice a second time.
+                /// A store carries out a call twice that arrives twice.
                 CallDoneTwice,
-                /// Closing a client does not wait for its change of the header: that takes back
+                /// Closing a client does not wait for its change of the header, which then undoes
                 /// the next opening.
                 ClosedBeforeTasksEnd,
                 /// A write that timed out at a store is forgotten.
@@ -46,11 +46,11 @@ macro_rules! with_file_systems {
                 OverlapSeenAtStart,
                 /// The highest version is deleted before the older ones.
                 HighestDeletedFirst,
-                /// A write counts with one copy less than it should have.
+                /// A write is acknowledged with one copy less than it should have.
                 OneCopyLess,
                 /// A store's versions are noted as void before the newer one is home.
                 VoidBeforeHome,
-                /// An opening does not believe that versions are void.
+                /// An opening does not believe notes that versions are void.
                 VoidForgotten,
                 /// Reclaiming takes no lock.
                 ReclaimWithoutLock,
@@ -60,11 +60,11 @@ macro_rules! with_file_systems {
                 CleanBeforeFlush,
                 /// A store is taken off the list while it holds data.
                 UnlistedTooEarly,
-                /// Writes over off-loaded ranges that go home are not durable before the stores
-                /// forget.
+                /// Writes that go home over off-loaded ranges are not durable before the stores
+                /// delete their versions.
                 ThroughNotDurable,
             }
-            /// Bugs of the same that tests of one case each show.
+            /// Bugs of the same parts; a test of one case shows each.
             LENDERS_CASES {
                 /// A store believes every claim of an older incarnation.
                 OlderClaimAccepted,
@@ -72,9 +72,9 @@ macro_rules! with_file_systems {
                 TokenIgnored,
                 /// A store takes an older version over a newer one.
                 OlderVersionTaken,
-                /// A store that returns with less than it acknowledged is believed.
+                /// A store is believed that returns with less than it had acknowledged.
                 RolledBackBelieved,
-                /// Reclaiming ends at an error that passes.
+                /// Reclaiming ends at an error that would have passed.
                 ReclaimEndsAtError,
                 /// A list of stores is written to one copy of the header only.
                 HeaderInOneCopy,
@@ -83,13 +83,13 @@ macro_rules! with_file_systems {
             LINKS {
                 /// A frame whose checksum is wrong is taken.
                 FrameDamageTaken,
-                /// Calls are never answered whose connection ended.
+                /// Calls are never answered if their connection has ended.
                 LostCallsUnanswered,
-                /// Calls whose connection ended are answered as done.
+                /// Calls are answered as done if their connection has ended.
                 LostCallsDone,
-                /// A connection stays whose other side is silent.
+                /// A connection stays open although its other side is silent.
                 SilenceUnnoticed,
-                /// Another store that answers at the address is taken for the one that was there.
+                /// Another store at the same address is taken for the former one.
                 OtherStoreTaken,
                 /// A store's server answers calls before they are done.
                 LentAnsweredEarly,
@@ -108,42 +108,43 @@ macro_rules! with_file_systems {
                 Ext4DataAfterMetadata,
                 /// Blocks that the log has copies of are freed without being revoked.
                 Ext4RevokeForgotten,
-                /// Freed blocks are used again before that they are free is durable.
+                /// Freed blocks are used again before the freeing is durable.
                 Ext4ReuseBeforeDurable,
-                /// The log's room is given back before what was in it is durable at home.
+                /// The log's room is given back before its blocks are durable at home.
                 Ext4TailBeforeHome,
                 /// An inode without a name is not in the list of orphans.
                 Ext4OrphanAfterFree,
                 /// A bitmap's checksum is wrong.
                 Ext4BitmapChecksumWrong,
-                /// Blocks that are freed count as one more than they are.
+                /// One freed block too many is counted.
                 Ext4FreeCountOff,
-                /// A block of names that is split loses one of them.
+                /// A block of names loses a name when it is split.
                 Ext4SplitLosesName,
-                /// A hole within an extent takes away all that is behind it.
+                /// A hole punched into an extent also takes away the rest of the extent behind it.
                 Ext4PieceLost,
-                /// A new name is in another update than the count of names.
+                /// A new name and the new count of names are in different updates.
                 Ext4LinkCountLater,
                 /// A sync does not wait for the commit.
                 Ext4SyncNotAwaited,
                 /// A replay brings back blocks that were revoked.
                 Ext4ReplayIgnoresRevokes,
-                /// The log is reset before what was replayed is durable at home.
+                /// The log is reset before the replayed blocks are durable at home.
                 Ext4ReplayNotFlushed,
-                /// A mount does not end the orphans that it finds.
+                /// A mount does not free the orphans that it finds.
                 Ext4OrphansNotEnded,
-                /// A file that is born without a name is no orphan.
+                /// A file that is created without a name is no orphan.
                 Ext4UnnamedNoOrphan,
                 /// A file that replaces another may be found empty.
                 Ext4RenameLeavesData,
-                /// A file that was cut to nothing, written and closed may be found empty.
+                /// A file that was truncated to zero, written and closed may be found empty.
                 Ext4CloseLeavesData,
             }
-            /// Bugs of a journal that keeps what it holds, which its crash histories show.
+            /// Bugs of a journal that keeps its blocks instead of writing them home, that its crash
+            /// histories show.
             LAZY {
                 /// A block that was freed counts as newer in the journal than at home.
                 LazyFreedStaysLive,
-                /// Copies that were revoked since are taken for the newest content.
+                /// Copies that have been revoked since are taken for the newest content.
                 LazyOpensRevoked,
                 /// Blocks of a transaction without a commit block are taken for durable.
                 LazyMapAheadOfCommit,
@@ -156,8 +157,8 @@ macro_rules! with_file_systems {
             }
             /// Bugs of such a journal that tests of its parts show.
             LAZY_PARTS {
-                /// What was read of the journal is not asked for again, though it may have been
-                /// written over.
+                /// Content that was read from the journal is not looked up again, although it may
+                /// have been overwritten meanwhile.
                 LazyPlaceNotAsked,
                 /// A copy in the journal that begins with zero instead of the magic number is
                 /// taken as it is.
@@ -167,61 +168,61 @@ macro_rules! with_file_systems {
             }
             /// Bugs of the file system ext4 that tests of its parts show.
             EXT4_PARTS {
-                /// A file that ends leaves its block of attributes in use.
+                /// A file that is deleted leaves its block of attributes in use.
                 Ext4XattrBlockKept,
                 /// The hash of an attribute in a block is wrong.
                 Ext4XattrHashWrong,
-                /// A list of access that is set leaves the mode as it is.
+                /// Setting an access control list leaves the mode as it is.
                 Ext4AclLeavesMode,
-                /// A table of pointers without any stays in use.
+                /// A block of pointers stays in use when it has no more pointers.
                 Ext4TableKept,
-                /// Content in the log that is not at home is read from home.
+                /// Content that is only in the log is read from home.
                 Ext4JournalledContentUnread,
-                /// A sync of content that was overwritten does not flush.
+                /// A sync of overwritten content does not flush.
                 Ext4ContentSyncUnflushed,
-                /// Changes of inodes that are to be durable at once are not.
+                /// Changes of inodes marked as synchronous are not durable at once.
                 Ext4SyncIgnored,
-                /// Changes of names that are to be durable at once are not.
+                /// Changes of names in synchronous directories are not durable at once.
                 Ext4DirSyncIgnored,
-                /// Reserved blocks are given to anybody.
+                /// Reserved blocks are given to any user.
                 Ext4ReservedForAll,
                 /// A search for a long run of blocks looks at all groups.
                 Ext4SearchEverywhere,
-                /// Names of one hash are looked for in one node of an index.
+                /// Names with equal hashes are looked for in one node of an index only.
                 Ext4EqualHashesCut,
                 /// A page that cannot be written is tried again for ever.
                 Ext4RetriedForEver,
-                /// Freed blocks are used again while a checkpoint writes what they held.
+                /// Freed blocks are used again while a checkpoint still writes their old content.
                 Ext4QuietNotAwaited,
-                /// A sync with nothing to commit does not wait for what is being committed.
+                /// A sync with nothing to commit does not wait for a commit under way.
                 Ext4CommittingNotAwaited,
-                /// An index does not say that names of one hash go on in the next block.
+                /// An index does not say that names with equal hashes continue in the next block.
                 Ext4HashEndsWithBlock,
             }
-            /// Bugs that the same calls on the kernel's ext4 show.
+            /// Bugs that show in a comparison with the same calls on the kernel's ext4.
             EXT4_CALLS {
-                /// An allocation leaves the times of the file as they are.
+                /// An allocation does not change the times of the file.
                 Ext4AllocationTimeless,
-                /// The set-group-id bit outlives what strangers write.
+                /// The set-group-id bit survives writes by other users.
                 Ext4SetGidKept,
-                /// Taking away an attribute that is not there answers with another error.
+                /// Removing an attribute that is not there fails with another error.
                 Ext4XattrWrongError,
             }
             /// Bugs of taking file systems over and giving them back.
             MLFS {
                 /// The pointer says that the file system is adopted before the log file is durable.
                 MlfsPointerEarly,
-                /// The extents of the log file say that they are written.
+                /// The extents of the log file are marked as written.
                 MlfsLogWritten,
                 /// The file system is used before the copies of the superblock have the bit.
                 MlfsBackupsLate,
-                /// An opening leaves missing bits as they are.
+                /// An opening does not complete missing bits.
                 MlfsBitsNotCompleted,
-                /// Marks are not durable before what follows them.
+                /// Marks are not durable before the writes that follow them.
                 MlfsMarksNotFlushed,
-                /// The bit is cleared before what the logs held is durable at home.
+                /// The bit is cleared before the content of the logs is durable at home.
                 MlfsBitClearedEarly,
-                /// The copies of the superblock lose the bit after the first.
+                /// The first superblock loses the bit before its copies do.
                 MlfsBackupsClearedLast,
             }
             /// Bugs of the file system over a log near the head that its crash histories show.
@@ -232,9 +233,10 @@ macro_rules! with_file_systems {
                 NearTransactionSplit,
                 /// Of a changed block the last changed sector is not logged.
                 NearSectorMissed,
-                /// What changed in a block is told from what the last handle found, not the first.
+                /// The changed sectors of a block are found by comparison with the last handle's
+                /// content, not the first's.
                 NearBeforeOfLastHandle,
-                /// Content is logged, and the blocks go on reading as zeroes.
+                /// Content is logged, but the blocks go on reading as zeroes.
                 NearUnwrittenNotMapped,
                 /// A drain leaves metadata in the logs.
                 NearDrainForgetsMetadata,
@@ -243,46 +245,46 @@ macro_rules! with_file_systems {
             }
             /// Bugs that show only while the device fails requests.
             NEAR_TROUBLE {
-                /// A sync is answered as if its record had been written.
+                /// A sync is answered as if its record had been written, although it was not.
                 NearFailureForgotten,
                 /// Pages that the device failed to write home count as written.
                 Ext4FailedPagesClean,
-                /// The removal of a name is refused when the file that lost it cannot end.
+                /// Removing a name fails if the nameless file cannot be freed.
                 Ext4EndFailsRemoval,
             }
-            /// Bugs of repairing logs near the head that tests of its cases show.
+            /// Bugs of repairing logs near the head; tests of its cases show them.
             MLFS_REPAIR {
-                /// What a repair gives up is given up before the superblock says so.
+                /// A repair gives up versions before the superblock says so.
                 MlfsRepairNotNoted,
             }
-            /// Bugs of short logs, and of settings, which show after long use.
+            /// Bugs of short logs and of settings, which show after long use.
             SHORT_LOGS {
-                /// Room for the largest record is left out of the only log as well.
+                /// Space for the largest record is kept free in the only log as well.
                 LastLogLeavesRecordOut,
                 /// A transaction that grew under another setting is refused.
                 NearLongerBatchRefused,
             }
-            /// A bug of refusals: the marks are completed before all is known.
+            /// A bug of refusals: the marks are completed before all checks have passed.
             MLFS_UNCHANGED {
-                /// A mount completes the marks before it knows that it goes on.
+                /// A mount completes the marks before it is sure to go on.
                 MlfsMarksBeforeChecks,
             }
-            /// Bugs of what the kernel keeps of a mounted file system.
+            /// Bugs of what the kernel caches of a mounted file system.
             KERNEL_KEEPS {
-                /// Blocks that a file gets when it is written back are not told.
+                /// The kernel is not told of blocks that a file gets by write-back.
                 MlfsBlocksUntold,
                 /// No bug: a new name fails after it was made, as if a sync had failed.
                 MlfsCreateFails,
-                /// Nobody tells that a name may be there whose making failed.
+                /// The kernel is not told that a name may exist whose creation failed.
                 MlfsMissingStays,
-                /// The kernel goes on with a list that it began before a name was added.
+                /// The kernel goes on with a listing that it began before a name was added.
                 MlfsListStale,
             }
             /// Bugs of the account of a mount's memory.
             MEMORY {
-                /// Nobody waits for memory.
+                /// No request waits for memory.
                 MemoryUnbounded,
-                /// Requests that were answered still count as under way.
+                /// Answered requests still count as under way.
                 MemoryPermitLeaks,
                 /// Writes take pages that they do not count.
                 MemoryPagesUncounted,
@@ -295,9 +297,9 @@ macro_rules! with_file_systems {
             NEAR_PARTS {
                 /// A freed block is not superseded.
                 NearSupersedeForgotten,
-                /// Content goes home while a transaction to come has older content of the block.
+                /// Content goes home while an open transaction has older content of the block.
                 NearHomeUnderLog,
-                /// Content in the cache hides what went home.
+                /// Content in the cache hides newer content that went home.
                 NearCacheOverHome,
                 /// Content goes home while a transaction under way has older content of the block.
                 NearHomeUnderCommit,
@@ -305,22 +307,22 @@ macro_rules! with_file_systems {
                 NearPartNotSuperseded,
                 /// A freed run is superseded only if its first block is logged.
                 NearSupersedeByFirst,
-                /// What a transaction under way logs is not superseded when it is freed.
+                /// Blocks logged by a transaction under way are not superseded when they are freed.
                 NearUnderWayNotSuperseded,
             }
             /// Bugs of a log near the head as the place of transactions that its own tests show.
             NEAR_SINK {
-                /// Room for a transaction does not count the entries for what it frees.
+                /// Room for a transaction does not include entries for the blocks that it frees.
                 NearRoomWithoutFreed,
             }
-            /// Bugs of files that need durability and no place, that crash histories show.
+            /// Bugs of files that need durability but no place, that crash histories show.
             DURABLE_FILES {
-                /// A sync waits for the first record of what was written, and not for the last.
+                /// A sync waits for the first record of a write, and not for the last.
                 DurableFirstRecordAnswers,
                 /// The first record maps all blocks of a write, and later ones have the content.
                 DurableMapsAhead,
             }
-            /// Bugs of files that need durability and no place, that other tests show.
+            /// Bugs of files that need durability but no place, that other tests show.
             DURABLE_FILES_SIDE {
                 /// Content of these files is not kept.
                 DurableClassLost,
@@ -328,21 +330,21 @@ macro_rules! with_file_systems {
                 DurableClassForAll,
                 /// Versions are kept before the superblock says so.
                 DurableBeforeSuperblock,
-                /// What the logs hold of a file stays there when the property is cleared.
+                /// Clearing the property leaves versions of the file in the logs.
                 DurableClearedStays,
-                /// What a transaction under way holds is kept though the property is cleared.
+                /// Versions of a transaction under way are kept though the property is cleared.
                 DurableClearedUnderLog,
-                /// Blocks that are freed are not superseded where what the logs have is kept.
+                /// Freed blocks are not superseded where the logs keep their versions.
                 DurableFreedNotSuperseded,
-                /// A file goes on as it was when the property changes.
+                /// An open file does not notice when the property changes.
                 DurableRemembered,
-                /// A directory hands nothing down.
+                /// A directory does not hand the property down.
                 DurableNotHandedDown,
-                /// A file that is renamed into a pattern is not judged.
+                /// A file that is renamed to match a pattern does not get the property.
                 DurableRenameNotJudged,
-                /// Names of directories are those that they once had.
+                /// Directories are known by names that they had before.
                 DurableOldNames,
-                /// Pages that begin with a zero are taken for zeroes.
+                /// Pages that begin with a zero are treated as all zeroes.
                 DurableZeroesByFirst,
             }
         }

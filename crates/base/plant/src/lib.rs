@@ -2,9 +2,9 @@
 //! must notice each: else the tests prove nothing. Without the feature `plant`, [`is`] answers
 //! "no" at compile time and costs nothing.
 //!
-//! A bug is planted in one thread by `plant`, for tests that run a volume in their own process,
-//! or in a whole process by the environment variable `MANYLOGS_PLANT`, for servers that a test
-//! starts: the name of a bug, or several with commas between.
+//! Tests that run a volume in their own process plant a bug in one thread by `plant`. For a server
+//! that a test starts, the environment variable `MANYLOGS_PLANT` plants bugs in the whole process:
+//! it holds the name of a bug, or several names with commas between.
 
 macro_rules! bugs {
     ($($(#[$group_doc:meta])* $group:ident { $($(#[$doc:meta])* $bug:ident,)+ })+) => {

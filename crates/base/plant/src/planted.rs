@@ -1,4 +1,4 @@
-//! What is planted in this thread, and in this process.
+//! The bugs that are planted in this thread, and in this process.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ pub fn plant(bug: Option<Bug>) {
     IN_THREAD.set(bug);
 }
 
-/// What is planted in this thread, for another thread of the same test.
+/// The bug planted in this thread, to plant it in another thread of the same test.
 #[must_use]
 pub fn planted() -> Option<Bug> {
     IN_THREAD.get()

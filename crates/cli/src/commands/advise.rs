@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::output::{Output, print};
 use crate::progress::Bars;
 
-/// Stands for a disk of which nothing is known.
+/// Name for the disk in the advice if the user gave none.
 const UNKNOWN_DISK: &str = "/dev/sdX";
 
 pub(crate) fn run(given: &AdviseArgs) -> Result<(), Failure> {
@@ -77,8 +77,8 @@ fn disk(args: &AdviseArgs) -> Option<&Path> {
     args.disk.as_deref().or_else(|| device.is_absolute().then_some(device))
 }
 
-/// The drive, and how the disk that the advice is for is attached, if one was given. The disk's own
-/// profile counts unless another one was given, and its link in any case.
+/// The drive, and how the disk that the advice is for is attached, if a disk was given. The disk's
+/// own profile is used unless the user gave another one; the disk's link is always used.
 fn drive(args: &AdviseArgs, load: &mut LoadArgs) -> Result<(Profile, Option<Attached>), Failure> {
     let Some(disk) = disk(args) else { return Ok((drive_of(load)?, None)) };
     let attached = link::attached(disk)?;
@@ -88,8 +88,8 @@ fn drive(args: &AdviseArgs, load: &mut LoadArgs) -> Result<(Profile, Option<Atta
     Ok((profile, Some(attached)))
 }
 
-/// The disk that commands name: as given, as recorded, or one that stands for it. A loop device is
-/// none that anybody has tomorrow.
+/// The disk's name in the commands that the advice suggests: as given, as recorded, or a
+/// placeholder. A recorded loop device is not used, because its name does not last.
 fn named(args: &AdviseArgs) -> String {
     if let Some(disk) = disk(args) {
         return disk.display().to_string();

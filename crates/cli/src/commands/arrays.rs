@@ -6,7 +6,7 @@ use manylogs_lab::replay::ArraySettings;
 use crate::args::arrays::ArrayArgs;
 use crate::failure::Failure;
 
-/// The arrays of such drives that are asked for, or once none.
+/// The arrays of such drives that the user asked for; one `None` if the user asked for no array.
 pub(crate) fn arrays(
     args: &ArrayArgs,
     profile: &Profile,

@@ -37,7 +37,7 @@ fn all(results: &[GateResult], interrupted: bool) -> serde_json::Result<String> 
     }))
 }
 
-/// Every combination of the lists; the gates of a group beside each other.
+/// Every combination of the lists; the gates of one group are adjacent.
 fn sets(args: &ChainArgs) -> Result<Vec<Vec<Gate>>, Failure> {
     let mut sets = Vec::new();
     for name in &args.drive {
@@ -58,7 +58,7 @@ fn sets(args: &ChainArgs) -> Result<Vec<Vec<Gate>>, Failure> {
     Ok(sets)
 }
 
-/// Leaves out gates with other names, of sets in which none is measured against another.
+/// Drops gates whose names lack `words`, in sets where no gate is measured against another.
 fn keep_only(set: &mut Vec<Gate>, words: &str) {
     if set.iter().all(|gate| gate.beside.is_none()) {
         set.retain(|gate| gate.name.contains(words));

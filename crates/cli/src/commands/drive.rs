@@ -1,4 +1,4 @@
-//! `manylogs drive`: drives, how they are described, and how true they are.
+//! `manylogs drive`: drives, their profiles, and the accuracy of their models.
 
 pub(crate) mod choose;
 mod compare;
@@ -34,7 +34,8 @@ pub(crate) fn run(args: &DriveArgs) -> Result<(), Failure> {
     }
 }
 
-/// A profile that is refused is bad input, unless a newer version wrote it or it cannot be read.
+/// The failure for a refused profile: bad input, unless a newer version wrote it or it cannot be
+/// read.
 pub(crate) fn profile_failure(error: &ProfileError) -> Failure {
     match error {
         ProfileError::TooNew { .. } => Failure::TooNew(error.to_string()),
@@ -100,7 +101,7 @@ fn shown(profile: &Profile) -> String {
     out + &profile.toml()
 }
 
-/// What is guessed of a drive, in a sentence.
+/// The guessed figures of a drive, in a sentence.
 pub(crate) fn assumptions(sheet: &Sheet) -> Option<String> {
     let guessed: Vec<&str> = sheet
         .figures
@@ -126,7 +127,7 @@ fn vary(like: &str, seed: u64) -> Result<(), Failure> {
         )));
     }
     let drawn = sheet.drawn(seed);
-    // A drawn drive is one that the model takes.
+    // Makes sure that the model accepts the drawn drive.
     let drawn = drawn.profile(like).map_err(|error| profile_failure(&error))?;
     print(&drawn.toml())
 }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The package's program.
 const PROGRAM: &str = "manylogs-fleet";
 
-/// Becomes the package's program. Returns if there is none.
+/// Replaces this process by the package's program. Returns only if that fails.
 pub(crate) fn run(args: &FleetArgs) -> Result<(), Failure> {
     let error = Command::new(program()).args(words(args)).exec();
     Err(match error.kind() {
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &FleetArgs) -> Result<(), Failure> {
     })
 }
 
-/// The same arguments, as the package's program takes them.
+/// The arguments in the form of the package's program.
 fn words(args: &FleetArgs) -> Vec<OsString> {
     let effort = match args.effort {
         Effort::Screen => "screen",
@@ -50,7 +50,7 @@ fn words(args: &FleetArgs) -> Vec<OsString> {
     words
 }
 
-/// The one beside this program, if there is one, or else that of the PATH.
+/// The package's program: beside this one if it is there, or else on the PATH.
 fn program() -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(PROGRAM)));

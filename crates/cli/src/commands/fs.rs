@@ -21,7 +21,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use manylogs_mlfs::{JournalMode, MountError};
-use manylogs_mount::{Between, MountOptions, ServeError};
+use manylogs_mount::{Between, MountOptions, MountServerError};
 use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::DiskStatus;
 use manylogs_serve::Emulation;
@@ -33,7 +33,7 @@ use crate::commands::write_cache;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// The mount option that says what `--write-cache` says.
+/// The mount option with the meaning of `--write-cache`.
 const WRITE_CACHE: &str = "write_cache=";
 
 pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
@@ -72,22 +72,22 @@ fn mount(args: &FsMountArgs) -> Result<(), Failure> {
         write_cache::say(&args.source, DiskStatus::at(&args.source).as_ref());
     }
     let (source, target) = (args.source.display(), args.target.display());
-    // As `status`, `check` and `list` call it. What is wrong with it is told by the mount.
+    // Logs the state in the words of `status`, `check` and `list`. Errors are left to the mount.
     if let Ok(found) = known::Known::of(&args.source) {
         line(Level::Info, None, &format!("{source}: {}", found.state), &[]);
     }
     let said = || {
-        // A terminal that is gone does not matter to a file system.
+        // A lost terminal does not end the file system.
         let _ = print(&format!("{source} is mounted on {target}\n"));
     };
     let served = manylogs_mount::serve(&args.source, &args.target, options, said)
         .map_err(|error| failure(&args.source, &error));
-    // What was synced is durable, with the cache on or off.
+    // Restored last: synced data are durable with the cache on or off.
     cache.release();
     served
 }
 
-/// What `--write-cache`, or else the last `-o write_cache=`, says.
+/// The value of `--write-cache`, or else of the last `-o write_cache=`.
 fn write_cache(args: &FsMountArgs) -> Result<CacheArg, Failure> {
     let options = args.options.iter().flat_map(|list| list.split(','));
     let mut found = CacheArg::Keep;
@@ -99,7 +99,7 @@ fn write_cache(args: &FsMountArgs) -> Result<CacheArg, Failure> {
     Ok(args.write_cache.unwrap_or(found))
 }
 
-/// What the arguments say, in the order: the list of options, then options of their own.
+/// The mount options: first those of the `-o` lists, then the command line's other options.
 fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
     let mut options = MountOptions::default();
     let mut drive = args.emulate.clone();
@@ -135,7 +135,7 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
     Ok(options)
 }
 
-/// Ends the mount, unless somebody uses it.
+/// Ends the mount, unless it is in use.
 fn interrupted(target: &Path) {
     if let Err(error) = manylogs_fuse::unmount_from(target, false) {
         let message = format!("{}: still mounted: {error}", target.display());
@@ -143,18 +143,18 @@ fn interrupted(target: &Path) {
     }
 }
 
-fn failure(source: &Path, error: &ServeError) -> Failure {
+fn failure(source: &Path, error: &MountServerError) -> Failure {
     let message = format!("{}: {error}", source.display());
     match error {
-        ServeError::Open(error) => open_failure(error),
-        ServeError::Mount { source: why, .. } => Failure::of_io(why, message),
-        ServeError::Between(_) => Failure::Input(message),
-        ServeError::FileSystem(error) => refused(source, error, message),
+        MountServerError::Open(error) => open_failure(error),
+        MountServerError::Mount { source: why, .. } => Failure::of_io(why, message),
+        MountServerError::Between(_) => Failure::Input(message),
+        MountServerError::FileSystem(error) => refused(source, error, message),
         _ => Failure::Failed(message),
     }
 }
 
-/// The file system on `source` cannot be mounted.
+/// The failure if the file system on `source` cannot be mounted.
 fn refused(source: &Path, error: &MountError, message: String) -> Failure {
     match error {
         MountError::FileSystem(error) if contents::is_other(error) => contents::no_ext4(source),

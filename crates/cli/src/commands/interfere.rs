@@ -18,10 +18,10 @@ use crate::args::interfere::InterfereArgs;
 use crate::failure::Failure;
 use crate::output::{Output, print};
 
-/// Requests of a sequential stream and of a random one, when no size is given.
+/// Default request sizes of a sequential and of a random stream.
 const SEQUENTIAL: Sectors = Sectors(2048);
 const RANDOM: Sectors = Sectors(8);
-/// What a stream with a rate asks for at a time, when nothing is given.
+/// Default burst of a stream with a rate.
 const BURST: Sectors = Sectors(8192);
 
 pub(crate) fn run(args: &InterfereArgs) -> Result<(), Failure> {
@@ -52,7 +52,7 @@ fn failure(error: &InterfereError) -> Failure {
     }
 }
 
-/// Every combination of the lists, the policies of one load beside each other.
+/// Every combination of the lists; the policies of one load are adjacent.
 fn cases(args: &InterfereArgs, policies: &[NamedPolicy]) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
     for drive in drives(args)? {
@@ -114,7 +114,7 @@ fn queues(args: &InterfereArgs) -> Vec<QueueSettings> {
     queues
 }
 
-/// What is given, or once what the profile says.
+/// The given values, or one `None` for the profile's own value.
 fn or_profile<T: Copy>(given: &[T]) -> Vec<Option<T>> {
     if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
 }

@@ -7,7 +7,7 @@ use manylogs_lab::runs::{Kept, KeptError};
 
 use crate::failure::Failure;
 
-/// The rows that were opened at `path`. Says which of them are of no use.
+/// The rows opened at `path`. Prints how many of them cannot be used.
 pub(super) fn told<R>(path: &Path, opened: Result<Kept<R>, KeptError>) -> Result<Kept<R>, Failure> {
     let kept = opened.map_err(|error| kept_failure(&error))?;
     for (count, what) in [

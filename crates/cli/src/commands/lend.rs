@@ -29,9 +29,9 @@ use crate::args::volume::{BackendArg, VolumeArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Smaller stores have logs that are too short.
+/// Least size of a store: in smaller ones the logs are too short.
 const SIZE_LEAST: Sectors = Sectors(16 * 2048);
-/// What a store's file begins with.
+/// The name of a store's content.
 const STORE: &str = "a lent store";
 
 pub(crate) fn run(args: &LendArgs) -> Result<(), Failure> {
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &LendArgs) -> Result<(), Failure> {
     let prepared = prepare(args)?;
     let lent = lend(args, prepared.make, guard);
     if lent.is_err() && prepared.created {
-        // A file that is no store is of no use.
+        // A file without a store is useless.
         let _ = std::fs::remove_file(path);
     }
     lent
@@ -60,9 +60,9 @@ fn identity(path: &Path) -> Result<Identity, Failure> {
 
 /// What is to be lent.
 struct Prepared {
-    /// The file was made just now.
+    /// The file was just created.
     created: bool,
-    /// A store is to be made there.
+    /// A store must be made there.
     make: bool,
 }
 
@@ -152,7 +152,8 @@ fn show(engine: &Engine, address: StoreAddress) -> Result<Shown, Failure> {
     Shown::new(Box::new(front_end), None, None).map_err(Failure::failed)
 }
 
-/// The stores of a base volume, as its server knows them, or as its header lists them.
+/// `manylogs stores`: the stores of a base volume, by its server, or by its header if it is not
+/// served.
 pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
     if args.ask == Some(StoresAsk::Key) {
         return print(&format!("{}\n", identity(&args.key)?.public()));
@@ -201,7 +202,7 @@ fn listed(args: &VolumeArgs) -> Result<Vec<String>, Failure> {
     Ok(label.stores.iter().map(store_name).collect())
 }
 
-/// Refuses to leave a volume behind whose newest data stores may hold.
+/// Refuses if stores may hold the newest data of the volume.
 pub(crate) fn refuse_if_borrowing(session: &Session, volume: &Volume) -> Result<(), Failure> {
     let (runtime, device) = (session.runtime(), Rc::new(volume.clone()));
     let label = session.run(async move { Offloaded::identify(&runtime, device).await });

@@ -1,4 +1,4 @@
-//! What is said of a modelled drive's link before it is used.
+//! Notes about a modelled drive's link, printed before it is used.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::args::link::LinkArgs;
 use crate::args::serve::OnOff;
 use crate::failure::Failure;
 
-/// Says what the user should know of the links of `drives`, each thing once.
+/// Prints notes about the links of `drives`, each note once.
 pub(crate) fn say<'a>(drives: impl IntoIterator<Item = &'a DriveSettings>) {
     let notes = drives
         .into_iter()
@@ -26,7 +26,7 @@ pub(crate) fn say<'a>(drives: impl IntoIterator<Item = &'a DriveSettings>) {
     }
 }
 
-/// The link of an emulated drive, and what is to be said of it.
+/// The link of an emulated drive, and notes about it.
 ///
 /// # Errors
 /// If a link was given and no drive is emulated.
@@ -49,15 +49,15 @@ pub(crate) fn emulated(
     }
 }
 
-/// Lets the link of `disk` count where the command line says nothing of it, and says what
-/// contradicts the drive's profile, or cannot be seen.
+/// Takes the link of the disk where the command line gives none. Prints what contradicts the
+/// drive's profile, and what cannot be seen.
 pub(crate) fn of_disk(attached: &Attached, profile: &Profile, link: &mut LinkArgs) {
     for note in contradictions(profile, attached, link.settings()) {
         eprintln!("note: {note}");
     }
     if let Some(kind) = link_of(&attached.transport) {
         link.drive_link.get_or_insert(kind);
-        // Told of the link that it has: another one has its own.
+        // The disk's FUA applies only to its own kind of link.
         if link.drive_fua.is_none() && link.drive_link == Some(kind) {
             let fua = attached.fua.filter(|_| attached.flushed == Some(true));
             link.drive_fua = fua.map(|fua| if fua { OnOff::On } else { OnOff::Off });
@@ -65,7 +65,7 @@ pub(crate) fn of_disk(attached: &Attached, profile: &Profile, link: &mut LinkArg
     }
 }
 
-/// How the disk at that path is attached.
+/// How the disk at the path is attached.
 ///
 /// # Errors
 /// If it is no disk.
@@ -79,7 +79,7 @@ pub(crate) fn attached(disk: &Path) -> Result<Attached, Failure> {
     Attached::at(disk).ok_or_else(none)
 }
 
-/// The link of a drive that can be seen; none where something stands between.
+/// The link of a drive; `None` if something between hides it.
 pub(crate) const fn link_of(transport: &Transport) -> Option<LinkKind> {
     match (transport.is_sata(), transport.is_scsi()) {
         (true, _) => Some(LinkKind::Sata),
@@ -88,7 +88,7 @@ pub(crate) const fn link_of(transport: &Transport) -> Option<LinkKind> {
     }
 }
 
-/// What the profile says and the disk does not, and what nobody sees.
+/// Differences between the profile and the disk, and facts that cannot be seen, as notes.
 fn contradictions(profile: &Profile, disk: &Attached, given: LinkSettings) -> Vec<String> {
     let (drive, own, of_profile) = (&profile.name, &disk.disk, profile.link());
     let mut notes = Vec::new();
@@ -136,7 +136,7 @@ fn contradictions(profile: &Profile, disk: &Attached, given: LinkSettings) -> Ve
     notes
 }
 
-/// What is to be done to the disk's cache for it to be as `set` says, with a volume or without.
+/// Advice for setting the disk's write cache to `set`, with a volume or without.
 pub(crate) fn cache_now(disk: &Attached, set: Option<bool>, volume: bool) -> String {
     let own = &disk.disk;
     let hidden = disk.transport.hides_cache();

@@ -20,15 +20,15 @@ use crate::args::volume::{BackendArg, ListArgs, VolumeArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// A volume that was found on a disk, or that a server has open.
+/// A volume, found on a disk or opened by a server.
 struct Found {
     id: String,
     label: String,
     /// The server's process; `None` if no server of this user has the volume open.
     pid: Option<u32>,
-    /// Whether it was left in use: its server was killed, or the machine lost power.
+    /// Whether it was not closed: its server was killed, or the machine lost power.
     is_left: bool,
-    /// Bytes of data, zeroes left out, whose newest version is in a log.
+    /// Home bytes whose newest version is in a log, without zeroed ones.
     at_risk_bytes: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ struct Found {
 /// open, images included.
 pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
     let (mut found, mut chains) = on_disks();
-    // Of images only their servers tell, and what servers that were killed noted.
+    // Images are known only from their servers, and from the notes of killed servers.
     for device in unserved().map_err(|error| Failure::of_io(&error, &error))? {
         if let Some(volume) = probed(&device) {
             found.entry(device).or_insert_with(|| Found::of_disk(volume));
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         if let Some(chain) = &status.chain {
             listed::served(&mut chains, chain, status.pid);
         }
-        // The volume of a file system's logs is no volume that anybody serves.
+        // The volume of a file system's logs is not listed as a served volume.
         let Some(volume) = status.volume.filter(|_| status.file_system.is_none()) else { continue };
         let device = fs::canonicalize(&status.device).unwrap_or_else(|_| status.device.into());
         let served = Found {
@@ -121,8 +121,8 @@ impl Found {
     }
 }
 
-/// Whether the volume, which no server of this user has open, was not closed in order. One that
-/// another user serves cannot be told from that, nor one that cannot be read.
+/// Whether a volume that no server of this user has open was not closed in order. False if it
+/// cannot be read; true also if another user's server has it open.
 fn is_left(device: &Path) -> bool {
     let args = VolumeArgs {
         device: device.to_owned(),

@@ -25,7 +25,7 @@ const SHADES: [char; 5] = ['.', ':', '-', '=', '#'];
 pub(crate) fn server(device: &Path) -> Result<Option<Control>, Failure> {
     match connect(device) {
         Ok(server) => Ok(Some(server)),
-        // A missing device is reported by the next step.
+        // The next step reports a missing device.
         Err(ControlError::NotServed { .. } | ControlError::NoDirectory { .. }) => Ok(None),
         Err(_) if !device.exists() => Ok(None),
         Err(error) => Err(control_failure(error)),
@@ -218,7 +218,7 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
     }
 }
 
-/// The time that a drain would take, and what that is known from.
+/// The time that a drain would take, and the basis of the estimate.
 pub(crate) fn drain_text(volume: &VolumeStatus) -> String {
     let estimate = span(Nanos::from_secs_f64(volume.drain_estimate_s));
     match volume.drain_seen {
@@ -228,7 +228,7 @@ pub(crate) fn drain_text(volume: &VolumeStatus) -> String {
     }
 }
 
-/// What waits for what at the device: others for records, and for one another.
+/// How requests to the device wait: for records, and for one another.
 fn turns(out: &mut String, volume: &VolumeStatus) {
     for turn in volume.turns.iter().filter(|turn| turn.held > 0 || turn.waiting > 0) {
         let _ = writeln!(

@@ -1,4 +1,4 @@
-//! A load made ready to be replayed, as the command line says.
+//! Prepares a load for replay from the command line.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::units::Rate;
 
 impl LoadArgs {
-    /// As the lab takes them.
+    /// The options for the lab.
     pub(crate) fn options(&self) -> Result<LoadOptions, Failure> {
         Ok(LoadOptions {
             traces: TraceSpec {
@@ -45,13 +45,13 @@ impl LoadArgs {
     }
 }
 
-/// Says what the user should know of the drive of `load`.
+/// Prints notes about the drive of `load`.
 pub(crate) fn say(load: &Load) {
     super::link::say([&load.drive]);
     say_assumed(&load.drive.profile);
 }
 
-/// The command that repeats what is done.
+/// The command line that repeats this run.
 pub(crate) fn this_command() -> String {
     command_line(std::env::args())
 }
@@ -72,7 +72,7 @@ pub(crate) fn drive(args: &LoadArgs) -> Result<Profile, Failure> {
     recorded.map_or_else(|| super::drive(DEFAULT_DRIVE), Ok)
 }
 
-/// Says what is presumed of a drive that is known by its data sheet only.
+/// Prints the assumptions about a drive that is known by its data sheet only.
 fn say_assumed(profile: &Profile) {
     if let Some(text) = profile.sheet.as_deref().and_then(assumptions) {
         eprintln!("note: {}: {text}", profile.name);

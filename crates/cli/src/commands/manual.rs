@@ -13,7 +13,7 @@ use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Exit codes, as the help lists them, with what they mean.
+/// Exit codes and their meanings, as in the help.
 const EXIT_STATUS: &[(&str, &str)] = &[
     ("0", "The command did what it was asked."),
     ("1", "It failed."),

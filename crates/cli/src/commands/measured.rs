@@ -1,4 +1,4 @@
-//! What commands have in common that measure many cases for a while.
+//! Code shared by commands that measure many cases for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +20,13 @@ pub(crate) fn stopped_by_ctrl_c() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// How many cases are measured at the same time: as many as there are cores, unless it is said.
+/// How many cases are measured at the same time: the number given, or one per core.
 pub(crate) fn threads(said: Option<u64>) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     said.map_or(cores, manylogs_block::to_usize)
 }
 
-/// Writes all figures to the file that was asked for, and says where they are.
+/// Writes all figures to the file that the user asked for, and prints its name.
 pub(crate) fn write_figures(
     json: Option<Output>,
     figures: impl FnOnce() -> serde_json::Result<String>,
@@ -36,7 +36,7 @@ pub(crate) fn write_figures(
     print(&format!("figures: {}\n", json.path().display()))
 }
 
-/// How a command ends whose measurements the user may have interrupted.
+/// The result of a command whose measurements the user may have interrupted.
 pub(crate) const fn ended(interrupted: bool) -> Result<(), Failure> {
     if interrupted { Err(Failure::Interrupted) } else { Ok(()) }
 }

@@ -43,22 +43,22 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Failure> {
             print(&told(args, &summary))
         }
         Err(error) => {
-            // The recording is of no use; that it cannot be removed would be no news.
+            // The partial recording is useless; a failure to remove it is not reported.
             let _ = fs::remove_file(partial);
             Err(failure(&error))
         }
     }
 }
 
-/// What the disk says of itself, so that nobody has to name the drive when the trace is replayed.
-/// A disk that stands for no drive is noted as nothing: its hypervisor's name would mislead.
+/// The identity of the disk, noted in the trace so that the user need not name the drive for a
+/// replay. Empty for a virtual disk, whose name is the hypervisor's, and for NVMe.
 fn noted(device: &Path) -> RecordedDrive {
     let Ok(disk) = identify(device) else { return RecordedDrive::default() };
     if disk.is_virtual() || disk.transport == Transport::Nvme {
         return RecordedDrive::default();
     }
     let link = link_of(&disk.transport).map_or("", LinkKind::name).to_owned();
-    // The speed that a RAID controller tells is not one of a single drive.
+    // The rotation speed that a RAID controller reports is not a drive's.
     let rpm = disk.rpm.filter(|_| !matches!(disk.transport, Transport::Raid(_)));
     RecordedDrive { model: disk.model, serial: disk.serial, rpm, link }
 }
@@ -78,7 +78,7 @@ fn show(terminal: bool, progress: &RecordProgress) {
             if progress.lost > 0 { format!(", {} lost", progress.lost) } else { String::new() };
         let seconds = progress.elapsed.as_secs();
         eprint!("\r{seconds} s: {} requests{lost}  (Ctrl-C ends the recording)", progress.requests);
-        // A terminal that takes no output gets no progress.
+        // An error only loses the progress display.
         let _ = std::io::stderr().flush();
     }
 }

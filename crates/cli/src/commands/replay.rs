@@ -111,7 +111,7 @@ fn summary(result: &Replay, outputs: &Outputs) -> String {
     out
 }
 
-/// How long the computer took: in no file, as it is never the same twice.
+/// How long the computer took. Not written to any file, because it differs from run to run.
 fn speed(outcomes: &[Outcome]) -> String {
     let line = |outcome: &Outcome| {
         let wall = outcome.wall.as_secs_f64();

@@ -1,4 +1,4 @@
-//! `manylogs reproduce`: the papers' figures, beside what the papers have.
+//! `manylogs reproduce`: measures the papers' figures, and compares them with the papers.
 
 mod room;
 
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::output::{Output, print};
 use crate::progress::Bars;
 
-/// What is kept of finished runs, in the folder of results.
+/// The file with the results of finished runs, in the folder of results.
 const ROWS: &str = "runs.jsonl";
 
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if let Some(failure) = locked(&work.failure).take() {
         return Err(failure);
     }
-    // Results of an earlier command are complete, and these would not be.
+    // Not written: results of an earlier command are complete, and these would not be.
     if work.context.progress.stop.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
     }
@@ -99,7 +99,7 @@ fn plans(wanted: &[Chosen], scale: Scale, folder: &Folder) -> Result<Vec<Planned
     Ok(plans)
 }
 
-/// An argument without the folders of this machine: of a path the file's name is left.
+/// An argument without this machine's folders: a path is shortened to the file's name.
 fn published(arg: &str) -> String {
     let (option, value) = match arg.split_once('=') {
         Some((option, value)) if option.starts_with("--") => (format!("{option}="), value),
@@ -113,17 +113,17 @@ fn published(arg: &str) -> String {
 /// Runs under way.
 struct Work {
     context: Context,
-    /// Counts the runs that are done.
+    /// Progress of the runs.
     runs: Arc<Progress>,
     done: Mutex<Kept<Metrics>>,
-    /// Runs that gave nothing, by name.
+    /// Runs without a result, by name.
     failed: Mutex<BTreeMap<String, RunError>>,
-    /// Results that cannot be kept: the first ends all.
+    /// The first failure to store a result, which ends all runs.
     failure: Mutex<Option<Failure>>,
 }
 
 impl Work {
-    /// Each run once, although several figures may want it.
+    /// Does each run once, although several figures may need it.
     fn all(&self, plans: &[Planned], threads: usize) {
         let mut left: Vec<&Run> = Vec::new();
         for run in plans.iter().flat_map(|planned| &planned.runs) {
@@ -157,7 +157,7 @@ impl Work {
     }
 }
 
-/// The files that are written.
+/// The files to write.
 struct Outputs {
     html: Output,
     json: Output,

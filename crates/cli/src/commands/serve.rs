@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     front_end::check(args)?;
     let metrics = options::metrics_listener(args)?;
-    // Before any thread is there: they inherit it.
+    // Called before any thread is started, because threads inherit the protection.
     if let Err(refused) = protect() {
         let message = format!("{refused}: do not mount the device on a machine short of memory");
         line(Level::Warning, None, &message, &[]);
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Engine::start(options, listener).map_err(|error| in_use(path, serve_failure(error)))?;
     say_what_is_served(args, &engine);
     let disks = options::disks(args);
-    // Nobody else has the disks now.
+    // This process has the disks alone now.
     let hold = |disk: &PathBuf| write_cache::hold(disk, args.write_cache, args.emulate.is_some());
     let caches = match disks.iter().map(hold).collect::<Result<Vec<_>, _>>() {
         Ok(caches) => caches,
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
     };
     let status = engine.port().order(Order::Status).unwrap_or_default();
-    // A part that is not there is none.
+    // A missing part of the status gives `None`.
     let disk: Option<DiskStatus> = from_value(status["disk"].clone()).ok();
     write_cache::say(path, disk.as_ref());
     if let Ok(array) = from_value::<ArrayStatus>(status["volume"]["array"].clone()) {
@@ -83,9 +83,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     notify("STOPPING=1");
     let gone = end.is_gone();
     let left = end.leave(path, engine, shown);
-    // Until here it tells what it waits for.
+    // Until here the socket answers what the server waits for.
     drop(control);
-    // What was acknowledged is durable, with the cache on or off.
+    // Restored last: acknowledged writes are durable with the cache on or off.
     caches.into_iter().for_each(write_cache::Held::release);
     let left = left.map_err(serve_failure)?;
     let message = match &args.chain {
@@ -105,7 +105,7 @@ pub(crate) fn on_signal(handler: impl FnMut() + Send + 'static) -> Result<(), Fa
     set.map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
 }
 
-/// A socket for orders under the name of each disk: whichever member of a chain is named.
+/// Makes a control socket for each disk, so that an operator may name any member of a chain.
 fn controls(
     disks: &[PathBuf],
     ending: &Ending,

@@ -1,4 +1,4 @@
-//! `manylogs stop`: ends in so many seconds, or says why not.
+//! `manylogs stop`: returns within so many seconds, or says why the server has not ended.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &StopArgs) -> Result<(), Failure> {
     print(&format!("{}: closed, {left}\n", device.display()))
 }
 
-/// Removes the ublk device that a killed server of the device at `path` left; its name.
+/// Removes the ublk device that a killed server of the device at `path` left; returns its name.
 fn remove_orphan(path: &Path) -> Result<Option<PathBuf>, Failure> {
     let note = ublk_note(path).map_err(Failure::failed)?;
     manylogs_ublk::remove_orphan(&note).map_err(ublk_failure)
@@ -60,7 +60,7 @@ fn not_ended(device: &Path, server: &Control, began: Instant, error: ControlErro
     }
 }
 
-/// Why a server has not ended: what it says itself, or what is known of its process.
+/// Why a server has not ended: by its own status, or by the state of its process.
 fn told(device: &Path, pid: Option<i32>, began: Instant, error: &ControlError) -> String {
     let status = connect(device)
         .and_then(|mut server| server.ask_within(&Order::Status, Some(REASON_PATIENCE)));

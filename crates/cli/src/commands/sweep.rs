@@ -50,13 +50,13 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
     end(runs, rows.len() == jobs.len())
 }
 
-/// The rows that an earlier command left.
+/// The rows that an earlier command wrote.
 fn kept(outputs: &Outputs) -> Result<Kept<Row>, Failure> {
     let Some(path) = &outputs.journal else { return Ok(Kept::in_memory()) };
     told(path, Kept::open(path))
 }
 
-/// What has no result.
+/// Names the runs without a result.
 fn told_of(left_out: &[JobError]) -> String {
     left_out.iter().map(|error| format!("not run: {error}\n")).collect()
 }
@@ -78,8 +78,7 @@ fn end(runs: Runs<Failure>, complete: bool) -> Result<(), Failure> {
     Err(incomplete(&left_out.iter().map(Some).collect::<Vec<_>>(), message))
 }
 
-/// The failure of a command some of whose runs have no result. `None` stands for an error that is
-/// the program's own.
+/// The failure of a command if some runs have no result. `None` is an error of the program itself.
 pub(super) fn incomplete(errors: &[Option<&JobError>], message: String) -> Failure {
     let all = |of: fn(&JobError) -> bool| errors.iter().all(|error| error.is_some_and(of));
     if all(JobError::is_of_permission) {
@@ -95,7 +94,7 @@ pub(super) fn incomplete(errors: &[Option<&JobError>], message: String) -> Failu
 struct Outputs {
     csv: Option<Output>,
     parquet: Option<Output>,
-    /// Beside the first of them.
+    /// The journal of results, beside the first of these files.
     journal: Option<PathBuf>,
 }
 
@@ -139,7 +138,7 @@ impl Outputs {
     }
 }
 
-/// One file a run, named after what it is of, and told apart by its key.
+/// Writes one file for each run, named after its trace, drive, policy, seed and key.
 fn write_requests(dir: &Path, job: &Job, requests: &Columns) -> Result<(), Failure> {
     let Ask { trace, drive, policy, seed } = &job.ask;
     let short = job.key.short();

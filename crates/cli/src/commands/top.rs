@@ -16,12 +16,12 @@ use crate::failure::Failure;
 use crate::output::print;
 use keys::Keys;
 
-/// Clears a terminal and goes to its upper left.
+/// Clears a terminal and moves the cursor to the upper left.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 /// Width of lines in a pipe, or where the terminal does not tell its width.
 const COLUMNS: usize = 80;
 
-/// A state of the server and the time at which it was asked for.
+/// A status of the server and the time of the request for it.
 pub(crate) struct Sample {
     pub(crate) status: Status,
     pub(crate) at: Instant,

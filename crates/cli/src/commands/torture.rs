@@ -1,4 +1,4 @@
-//! `manylogs torture`: crashes by the thousand, and what must hold after each.
+//! `manylogs torture`: thousands of simulated crashes, with checks after each.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
     }
 }
 
-/// Refuses what other systems have.
+/// Refuses options that the system does not have.
 fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
     if system != System::Volume && args.faults {
         let message = "--faults is for volumes: leave it out, or --system";
@@ -118,7 +118,7 @@ fn ext4(args: &TortureArgs, system: System) -> Result<Option<Ext4Campaign>, Fail
     Ok(Some(Ext4Campaign { images, e2fsck_every, mutate }))
 }
 
-/// The one command that repeats the history of a seed.
+/// The command that repeats the history of a seed.
 fn repeated(args: &TortureArgs, seed: u64) -> String {
     let mut command = format!("manylogs torture --seeds {seed}..{seed}");
     command += match args.system {
@@ -146,9 +146,9 @@ fn repeated(args: &TortureArgs, seed: u64) -> String {
     command
 }
 
-/// Runs the campaign; on a terminal a line tells how far it is.
+/// Runs the campaign; on a terminal a line shows the progress.
 fn run_shown(campaign: &Campaign, progress: &Progress) -> Summary {
-    // A panic in a history is a failure of that history, told at the end like any other.
+    // A panic in a history is a failure of that history, reported at the end like any other.
     panic::set_hook(Box::new(|_| ()));
     let terminal = std::io::stderr().is_terminal();
     let ended = AtomicBool::new(false);
@@ -185,7 +185,7 @@ fn told(system: System, summary: &Summary, elapsed: Duration) -> String {
     if states > 0 {
         text.push('\n');
     }
-    // Other systems do only some of what a volume does.
+    // Other systems have only some of a volume's phases.
     let is_told = |count: u64| count > 0 || system == System::Volume;
     for (phase, count) in tally.phases.iter().filter(|(_, count)| is_told(*count)) {
         let _ = writeln!(text, "{:>12}  {}", count, phase.name());
@@ -231,7 +231,7 @@ fn faults(text: &mut String, tally: &Tally) {
     text.push_str("listed: lost without a trace, as docs/semantics.md says\n");
 }
 
-/// A variant's name as people write it.
+/// A variant's name as separate words.
 fn name(variant: &str) -> String {
     let mut words = String::new();
     for letter in variant.chars() {

@@ -155,7 +155,7 @@ fn mix(args: &MixArgs) -> Result<(), Failure> {
     write(&output, open().map_err(|e| trace_failure(&e))?)
 }
 
-/// A trace to be written, in a format that is known before anything is read.
+/// A trace to write; its format is settled before any input is read.
 struct TraceFile {
     output: Output,
     format: Format,
@@ -190,7 +190,7 @@ fn write(to: &TraceFile, mut source: BoxedSource) -> Result<(), Failure> {
             print(&text)
         }
         Err(failure) => {
-            // The half-written file is of no use; that it stays would be no news.
+            // The half-written file is useless; a failure to remove it is not reported.
             let _ = std::fs::remove_file(partial);
             Err(failure)
         }

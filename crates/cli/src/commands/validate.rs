@@ -1,4 +1,4 @@
-//! `manylogs drive validate`: the model against its profile's bars, and against service times
+//! `manylogs drive validate`: compares the model with its profile's bars, and with service times
 //! measured on the real drive.
 
 use std::fmt::Write as _;
@@ -58,7 +58,7 @@ fn scored(profile: &Profile, trace: &Path) -> Result<Scored, Failure> {
     })
 }
 
-/// What a validation found.
+/// The result of a validation.
 struct Validation {
     drive: String,
     scored: Option<Scored>,
@@ -66,13 +66,13 @@ struct Validation {
     bars: Vec<Bar>,
 }
 
-/// The model against a recording.
+/// The model compared with a recording.
 struct Scored {
     all: Score,
-    /// The records that the built-in profiles were fitted on, when these are the published ones.
+    /// Odd records: in the published recording the built-in profiles were fitted on these.
     odd: Score,
     even: Score,
-    /// Without random terms.
+    /// The model without random terms.
     physics: Score,
 }
 

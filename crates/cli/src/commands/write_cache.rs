@@ -1,4 +1,5 @@
-//! The disk's link and its write cache: what is said of them, and the cache set while it is served.
+//! The disk's link and its write cache: messages about them, and the cache's setting while the disk
+//! is served.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,17 +12,18 @@ use manylogs_storage::{CacheError, HeldCache, HoldError, Released};
 use crate::args::serve::CacheArg;
 use crate::failure::Failure;
 
-/// A setting that is put back at the end, also if that comes early.
+/// A setting of the write cache that is restored at the end, also after an early error.
 pub(crate) struct Held {
     device: PathBuf,
     cache: Option<HeldCache>,
 }
 
-/// Sets the write cache of the disk at `device` for as long as the result lives, or puts back what
-/// a killed server has left of it. The cache of a drive that is emulated is the model's.
+/// Sets the write cache of the disk at `device` for as long as the result lives, or restores the
+/// setting that a killed server has changed. With an emulated drive the disk's cache is not set:
+/// the option is the model's.
 ///
 /// # Errors
-/// If it is to be set and cannot be: nothing is changed then.
+/// If the cache cannot be set; it is unchanged then.
 pub(crate) fn hold(device: &Path, wish: CacheArg, emulates: bool) -> Result<Held, Failure> {
     let mut held = Held { device: device.to_owned(), cache: None };
     let Some(on) = wish.wish().filter(|_| !emulates) else {
@@ -41,7 +43,7 @@ pub(crate) fn hold(device: &Path, wish: CacheArg, emulates: bool) -> Result<Held
 }
 
 impl Held {
-    /// Puts the setting back, and says what became of it.
+    /// Restores the setting, and logs the result.
     pub(crate) fn release(self) {
         if let Some(cache) = self.cache {
             tell(&self.device, cache.release().map(Some));
@@ -49,8 +51,8 @@ impl Held {
     }
 }
 
-/// Puts back what a killed server has left of the write cache of the disk at `device`, and says
-/// what became of it. Whether something was put back.
+/// Restores the write cache of the disk at `device` after a killed server, and logs the result.
+/// Returns whether a setting was restored.
 pub(crate) fn settle(device: &Path) -> bool {
     let settled = manylogs_storage::settle(device);
     let is_back = matches!(settled, Ok(Some(Released::PutBack { .. })));
@@ -90,21 +92,21 @@ fn failure(device: &Path, error: &HoldError) -> Failure {
     }
 }
 
-/// Says what is to be known of the disk below a server that begins.
+/// Logs notes about the disk below a starting server.
 pub(crate) fn say(device: &Path, disk: Option<&DiskStatus>) {
     let Some(disk) = disk else { return };
     line(Level::Info, Some(device), &disk.summary(), &[("link", disk.link.as_str().into())]);
     if let Some(drive) = &disk.drive {
         line(Level::Info, Some(device), drive, &[]);
     }
-    // What this process has set itself is said already.
+    // A change by this process itself was logged already.
     let own = format!("process {} ", std::process::id());
     for note in disk.notes.iter().filter(|note| !note.starts_with(&own)) {
         line(Level::Warning, Some(device), note, &[]);
     }
 }
 
-/// The rows of a status, with what records took, if a server writes some.
+/// The rows of a status about the disk, with the time of records if a server writes some.
 pub(crate) fn rows(disk: &DiskStatus, volume: Option<&VolumeStatus>) -> String {
     let mut out = format!("disk            {}\n", disk.summary());
     for note in disk.drive.iter().chain(&disk.notes) {
@@ -122,7 +124,7 @@ pub(crate) fn rows(disk: &DiskStatus, volume: Option<&VolumeStatus>) -> String {
     out
 }
 
-/// What a list says of a disk: nothing, if there is nothing to do.
+/// The text of a list about a disk; empty if there is nothing to do.
 pub(crate) fn told(disk: &DiskStatus) -> String {
     if disk.notes.is_empty() {
         return String::new();

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::Place;
 
-/// A file system of `mib` MiB; `None` if there is no mkfs.ext4, which is said.
+/// A file system of `mib` MiB; prints why and returns `None` if there is no mkfs.ext4.
 pub(crate) fn image(place: &Place, mib: u64, options: &[&str]) -> Option<PathBuf> {
     let path = place.path("disk.img");
     File::create(&path).unwrap().set_len(mib << 20).unwrap();
@@ -23,13 +23,13 @@ pub(crate) fn image(place: &Place, mib: u64, options: &[&str]) -> Option<PathBuf
     Some(path)
 }
 
-/// A program of administrators.
+/// A command for a program that may be in /usr/sbin.
 pub(crate) fn program(name: &str) -> Command {
     let admin = Path::new("/usr/sbin").join(name);
     Command::new(if admin.exists() { admin.as_os_str() } else { name.as_ref() })
 }
 
-/// Whether the kernel mounts images here; else that is said.
+/// Whether the kernel can mount images here; prints why not.
 pub(crate) fn can_mount() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     let devices = ["/dev/loop-control", "/dev/fuse"];
@@ -40,7 +40,7 @@ pub(crate) fn can_mount() -> bool {
     can
 }
 
-/// Mounts an adopted image in the mode `manylogs`, until it is unmounted.
+/// Mounts an adopted image in the mode `manylogs`; returns the mount point.
 pub(crate) fn serve(place: &Place) -> PathBuf {
     let dir = place.path("mlfs");
     fs::create_dir_all(&dir).unwrap();
@@ -49,7 +49,7 @@ pub(crate) fn serve(place: &Place) -> PathBuf {
 }
 
 pub(crate) fn unmount(place: &Place) {
-    // A closed file is let go when the server has heard of it.
+    // Retries: a closed file is released once the server has got that request.
     let unmounted = (0..100).find_map(|_| {
         let said = place.run(&["fs", "unmount", "mlfs"]);
         (said.code != Some(5)).then_some(said)

@@ -1,4 +1,4 @@
-//! Runs the command and looks at what it says.
+//! Runs the command and checks its output.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -61,7 +61,7 @@ pub(crate) fn csv(requests: u64) -> String {
     text
 }
 
-/// What the command did.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,

@@ -14,7 +14,7 @@ pub(crate) fn root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether a file over FUSE, or a loop device over that, can be had; else says that the test is
+/// Whether a file over FUSE, or a loop device over that, can be made; else prints that the test is
 /// skipped.
 pub(crate) fn can_serve(loop_device: bool) -> bool {
     let losetup = Command::new("losetup").arg("--version").output().is_ok();
@@ -28,8 +28,9 @@ pub(crate) fn can_serve(loop_device: bool) -> bool {
 
 /// The plugin of nbdkit, in which bugs can be planted.
 ///
-/// `make test` builds it with the tests, as an example of its package, and says where it is. Else
-/// cargo builds it here, and all that it stands on once more, as the features are others.
+/// `make test` builds it with the tests, as an example of its package, and passes its path.
+/// Otherwise cargo builds it here, with all its dependencies once more, because the features
+/// differ.
 pub(crate) fn plugin() -> PathBuf {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
@@ -48,19 +49,19 @@ pub(crate) fn plugin() -> PathBuf {
     PLUGIN.get_or_init(build).clone()
 }
 
-/// All that a program said.
+/// All output of a program.
 pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Runs a program that must succeed; returns what it said.
+/// Runs a program that must succeed; returns its output.
 pub(crate) fn ok(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?} said: {}", text(&output));
     text(&output)
 }
 
-/// Checks an exit code and what was said, and returns this.
+/// Checks an exit code and that the output contains `what`; returns the output.
 pub(crate) fn says(output: &Output, code: i32, what: &str) -> String {
     let text = text(output);
     assert_eq!(output.status.code(), Some(code), "{text}");
@@ -73,7 +74,7 @@ pub(crate) fn manylogs(args: &[&str]) -> Output {
     Command::new(MANYLOGS).args(args).output().unwrap()
 }
 
-/// Runs manylogs and checks its exit code and what it says.
+/// Runs manylogs; checks its exit code and that its output contains `what`.
 pub(crate) fn run(args: &[&str], code: i32, what: &str) -> String {
     eprintln!("manylogs {args:?}");
     says(&manylogs(args), code, what)
@@ -86,7 +87,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Formatted with `options`.
+    /// Creates an image, formatted with `options`.
     pub(crate) fn formatted(options: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("disk.img");
@@ -102,7 +103,7 @@ impl Image {
         self.dir.path()
     }
 
-    /// The path of something in the same directory.
+    /// A path in the same directory.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -111,7 +112,7 @@ impl Image {
         File::options().read(true).write(true).open(&self.path).unwrap()
     }
 
-    /// The command that serves it.
+    /// The command that serves the image.
     pub(crate) fn serve(&self, options: &[&str]) -> Command {
         let mut command = Command::new(MANYLOGS);
         command.arg("serve").arg(&self.path).args(options);
@@ -128,7 +129,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Runs `command` until it says where.
+    /// Starts `command`, and waits until it prints the path.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -159,14 +160,14 @@ impl Server {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
-    /// Waits for its end; what it said meanwhile.
+    /// Waits for the server's end; returns its status and messages.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).unwrap();
         (self.child.wait().unwrap(), said)
     }
 
-    /// Kills it, and takes away what the kernel keeps of it.
+    /// Kills the server, and removes what the kernel keeps of it.
     pub(crate) fn kill(self) {
         drop(self);
     }

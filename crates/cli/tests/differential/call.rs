@@ -1,4 +1,4 @@
-//! System calls, as values that can be made by chance, printed, and performed anywhere.
+//! System calls as values, which can be drawn at random, printed, and performed in any world.
 
 use rustix::fs::{
     Access, AtFlags, FallocateFlags, FileType, IFlags, OFlags, RenameFlags, XattrFlags,
@@ -10,17 +10,17 @@ pub(crate) const SLOTS: usize = 8;
 /// A place for an open file.
 pub(crate) type Slot = usize;
 
-/// Who calls.
+/// The user who makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Root,
-    /// In a group besides the own one.
+    /// Is in a second group.
     Alice,
     Bob,
 }
 
 impl User {
-    /// The group that Alice is in besides the own one.
+    /// Alice's second group.
     pub(crate) const SECOND_GROUP: u32 = 2000;
 
     pub(crate) const fn id(self) -> u32 {
@@ -32,7 +32,7 @@ impl User {
     }
 }
 
-/// What becomes of a time.
+/// The new value of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetTime {
     Now,
@@ -48,7 +48,7 @@ pub(crate) struct At {
     pub(crate) follow: bool,
 }
 
-/// What names a file: a path, or an open file.
+/// Names a file: a path, or an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Path(At),
@@ -195,29 +195,29 @@ pub(crate) enum Call {
     },
     Usage,
     Umask(u32),
-    /// Many files in a directory: created, or removed.
+    /// Creates or removes many files in a directory.
     Crowd {
         dir: String,
         files: u32,
         create: bool,
     },
-    /// All worlds are unmounted and mounted again; open files are closed before.
+    /// Closes open files, unmounts all worlds, and mounts them again.
     Remount,
 }
 
-/// A call, and who makes it.
+/// A call and its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Its number in the sequence of the seed.
     pub(crate) number: u64,
     pub(crate) user: User,
-    /// What the call may change is held open (`O_PATH`) meanwhile.
+    /// Whether the files that the call may change are held open (`O_PATH`) meanwhile.
     pub(crate) held: bool,
     pub(crate) call: Call,
 }
 
 impl Step {
-    /// What the call names, so that what becomes of it is compared.
+    /// The files that the call names, which are compared after it.
     pub(crate) fn subjects(&self) -> Vec<Of> {
         let mut subjects = Vec::new();
         let mut path = |path: &str, follow| {
@@ -225,7 +225,7 @@ impl Step {
             let above = below.rsplit_once('/').map_or(".", |(above, _)| above);
             let at = |path: &str, follow| Of::Path(At { path: path.to_owned(), follow });
             subjects.push(at(above, true));
-            // A name has what it names also where a `/` behind it asks for a directory.
+            // The name itself is also a subject where a `/` behind it asks for a directory.
             subjects.push(at(below, false));
             if follow {
                 subjects.push(at(path, true));

@@ -1,4 +1,4 @@
-//! Differences that are meant, or that a program cannot avoid behind FUSE: each with its reason.
+//! Differences that are intended, or that a program behind FUSE cannot avoid, each with its reason.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use crate::seen::{Change, Differs, Seen, seen};
 
 const SECTORS_OF_BLOCK: u64 = 8;
 
-/// Where something is different.
+/// The circumstances of a difference.
 #[derive(Clone, Copy)]
 pub(crate) struct Case<'c> {
     pub(crate) step: &'c Step,
-    /// The file; none for what a call answered.
+    /// The file; `None` if the call's answer differs.
     pub(crate) subject: Option<&'c Of>,
-    /// What the call answered in the kernel's world.
+    /// The call's answer in the kernel's world.
     pub(crate) answer: &'c str,
-    /// The kernel's.
+    /// The kernel's world.
     pub(crate) world: &'c World,
     /// The files that the call may change, in the kernel's world.
     pub(crate) files: &'c [[Change; 2]],
@@ -32,15 +32,15 @@ impl Case<'_> {
     }
 }
 
-/// A difference that is meant.
+/// A known difference.
 struct Known {
     name: &'static str,
     applies: fn(&Case<'_>, &Differs) -> bool,
 }
 
 const KNOWN: [Known; 16] = [
-    // The kernel answers reads of what its page cache holds, and behind the end, and lists that it
-    // has kept. Nobody hears of them.
+    // The kernel itself answers reads of cached pages, reads behind the end, and cached lists. The
+    // server does not learn of these reads.
     Known {
         name: "the time of access after a read that the kernel answers",
         applies: |case, differs| {
@@ -51,7 +51,7 @@ const KNOWN: [Known; 16] = [
             reads && differs.what == "atime" && differs.ours != "moved"
         },
     },
-    // FUSE takes every place that a number can say; only what looks for data asks the server.
+    // FUSE accepts every offset; only a search for data or holes reaches the server.
     Known {
         name: "a place behind the largest size",
         applies: |case, differs| {
@@ -60,8 +60,8 @@ const KNOWN: [Known; 16] = [
             differs.what == "answer" && !looks && differs.kernel.contains("InvalidInput")
         },
     },
-    // Blocks that were allocated and never written are data to the kernel where its page cache has
-    // read them, and a hole otherwise.
+    // The kernel reports blocks that were allocated and never written as data if its page cache has
+    // read them, and as a hole otherwise.
     Known {
         name: "data or hole where blocks read as zeroes",
         applies: |case, differs| {
@@ -78,21 +78,21 @@ const KNOWN: [Known; 16] = [
             differs.what == "answer" && first >= from && case.world.reads_zeroes(slot, first..last)
         },
     },
-    // Where blocks lie is each driver's choice, and so is how many extents they are. Up to four
-    // extents are in the inode, and more in a block of the tree.
+    // Each driver chooses where blocks lie, and so the number of extents. Up to four extents fit in
+    // the inode; more need a block of the tree.
     Known {
         name: "the block of an extent tree",
         applies: |_, differs| {
             let sectors =
                 [&differs.kernel, &differs.ours].map(|text| text.parse().unwrap_or(0_u64));
-            // The kernel keeps the block when a file becomes short again.
+            // The kernel keeps that block when a file becomes short again.
             let many = sectors[0] > sectors[1] || sectors[0] > 4 * SECTORS_OF_BLOCK;
             let apart = sectors[0].abs_diff(sectors[1]);
             differs.what == "sectors" && many && apart == SECTORS_OF_BLOCK
         },
     },
-    // Where a full block of names is cut in two is each driver's choice, if names have several
-    // lengths. Further names fill one half or the other then.
+    // Each driver chooses where to split a full block of names, if names differ in length. Later
+    // names then fill one half or the other.
     Known {
         name: "the blocks of a large directory",
         applies: |case, differs| {
@@ -108,7 +108,7 @@ const KNOWN: [Known; 16] = [
                 && kernel.abs_diff(ours) * 4 <= kernel
         },
     },
-    // FUSE knows some modes, and refuses others before it looks at the range.
+    // FUSE refuses modes that it does not know before it checks the range.
     Known {
         name: "another error of a mode of fallocate",
         applies: |case, differs| {
@@ -117,7 +117,7 @@ const KNOWN: [Known; 16] = [
             unknown && differs.kernel.starts_with("Err") && differs.ours.contains("Unsupported")
         },
     },
-    // What goes through a pipe is the kernel's alone.
+    // Only the kernel sees the data that go through a pipe.
     Known {
         name: "times of a pipe that is used",
         applies: |case, differs| {
@@ -126,8 +126,8 @@ const KNOWN: [Known; 16] = [
             uses && is_pipe && differs.ours != "moved" && differs.what.ends_with("time")
         },
     },
-    // The kernel puts the whiteout into the directory, finds that the new name cannot be had, and
-    // takes it away again.
+    // The kernel puts the whiteout into the directory, finds that the new name is impossible, and
+    // removes the whiteout again.
     Known {
         name: "times of the directory after a rename with a whiteout that fails",
         applies: |case, differs| {
@@ -136,7 +136,7 @@ const KNOWN: [Known; 16] = [
             failed && ["mtime", "ctime"].contains(&differs.what) && differs.ours == "stayed"
         },
     },
-    // The kernel decides, and does not know flags.
+    // The kernel decides by itself, and does not know the inode's flags.
     Known {
         name: "access() of an immutable file",
         applies: |case, differs| {
@@ -145,7 +145,7 @@ const KNOWN: [Known; 16] = [
             asks && differs.what == "answer" && refused && case.files().any(|file| file.locked)
         },
     },
-    // FUSE asks who owns a device or a pipe before it says that these have no flags.
+    // FUSE checks the owner of a device or a pipe before it refuses because these have no flags.
     Known {
         name: "flags of special files",
         applies: |case, differs| {
@@ -153,8 +153,8 @@ const KNOWN: [Known; 16] = [
             sets && differs.what == "answer" && differs.kernel.contains("Inappropriate ioctl")
         },
     },
-    // FUSE does not know flags, and answers itself that what is no directory has no default list to
-    // remove, and that nothing is written where that is all there is to write.
+    // FUSE does not know flags. It answers by itself that a file has no default list to remove, and
+    // that a write of no bytes succeeds.
     Known {
         name: "what changes nothing of an immutable or append-only file",
         applies: |case, differs| {
@@ -172,7 +172,7 @@ const KNOWN: [Known; 16] = [
             changes_nothing && refused && case.files().any(|file| file.locked)
         },
     },
-    // Places in directories mean something to the file system alone.
+    // Offsets in directories have a meaning for the file system alone.
     Known {
         name: "a place in a directory",
         applies: |case, differs| {
@@ -180,8 +180,8 @@ const KNOWN: [Known; 16] = [
             seeks && differs.what == "answer" && case.files().any(|file| file.is_directory())
         },
     },
-    // What asks for it is the request that comes before a write, which must not fail. Nothing is
-    // taken from the file here, either.
+    // The server cannot tell this change from the request before a write, which must not fail. The
+    // file keeps its bits here too.
     Known {
         name: "EPERM where a stranger gives a file with set-id bits its own owner",
         applies: |case, differs| {
@@ -189,8 +189,8 @@ const KNOWN: [Known; 16] = [
             stays && differs.what == "answer" && differs.kernel.contains("PermissionDenied")
         },
     },
-    // FUSE does not know how large a file may be, and asks for the bits of the owner's file before
-    // it asks for the write.
+    // FUSE does not know the largest size of a file, and has the bits of the owner's file cleared
+    // before it sends the write.
     Known {
         name: "set-id bits after a write behind the largest size by the owner",
         applies: |case, differs| {
@@ -204,8 +204,8 @@ const KNOWN: [Known; 16] = [
             at >= SIZE_MOST && ["mode", "ctime"].contains(&differs.what)
         },
     },
-    // When a write past the page cache fails that would make a file longer, FUSE cuts what it may
-    // have left: it gives the file the size that it has, which is a change as of any program.
+    // When a direct write fails that would make a file longer, FUSE cuts off a part that may have
+    // been written: it sets the size that the file has, which counts as a change.
     Known {
         name: "times after a write past the page cache that fails",
         applies: |case, differs| {
@@ -216,8 +216,8 @@ const KNOWN: [Known; 16] = [
             failed && ["mtime", "ctime"].contains(&differs.what) && differs.kernel == "stayed"
         },
     },
-    // The kernel's FUSE does not know the flags of inodes, so that it checks rights and kinds
-    // first, and the server refuses what is left.
+    // FUSE does not know the flags of inodes: it checks rights and kinds first, and the server
+    // refuses the rest.
     Known {
         name: "another error of an immutable or append-only file",
         applies: |case, differs| {
@@ -228,7 +228,7 @@ const KNOWN: [Known; 16] = [
     },
 ];
 
-/// The name of the known difference that this is one of.
+/// The name of the known difference that applies, if any.
 pub(crate) fn reason(case: &Case<'_>, differs: &Differs) -> Option<&'static str> {
     KNOWN.iter().find(|known| (known.applies)(case, differs)).map(|known| known.name)
 }
@@ -241,7 +241,7 @@ pub(crate) fn count(name: &'static str) {
     COUNTS.with_borrow_mut(|counts| *counts.entry(name).or_default() += 1);
 }
 
-/// How often each was met since the last time that this was asked.
+/// How often each known difference was met since the last call.
 pub(crate) fn counts() -> BTreeMap<&'static str, u64> {
     COUNTS.take()
 }

@@ -1,4 +1,4 @@
-//! Calls by chance: each seed has one sequence of them, whatever they find.
+//! Random calls: each seed has one sequence, whatever the calls answer.
 
 use manylogs_block::{Rng, to_usize};
 use rustix::fs::{
@@ -7,7 +7,7 @@ use rustix::fs::{
 
 use crate::call::{At, Call, Of, SLOTS, SetTime, Step, User, Whence};
 
-/// Bytes that a file has at most: blocks of 4096 bytes whose numbers have 32 bits.
+/// Most bytes of a file: blocks of 4096 bytes, with block numbers of 32 bits.
 pub(crate) const SIZE_MOST: u64 = ((1 << 32) - 1) * 4096;
 const BLOCK: u64 = 4096;
 const NAME_MOST: usize = 255;
@@ -43,7 +43,7 @@ impl Maker {
         of[to_usize(self.rng.below(of.len() as u64))].clone()
     }
 
-    /// Those of `flags` that chance takes, each in one of `one_in` cases.
+    /// A random selection of the flags `of`, each taken in one of `one_in` cases.
     fn some<T: Copy + std::ops::BitOr<Output = T>>(&mut self, none: T, of: &[T], one_in: u64) -> T {
         of.iter().fold(none, |all, flag| if self.rng.one_in(one_in) { all | *flag } else { all })
     }
@@ -78,7 +78,7 @@ impl Maker {
         if self.rng.one_in(3) { Of::File(self.slot()) } else { Of::Path(self.at()) }
     }
 
-    /// A place in a file, or its length: mostly small, and often beside a limit.
+    /// A random offset in a file, or its length: mostly small, and often beside a limit.
     fn place(&mut self) -> u64 {
         let near =
             |rng: &mut Rng, to: u64| to.saturating_add_signed(rng.below(3).cast_signed() - 1);
@@ -338,14 +338,14 @@ impl Maker {
     }
 }
 
-/// A capability of a program, in the form that the kernel keeps: version 2, effective, one bit.
+/// A capability of a program in the kernel's on-disk form: version 2, effective, one bit.
 fn capability() -> Vec<u8> {
     let words: [u32; 5] = [0x0200_0001, 1 << 10, 0, 0, 0];
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A list of access of owner, group and others with the bits of `mode`, and by `kind` of a user
-/// and a mask besides.
+/// An access control list: owner, group and others with the bits of `mode`; depending on `kind`
+/// also a user and a mask.
 fn acl(kind: u64, mode: u64, mask: u64) -> Vec<u8> {
     let none = u64::from(u32::MAX);
     let mut entries = vec![(1, mode >> 6 & 7, none)];

@@ -13,7 +13,7 @@ use rustix::{fs::Gid, fs::Uid};
 use crate::call::{At, Call, Of, SLOTS, SetTime, Slot, User, Whence};
 use crate::make::SIZE_MOST;
 
-/// Bytes that past the page cache go by whole blocks.
+/// Block size of direct I/O.
 const BLOCK: u64 = 4096;
 
 /// An open file.
@@ -23,7 +23,7 @@ pub(crate) struct Open {
     pub(crate) flags: OFlags,
 }
 
-/// A directory of one file system, and the files that are open there.
+/// A directory of one file system, with the files open there.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) path: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) slots: [Option<Open>; SLOTS],
 }
 
-/// What a call answers.
+/// The answer of a call.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     Nothing,
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Answer {
     }
 }
 
-/// Lets this thread act as a user until it is dropped; it is root's again then.
+/// Makes this thread act as a user; root again when dropped.
 struct As;
 
 impl As {
@@ -100,7 +100,7 @@ fn time(time: SetTime) -> Timespec {
     Timespec { tv_sec, tv_nsec }
 }
 
-/// Bytes that `call` reads at most, at an address that every device takes.
+/// Has `call` read up to `len` bytes, into memory aligned for direct I/O.
 fn read(len: usize, call: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<Answer> {
     let mut room = vec![0xEE; len + 4096];
     let skip = room.as_ptr().align_offset(4096);
@@ -130,7 +130,7 @@ impl World {
         Self { path, base, slots: Default::default() }
     }
 
-    /// Whether the slot's file goes past the page cache.
+    /// Whether the slot's file was opened for direct I/O.
     pub(crate) fn is_direct(&self, slot: Slot) -> bool {
         self.slots[slot].as_ref().is_some_and(|open| open.flags.contains(OFlags::DIRECT))
     }
@@ -163,13 +163,13 @@ impl World {
         self.on_content(call).or_else(|| self.on_names(call)).unwrap_or_else(|| self.about(call))
     }
 
-    /// Where the slot's file is read or written next.
+    /// The offset of the slot's file.
     pub(crate) fn place(&self, slot: Slot) -> Option<u64> {
         self.slots[slot].as_ref().and_then(|open| fs::tell(&open.fd).ok())
     }
 
-    /// Whether a part of the slot's file reads as zeroes; of a large part the beginning and the end
-    /// are read.
+    /// Whether a part of the slot's file reads as zeroes. Of a large part only the beginning and
+    /// the end are read.
     pub(crate) fn reads_zeroes(&self, slot: Slot, part: std::ops::Range<u64>) -> bool {
         const MOST: u64 = 1 << 20;
         let Ok(fd) = self.fd(slot) else { return false };
@@ -190,7 +190,7 @@ impl World {
         self.slots[slot].as_ref().map(|open| &open.fd).ok_or(Errno::BADF)
     }
 
-    /// A place and a length, in whole blocks for files that go past the page cache.
+    /// An offset and a length, rounded to whole blocks for direct I/O.
     fn part(&self, slot: Slot, at: u64, len: usize) -> (u64, usize) {
         match self.is_direct(slot) {
             true => (at / BLOCK * BLOCK, len.next_multiple_of(4096)),
@@ -199,7 +199,7 @@ impl World {
     }
 
     fn on_content(&self, call: &Call) -> Option<Result<Answer>> {
-        // The place of a file past the page cache may be within a block: it begins there.
+        // The file's offset may be within a block, so direct I/O goes to the beginning of the file.
         let is_direct = |slot: Slot| self.is_direct(slot);
         Some(match *call {
             Call::Read { slot, len } if is_direct(slot) => self.pread(slot, len, 0),
@@ -236,7 +236,7 @@ impl World {
                 self.fd(slot).and_then(|fd| nothing(fs::fallocate(fd, mode, at, len)))
             }
             Call::CopyRange { from, mut at, to, mut to_at, len } => {
-                // In whole blocks, as either file may go past the page cache.
+                // In whole blocks, because either file may be opened for direct I/O.
                 let mut copied = || {
                     let (from, to) = (self.fd(from)?, self.fd(to)?);
                     let (at, to_at) = (at.as_mut(), to_at.as_mut());
@@ -259,13 +259,13 @@ impl World {
     fn pwrite(&self, slot: Slot, len: usize, at: u64, fill: u8) -> Result<Answer> {
         let appends = |open: &Open| open.flags.contains(OFlags::APPEND | OFlags::DIRECT);
         if self.slots[slot].as_ref().is_some_and(appends) {
-            // The end may be within a block.
+            // Not performed: the end of the file may be within a block.
             return Ok(Answer::Nothing);
         }
         let (fd, (at, len)) = (self.fd(slot)?, self.part(slot, at, len));
         let crosses = at < SIZE_MOST && at.saturating_add(len as u64) > SIZE_MOST;
         if self.is_direct(slot) && crosses {
-            // FUSE calls it an error that only a part is written past the page cache.
+            // Not performed: for FUSE a direct write of only a part is an error.
             return Ok(Answer::Nothing);
         }
         write(len, fill, |bytes| rustix::io::pwrite(fd, bytes, at))
@@ -335,7 +335,8 @@ impl World {
             }
             Call::SetFlags { slot, flags } => {
                 let fd = self.fd(*slot)?;
-                // Whoever writes flags has read them, and writes those back that he does not know.
+                // Programs read flags before they write them, and keep the flags that they do not
+                // know.
                 nothing(fs::ioctl_setflags(fd, EXTENTS | *flags))
             }
             Call::Flags(slot) => number(fs::ioctl_getflags(self.fd(*slot)?).map(|f| f.bits())),
@@ -410,7 +411,7 @@ impl World {
     }
 }
 
-/// A flag of all files and directories.
+/// The flag that all files and directories have.
 const EXTENTS: fs::IFlags = fs::IFlags::from_bits_retain(0x8_0000);
 
 /// Names of attributes as they are listed, in order.

@@ -1,4 +1,4 @@
-//! A sequence of calls in all worlds, and the differences that it finds.
+//! Runs a sequence of calls in all worlds, and finds differences.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,30 +18,30 @@ use crate::worlds::{NAMES, Worlds};
 /// Calls between comparisons of whole trees.
 const TREE_EVERY: u64 = 1000;
 
-/// A time of access before all others; the time of the last change of content stays.
+/// Sets a time of access before all others, and leaves the time of the last change of content.
 const OLD: Timestamps = Timestamps {
     last_access: Timespec { tv_sec: 900_000_000, tv_nsec: 0 },
     last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
 };
 
-/// As [`OLD`], for both times.
+/// Like [`OLD`], for both times.
 const ALL_OLD: Timestamps =
     Timestamps { last_access: OLD.last_access, last_modification: OLD.last_access };
 
-/// Something that a world of ours does otherwise than the kernel.
+/// A difference between one of our worlds and the kernel's.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) step: Step,
     pub(crate) world: &'static str,
-    /// The file, or nothing for what the call answered.
+    /// The file; empty if the call's answer differs.
     pub(crate) of: String,
     pub(crate) differs: Differs,
-    /// What the call answered in the kernel's world.
+    /// The call's answer in the kernel's world.
     answer: String,
 }
 
 impl Difference {
-    /// The same for differences that have probably one cause.
+    /// A text that is equal for differences that probably have one cause.
     pub(crate) fn signature(&self) -> String {
         let Differs { what, kernel, ours } = &self.differs;
         let call = format!("{:?}", self.step.call);
@@ -49,7 +49,7 @@ impl Difference {
         match *what {
             "answer" if kernel.starts_with("Err") => format!("{call}: {kernel}, {ours}"),
             "answer" => format!("{call}: answer"),
-            // What a file shows stays so.
+            // Values of a file's attributes are part of the text.
             what if kernel.starts_with(|first: char| !first.is_alphabetic()) => {
                 format!("{what}: {kernel}, {ours}")
             }
@@ -57,7 +57,7 @@ impl Difference {
         }
     }
 
-    /// Whether what follows would differ as well.
+    /// Whether later calls would differ as a result.
     pub(crate) fn is_lasting(&self) -> bool {
         let Differs { what, kernel, ours } = &self.differs;
         match *what {
@@ -97,7 +97,7 @@ fn set_old(file: &OwnedFd) {
     set(flags);
 }
 
-/// Nanoseconds.
+/// Nanoseconds since 1970.
 fn now() -> i128 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     now.as_nanos().try_into().unwrap()
@@ -109,7 +109,7 @@ impl<'w> Run<'w> {
         Self { worlds, name: name.to_owned(), dirs }
     }
 
-    /// Performs a call in each world; what is different, if it is not meant to be.
+    /// Performs a call in each world; returns the differences that are not known ones.
     pub(crate) fn step(&mut self, step: &Step) -> Vec<Difference> {
         if step.call == Call::Remount {
             self.remount();
@@ -171,8 +171,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Known differences end with the call: places in files, times, and set-id bits are the same
-    /// again.
+    /// Undoes known differences after the call: makes offsets, times and set-id bits equal again.
     fn mend(&self, step: &Step, ended: &[Vec<[Change; 2]>]) {
         match step.call {
             Call::List(ref path) => self.mend_listed(path, ended),
@@ -189,7 +188,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// What the slot has open, in each world.
+    /// The slot's open file, in each world.
     fn all(&self, slot: Slot) -> impl Iterator<Item = &OwnedFd> {
         self.dirs.iter().filter_map(move |dir| Some(&dir.slots[slot].as_ref()?.fd))
     }
@@ -203,7 +202,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// The file that was written is the last.
+    /// After a write; the written file is the last subject.
     fn mend_written(&self, slot: Slot, ended: &[Vec<[Change; 2]>]) {
         let last = ended.iter().map(|ended| ended.last().map(|[_, change]| *change));
         let last: Vec<Option<Change>> = last.collect();
@@ -213,7 +212,7 @@ impl<'w> Run<'w> {
         let is_pipe = last.iter().flatten().any(Change::is_pipe);
         if is_pipe || last.iter().any(|change| moved(change) != moved(&last[0])) {
             for file in self.all(slot) {
-                // Not all descriptors may.
+                // Not all descriptors allow this.
                 let _ = futimens(file, &ALL_OLD);
             }
         }
@@ -225,7 +224,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// The file that was read is the first.
+    /// After a read; the file is the first subject.
     fn mend_read(&self, slot: Slot, ended: &[Vec<[Change; 2]>]) {
         let moved = ended.iter().map(|ended| ended.first()?[1].moved(ACCESS));
         let moved: Vec<_> = moved.collect();
@@ -234,7 +233,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// The directory that was listed is the first.
+    /// After a listing; the directory is the first subject.
     fn mend_listed(&self, path: &str, ended: &[Vec<[Change; 2]>]) {
         let moved = ended.iter().map(|ended| ended.first()?[1].moved(ACCESS));
         let moved: Vec<_> = moved.collect();

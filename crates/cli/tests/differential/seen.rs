@@ -1,4 +1,4 @@
-//! What a file looks like before and after a call, and whether two worlds agree about it.
+//! The attributes of a file before and after a call, and whether two worlds agree on them.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, StatxTimestamp};
@@ -9,7 +9,7 @@ use crate::perform::World;
 /// Seconds and nanoseconds.
 type Time = (i64, u32);
 
-/// What is known of a file.
+/// The attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     number: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Seen {
     block_bytes: u32,
     device: (u32, u32),
     pub(crate) times: [Time; 4],
-    /// Immutable or append-only, as far as the kernel says.
+    /// Whether it is immutable or append-only, as far as the kernel says.
     pub(crate) locked: bool,
 }
 
@@ -64,7 +64,7 @@ impl Seen {
         self.mode & 0o170_000 == 0o040_000
     }
 
-    /// What both worlds show, by name.
+    /// The attributes that must be equal in both worlds, by name.
     fn shown(&self) -> [(&'static str, u64); 8] {
         [
             ("mode", self.mode.into()),
@@ -86,7 +86,7 @@ struct Watched {
     before: Option<Seen>,
 }
 
-/// What a call may change, in one world.
+/// The files that a call may change, in one world.
 #[derive(Debug)]
 pub(crate) struct Watch(Vec<Watched>);
 
@@ -118,22 +118,22 @@ impl Watch {
     pub(crate) fn begin(world: &World, step: &Step, subjects: &[Of]) -> Self {
         let watched = subjects.iter().map(|of| {
             let held = if step.held { hold(world, of) } else { None };
-            // A file that is opened is another one than the one that the slot had.
+            // An open call puts another file into the slot.
             let is_new = matches!((of, &step.call), (Of::File(_), Call::Open { .. }));
             Watched { held, before: if is_new { None } else { seen(world, of) } }
         });
         Self(watched.collect())
     }
 
-    /// What became of each subject: the file that had the name before, and the one that has it
-    /// after.
+    /// The changes of each subject: of the file that had the name before, and of the one that has
+    /// it after.
     pub(crate) fn end(&self, world: &World, subjects: &[Of]) -> Vec<[Change; 2]> {
         let ended = self.0.iter().zip(subjects).map(|(watched, of)| {
             let now = seen(world, of);
             let held = watched.held.as_ref();
             let old = held.map_or(now, |held| Seen::of(held, "", AtFlags::EMPTY_PATH));
             let same = |seen: &Option<Seen>| match (seen, &watched.before) {
-                // A number may have another life, with another birth.
+                // An inode number may have been used again, with another time of birth.
                 (Some(seen), Some(before)) => {
                     (seen.number, seen.times[BIRTH]) == (before.number, before.times[BIRTH])
                 }
@@ -156,8 +156,8 @@ impl Change {
         Some(self.before?.times[time] != self.after?.times[time])
     }
 
-    /// Whether the kernel may have set the time of access to what it was, in the same tick of its
-    /// clock.
+    /// Whether the time of access may have been set to its old value, in the same tick of the
+    /// kernel's clock.
     fn is_same_tick(&self, now: i128) -> bool {
         let Some(seen) = self.after else { return false };
         let (seconds, nanos) = seen.times[ACCESS];
@@ -165,7 +165,8 @@ impl Change {
         self.moved(ACCESS) == Some(false) && now.abs_diff(at) < TICK_NANOS
     }
 
-    /// Whether inodes keep whole seconds, and the one before may go on.
+    /// Whether the times have whole seconds and are recent: a change within one second does not
+    /// show then.
     fn is_within(&self, time: usize, now: i64) -> bool {
         let all = [self.before, self.after];
         let mut all = all.into_iter().flatten().map(|seen| seen.times[time]);
@@ -173,16 +174,16 @@ impl Change {
     }
 }
 
-/// Nanoseconds.
+/// Nanoseconds of a second.
 const SECOND: i128 = 1_000_000_000;
 
-/// The longest tick of the kernel's clock for times of access, and a call within it.
+/// The longest tick of the kernel's clock for times of access, with the duration of a call added.
 const TICK_NANOS: u128 = 15_000_000;
 
-/// How far from now a time is that a program has set.
+/// Seconds: a time that is further from now was set by a program.
 const SET: u64 = 10 * 24 * 60 * 60;
 
-/// A difference between what two worlds show of a file.
+/// A difference between two worlds in the attributes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Differs {
     pub(crate) what: &'static str,
@@ -190,8 +191,8 @@ pub(crate) struct Differs {
     pub(crate) ours: String,
 }
 
-/// How a file in `ours` differs from that of the kernel's, after the same call, which ended in the
-/// kernel's world when it was `now`, in nanoseconds.
+/// How our file differs from the kernel's after the same call. `now` is when the call ended in the
+/// kernel's world, in nanoseconds.
 pub(crate) fn compare(kernel: &Change, ours: &Change, now: i128) -> Vec<Differs> {
     let second = i64::try_from(now / SECOND).unwrap();
     let mut found = Vec::new();

@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use crate::perform::{World, names};
 use crate::seen::{Change, Differs, Seen, compare};
 
-/// A file, and what it holds.
+/// A file and its content.
 struct Held {
     seen: Seen,
-    /// What is not zero, by block: sums.
+    /// Checksums of the blocks that are not zero, by block.
     content: Vec<(u64, u32)>,
     xattrs: Vec<(String, Vec<u8>)>,
     target: Vec<u8>,
@@ -20,7 +20,8 @@ struct Held {
 
 const BLOCK: usize = 4096;
 
-/// Blocks that are not all zeroes. What cannot be read is compared, too, and ends the file.
+/// Checksums of the blocks that are not all zeroes. A read error is compared too, and ends the
+/// list.
 fn content(file: &OwnedFd) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     if let Err((at, errno)) = add_content(file, &mut found) {
@@ -102,7 +103,7 @@ fn tree(world: &World) -> BTreeMap<String, Held> {
     tree
 }
 
-/// How the tree of `ours` differs from that of the kernel's, by path.
+/// How the tree of `ours` differs from the kernel's, by path.
 pub(crate) fn differences(kernel: &World, ours: &World, now: i128) -> Vec<(String, Differs)> {
     let (theirs, own) = (tree(kernel), tree(ours));
     let mut found = Vec::new();

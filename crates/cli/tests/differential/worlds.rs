@@ -11,19 +11,19 @@ use crate::common::image::program;
 use crate::common::{Outcome, Place};
 use crate::perform::World;
 
-/// Of each image.
+/// Size of each image.
 const MIB: u64 = 320;
 /// The kernel's world comes first.
 pub(crate) const NAMES: [&str; 3] = ["kernel", "ordered", "manylogs"];
 
-/// How the images are made, and mounted.
+/// Options with which the images are made and mounted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) mkfs: &'static [&'static str],
     pub(crate) times: &'static str,
 }
 
-/// Seeds take turns.
+/// Successive seeds use these in turn.
 pub(crate) const KINDS: [Kind; 5] = [
     Kind { mkfs: &[], times: "relatime" },
     Kind { mkfs: &["-O", "metadata_csum_seed,orphan_file"], times: "noatime" },
@@ -36,7 +36,7 @@ pub(crate) const KINDS: [Kind; 5] = [
 pub(crate) struct Worlds {
     place: Place,
     kind: Kind,
-    /// What servers have planted.
+    /// The bug planted in our servers.
     bug: Option<&'static str>,
     mounted: bool,
 }
@@ -45,7 +45,7 @@ impl Worlds {
     /// `None` if there is no mkfs.ext4.
     pub(crate) fn new(kind: Kind, bug: Option<&'static str>) -> Option<Self> {
         let place = Place::new();
-        // Users other than root come by here.
+        // Other users than root must be able to pass this directory.
         let passable = fs::Permissions::from_mode(0o755);
         fs::set_permissions(place.path(""), passable).unwrap();
         let same = "e0a1b2c3-1111-4222-8333-0123456789ab";
@@ -90,12 +90,12 @@ impl Worlds {
         rustix::process::umask(umask);
     }
 
-    /// Unmounts all; nobody has a file open there.
+    /// Unmounts all worlds; no file may be open there.
     pub(crate) fn unmount(&mut self) {
         self.mounted = false;
         for name in NAMES {
-            // What another process has inherited is let go when it runs its program, and a closed
-            // file when the server has heard of it.
+            // Retries: files inherited by another process are released when it runs its program,
+            // and a closed file once the server has got that request.
             let unmounted = || match name {
                 "kernel" => {
                     let mut umount = Command::new("umount");
@@ -112,7 +112,7 @@ impl Worlds {
         rustix::process::umask(Mode::from_raw_mode(0o22));
         let begin = |world: &str| {
             let above = self.place.path(world).join(name);
-            // Names that begin with `..` lead here at most.
+            // Names that begin with `..` lead no further than here.
             let path = above.join("base");
             fs::create_dir_all(&path).unwrap();
             for dir in [&above, &path] {
@@ -123,7 +123,7 @@ impl Worlds {
         NAMES.map(begin).into()
     }
 
-    /// The directory `name` in each world, as it was left.
+    /// The directory `name` in each world, with its content.
     pub(crate) fn again(&self, name: &str) -> Vec<World> {
         NAMES.map(|world| World::new(self.path(world, name))).into()
     }
@@ -132,7 +132,7 @@ impl Worlds {
         self.place.path(world).join(name).join("base")
     }
 
-    /// Unmounts, and has e2fsck judge the images that plain ext4 has.
+    /// Unmounts, and has e2fsck check the images.
     pub(crate) fn check(mut self) {
         self.unmount();
         self.place.run(&["fs", "release", "manylogs.img"]).succeeds();

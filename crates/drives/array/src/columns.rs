@@ -14,8 +14,8 @@ use manylogs_plant::{self as plant, Bug};
 use crate::join::{join, placed};
 use crate::map::ColumnMap;
 
-/// An array with the addresses of a [`ColumnMap`]. Requests go to the array below as it knows them;
-/// [`Columns::spread`] deals them out column by column before that.
+/// An array whose volume addresses are those of a [`ColumnMap`]. [`Columns::spread`] splits a
+/// request by column. Only then do the parts go to the array below, in the array's own addresses.
 pub struct Columns {
     below: Rc<dyn BlockDevice>,
     map: ColumnMap,
@@ -24,7 +24,7 @@ pub struct Columns {
     flushed: Rc<RefCell<VecDeque<Completion>>>,
 }
 
-/// One column: its places are the addresses.
+/// One column as a device: its addresses are the places on the column.
 struct Port {
     below: Rc<dyn BlockDevice>,
     geometry: Geometry,
@@ -33,7 +33,7 @@ struct Port {
 }
 
 impl Columns {
-    /// The array `below`, its addresses arranged as `map` says.
+    /// The array `below`, with its addresses arranged by `map`.
     #[must_use]
     pub fn new(below: Rc<dyn BlockDevice>, map: ColumnMap) -> Self {
         let (geometry, flushed) = (*map.geometry(), Rc::<RefCell<VecDeque<Completion>>>::default());
@@ -45,20 +45,20 @@ impl Columns {
         Self { below, map, ports, flushed }
     }
 
-    /// Where addresses lie.
+    /// The map from volume addresses to columns.
     #[must_use]
     pub const fn map(&self) -> &ColumnMap {
         &self.map
     }
 
-    /// The columns, each as a device with its places as addresses. A flush of one is a flush of
-    /// the array.
+    /// The columns, each as a device addressed by the places on it. A flush of one column flushes
+    /// the whole array.
     pub fn ports(&self) -> impl ExactSizeIterator<Item = Rc<dyn BlockDevice>> {
         self.ports.iter().map(|port| Rc::clone(port) as Rc<dyn BlockDevice>)
     }
 
-    /// Deals `request` out: `send` gets what each column does, and hands it on to its port now or
-    /// later.
+    /// Splits `request` by column. `send` gets the part of each column, and must hand it on to the
+    /// column's port, now or later.
     ///
     /// # Panics
     /// If it is a flush: see [`Columns::flush`].
@@ -84,8 +84,8 @@ impl Columns {
         join(reads.then_some(split), parts)
     }
 
-    /// Flushes the array, once. `send` tells each column of it, and must hand the flush on to its
-    /// port at once.
+    /// Flushes the array, once. `send` is called for each column, and must hand the flush on to the
+    /// column's port at once.
     pub fn flush(
         &self,
         runtime: &Handle,
@@ -197,7 +197,7 @@ mod tests {
     use std::cell::Cell;
 
     use manylogs_block::MemoryDevice;
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_through_map_and_ports_alike() {
-        let sim = Sim::new(1, Order::Shuffled);
+        let sim = Sim::new(1, TaskOrder::Shuffled);
         let node = sim.node();
         let below: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(480)));
         let map = ColumnMap::new(THREE, vec![Extent::new(48, 96)]);
@@ -219,7 +219,7 @@ mod tests {
             device.submit(write).await.unwrap();
             let read = device.submit(Request::Read { extent: whole }).await.unwrap();
             assert_eq!(read, Payload::tags(1, whole.len));
-            // The homes are where the array has them, and a log is on one column.
+            // Homes lie where the array itself has them, and a log lies on one column.
             let homes = below.submit(Request::Read { extent: Extent::new(0, 48) }).await.unwrap();
             assert_eq!(homes, Payload::tags(1, Sectors(48)));
             let log = Request::Read { extent: Extent::new(16, 32) };
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_flush_goes_to_the_array_once() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         let below = Rc::new(manylogs_filters::Trace::new(MemoryDevice::new(Sectors(480))));
         let map = ColumnMap::new(THREE, vec![Extent::new(48, 96)]);

@@ -3,7 +3,7 @@
 use manylogs_block::{Completion, Extent, IoError, Payload, Request, Split};
 use manylogs_plant::{self as plant, Bug};
 
-/// `request` at another place, with the content that goes there.
+/// Returns `request` moved to `extent`, with the content that `content` makes for it.
 pub(crate) fn placed(
     request: &Request,
     extent: Extent,
@@ -22,8 +22,8 @@ pub(crate) fn placed(
     }
 }
 
-/// The answer to a request whose parts end with `parts`: the content that `split` makes of theirs
-/// if it reads, or the first error when all have ended.
+/// Joins `parts`, the answers to the parts of a request. Completes when all have ended: with the
+/// content that `split` assembles if the request was a read, or with the first error.
 pub(crate) fn join(split: Option<Split>, mut parts: Vec<Completion>) -> Completion {
     if parts.len() == 1
         && let Some(only) = parts.pop()

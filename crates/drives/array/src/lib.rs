@@ -1,9 +1,9 @@
 //! Arrays of drives.
 //!
-//! [`Columns`] is what a volume on an array stands on: the same array, with each log on one column,
-//! and a way for requests to reach the columns one by one. [`Stripe`] and [`Mirror`] are models of
-//! Linux' RAID-0, 1 and 10, on which volumes are measured and crashed. In production the array is
-//! Linux' own: nothing here stores data in a format of its own.
+//! A volume on an array stands on [`Columns`]: the same array, with each log on one column, and a
+//! way for requests to reach the columns one by one. [`Stripe`] and [`Mirror`] are models of Linux'
+//! RAID-0, 1 and 10, on which volumes are measured and crashed. In production the array is Linux'
+//! own: this crate stores no data in a format of its own.
 
 mod columns;
 mod join;

@@ -3,13 +3,13 @@
 use manylogs_block::{Chunk, Extent, Geometry, Lba, Sectors, Split};
 use manylogs_plant::{self as plant, Bug};
 
-/// The address space of a volume on an array: that of the array, but that each log region, which is
-/// whole stripes, holds one log for each column, one behind the other. So a log is one run of
-/// addresses here and one run of sectors on its column, and homes are where the array has them.
+/// The address space of a volume on an array. Homes have the array's own addresses. A log region
+/// differs: it is whole stripes, and holds one log for each column, one behind the other. So a log
+/// is one run of addresses here and one run of sectors on its column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnMap {
     geometry: Geometry,
-    /// By address.
+    /// Sorted by address.
     regions: Vec<Extent>,
 }
 
@@ -17,7 +17,7 @@ impl ColumnMap {
     /// The map of an array with logs in `regions`, which are in order of address.
     ///
     /// # Panics
-    /// If a region is not whole stripes. What comes from a disk is checked before.
+    /// If a region is not whole stripes. Regions that come from a disk are checked before.
     #[must_use]
     pub fn new(geometry: Geometry, regions: Vec<Extent>) -> Self {
         let whole = |region: &Extent| geometry.is_whole(*region);
@@ -38,13 +38,13 @@ impl ColumnMap {
         (0..geometry.columns).map(move |column| Extent { start: start(column), len })
     }
 
-    /// Deals out an extent of the volume's address space.
+    /// Splits an extent of the volume's address space by column.
     #[must_use]
     pub fn split(&self, extent: Extent) -> Split {
         Split::of(self.chunks(extent))
     }
 
-    /// Column and place of an address of the volume's space.
+    /// The column of an address of the volume's space, and its place there.
     #[must_use]
     pub fn locate(&self, at: Lba) -> (u16, Lba) {
         match self.region_at(at) {
@@ -56,7 +56,8 @@ impl ColumnMap {
         }
     }
 
-    /// Whether all of the extent is where the array has it.
+    /// Whether the extent touches no log region, so that the array's own addresses apply to all of
+    /// it.
     #[must_use]
     pub fn is_plain(&self, extent: Extent) -> bool {
         let next = self.regions.partition_point(|region| region.end() <= extent.start);
@@ -88,7 +89,7 @@ impl ColumnMap {
         })
     }
 
-    /// The part of `extent`, which begins in `region`, that is in one log.
+    /// The part of `extent` in one log. `extent` must begin in `region`.
     fn in_log(&self, region: Extent, extent: Extent) -> Chunk {
         let columns = u64::from(self.geometry.columns);
         let log = region.len.0 / columns;

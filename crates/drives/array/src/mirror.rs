@@ -1,4 +1,4 @@
-//! A model of RAID-1: members that hold the same.
+//! A model of RAID-1: all members hold the same content.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,9 +7,9 @@ use manylogs_block::{BlockDevice, Capabilities, Completion, Handle, Lba, Request
 
 use crate::join::join;
 
-/// RAID-1 over members of equal size. Writes go to all. A read goes, as with md, to the member that
-/// it continues on; else to one that is idle; else to the one whose head is nearest. If it fails
-/// there it is repeated on the others. Clones are the same array.
+/// RAID-1 over members of equal size. Writes go to all members. A read goes, as with md, to the
+/// member whose last request it continues; else to an idle member; else to the one whose head is
+/// nearest. A read that fails is repeated on the other members. Clones are the same array.
 #[derive(Clone)]
 pub struct Mirror(Rc<Shared>);
 
@@ -21,7 +21,7 @@ struct Shared {
 
 struct Member {
     device: Rc<dyn BlockDevice>,
-    /// Where its last request ends.
+    /// Where the member's last request ends.
     head: Cell<Lba>,
     under_way: Cell<usize>,
 }
@@ -30,7 +30,7 @@ impl Mirror {
     /// An array of `members`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `members` is empty.
     #[must_use]
     pub fn new(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>) -> Self {
         let each: Vec<Capabilities> = members.iter().map(BlockDevice::capabilities).collect();
@@ -144,13 +144,13 @@ impl std::fmt::Debug for Mirror {
 mod tests {
     use manylogs_block::{Extent, IoError, MemoryDevice, Payload, RequestKind, Sectors};
     use manylogs_filters::{Faults, Rule, Trace};
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
     #[test]
     fn all_have_what_is_written_one_reads_it_and_another_if_that_fails() {
-        let sim = Sim::new(1, Order::Shuffled);
+        let sim = Sim::new(1, TaskOrder::Shuffled);
         let node = sim.node();
         let members: Vec<_> = (0..2)
             .map(|_| Rc::new(Faults::new(Trace::new(MemoryDevice::new(Sectors(100))))))

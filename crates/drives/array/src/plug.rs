@@ -1,5 +1,5 @@
-//! What waits for a member until the task that submits has paused, as in Linux' plug: requests that
-//! follow one another on the member go there as one.
+//! Requests that wait for a member until the submitting task pauses, as in Linux' plug. Requests
+//! that follow one another on the member go there as one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use manylogs_block::{
     BlockDevice, Completer, Completion, Handle, Payload, Request, Sectors, completion,
 };
 
-/// Longest request that merging makes, as of most disks.
+/// Longest request that merging makes, as on most disks.
 const LONGEST: Sectors = Sectors(2560);
 
-/// A member with what waits for it.
+/// A member with the requests that wait for it.
 pub(crate) struct Plug {
     pub(crate) member: Rc<dyn BlockDevice>,
     waiting: RefCell<Vec<Waiting>>,
@@ -20,7 +20,7 @@ pub(crate) struct Plug {
 struct Waiting {
     request: Request,
     urgent: bool,
-    /// Who asked, and for how much, in order.
+    /// Length and completer of each merged request, in order.
     asked: Vec<(Sectors, Completer)>,
 }
 
@@ -29,7 +29,7 @@ impl Plug {
         Self { member, waiting: RefCell::default() }
     }
 
-    /// Takes a request with an extent.
+    /// Queues a request, which must have an extent, or merges it with the last one.
     pub(crate) fn push(&self, request: Request, urgent: bool) -> Completion {
         let (completer, completion) = completion();
         let len = request.extent().unwrap_or_default().len;
@@ -44,7 +44,7 @@ impl Plug {
         completion
     }
 
-    /// Hands everything on.
+    /// Submits all waiting requests to the member.
     pub(crate) fn unplug(&self, runtime: &Handle) {
         for Waiting { request, urgent, asked } in self.waiting.take() {
             let reads = matches!(request, Request::Read { .. });
@@ -69,7 +69,7 @@ impl Plug {
 }
 
 impl Waiting {
-    /// Takes `next` in, if it goes on where this ends.
+    /// Merges `next` into this request if it continues it and is of the same kind.
     fn merge(&mut self, next: &Request) -> bool {
         let (Some(own), Some(other)) = (self.request.extent(), next.extent()) else { return false };
         if own.end() != other.start || own.len + other.len > LONGEST {

@@ -12,9 +12,9 @@ use thiserror::Error;
 use crate::mirror::Mirror;
 use crate::stripe::Stripe;
 
-/// mdadm's default is 512 KiB; a model is told.
+/// Chunk of a modelled array unless one is given: 64 KiB. (mdadm's default is 512 KiB.)
 const CHUNK: Sectors = Sectors(128);
-/// A model has so many members at most.
+/// The most members that a modelled array may have.
 const MEMBERS_MOST: u16 = 64;
 
 /// Levels of arrays.
@@ -22,9 +22,9 @@ const MEMBERS_MOST: u16 = 64;
 pub enum Level {
     /// Stripes.
     Raid0,
-    /// Members that hold the same.
+    /// Members that hold the same content.
     Raid1,
-    /// Stripes over pairs that hold the same (md's layout `near=2`).
+    /// Stripes over pairs of members with the same content (md's layout `near=2`).
     Raid10,
 }
 
@@ -37,11 +37,11 @@ pub struct Shape {
     pub members: u16,
     /// Length of a chunk.
     pub chunk: Sectors,
-    /// Whether the array says how it is made. If not, whoever uses it takes it for one drive.
+    /// Whether the array reports its geometry. If not, its user takes it for one drive.
     pub known: bool,
 }
 
-/// What is no array.
+/// Why a text names no array.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ShapeError {
     /// An unknown level.
@@ -52,7 +52,7 @@ pub enum ShapeError {
     Members {
         /// The level.
         level: Level,
-        /// What it has.
+        /// What the level needs.
         needs: &'static str,
         /// What was given.
         given: String,
@@ -60,7 +60,7 @@ pub enum ShapeError {
     /// An unknown option.
     #[error("unknown option {0:?} of an array; there are: chunk=SIZE, placement=known|ignored")]
     Option(String),
-    /// A chunk that no array has.
+    /// A chunk size out of range.
     #[error("a chunk is 4K to 1G, in steps of 4K, not {0:?}")]
     Chunk(String),
 }
@@ -74,7 +74,7 @@ impl Level {
         }
     }
 
-    /// Which numbers of members it has.
+    /// The numbers of members that the level allows.
     const fn needs(self) -> &'static str {
         match self {
             Self::Raid0 | Self::Raid1 => "2 to 64 members",
@@ -96,7 +96,7 @@ impl fmt::Display for Level {
 }
 
 impl Shape {
-    /// Drives that hold the same: 1 if there is no copy.
+    /// Number of drives that hold the same content: 1 if there is no copy.
     #[must_use]
     pub const fn copies(&self) -> u16 {
         match self.level {
@@ -106,13 +106,14 @@ impl Shape {
         }
     }
 
-    /// Drives, or groups of drives that hold the same, over which addresses are dealt out.
+    /// Number of drives, or of groups of drives with the same content, over which addresses are
+    /// dealt out.
     #[must_use]
     pub const fn columns(&self) -> u16 {
         self.members / self.copies()
     }
 
-    /// Capacity of an array of drives with `each`.
+    /// Capacity of an array whose drives have the capacity `each`.
     #[must_use]
     pub fn capacity(&self, each: Sectors) -> Sectors {
         match self.level {
@@ -166,10 +167,10 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The array that `shape` describes, of as many members as it names.
+/// Builds the array that `shape` describes from `members`.
 ///
 /// # Panics
-/// If there are more or fewer.
+/// If the number of members is not the one that `shape` names.
 #[must_use]
 pub fn assemble(
     runtime: &Handle,
@@ -194,7 +195,7 @@ pub fn assemble(
     if shape.known { array } else { Rc::new(Unknown(array)) }
 }
 
-/// An array that does not say how it is made.
+/// An array that does not report its geometry.
 pub struct Unknown(Rc<dyn BlockDevice>);
 
 impl BlockDevice for Unknown {

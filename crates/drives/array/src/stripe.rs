@@ -12,9 +12,9 @@ use manylogs_plant::{self as plant, Bug};
 use crate::join::{join, placed};
 use crate::plug::Plug;
 
-/// RAID-0 over members of equal size, as md does it: a request reaches each member as one, and so
-/// do requests that follow one another without a pause of the task that submits them. Clones are
-/// the same array.
+/// RAID-0 over members of equal size, as md does it. Each member gets its share of a request as one
+/// request. Requests that follow one another go there as one too, unless the submitting task pauses
+/// between them. Clones are the same array.
 #[derive(Clone)]
 pub struct Stripe(Rc<Shared>);
 
@@ -23,14 +23,14 @@ struct Shared {
     geometry: Geometry,
     members: Vec<Plug>,
     capabilities: Capabilities,
-    /// A task will unplug the members.
+    /// Whether a task is spawned that will unplug the members.
     armed: Cell<bool>,
 }
 
 impl Stripe {
-    /// An array of `members` in chunks of `chunk`, each with `copies` drives below it. A member
-    /// that is longer than the shortest keeps the rest unused, as what is left behind the last
-    /// whole chunk.
+    /// An array of `members` in chunks of `chunk`, each with `copies` drives below it. The capacity
+    /// is counted in whole chunks of the shortest member: what longer members have beyond that is
+    /// unused.
     ///
     /// # Panics
     /// If members and chunk make no array: see [`Geometry::check`].
@@ -85,7 +85,7 @@ impl Stripe {
         }
     }
 
-    /// The answer of a member, its errors in the addresses of the array.
+    /// Passes on a member's answer, with its errors in the addresses of the array.
     fn told(&self, column: u16, answer: Completion) -> Completion {
         let geometry = self.0.geometry;
         Completion::of_others(async move {
@@ -109,7 +109,7 @@ fn of_all(members: &[Rc<dyn BlockDevice>], chunk: Sectors) -> Capabilities {
     }
 }
 
-/// An error with the address that the array's user knows.
+/// Translates an error of a member to the addresses of the array.
 fn in_array(geometry: &Geometry, column: u16, error: IoError) -> IoError {
     let place = |extent: Extent| geometry.addresses(column, extent).next().unwrap_or(extent);
     match error {
@@ -154,7 +154,7 @@ impl std::fmt::Debug for Stripe {
 mod tests {
     use manylogs_block::{MemoryDevice, Payload};
     use manylogs_filters::Trace;
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn each_member_has_one_request_and_the_content_comes_back() {
-        let sim = Sim::new(1, Order::Shuffled);
+        let sim = Sim::new(1, TaskOrder::Shuffled);
         let node = sim.node();
         let (stripe, members) = four(&sim, node);
         assert_eq!(stripe.capabilities().capacity, Sectors(4 * 896), "whole chunks");
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_follows_without_a_pause_is_merged_and_what_has_another_place_is_not() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         let (stripe, members) = four(&sim, node);
         sim.block_on(node, async move {

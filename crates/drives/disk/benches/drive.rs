@@ -1,4 +1,4 @@
-//! How many requests a second of processor time the model serves.
+//! Measures how many requests the model serves in a second of processor time.
 //!
 //! `cargo bench -p manylogs-disk`
 #![allow(clippy::print_stdout, reason = "a report is what this program is for")]
@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs_block::Rng;
 use manylogs_block::{Extent, Time};
-use manylogs_disk::{Command, Drive, Event, Kind, Options, Profile, profile};
+use manylogs_disk::{Command, CommandKind, Drive, Event, Options, Profile, profile};
 
 const REQUESTS: u64 = 1_000_000;
 
@@ -28,7 +28,8 @@ fn main() {
     }
 }
 
-/// Random 4 KiB requests, `write_percent` of them writes; requests simulated per second.
+/// Random 4 KiB requests, `write_percent` of them writes. Returns the requests simulated per
+/// second.
 fn random(profile: &Profile, depth: u32, write_percent: u64, write_cache: bool) -> f64 {
     let options = Options { depth, write_cache, ..Options::of(profile) };
     let mut drive = Drive::new(profile, &options);
@@ -39,7 +40,7 @@ fn random(profile: &Profile, depth: u32, write_percent: u64, write_cache: bool) 
     loop {
         while submitted < REQUESTS && drive.has_room() {
             let write = rng.below(100) < write_percent;
-            let kind = if write { Kind::Write { fua: false } } else { Kind::Read };
+            let kind = if write { CommandKind::Write { fua: false } } else { CommandKind::Read };
             let extent = Extent::new(rng.below(places) * 8, 8);
             if drive.submit(now, Command { tag: submitted, kind, extent }).is_err() {
                 break;
@@ -57,8 +58,8 @@ fn random(profile: &Profile, depth: u32, write_percent: u64, write_cache: bool) 
     REQUESTS as f64 / (processor_seconds() - started)
 }
 
-/// Time this thread has spent on a processor, so that what else runs on the machine counts less;
-/// the time of day where the system does not tell.
+/// Time this thread has spent on a processor, so that other load on the machine counts less. Falls
+/// back to the time of day if the system does not report it.
 fn processor_seconds() -> f64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|field| field.parse::<f64>().ok());

@@ -6,25 +6,25 @@ use crate::mechanics::Access;
 
 /// Operations of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CommandKind {
     /// Read the extent.
     Read,
     /// Write the extent.
     Write {
-        /// Forced unit access: acknowledged only once it is on the medium.
+        /// Forced unit access: acknowledged only once the data is on the medium.
         fua: bool,
     },
-    /// Bring every write acknowledged before to the medium; the extent is ignored.
+    /// Bring all writes that were acknowledged before to the medium; the extent is ignored.
     Flush,
 }
 
 /// A command to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Chosen by the host; returned with everything the drive says about the command.
+    /// Chosen by the host; every report of the drive about the command carries it.
     pub tag: u64,
     /// Operation.
-    pub kind: Kind,
+    pub kind: CommandKind,
     /// Extent.
     pub extent: Extent,
 }
@@ -41,14 +41,14 @@ pub struct Completion {
     pub durable: bool,
     /// Whether the buffer answered, without waiting for the medium.
     pub buffered: bool,
-    /// From the arrival of the command until the mechanism began it.
+    /// Time from the arrival of the command until the mechanism began it.
     pub waited: Nanos,
     /// Times of the mechanism. Zero if the buffer answered.
     pub access: Access,
 }
 
 impl Completion {
-    /// An answer at `at` for which nothing had to be done.
+    /// An answer at `at` to a command that needed no work.
     #[must_use]
     pub fn of(tag: u64, at: Time) -> Self {
         let access = Access { end: at, ..Access::default() };
@@ -61,8 +61,8 @@ impl Completion {
 pub enum Event {
     /// A command has completed.
     Completed(Completion),
-    /// A cached write, acknowledged before, is now on the medium (or a newer write over all of it
-    /// is).
+    /// A cached write, acknowledged before, is now on the medium (or newer writes have replaced all
+    /// of it there).
     OnMedium {
         /// The tag of the write.
         tag: u64,
@@ -92,18 +92,18 @@ pub struct Counters {
     pub extra_revolutions: u64,
     /// Accesses for which the arm moved or the head changed.
     pub seeks: u64,
-    /// Time in which the first sector of an access was waited for, retries included.
+    /// Time spent waiting for the first sector of an access, retries included.
     pub rotation: Nanos,
     /// Writes read back in idle time.
     pub verified: u64,
-    /// Most commands that were queued at a time.
+    /// The most commands that were queued at one time.
     pub queued_max: u64,
     /// Time the mechanism spent on commands and destaging (read-ahead not counted).
     pub busy: Nanos,
 }
 
 impl Counters {
-    /// Of two drives together; of the longest queues the longer one.
+    /// The counters of two drives added up; of the longest queues the longer one.
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
         Self {

@@ -11,7 +11,7 @@ use manylogs_block::{
     completion, to_usize,
 };
 
-use crate::command::{Command, Completion, Counters, Kind};
+use crate::command::{Command, CommandKind, Completion, Counters};
 use crate::drive::{Drive, Options};
 use crate::host::Host;
 use crate::link::Link;
@@ -25,7 +25,7 @@ pub struct Carried {
     pub at: Time,
     /// The sectors.
     pub extent: Extent,
-    /// Whether they were written.
+    /// Whether the sectors were written, not read.
     pub write: bool,
 }
 
@@ -47,24 +47,24 @@ struct Shared {
     asked: RefCell<Vec<Asked>>,
     free_tags: RefCell<Vec<usize>>,
     observer: RefCell<Option<Observer>>,
-    /// The drive's task, once it ran.
+    /// Waker of the drive's task, set when the task first ran.
     waker: RefCell<Option<Waker>>,
-    /// The earliest timer that is set.
+    /// Time of the earliest timer that is set.
     armed: Cell<Option<Time>>,
-    /// Empty between runs of the task, kept for its memory.
+    /// Empty between runs of the task; kept to reuse its memory.
     completed: RefCell<Vec<Completion>>,
 }
 
 struct Asked {
     completer: Option<Completer>,
-    /// Place for the time at which the drive completes the command.
+    /// Cell that gets the time at which the drive completes the command.
     due: Option<Rc<Cell<Time>>>,
     extent: Extent,
-    kind: Kind,
+    kind: CommandKind,
 }
 
 impl ModelledDrive {
-    /// The drive that `profile` describes, its task on the node of `runtime`.
+    /// The drive that `profile` describes; its task runs on the node of `runtime`.
     #[must_use]
     pub fn new(runtime: Handle, profile: &Profile, options: &Options) -> Self {
         let drive = Drive::new(profile, options);
@@ -93,7 +93,7 @@ impl ModelledDrive {
         device
     }
 
-    /// Calls `observer` for each command that the mechanism carries out, as it completes.
+    /// Calls `observer` for each command that the mechanism carries out, at its completion.
     pub fn observe(&self, observer: impl FnMut(&Carried) + 'static) {
         *self.0.observer.borrow_mut() = Some(Box::new(observer));
     }
@@ -104,13 +104,13 @@ impl ModelledDrive {
         self.0.host.borrow().drive().link()
     }
 
-    /// Commands that the drive takes at a time.
+    /// Number of commands that the drive takes at a time.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.0.host.borrow().drive().depth()
     }
 
-    /// What the translation layer of a shingled drive did; `None` of a conventional one.
+    /// What the translation layer of a shingled drive did; `None` for a conventional drive.
     #[must_use]
     pub fn shingled(&self) -> Option<ShingledFigures> {
         self.0.host.borrow().drive().shingled()
@@ -148,8 +148,9 @@ impl BlockDevice for ModelledDrive {
 }
 
 impl ModelledDrive {
-    /// As [`BlockDevice::submit`]; also notes in `due`, before it answers, when the drive completed
-    /// the request by its own time. In real time that is earlier than the answer.
+    /// As [`BlockDevice::submit`]; also sets `due`, before the answer, to the time at which the
+    /// drive completed the request by its own time. On a real clock that is earlier than the
+    /// answer.
     pub(crate) fn submit_noting(
         &self,
         request: &Request,
@@ -169,11 +170,11 @@ impl ModelledDrive {
             return manylogs_block::Completion::ready(Err(error));
         }
         let (kind, extent) = match *request {
-            Request::Read { extent } => (Kind::Read, extent),
+            Request::Read { extent } => (CommandKind::Read, extent),
             Request::Write { extent, fua, .. } | Request::WriteZeroes { extent, fua, .. } => {
-                (Kind::Write { fua }, extent)
+                (CommandKind::Write { fua }, extent)
             }
-            Request::Flush => (Kind::Flush, Extent::default()),
+            Request::Flush => (CommandKind::Flush, Extent::default()),
             Request::Discard { .. } => {
                 return manylogs_block::Completion::ready(Ok(Payload::default()));
             }
@@ -199,7 +200,7 @@ impl Shared {
 
     fn start(&self, command: Command, urgent: bool) {
         let now = self.runtime.now();
-        // The task may be late on a real clock: events before the command are carried out first.
+        // The task may be late on a real clock, so events before the command are carried out first.
         if self.armed.get().is_none_or(|armed| armed < now)
             && let Some(before) = now.0.checked_sub(1)
         {
@@ -208,16 +209,15 @@ impl Shared {
         self.host.borrow_mut().submit(now, command, urgent);
     }
 
-    /// Lets the drive's time pass up to `now`, and answers what completed.
+    /// Advances the drive to `now`, and answers the completed requests.
     ///
-    /// The drive and its host go through every moment at which something happens, also where `now`
-    /// is later: that the task ran late does not make the drive slower.
+    /// The drive and its host still pass through every event at its own time, even if that is
+    /// before `now`. So a late task does not make the drive slower.
     fn advance(&self, now: Time) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.advance_to(at);
             if at == now {
-                // Events that follow at the same time wait until the tasks that were answered have
-                // run.
+                // Events that follow at the same time wait until the tasks just answered have run.
                 return;
             }
         }
@@ -245,16 +245,16 @@ impl Shared {
         if !completion.buffered
             && let Some(observer) = &mut *self.observer.borrow_mut()
         {
-            observer(&Carried { at: completion.at, extent, write: kind != Kind::Read });
+            observer(&Carried { at: completion.at, extent, write: kind != CommandKind::Read });
         }
         let Some(completer) = completer else { unreachable!("a request is answered once") };
         completer.complete(Ok(match kind {
-            Kind::Read => Payload::absent(extent.len),
-            Kind::Write { .. } | Kind::Flush => Payload::default(),
+            CommandKind::Read => Payload::absent(extent.len),
+            CommandKind::Write { .. } | CommandKind::Flush => Payload::default(),
         }));
     }
 
-    /// Sees to it that the task runs at the drive's next event.
+    /// Sets a timer that runs the task at the drive's next event.
     fn arm(&self) {
         let Some(next) = self.next_event() else { return };
         if self.armed.get().is_some_and(|armed| armed <= next) {
@@ -268,7 +268,7 @@ impl Shared {
     }
 }
 
-/// Lets the drive's time pass.
+/// The task that advances the drive.
 struct DriveTask(Rc<Shared>);
 
 impl Future for DriveTask {

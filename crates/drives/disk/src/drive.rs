@@ -5,11 +5,11 @@
 //!
 //! ```
 //! use manylogs_block::{Extent, Time};
-//! use manylogs_disk::{Command, Drive, Event, Kind, Options, profile};
+//! use manylogs_disk::{Command, Drive, Event, CommandKind, Options, profile};
 //!
 //! let profile = profile::find("cheetah-15k5").unwrap().unwrap();
 //! let mut drive = Drive::new(&profile, &Options::of(&profile));
-//! let read = Command { tag: 1, kind: Kind::Read, extent: Extent::new(1_000_000, 8) };
+//! let read = Command { tag: 1, kind: CommandKind::Read, extent: Extent::new(1_000_000, 8) };
 //! drive.submit(Time(0), read).unwrap();
 //! while let Some(at) = drive.next_event() {
 //!     drive.advance(at, &mut |event| println!("{event:?}"));
@@ -29,7 +29,7 @@ use manylogs_block::{Extent, Nanos, SECTOR_BYTES, Sectors, Time};
 
 use crate::cache::read::ReadCache;
 use crate::cache::write::WriteCache;
-use crate::command::{Command, Completion, Counters, Event, Kind};
+use crate::command::{Command, CommandKind, Completion, Counters, Event};
 use crate::link::Link;
 use crate::mechanics::{Access, HeadPosition, Mechanism};
 #[cfg(test)]
@@ -59,24 +59,24 @@ pub struct Drive {
     /// Whether urgent commands are served first.
     priority: bool,
     depth: usize,
-    /// Commands accepted and not yet completed.
+    /// Commands accepted but not yet completed.
     outstanding: usize,
     timing: Timing,
-    /// Time at which the mechanism is or was done.
+    /// Time at which the mechanism is free.
     free_at: Time,
     /// Time at which the interface has finished sending.
     interface_free: Time,
-    /// Time at which the cache last took a write while it was clean.
+    /// Time at which a write last entered the empty cache.
     dirty_since: Time,
-    /// Whether cached writes are due next, commands having had their turn.
+    /// Whether cached writes go next, because commands have had their turn.
     destage_next: bool,
     pending: PendingEvents,
-    /// Flushes with the sequence below which writes must be on the medium.
+    /// Flushes that wait. All writes below a flush's sequence must reach the medium first.
     flushes: VecDeque<(Command, u64)>,
     /// Writes that wait for room in the buffer.
     roomless: VecDeque<(Command, Time)>,
     verify: idle::Verify,
-    /// Where things are on a shingled medium; none in a conventional drive.
+    /// The translation layer of a shingled drive; none in a conventional drive.
     translated: Option<Box<shingled::Translated>>,
     counters: Counters,
 }
@@ -94,7 +94,7 @@ struct Timing {
 }
 
 impl Drive {
-    /// The drive that `profile` describes, its heads at LBA 0, everything idle at time zero.
+    /// The drive that `profile` describes: heads at LBA 0, all parts idle at time zero.
     #[must_use]
     pub fn new(profile: &Profile, options: &Options) -> Self {
         let mechanism = Mechanism::new(profile, options.terms, options.seed)
@@ -134,7 +134,7 @@ impl Drive {
         self.outstanding < self.depth
     }
 
-    /// Commands that the queue takes at a time.
+    /// Number of commands that the queue takes at a time.
     #[must_use]
     pub const fn depth(&self) -> usize {
         self.depth
@@ -152,7 +152,7 @@ impl Drive {
         self.link
     }
 
-    /// Commands accepted and not yet completed.
+    /// Commands accepted but not yet completed.
     #[must_use]
     pub const fn outstanding(&self) -> usize {
         self.outstanding
@@ -170,7 +170,7 @@ impl Drive {
         &self.mechanism
     }
 
-    /// What the host can address.
+    /// Number of sectors that the host can address.
     #[must_use]
     pub fn capacity(&self) -> Sectors {
         let shingled = self.translated.as_ref().map(|translated| translated.layer.capacity());
@@ -189,20 +189,21 @@ impl Drive {
         self.writes.volatile_sectors()
     }
 
-    /// Hands a command to the drive at `now`, which must not be before any time the drive was
-    /// advanced to. Empty extents complete at once, sectors behind the end count as the last.
+    /// Hands a command to the drive at `now`, which must not be earlier than the times that the
+    /// drive was advanced to. Empty extents complete at once. A sector behind the end counts as the
+    /// last one.
     ///
     /// # Errors
-    /// When the queue is full.
+    /// If the queue is full.
     pub fn submit(&mut self, now: Time, command: Command) -> Result<(), QueueFull> {
         self.accept(now, command, false)
     }
 
-    /// As [`Drive::submit`], of a command that goes before all others in a drive with
+    /// As [`Drive::submit`], for a command that goes before all others if the drive has
     /// [`Options::priority`].
     ///
     /// # Errors
-    /// When the queue is full.
+    /// If the queue is full.
     pub fn submit_urgent(&mut self, now: Time, command: Command) -> Result<(), QueueFull> {
         self.accept(now, command, true)
     }
@@ -217,10 +218,10 @@ impl Drive {
             translated.layer.command_arrives(now);
         }
         match command.kind {
-            Kind::Flush => self.submit_flush(now, command),
+            CommandKind::Flush => self.submit_flush(now, command),
             _ if command.extent.is_empty() => self.complete_from_buffer(now, command, true),
-            Kind::Read => self.submit_read(now, command, urgent),
-            Kind::Write { fua } => self.submit_write(now, command, fua, urgent),
+            CommandKind::Read => self.submit_read(now, command, urgent),
+            CommandKind::Write { fua } => self.submit_write(now, command, fua, urgent),
         }
         Ok(())
     }
@@ -234,7 +235,8 @@ impl Drive {
         }
     }
 
-    /// Lets time pass up to and including `now`; `report` hears what happened, in order of time.
+    /// Lets time pass up to and including `now`. `report` is called for each event, in order of
+    /// time.
     pub fn advance(&mut self, now: Time, report: &mut impl FnMut(Event)) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             match self.pending.take_until(at) {
@@ -244,9 +246,9 @@ impl Drive {
         }
     }
 
-    /// The buffer answers: after the electronics' time, once the interface is free.
+    /// Answers from the buffer: after the electronics' time, once the interface is free.
     fn complete_from_buffer(&mut self, now: Time, command: Command, durable: bool) {
-        let sectors = if command.kind == Kind::Flush { 0 } else { command.extent.len.0 };
+        let sectors = if command.kind == CommandKind::Flush { 0 } else { command.extent.len.0 };
         let begin = (now + self.timing.buffer_hit).max(self.interface_free);
         let at = begin + Nanos(sectors * self.timing.interface_per_sector.0);
         self.interface_free = at;
@@ -318,7 +320,7 @@ impl Timing {
         }
     }
 
-    /// From the last sector under the head to the completion at the host.
+    /// Time from the last sector under the head to the completion at the host.
     fn end(&self, write: bool, extent: Extent) -> Nanos {
         if write {
             return self.write_end;

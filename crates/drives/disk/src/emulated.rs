@@ -16,7 +16,7 @@ use crate::drive::Options;
 use crate::lateness::{Cause, Lateness, LatenessReport};
 use crate::profile::Profile;
 
-/// The content does not fit the drive.
+/// The content is larger than the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the content has {} bytes and the drive {}: take a smaller one, or fit the drive to it",
@@ -32,24 +32,23 @@ pub struct ContentTooLarge {
 
 /// A modelled drive that keeps written data. Clones are the same drive.
 ///
-/// A request goes to the content and to the model at the same time and is answered when both are
-/// done: at the model's time, if the content is faster. [`EmulatedDrive::lateness`] says how well
-/// that went. The content's errors are answered as they are, in the drive's time.
+/// A request goes to the content and to the model at the same time, and is answered when both are
+/// done: at the model's time, if the content is faster. [`EmulatedDrive::lateness`] tells how often
+/// it was not. Errors of the content are passed on, in the drive's time.
 ///
 /// The content is the beginning of the drive: an image of a tenth of the drive's size is its first,
-/// fastest tenth, with short seeks. For the whole drive take a sparse image of the drive's size;
-/// [`Profile::fitted`] makes a small drive that takes the times of a large one.
+/// fastest tenth, with short seeks. To use the whole drive, take a sparse image of the drive's
+/// size. [`Profile::fitted`] makes a small drive with the times of a large one.
 ///
 /// What the drive promises:
 ///
-/// * Requests in flight together that overlap take effect as the content has it; a request that is
-///   submitted after the answer to another sees what that has done.
-/// * Its cache is the model's: without a write cache every write that is answered is durable (if
-///   the content has a volatile cache, it is asked for that), with one it may need a flush. What
-///   is in the modelled cache is in the content already and is not lost with it.
-/// * A drive of this kind does not discard and says so. A discard all the same goes to the
-///   content, which may give up space, and takes no time of the model. Zeroing takes the time of
-///   a write.
+/// * Overlapping requests in flight together take effect in the content's order. A request that is
+///   submitted after the answer to another sees its effect.
+/// * The model's cache decides what is durable: without a write cache every answered write is
+///   durable (if the content has a volatile cache, it gets FUA writes), with one a write may need a
+///   flush. Data in the modelled cache is in the content already and is not lost with it.
+/// * This kind of drive does not discard and says so. A discard is still passed to the content,
+///   which may give up space, and takes no time of the model. Zeroing takes the time of a write.
 #[derive(Clone)]
 pub struct EmulatedDrive(Rc<Shared>);
 

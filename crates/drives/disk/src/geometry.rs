@@ -115,8 +115,8 @@ impl Geometry {
         self.zones.iter().map(|zone| Extent::new(zone.first_lba, u64::from(zone.sectors)))
     }
 
-    /// The runs of consecutive sectors that `head` passes, from the outside in. Only of a drive
-    /// without slipped defects.
+    /// The runs of consecutive sectors that `head` passes, from the outside in. Valid only for a
+    /// drive without slipped defects.
     pub fn runs_of_head(&self, head: u32) -> impl Iterator<Item = Extent> + '_ {
         self.zones.iter().flat_map(move |zone| {
             let tracks = zone.band_cylinders * self.heads;
@@ -138,7 +138,7 @@ impl Geometry {
         self.zones[zone as usize].sectors_per_track
     }
 
-    /// Location of sector `lba`. Addresses beyond the end give the last sector's location.
+    /// Location of sector `lba`. An address beyond the end gives the last sector's location.
     #[must_use]
     pub fn locate(&self, lba: Lba) -> Location {
         let (zone, slot) = self.slot(lba);
@@ -197,7 +197,7 @@ impl Geometry {
         self.pass(first, extent).0
     }
 
-    /// As [`Geometry::transfer`], and where the last sector is.
+    /// As [`Geometry::transfer`]; also returns the location of the last sector.
     #[must_use]
     pub fn pass(&self, first: &Location, extent: Extent) -> (Rotation, Location) {
         if extent.is_empty() {
@@ -234,7 +234,8 @@ impl Geometry {
         let next = self.locate(Lba(border));
         let rest = Extent::between(Lba(border), Lba(extent.end().0.min(self.capacity)));
         let (inner, last) = self.pass(&next, rest);
-        // The head needs about as long as for any other band; a target nearer than that passes.
+        // The head needs about as long as for a change of band. A target that passes sooner is
+        // missed.
         let reached = first.angle.plus(outer).plus(Rotation(u64::from(self.skew.band.0)));
         let wait = u64::from(self.skew.band.0) + reached.until(next.angle).0;
         (Rotation(outer.0 + wait + inner.0), last)

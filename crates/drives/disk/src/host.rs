@@ -1,10 +1,9 @@
-//! The host in front of a drive, in which requests wait while the drive's queue is full, and whose
-//! block layer turns what clients ask for into the drive's commands.
+//! The host in front of a drive. Requests wait here while the drive's queue is full. The host's
+//! block layer turns the clients' requests into commands for the drive.
 //!
-//! As the drive below it, the host is a state machine without a clock and without tasks. So it acts
-//! at the very time at which the drive has room again, also where the clock is a real one and the
-//! task that drives the model runs late. [`crate::device::ModelledDrive`] is the block device over
-//! it.
+//! Like the drive, the host is a state machine without a clock and without tasks. So it acts at the
+//! very time at which the drive has room again, even on a real clock when the task that drives the
+//! model runs late. [`crate::device::ModelledDrive`] is the block device over it.
 
 mod block_layer;
 mod elevator;
@@ -23,7 +22,7 @@ pub use elevator::{Dispatched, Elevator, ElevatorOptions, Sweep};
 pub struct Host {
     drive: Drive,
     layer: BlockLayer,
-    /// Empty between two calls, kept for their memory.
+    /// Empty between two calls; kept to reuse their memory.
     completed: Vec<Completion>,
     answers: Vec<Completion>,
 }
@@ -36,7 +35,7 @@ impl Host {
         Self { drive, layer, completed: Vec::new(), answers: Vec::new() }
     }
 
-    /// The drive, to be changed.
+    /// The drive, for changes.
     pub(crate) const fn drive_mut(&mut self) -> &mut Drive {
         &mut self.drive
     }
@@ -47,7 +46,7 @@ impl Host {
         &self.drive
     }
 
-    /// Takes in a command at `now`. Its tag must be below 2^62. An `urgent` one goes before all
+    /// Adds a command at `now`. Its tag must be below 2^62. An `urgent` command goes before all
     /// others, also within a drive that has priorities.
     pub fn submit(&mut self, now: Time, command: Command, urgent: bool) {
         match self.layer.pass(command, urgent) {
@@ -68,9 +67,8 @@ impl Host {
         }
     }
 
-    /// Lets time pass up to and including `at`, which must not be later than
-    /// [`Host::next_event`]. `report` hears of the commands that have completed; by then the drive
-    /// has new ones.
+    /// Lets time pass up to and including `at`, which must not be later than [`Host::next_event`].
+    /// `report` is called for each completed command, after the drive has been given new ones.
     pub fn advance(&mut self, at: Time, report: &mut impl FnMut(Completion)) {
         let mut completed = std::mem::take(&mut self.completed);
         let mut answers = std::mem::take(&mut self.answers);
@@ -88,7 +86,7 @@ impl Host {
         (self.completed, self.answers) = (completed, answers);
     }
 
-    /// Hands to the drive what may go.
+    /// Hands the drive all commands that may go.
     fn issue(&mut self, now: Time) {
         while let Some(issued) = self.layer.issue(now) {
             self.hand_over(now, issued);

@@ -5,14 +5,14 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use manylogs_block::Nanos;
 
-/// A run whose 99th percentile of lateness is above this says nothing of the drive: it is an eighth
-/// of a revolution of the fastest drive there is a profile of (4 ms). What waits for an answer that
-/// comes later begins to catch other revolutions than it would on the drive.
+/// A run whose 99th percentile of lateness is above this says nothing about the drive. It is an
+/// eighth of a revolution (4 ms) of the fastest drive that has a profile. A client that gets its
+/// answers later begins to catch other revolutions than on the drive.
 pub const VOID_ABOVE: Nanos = Nanos(500_000);
 
-/// Resolution of the histogram: half of this.
+/// Lowest value that the histogram tells from zero.
 const RESOLUTION_NS: u64 = 100;
-/// Longer ones count as this long.
+/// Longer latenesses count as this long.
 const LONGEST_NS: u64 = 1000 * 1_000_000_000;
 /// Figures are within 1 %: more precision would cost memory and be of no use.
 const SIGNIFICANT_DIGITS: u8 = 2;
@@ -20,7 +20,7 @@ const SIGNIFICANT_DIGITS: u8 = 2;
 /// Cause of a late answer: the part that ended last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The timer of the model fired late; the content was there before.
+    /// The timer of the model fired late; the content had answered before.
     Timer,
     /// The content was still being read or written.
     Content,
@@ -46,13 +46,13 @@ pub struct LatenessFigures {
     pub max: Nanos,
 }
 
-/// How much later than the model's own times the requests were answered. Every request is late by
-/// a little and belongs to one of two kinds, by what it was that ended last.
+/// How much later than the model's own times the requests were answered. Every request is a little
+/// late, and belongs to one of two kinds by whether the timer or the content ended last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatenessReport {
     /// All requests but discards, which take no time in the model.
     pub all: LatenessFigures,
-    /// Requests whose content was there in time: the timer or the processor was late.
+    /// Requests whose content had answered in time: the timer or the processor was late.
     pub by_timer: LatenessFigures,
     /// Requests that waited for the content: the device that stores it is slower than the model.
     pub by_content: LatenessFigures,
@@ -98,8 +98,8 @@ fn figures(histogram: &Histogram<u64>) -> LatenessFigures {
 }
 
 impl LatenessReport {
-    /// Whether the times of the run are not those of the drive: more than one request in a hundred
-    /// was late by more than [`VOID_ABOVE`].
+    /// Whether the run's times differ from the drive's: more than one request in a hundred was late
+    /// by more than [`VOID_ABOVE`].
     #[must_use]
     pub fn is_void(&self) -> bool {
         self.all.p99 > VOID_ABOVE

@@ -1,4 +1,4 @@
-//! The link between host and drive, and what the host is told of durable writes.
+//! The link between host and drive, and what the host knows about the drive's FUA.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkKind {
-    /// ATA with native command queueing. FLUSH CACHE is no queued command: what is in flight ends
-    /// first, nothing goes beside it.
+    /// ATA with native command queueing. FLUSH CACHE is not a queued command: commands in flight
+    /// end first, and no command goes beside it.
     Sata,
-    /// SCSI, over SAS or Fibre Channel. SYNCHRONIZE CACHE is queued as any other command.
+    /// SCSI, over SAS or Fibre Channel. SYNCHRONIZE CACHE is queued like any other command.
     Sas,
 }
 
@@ -21,22 +21,22 @@ pub enum LinkKind {
 pub struct Link {
     /// The command set.
     pub kind: LinkKind,
-    /// Whether the host is told that the drive takes forced unit access, as `queue/fua` of Linux
-    /// has it while the drive's write cache is on. Else the host writes and flushes.
+    /// Whether the host knows that the drive takes forced unit access, as Linux shows in
+    /// `queue/fua` while the drive's write cache is on. Otherwise the host writes and then flushes.
     pub fua: bool,
 }
 
-/// What of a drive's link is meant instead of what its profile says. `None` means: as there.
+/// Settings that replace those of the profile's link. `None` keeps the profile's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkSettings {
     /// The command set.
     pub kind: Option<LinkKind>,
-    /// Whether the host is told of forced unit access.
+    /// Whether the host knows that the drive takes forced unit access.
     pub fua: Option<bool>,
 }
 
 impl LinkKind {
-    /// Every one there is.
+    /// All kinds of link.
     pub const ALL: [Self; 2] = [Self::Sata, Self::Sas];
 
     /// Name in profiles, options and results.
@@ -48,8 +48,8 @@ impl LinkKind {
         }
     }
 
-    /// What Linux says of forced unit access over this link, unless somebody changed it: libata
-    /// hides it (`libata.fua=0`), SCSI disks are asked.
+    /// Linux' default for forced unit access over this link: libata hides it (`libata.fua=0`), SCSI
+    /// disks are asked.
     #[must_use]
     pub const fn usual_fua(self) -> bool {
         matches!(self, Self::Sas)
@@ -57,7 +57,7 @@ impl LinkKind {
 }
 
 impl Link {
-    /// A link as Linux has it, unless somebody changed that.
+    /// A link with Linux' default settings.
     #[must_use]
     pub const fn usual(kind: LinkKind) -> Self {
         Self { kind, fua: kind.usual_fua() }
@@ -65,8 +65,8 @@ impl Link {
 }
 
 impl LinkSettings {
-    /// `link` with these settings. A link of another kind than the profile's has the usual FUA of
-    /// its kind, unless that is set, too.
+    /// `link` with these settings applied. If they change its kind, FUA is the usual one of that
+    /// kind, unless FUA is set, too.
     #[must_use]
     pub fn over(self, link: Link) -> Link {
         let kind = self.kind.unwrap_or(link.kind);

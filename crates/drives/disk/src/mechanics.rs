@@ -1,4 +1,5 @@
-//! The moving parts: from where the head is, at an absolute time, to the end of a transfer.
+//! The moving parts: computes an access, from the position of the heads at an absolute time to the
+//! end of the transfer.
 
 use manylogs_block::{Extent, Lba, Nanos, Time};
 
@@ -10,7 +11,7 @@ use crate::seek::{SeekCurve, corrected_knots, three_point_knots};
 use crate::spindle::{Angle, REVOLUTION, Spindle};
 use manylogs_block::Rng;
 
-/// Which random terms take part; all off makes the model a function of its input.
+/// Which random terms are on. With all of them off the model is a function of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomTerms {
     /// Movements take a little more or less time than the curve says.
@@ -20,9 +21,9 @@ pub struct RandomTerms {
 }
 
 impl RandomTerms {
-    /// As real drives behave.
+    /// As real drives behave: all random terms on.
     pub const ON: Self = Self { seek_jitter: true, extra_revolutions: true };
-    /// Deterministic physics only.
+    /// Deterministic physics only: all random terms off.
     pub const OFF: Self = Self { seek_jitter: false, extra_revolutions: false };
 }
 
@@ -35,7 +36,7 @@ pub struct Access {
     pub rotation: Nanos,
     /// Whole revolutions lost to a retry.
     pub extra_revolutions: Nanos,
-    /// A write of partial physical sectors reads them first and writes on the next revolution.
+    /// Wait for the next revolution: a write of partial physical sectors reads them first.
     pub rewrite: Nanos,
     /// From the start of the first sector to the end of the last.
     pub transfer: Nanos,
@@ -44,7 +45,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// This access and the one that followed it as one.
+    /// Adds up this access and the one that followed it.
     pub(crate) fn then(&self, next: &Self) -> Self {
         Self {
             seek: self.seek + next.seek,
@@ -78,7 +79,7 @@ pub struct Mechanism {
     curve: SeekCurve,
     head_switch: Nanos,
     write_settle: Nanos,
-    /// Time to the next track in address order, which the skew leaves room for.
+    /// Time to change to the next track in address order; the skew leaves room for it.
     next_track: Nanos,
     /// Sectors that the medium writes as one.
     physical_sectors: u64,
@@ -119,7 +120,7 @@ impl Mechanism {
         }
     }
 
-    /// The same with another angle under the heads at time zero.
+    /// This mechanism, with another angle under the heads at time zero.
     #[must_use]
     pub fn turned_to(self, from: Angle) -> Self {
         Self { spindle: self.spindle.turned_to(from), ..self }
@@ -149,14 +150,14 @@ impl Mechanism {
         self.next_lba
     }
 
-    /// The time to move the arm by so many cylinders.
+    /// The time to move the arm by this number of cylinders.
     pub(crate) fn seek_time(&self, cylinders: u32) -> Nanos {
         self.curve.time(cylinders)
     }
 
-    /// The expected time from `at` until the first sector of an access at `target` comes under
-    /// its head: movement and rotation, no random terms. Sectors that would be reached with less
-    /// than `margin` to spare count as missed.
+    /// The expected time from `at` until the first sector of an access at `target` comes under its
+    /// head: movement and rotation, no random terms. A sector that would be reached with less than
+    /// `margin` to spare counts as missed.
     #[must_use]
     #[inline]
     pub fn positioning(&self, at: Time, target: &Location, write: bool, margin: Nanos) -> Nanos {
@@ -164,7 +165,7 @@ impl Mechanism {
         seek + self.spindle.wait(at + seek, target.angle)
     }
 
-    /// Accesses `extent`, whose first sector is at `first`, from `start` on, and leaves the heads
+    /// Accesses `extent`, whose first sector is at `first`, beginning at `start`. Leaves the heads
     /// behind its last sector.
     pub fn access(&mut self, start: Time, first: &Location, extent: Extent, write: bool) -> Access {
         let streams = self.continues(first, extent.start, start);
@@ -192,7 +193,7 @@ impl Mechanism {
         !start.is_multiple_of(self.physical_sectors) || !end.is_multiple_of(self.physical_sectors)
     }
 
-    /// The head has read on, by itself, up to `lba`.
+    /// Moves the heads to `lba`, up to which the drive has read ahead.
     pub(crate) fn passed(&mut self, lba: Lba) {
         let last = Lba(lba.0.saturating_sub(1));
         self.position = HeadPosition::on(&self.geometry.locate(last));
@@ -206,7 +207,7 @@ impl Mechanism {
             return Nanos(0);
         }
         if here.zone == target.zone && here.track + 1 == target.track {
-            // Consecutive tracks are switched within the skew, reading or writing.
+            // The skew leaves room to change to the next track, reading or writing.
             return self.next_track;
         }
         let distance = here.cylinder.abs_diff(target.cylinder);
@@ -226,7 +227,7 @@ impl Mechanism {
         if write { time + self.write_settle } else { time }
     }
 
-    /// Whether the access goes on exactly where and when the last one ended.
+    /// Whether the access continues exactly where and when the last one ended.
     fn continues(&self, first: &Location, start: Lba, at: Time) -> bool {
         start == self.next_lba
             && self.position.zone == first.zone
@@ -264,7 +265,8 @@ impl HeadPosition {
     }
 }
 
-/// The knots of the seek curve: measured and corrected, or from the three published figures.
+/// The knots of the seek curve: from the measured and corrected curve, or from the three published
+/// figures.
 fn seek_knots(profile: &Profile) -> Vec<(u32, f64)> {
     let seek = &profile.seek;
     let figures = (seek.track_to_track_ms, seek.average_ms, seek.full_stroke_ms);

@@ -1,4 +1,4 @@
-//! What a drive takes for work that lies in the order of addresses, as its model does it.
+//! How fast a drive does work in address order, according to its model.
 
 use manylogs_block::{Extent, Nanos, Rng, Sectors};
 
@@ -6,26 +6,26 @@ use crate::drive::Options;
 use crate::profile::Profile;
 use crate::validate::elapsed;
 
-/// Places of the sweep, and what is read at each.
+/// Places of the sweep, and the length of the read at each.
 const PLACES: u64 = 256;
 const PLACE: Sectors = Sectors(8);
-/// Reads of the stream, and how long each is.
+/// Number of reads of the stream, and the length of each.
 const READS: u64 = 64;
 const READ: Sectors = Sectors(2048);
-/// Decides the places.
+/// Seed from which the places are drawn.
 const SEED: u64 = 0x7061_6365;
 
 /// Accesses all over the drive, in one sweep with a full queue, and a stream in its middle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// From one access of the sweep to the next.
+    /// Time from one access of the sweep to the next.
     pub step: Nanos,
-    /// What the stream moves.
+    /// Rate of the stream.
     pub bytes_per_s: f64,
 }
 
 impl Pace {
-    /// That of the drive of this profile.
+    /// The pace of the drive that `profile` describes.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
         let options = Options::of(profile);
@@ -57,8 +57,8 @@ mod tests {
 
     #[test]
     fn the_pace_lies_between_what_the_figures_of_the_drive_allow() {
-        // Name, milliseconds of a step (less than a random read at the same depth takes), MB/s
-        // between the outer and the inner rate.
+        // Name; milliseconds of a step (less than a random read takes at the same depth); MB/s
+        // between the inner and the outer rate.
         for (name, step_ms, rates) in [
             ("exos-x20", 2.0..4.9, 135e6..285e6),
             ("cheetah-15k5", 1.2..3.0, 80e6..135e6),

@@ -13,30 +13,30 @@ pub(crate) enum Bug {
     NoSkew,
     /// Heads change in no time.
     NoHeadSwitch,
-    /// Writes begin as soon as reads.
+    /// Writes begin as soon as reads do.
     NoWriteSettle,
     /// Forced unit access is acknowledged from the cache.
     FuaIgnored,
     /// A flush does not wait for cached writes.
     FlushEarly,
-    /// Near commands may pass a far one for ever.
+    /// Near commands may delay a far one for ever.
     NoAgeLimit,
     /// Sectors read ahead are served after they were overwritten.
     StaleReadAhead,
-    /// Of logs near the head the nearest takes a write, wherever its end is.
+    /// Of the logs near the head the nearest takes a write, whatever the angle of its end.
     NearestLog,
-    /// Logs swap beside commands.
+    /// Log swaps run while commands come.
     SwapsBesideWork,
     /// Writes near the head never wait for each other.
     WritesFirst,
     /// The pieces of a read are read in the order of their addresses.
     PiecesByAddress,
-    /// A flush on SATA goes while other commands are in the drive, and they beside it.
+    /// A flush on SATA goes while other commands are in the drive, and other commands go beside it.
     FlushOvertakes,
-    /// Each of those that wait for a flush gets one of its own.
+    /// Each command that waits for a flush gets a flush of its own.
     FlushNotShared,
-    /// A write with forced unit access of which the host is not told is acknowledged from the
-    /// cache.
+    /// A FUA write is acknowledged from the cache if the host does not know that the drive takes
+    /// FUA.
     FuaWithoutFlush,
     /// A number of a sheet is read in another unit than it names.
     UnitTakenForAnother,
@@ -44,9 +44,9 @@ pub(crate) enum Bug {
     DefaultOverSheet,
     /// A drive gets the catalogue's entry of a neighbouring model.
     NeighbourModel,
-    /// Of a range only the lower half is drawn from.
+    /// Only the lower half of a range is drawn from.
     RangeStopsAtMiddle,
-    /// A number that was measured is varied as a guess is.
+    /// A measured number is varied as if it were a guess.
     RangeOnMeasured,
 }
 

@@ -6,8 +6,8 @@
 //! source.revolution_us = "manual: 7200 rpm"
 //! ```
 //!
-//! A numeric key without an entry in its table's `source` is an error, so that no figure in a
-//! profile can lose its origin.
+//! A numeric key without an entry in its table's `source` is an error, so that every figure in a
+//! profile keeps its origin.
 
 mod bars;
 mod builtin;
@@ -66,22 +66,22 @@ pub struct Profile {
     /// Shingled recording; none on a conventional drive.
     #[serde(default)]
     pub shingled: Option<ShingledTable>,
-    /// Model numbers as the drive says them, or their beginnings.
+    /// Model numbers as the drive reports them, or their beginnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// Serial numbers of the drives that this is the profile of.
+    /// Serial numbers of the drives that this profile describes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serials: Vec<String>,
-    /// Traits of the drive that the model does not have, and what that means.
+    /// Traits of the drive that the model lacks, and their consequences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_modelled: Vec<String>,
-    /// Figures that the modelled drive is held against.
+    /// Figures that the modelled drive is compared with.
     #[serde(default, skip_serializing_if = "Bars::is_empty")]
     pub bars: Bars,
-    /// The version of the form.
+    /// The version of the file's form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// The complete sheet that the profile was made of, if it was.
+    /// The complete sheet, if the profile was made from one.
     #[serde(skip)]
     pub sheet: Option<Box<Sheet>>,
 }
@@ -120,8 +120,8 @@ pub struct GeometryTable {
     pub band_skew_rev: f64,
     /// Zones: first cylinder, sectors per track, first sector (LBA), from the outside in.
     pub zones: Vec<(u32, u32, u64)>,
-    /// Defect slips: zone, sector offset in the zone, sectors slipped up to there; linear between
-    /// the entries of a zone, from zero at its start. Zones not listed slip nothing.
+    /// Defect slips: zone, sector offset in the zone, sectors slipped up to there. Linear between
+    /// the entries of a zone, from zero at its start. Zones that are not listed have no slips.
     #[serde(default)]
     pub slips: Vec<(u32, u64, f64)>,
     /// Sources of the numbers above.
@@ -140,7 +140,7 @@ pub struct SeekTable {
     pub correction_ms: Vec<(u32, f64)>,
     /// Time to the next cylinder, when there is no measured curve.
     pub track_to_track_ms: Option<f64>,
-    /// Mean over random pairs, when there is no measured curve.
+    /// Mean time over random pairs of cylinders, when there is no measured curve.
     pub average_ms: Option<f64>,
     /// Time from the first to the last cylinder, when there is no measured curve.
     pub full_stroke_ms: Option<f64>,
@@ -173,7 +173,8 @@ pub struct RetryTable {
 pub struct IdleTable {
     /// Idle time after which verifying begins.
     pub verify_after_ms: f64,
-    /// Writes remembered for it, the oldest forgotten first; zero if the drive does not do it.
+    /// Number of writes to remember for verifying, the oldest forgotten first; zero if the drive
+    /// does not verify.
     pub verify_writes_max: u32,
     /// Sources of the numbers above.
     pub source: Sources,
@@ -190,8 +191,8 @@ pub struct ControllerTable {
     /// Time from the last sector of a read under the head to its completion at the host, for
     /// each sector of the read.
     pub read_end_us_per_sector: f64,
-    /// Sectors that this time grows with: of a longer read the drive has sent all but these when
-    /// its last sector passes. All, if not given.
+    /// The most sectors that this time grows with. Of a longer read the drive has sent all but
+    /// these when the last sector passes. Without a value the time grows with all sectors.
     pub read_end_sectors_max: Option<u32>,
     /// Time from the last sector of a write on the medium to its completion at the host.
     pub write_end_us: f64,
@@ -213,8 +214,8 @@ pub struct QueueTable {
     pub policy: String,
     /// A command that waited this long goes first.
     pub age_limit_ms: f64,
-    /// Margin the scheduler adds to a predicted arrival: a sector nearer than this counts as
-    /// missed, since the prediction is not exact.
+    /// Margin that the scheduler adds to a predicted arrival, because the prediction is not exact:
+    /// a sector that is reached with less to spare counts as missed.
     pub prediction_margin_ms: f64,
     /// Sources of the numbers above.
     pub source: Sources,
@@ -266,10 +267,10 @@ pub enum ProfileError {
         /// The expected value.
         expected: String,
     },
-    /// An error that was told before.
+    /// An error that was reported before, as text.
     #[error("{0}")]
     Again(String),
-    /// A newer version of the program wrote it.
+    /// The file was written by a newer version of the program.
     #[error(
         "drive profile {origin}: `version`: expected at most {}, found {version}: a newer version \
          of the program wrote it",
@@ -308,8 +309,8 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// Reads a profile from `text`: a whole one, or the [`Sheet`] of a drive; `origin` names it in
-    /// errors.
+    /// Reads a profile from `text`, which is a whole profile or the [`Sheet`] of a drive. `origin`
+    /// names it in errors.
     ///
     /// # Errors
     /// When the text is no profile, a number has no source, or a value is out of range.
@@ -337,15 +338,16 @@ impl Profile {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    /// What the host can address: not what a shingled drive keeps for itself.
+    /// Number of sectors that the host can address, without those that a shingled drive keeps for
+    /// itself.
     #[must_use]
     pub fn capacity(&self) -> Sectors {
         let shingled = self.shingled.as_ref().map(|table| table.capacity_sectors);
         Sectors(shingled.unwrap_or(self.geometry.capacity_sectors))
     }
 
-    /// The profile as TOML that [`Profile::parse`] takes back, and that gives the same figures: a
-    /// whole one as it is, that of a sheet as the sheet with every default that was taken.
+    /// The profile as TOML. [`Profile::parse`] reads it back with the same figures. A whole profile
+    /// is written as it is, and one made from a sheet as the sheet, including every default.
     #[must_use]
     pub fn toml(&self) -> String {
         match &self.sheet {
@@ -362,14 +364,14 @@ impl Profile {
     }
 }
 
-/// Whether it has a table of a whole profile, which no sheet has.
+/// Whether the TOML has a table of a whole profile, which no sheet has.
 fn is_whole(table: &toml::Table) -> bool {
     let tables = ["spindle", "geometry", "seek", "retry", "idle", "controller", "queue"];
     tables.iter().any(|name| table.contains_key(*name))
 }
 
 impl ProfileError {
-    /// The same error once more, in words.
+    /// The same error, as text.
     fn again(&self) -> Self {
         Self::Again(self.to_string())
     }

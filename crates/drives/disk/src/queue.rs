@@ -1,4 +1,4 @@
-//! The drive's command queue: which of the waiting commands goes next.
+//! The drive's command queue, and the choice of the next command.
 
 use manylogs_block::{Lba, Nanos, Time};
 
@@ -30,7 +30,7 @@ impl Policy {
         }
     }
 
-    /// Every one there is.
+    /// All policies.
     pub const ALL: [Self; 3] = [Self::Fcfs, Self::Elevator, Self::Sptf];
 
     /// Name in profiles.
@@ -49,24 +49,24 @@ impl Policy {
 pub(crate) struct Waiting {
     pub(crate) command: Command,
     pub(crate) write: bool,
-    /// Where it begins on the medium.
+    /// Where the command begins on the medium.
     pub(crate) start: Lba,
     pub(crate) place: Location,
     pub(crate) arrived: Time,
     /// Time at which the controller has decoded the command.
     pub(crate) ready: Time,
-    /// Whether it goes before all that are not.
+    /// Whether the command goes before all that are not urgent.
     pub(crate) urgent: bool,
 }
 
-/// A write that gathers others waits no longer than this for them.
+/// The longest time that a write waits for others to be written with it.
 const GATHER_MAX: Nanos = Nanos::from_millis(200);
 
 /// The commands that wait for the mechanism.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandQueue {
     waiting: Vec<Waiting>,
-    /// Least `ready` and least `arrived` among them.
+    /// Least `ready` and least `arrived` of the waiting commands.
     first_ready: Option<Time>,
     first_arrived: Option<Time>,
     policy: Policy,
@@ -74,7 +74,7 @@ pub(crate) struct CommandQueue {
     margin: Nanos,
     /// Whether the elevator moves to higher addresses.
     rising: bool,
-    /// Urgent commands among the waiting.
+    /// Number of waiting commands that are urgent.
     urgent: usize,
     /// Whether writes wait for each other while more reads wait: see
     /// [`CommandQueue::gathering`].
@@ -96,9 +96,10 @@ impl CommandQueue {
         }
     }
 
-    /// This queue, of a drive whose writes cost the same wherever the head is, and several as much
-    /// as one. They are always the nearest commands: served at once, each would cost its own change
-    /// of heads, and the queue would fill with reads until all of these are too old.
+    /// Returns this queue for a drive whose writes cost the same wherever the head is, and several
+    /// writes as much as one. Writes are then always the nearest commands. Served at once, each
+    /// would cost its own head switch, and the queue would fill with reads until all of these are
+    /// too old.
     pub(crate) const fn gathering(mut self) -> Self {
         self.gathers = true;
         self
@@ -116,26 +117,26 @@ impl CommandQueue {
         self.first_ready
     }
 
-    /// Time to spare that a command needs in order to be expected in this revolution.
+    /// Time to spare with which a command is expected to catch this revolution.
     pub(crate) const fn margin(&self) -> Nanos {
         self.margin
     }
 
-    /// The write that came first.
+    /// The write that arrived first.
     pub(crate) fn first_write(&self) -> Option<&Command> {
         let writes = self.waiting.iter().filter(|waiting| waiting.write);
         let first = writes.min_by_key(|waiting| (waiting.arrived, waiting.command.tag));
         first.map(|waiting| &waiting.command)
     }
 
-    /// The next write of a shingled drive goes to `place`, whatever its address.
+    /// Sets the place of the waiting writes of a shingled drive to `place`, whatever their address.
     pub(crate) fn writes_go_to(&mut self, start: Lba, place: Location) {
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.write) {
             (waiting.start, waiting.place) = (start, place);
         }
     }
 
-    /// Removes the command to serve at `at`; `None` when none is ready.
+    /// Removes the command to serve at `at`; `None` if no command is ready.
     pub(crate) fn take(&mut self, at: Time, on: &Mechanism, reads: &ReadCache) -> Option<Waiting> {
         let index = match self.waiting.len() {
             0 => return None,
@@ -169,7 +170,7 @@ impl CommandQueue {
         }
     }
 
-    /// The urgent command that came first.
+    /// The urgent command that arrived first.
     fn urgent_one(&self, at: Time) -> Option<usize> {
         let ready = self.waiting.iter().enumerate().filter(|(_, w)| w.urgent && w.ready <= at);
         ready.min_by_key(|(_, w)| (w.arrived, w.command.tag)).map(|(index, _)| index)
@@ -191,15 +192,14 @@ impl CommandQueue {
                 continue;
             }
             let start = waiting.start.0;
-            // A command for sectors that are being read anyway needs no positioning; of several the
-            // first, as the others come after it.
+            // A read of sectors that are being read ahead needs no positioning. Of several such
+            // reads the one with the lowest address goes first, because the others follow it.
             let time = if !waiting.write && start.wrapping_sub(streamed.0) <= streamed.1 {
                 Nanos(0)
             } else {
-                // No sector of what follows the last access is missed: it is laid out for that.
+                // The access after the last one needs no margin: the layout makes room for it.
                 let margin = if start == next { Nanos(0) } else { self.margin };
-                // No short cut for far ones: a branch that goes either way costs more than it
-                // saves.
+                // Far commands take no short cut: an unpredictable branch costs more than it saves.
                 mechanism.positioning(at, &waiting.place, waiting.write, margin)
             };
             let first = |best: usize| start < self.waiting[best].start.0;
@@ -210,8 +210,8 @@ impl CommandQueue {
         best.1
     }
 
-    /// Whether writes wait for more of them: fewer wait than reads do, none has waited for long,
-    /// and the head has not just written where they go.
+    /// Whether writes wait for more writes: fewer writes than reads wait, no write has waited long,
+    /// and the head has not just written at their place.
     fn writes_wait(&self, at: Time, next: Lba) -> bool {
         let reads = self.waiting.iter().filter(|w| !w.write && w.ready <= at).count();
         let mut writes = self.waiting.iter().filter(|w| w.write).peekable();

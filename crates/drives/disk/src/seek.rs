@@ -54,8 +54,8 @@ impl SeekCurve {
     }
 }
 
-/// The curve of a drive of which only three figures are published: `a + b sqrt(d) + c d` with the
-/// given times for one cylinder, for the mean over uniformly random pairs, and for the full stroke.
+/// The curve `a + b sqrt(d) + c d` for a drive with only three published figures: the times for one
+/// cylinder, for the mean over uniformly random pairs, and for the full stroke.
 ///
 /// Returns knots for [`SeekCurve::from_knots`].
 #[must_use]
@@ -83,7 +83,7 @@ pub fn three_point_knots(
     knots
 }
 
-/// `knots` with a correction added that is itself linear between its own knots.
+/// Adds a correction to `knots` that is itself linear between its own knots.
 ///
 /// Returns knots for [`SeekCurve::from_knots`].
 #[must_use]
@@ -96,7 +96,7 @@ pub fn corrected_knots(knots: &[(u32, f64)], correction: &[(u32, f64)]) -> Vec<(
     distances.into_iter().map(corrected).collect()
 }
 
-/// The value at `distance` of the line through `knots`, constant outside them; zero without any.
+/// Linear interpolation between `knots` at `distance`, constant outside them; zero without knots.
 fn interpolate(knots: &[(u32, f64)], distance: u32) -> f64 {
     let after = knots.partition_point(|knot| knot.0 < distance);
     match (after.checked_sub(1).map(|before| knots[before]), knots.get(after)) {

@@ -1,15 +1,15 @@
 //! Shingled recording behind the interface of a conventional drive (drive-managed SMR).
 //!
-//! Tracks overlap, so that only whole *bands* can be written, from their first track to the guard
-//! region behind the last. A translation layer in the drive hides that: writes go to a *persistent
-//! cache*, a log with a journal of its own, and the band that they belong to becomes dirty. A dirty
-//! band is cleaned by reading and writing all of it. Sequential streams bypass the cache.
+//! Tracks overlap, so only whole *bands* can be written, from their first track to the guard region
+//! behind the last. A translation layer in the drive hides that. Writes go to a *persistent cache*,
+//! a log with a journal of its own, and their band becomes dirty. A dirty band is cleaned by
+//! reading and writing all of it. Sequential streams bypass the cache.
 //!
-//! The layer decides where an access goes on the medium and when a band is cleaned; queue, buffer
-//! and mechanism are those of every drive. It keeps no content. Sources: Aghayev and Desnoyers,
-//! "Skylight: a window on shingled disk operation" (FAST 2015); Aghayev, Ts'o, Gibson and
-//! Desnoyers, "Evolving ext4 for shingled disks" (FAST 2017), sections 2.1 and 4.3; and for logs
-//! that are scattered over the drive "Manylogs", section III-I.3.
+//! The layer decides where an access goes on the medium and when a band is cleaned. Queue, buffer
+//! and mechanism are those of every drive. The layer keeps no content. Sources: Aghayev and
+//! Desnoyers, "Skylight: a window on shingled disk operation" (FAST 2015); Aghayev, Ts'o, Gibson
+//! and Desnoyers, "Evolving ext4 for shingled disks" (FAST 2017), sections 2.1 and 4.3; and, for
+//! logs scattered over the drive, "Manylogs", section III-I.3.
 
 mod cache;
 mod cleaner;
@@ -31,7 +31,7 @@ use crate::profile::{BandCleaning, BandMapping, Profile, ShingledTable};
 use cache::Cache;
 pub(crate) use cache::Pieces;
 use cleaner::{Job, Purpose};
-use layout::{Band, Layout, Slot};
+use layout::{Band, BandLayout, Slot};
 use log::Log;
 pub(crate) use near::Head;
 use near::{Chosen, NearLogs};
@@ -42,16 +42,16 @@ pub use figures::ShingledFigures;
 /// Sectors of the longest journal entry: 2 MiB.
 const ENTRY_SECTORS: u64 = 4096;
 
-/// Which writes of a shingled drive go where.
+/// Where a shingled drive puts which writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CachePlacement {
-    /// Streams to their bands, all else to a single cache on the outermost tracks: drives as they
-    /// are sold.
+    /// Streams go to their bands, all other writes to a single cache on the outermost tracks:
+    /// drives as they are sold.
     #[default]
     Streams,
     /// Every write to the single cache ("SLSMR").
     Single,
-    /// Every write to the log next to where the head last read, on a surface that is not shingled
+    /// Every write goes to the log near the head's last read, on a surface that is not shingled
     /// ("MLSMR").
     NearHead,
 }
@@ -61,18 +61,19 @@ pub enum CachePlacement {
 pub(crate) struct Shingled {
     table: ShingledTable,
     placement: CachePlacement,
-    layout: Layout,
+    layout: BandLayout,
     cache: Cache,
-    /// Bands that are not in the slot of their number, which comes behind the spare slots.
+    /// Bands that were moved. The others lie in the slot of their number, counted behind the spare
+    /// slots.
     moved: BTreeMap<Band, Slot>,
     /// Slots without a band. A static mapping has one, the scratch band.
     free: VecDeque<Slot>,
     streams: StreamDetector,
     near: NearLogs,
     job: Option<Job>,
-    /// Whether there was no room for the last entry.
+    /// Whether there was no room for the last journal entry.
     refused: bool,
-    /// A log that the head is at and that has no room left.
+    /// A log that is near the head and nearly full.
     full: Option<usize>,
     /// Time of the last command.
     last_command: Time,
@@ -88,7 +89,7 @@ impl Shingled {
     ) -> Option<Self> {
         let table = profile.shingled.as_ref()?.clone();
         let header = u64::from(profile.geometry.physical_sector_bytes / 512);
-        let layout = Layout::new(&table, geometry, header, placement);
+        let layout = BandLayout::new(&table, geometry, header, placement);
         let logs: Vec<Log> = layout.logs().iter().copied().map(Log::new).collect();
         let cache_sectors = layout.logs().iter().map(|log| log.len.0).sum();
         let near = NearLogs::new(&logs, geometry, table.near_logs as usize);
@@ -112,18 +113,18 @@ impl Shingled {
         })
     }
 
-    /// Whether writes go where the head is.
+    /// Whether writes go to a log near the head.
     pub(crate) fn writes_near_head(&self) -> bool {
         self.placement == CachePlacement::NearHead
     }
 
-    /// What the host can address.
+    /// Number of sectors that the host can address.
     pub(crate) fn capacity(&self) -> Sectors {
         let bands = u64::from(self.layout.slots().saturating_sub(self.table.spare_bands));
         Sectors(self.table.capacity_sectors.min(bands * self.table.band_sectors))
     }
 
-    /// Counters, up to now.
+    /// The counters at this moment.
     pub(crate) fn figures(&self) -> ShingledFigures {
         ShingledFigures {
             cache_used: Sectors(self.cache.used_sectors()),
@@ -143,7 +144,7 @@ impl Shingled {
         self.streams.arrives(now, extent);
     }
 
-    /// The addresses of the last streams, in order: what the buffer has of them goes to the bands.
+    /// The addresses of the last streams, in order. Buffered writes to them go to the bands.
     pub(crate) fn stream_extents(&self) -> impl Iterator<Item = Extent> + '_ {
         self.streams.streams()
     }
@@ -158,7 +159,7 @@ impl Shingled {
         self.streams.candidate()
     }
 
-    /// Where `extent` is on the medium, in the order of its addresses.
+    /// Where `extent` lies on the medium: its pieces, in order of address.
     pub(crate) fn pieces(&self, extent: Extent) -> Pieces {
         let mut pieces = Pieces::new();
         self.cache.parts(extent, &mut |part, cached| match cached {
@@ -168,7 +169,7 @@ impl Shingled {
         pieces
     }
 
-    /// Where the bands of `extent` are on the medium.
+    /// Adds the places of `extent` in its bands on the medium.
     fn in_bands(&self, extent: Extent, pieces: &mut Pieces) {
         let band_sectors = self.table.band_sectors;
         let mut at = extent.start;
@@ -191,7 +192,7 @@ impl Shingled {
         self.pieces(Extent { start, len: Sectors(1) }).first().map_or(start, |piece| piece.start)
     }
 
-    /// Where the next write to the cache, one of `sectors`, begins on the medium.
+    /// Where on the medium the next write to the cache begins, if it has this number of sectors.
     pub(crate) fn next_write(&self, sectors: Sectors, head: &Head<'_>) -> Lba {
         let several = self.writes_near_head();
         let chosen = several.then(|| self.near.choose(&self.cache, sectors.0, head)).flatten();
@@ -199,8 +200,8 @@ impl Shingled {
         chosen.map_or_else(nearest, |chosen| chosen.at)
     }
 
-    /// A stream's write goes to its bands: the parts, in order. What the cache had is no longer
-    /// the newest.
+    /// A stream's write goes to its bands; cached data of it is dropped as old. Returns the places
+    /// on the medium, in order.
     pub(crate) fn stream_write(&mut self, extent: Extent) -> Pieces {
         self.cache.forget(extent);
         self.abandon(extent);
@@ -210,8 +211,8 @@ impl Shingled {
         pieces
     }
 
-    /// A write goes to the cache, a long one in several entries of its journal, which follow each
-    /// other while the log has room: where. `None` if there is no room.
+    /// Writes `extent` to the cache; returns the places. A long extent is cut into several journal
+    /// entries, which follow each other while the log has room. `None` if there is no room.
     pub(crate) fn cache_write(&mut self, extent: Extent, head: &Head<'_>) -> Option<Pieces> {
         let mut pieces = Pieces::new();
         let (mut at, mut log) = (extent.start.0, None);
@@ -224,13 +225,14 @@ impl Shingled {
         Some(pieces)
     }
 
-    /// Writes go to the cache as one entry of its journal: where. `None` if there is no room.
+    /// Writes all `places` to the cache as one journal entry; returns its place. `None` if there is
+    /// no room.
     pub(crate) fn cache_entry(&mut self, places: &[Extent], head: &Head<'_>) -> Option<Extent> {
         let chosen = self.place_for(places, None, head)?;
         Some(self.write_entry(places, chosen))
     }
 
-    /// The place for an entry, behind the last one in `log` if that has room.
+    /// Chooses the place for an entry: behind the last one in `log` if that has room.
     fn place_for(
         &mut self,
         places: &[Extent],
@@ -257,13 +259,13 @@ impl Shingled {
         written
     }
 
-    /// The head was there for a read.
+    /// Notes the cylinder of a read.
     pub(crate) const fn read_at(&mut self, cylinder: u32) {
         self.near.read_at(cylinder);
     }
 }
 
-/// Adds a piece, or makes the last one longer.
+/// Adds a piece, or extends the last one if the piece follows it.
 fn join(pieces: &mut Pieces, piece: Extent) {
     match pieces.last_mut() {
         Some(last) if last.end() == piece.start => last.len.0 += piece.len.0,

@@ -13,8 +13,8 @@ pub struct Rotation(pub u64);
 /// One revolution.
 pub const REVOLUTION: Rotation = Rotation(1 << 32);
 
-/// Late arrivals up to this much still catch their sector: it absorbs the rounding of times to
-/// whole nanoseconds, and is far shorter than the gap in front of any sector.
+/// An arrival that is late by up to this still catches its sector. This absorbs the rounding of
+/// times to whole nanoseconds, and is far shorter than the gap in front of any sector.
 const ARRIVAL_SLACK: Rotation = Rotation((1 << 32) / 100_000);
 
 impl Angle {
@@ -45,18 +45,18 @@ impl Angle {
     }
 }
 
-/// A spindle that turns at constant speed; at time zero angle zero is under the heads, unless it
-/// was turned.
+/// A spindle that turns at constant speed. At time zero angle zero is under the heads, unless
+/// [`Spindle::turned_to`] set another.
 ///
-/// The angle is the low half of a product of integers, so it is exact, and stays exact over years
-/// of virtual time, at the price of a period that is off by less than one part in 10^12.
+/// The angle is the low half of a product of integers. So it is exact, and stays exact over years
+/// of virtual time; in return the period is off by less than one part in 10^12.
 #[derive(Clone, Copy, Debug)]
 pub struct Spindle {
     /// Revolutions per nanosecond in units of 2^-64.
     rate: u64,
     /// Length of a revolution in units of 2^-16 ns.
     period_q16: u64,
-    /// Under the heads at time zero.
+    /// Angle under the heads at time zero.
     from: Angle,
 }
 
@@ -74,7 +74,7 @@ impl Spindle {
         }
     }
 
-    /// The same with another angle under the heads at time zero.
+    /// This spindle, with another angle under the heads at time zero.
     #[must_use]
     pub const fn turned_to(self, from: Angle) -> Self {
         Self { from, ..self }
@@ -92,17 +92,17 @@ impl Spindle {
         Angle(((at.0.wrapping_mul(self.rate) >> 32) as u32).wrapping_add(self.from.0))
     }
 
-    /// The time it takes to rotate by `rotation` (up to 2^16 revolutions), rounded down: a chain of
-    /// transfers must not run late by its rounding errors and so miss a sector.
+    /// The time it takes to rotate by `rotation` (up to 2^16 revolutions). Rounded down, so that
+    /// the rounding errors of a chain of transfers do not make it miss a sector.
     #[must_use]
     pub const fn duration(&self, rotation: Rotation) -> Nanos {
-        // Whole revolutions and the rest apart, so that the product fits 64 bits.
+        // Whole revolutions and the rest are multiplied apart, so that the products fit 64 bits.
         let whole = (rotation.0 >> 32) * self.period_q16;
         let part = ((rotation.0 & 0xffff_ffff) * (self.period_q16 >> 8)) >> 24;
         Nanos((whole + part) >> 16)
     }
 
-    /// The time from `at` until `target` comes under the heads; zero if it just did.
+    /// The time from `at` until `target` comes under the heads; zero if it came there just now.
     #[must_use]
     pub const fn wait(&self, at: Time, target: Angle) -> Nanos {
         let rotation = self.angle(at).until(target);

@@ -1,8 +1,8 @@
-//! The model against a real drive: replays measured requests and scores the service times.
+//! Compares the model with a real drive: replays measured requests and scores the service times.
 //!
-//! The whole recording is replayed in a closed loop, each request issued the recorded think time
-//! after the *modelled* completion of the one before, so that head position and rotation carry
-//! over as they did in the drive. The score is Ruemmler and Wilkes' demerit figure.
+//! The whole recording is replayed in a closed loop: each request is issued the recorded think time
+//! after the *modelled* completion of the one before. So head position and rotation carry over as
+//! they did in the drive. The score is Ruemmler and Wilkes' demerit figure.
 
 mod gates;
 mod report;
@@ -11,7 +11,7 @@ pub mod trace;
 
 use manylogs_block::{Nanos, Time};
 
-use crate::command::{Command, Event, Kind};
+use crate::command::{Command, CommandKind, Event};
 use crate::drive::{Drive, Options};
 use crate::mechanics::RandomTerms;
 use crate::profile::Profile;
@@ -27,14 +27,14 @@ pub use trace::{Record, TraceError, parse_trace, read_trace};
 pub enum Chosen {
     /// Every record.
     All,
-    /// Records 1, 3, 5, ...: those that the profile was fitted on.
+    /// Records 1, 3, 5, ...: the profile was fitted to them.
     Odd,
-    /// Records 2, 4, 6, ...: those that the fit has not seen.
+    /// Records 2, 4, 6, ...: the fit has not used them.
     Even,
 }
 
 impl Chosen {
-    /// Whether the record at `index` (from zero) is among them.
+    /// Whether the record at `index` (from zero) is chosen.
     #[must_use]
     pub const fn holds(self, index: usize) -> bool {
         match self {
@@ -48,7 +48,7 @@ impl Chosen {
 /// One request with its measured and its modelled service time.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
-    /// Whether it wrote.
+    /// Whether the request wrote.
     pub write: bool,
     /// Cylinders between the end of the request before and its start.
     pub distance: u32,
@@ -86,7 +86,7 @@ pub fn replay(
 
 /// Time at which an otherwise idle drive completes `record`, issued at `now`.
 fn serve(drive: &mut Drive, now: Time, record: &Record) -> Time {
-    let kind = if record.write { Kind::Write { fua: false } } else { Kind::Read };
+    let kind = if record.write { CommandKind::Write { fua: false } } else { CommandKind::Read };
     let command = Command { tag: 0, kind, extent: record.extent };
     let mut completed = now;
     if drive.submit(now, command).is_err() {

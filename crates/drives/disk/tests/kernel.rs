@@ -1,9 +1,9 @@
-//! The block layer of the model beside the kernel's, which was recorded in a guest with an AHCI disk
-//! (`make guest-link`): with the same arrivals and completions both issue in the same order.
+//! Compares the model's block layer with the kernel's, recorded in a guest with an AHCI disk (`make
+//! guest-link`): with the same arrivals and completions both issue in the same order.
 //!
 //! `data/link-N.txt` are the beginnings of recordings with reads at depth N beside writes with
-//! forced unit access and flushes on one processor; `tests/guest/link/events.awk` says what is in them.
-//! `MANYLOGS_LINK_TRACES` names a directory with others.
+//! forced unit access and flushes, on one processor. `tests/guest/link/events.awk` describes the
+//! form. `MANYLOGS_LINK_TRACES` names a directory with other recordings.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use manylogs_block::{Extent, Time};
-use manylogs_disk::{BlockLayer, Command, Completion, Kind, Link, LinkKind};
+use manylogs_disk::{BlockLayer, Command, CommandKind, Completion, Link, LinkKind};
 
-/// Commands that an AHCI disk takes.
+/// Number of commands that an AHCI disk takes.
 const DEPTH: usize = 32;
 
-/// A command by what a trace tells of it.
+/// A command as a trace shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     Read(u64),
@@ -27,16 +27,16 @@ enum Seen {
 impl Seen {
     fn of(command: &Command) -> Self {
         match command.kind {
-            Kind::Read => Self::Read(command.extent.start.0),
-            Kind::Write { .. } => Self::Write(command.extent.start.0),
-            Kind::Flush => Self::Flush,
+            CommandKind::Read => Self::Read(command.extent.start.0),
+            CommandKind::Write { .. } => Self::Write(command.extent.start.0),
+            CommandKind::Flush => Self::Flush,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Arrives(Kind, Extent),
+    Arrives(CommandKind, Extent),
     Issued(Seen),
     Completed(Seen),
     Ended,
@@ -48,15 +48,15 @@ fn parse(text: &str) -> Vec<(Time, Event)> {
         let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
         let (at, sector) = (Time(number(0) * 1000), number(3));
         let kind = match words[2] {
-            "R" => Kind::Read,
-            "U" => Kind::Write { fua: true },
-            "F" => Kind::Flush,
-            _ => Kind::Write { fua: false },
+            "R" => CommandKind::Read,
+            "U" => CommandKind::Write { fua: true },
+            "F" => CommandKind::Flush,
+            _ => CommandKind::Write { fua: false },
         };
         let seen = match kind {
-            Kind::Read => Seen::Read(sector),
-            Kind::Write { .. } => Seen::Write(sector),
-            Kind::Flush => Seen::Flush,
+            CommandKind::Read => Seen::Read(sector),
+            CommandKind::Write { .. } => Seen::Write(sector),
+            CommandKind::Flush => Seen::Flush,
         };
         let event = match words[1] {
             "a" => Event::Arrives(kind, Extent::new(sector, number(4))),
@@ -70,18 +70,18 @@ fn parse(text: &str) -> Vec<(Time, Event)> {
     events.collect()
 }
 
-/// The model, led by the kernel's arrivals and completions. A flush arrives in line when the kernel's
-/// worker has put it there, which is when the driver is first given it.
+/// The model, driven by the kernel's arrivals and completions. A flush is put in line when the
+/// kernel's worker has done so, which is when the driver first gets it.
 struct Beside {
     layer: BlockLayer,
     tags: u64,
-    /// What the model has issued and the kernel has not seen completed, with its tag.
+    /// Commands that the model has issued and the kernel has not completed, with their tags.
     flying: Vec<(Seen, u64)>,
-    /// Commands that the kernel has issued and the model has not.
+    /// Number of commands that the kernel has issued and the model has not.
     owed: usize,
-    /// Completions of what the model has not issued yet.
+    /// Commands that the kernel has completed before the model issued them.
     early: Vec<Seen>,
-    /// What the kernel has in its drive.
+    /// Number of commands that the kernel has in its drive.
     in_drive: usize,
     /// Whether the driver holds a flush until its drive is empty.
     holds_flush: bool,
@@ -95,13 +95,13 @@ struct Beside {
 struct Found {
     issued: usize,
     flushes: usize,
-    /// Commands that have to be moved to make the orders equal.
+    /// Number of commands that have to be moved to make the orders equal.
     moved: usize,
-    /// Flushes that the kernel issues and that are not due in the model.
+    /// Number of flushes that the kernel issues and that are not due in the model.
     not_due: usize,
-    /// Commands that went while a flush was due and the worker had not put it in line.
+    /// Number of commands that went while a flush was due but not yet put in line by the worker.
     before_worker: usize,
-    /// Requests that ended with a flush, in the kernel and in the model.
+    /// Number of requests that ended with a flush, in the kernel and in the model.
     ended: usize,
     answered: usize,
 }
@@ -155,7 +155,7 @@ impl Beside {
         self.found
     }
 
-    /// The kernel issues `seen`: the model issues its own choice.
+    /// The kernel issues `seen`; the model issues a command of its own choice.
     fn issue(&mut self, at: Time, seen: Seen) {
         self.in_drive += 1;
         self.owed += 1;
@@ -163,7 +163,7 @@ impl Beside {
         self.catch_up(at);
     }
 
-    /// The model issues as many as the kernel has.
+    /// Lets the model issue as many commands as the kernel has.
     fn catch_up(&mut self, at: Time) {
         while self.owed > 0 {
             let Some(issued) = self.layer.issue(at) else { return };
@@ -191,7 +191,8 @@ impl Beside {
     }
 }
 
-/// How many of `kernel` come in `model` in this order: the longest rising sequence of their places.
+/// Number of commands of `kernel` that come in the same order in `model`: the longest rising
+/// sequence of their places.
 fn in_order(kernel: &[Seen], model: &[Seen]) -> usize {
     let mut places: BTreeMap<Seen, VecDeque<usize>> = BTreeMap::new();
     for (place, seen) in model.iter().enumerate() {

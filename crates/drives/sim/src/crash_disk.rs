@@ -11,7 +11,7 @@ use manylogs_block::{
 use crate::image::{DiskImage, Survival};
 use crate::write_cache::{PendingWrite, WriteCache};
 
-/// Factor by which some reads are slower than others.
+/// Factor by which one read in four is slower than the others.
 const SLOW_READ: u64 = 20;
 
 /// Options of a [`CrashDisk`].
@@ -42,7 +42,7 @@ struct Disk {
     config: CrashDiskConfig,
     state: RefCell<State>,
     fail: RefCell<Option<FailRequest>>,
-    /// Time of the last event.
+    /// The label of the last event.
     label: Cell<u8>,
 }
 
@@ -71,8 +71,9 @@ impl CrashDisk {
         Self(Rc::new(Disk { runtime, config, state: RefCell::new(state), fail, label }))
     }
 
-    /// From now on the image knows its writes and what the last of them replaced: faults can bring
-    /// that back, and [`DiskImage::ledger`] tells which writes were acknowledged when.
+    /// From now on the image remembers its writes and the content that the last of them replaced.
+    /// Faults can bring that content back, and [`DiskImage::ledger`] tells when a write was
+    /// acknowledged.
     pub fn remember_writes(&self) {
         self.0.state.borrow_mut().remembers = true;
     }
@@ -83,7 +84,8 @@ impl CrashDisk {
         *self.0.fail.borrow_mut() = Some(fail);
     }
 
-    /// Counts submissions and completions: every point at which a crash can be told apart.
+    /// Counts submissions and completions. Crashes between the same two events cannot be told
+    /// apart.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.0.state.borrow().events
@@ -190,7 +192,7 @@ impl CrashDisk {
         })
     }
 
-    /// Draws a latency only if one is needed, so that other random decisions stay the same.
+    /// Draws a latency only if one is needed, so that other random decisions do not change.
     fn latency_if(&self, needed: bool) -> Nanos {
         if needed { self.latency() } else { Nanos(0) }
     }
@@ -231,7 +233,7 @@ impl CrashDisk {
 }
 
 impl State {
-    /// The write takes effect, or some of it if it failed.
+    /// Ends a write: all of it takes effect, or a random part if it failed.
     fn end_write(&mut self, write: PendingWrite, fua: bool, failed: bool) {
         if failed {
             let rng = &mut self.rng;
@@ -268,7 +270,7 @@ impl BlockDevice for CrashDisk {
         self.submit_labelled(request, 0)
     }
 
-    /// All of it is set aside; where nothing was written, or zeroes, it says so.
+    /// Reports sectors that were never written, or hold zeroes, as zero: no sector is unallocated.
     fn extents(&self, within: Extent) -> Completion<Extents> {
         if let Err(error) = self.capabilities().check(&Request::Read { extent: within }) {
             return Completion::ready(Err(error));
@@ -286,7 +288,7 @@ impl BlockDevice for CrashDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NodeId, Order, Sim};
+    use crate::{NodeId, Sim, TaskOrder};
     use manylogs_block::{Lba, Sector};
 
     fn disk(volatile_cache: bool) -> (Sim, NodeId, CrashDisk) {
@@ -294,7 +296,7 @@ mod tests {
     }
 
     fn disk_with(volatile_cache: bool, native_fua: bool) -> (Sim, NodeId, CrashDisk) {
-        let sim = Sim::new(3, Order::Shuffled);
+        let sim = Sim::new(3, TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let config = CrashDiskConfig {
             capacity: Sectors(64),
@@ -353,7 +355,7 @@ mod tests {
         );
         assert_eq!(after_cut(&disk, Survival::Everything), [Tag(10), Tag(11), Zero, Zero]);
         sim.run_until(|| answered.get());
-        // The flush brings all that was answered before.
+        // The flush makes all writes durable that were answered before.
         assert_eq!(after_cut(&disk, Survival::Nothing), [Tag(10), Tag(11), Zero, Zero]);
     }
 

@@ -9,7 +9,7 @@ use manylogs_block::{Handle, LocalTask, Rng, Runtime, Tasks, Time, TimeOfDay};
 
 /// Which of several ready tasks runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum TaskOrder {
     /// The one that became ready first.
     Fifo,
     /// A random order drawn from the seed, which finds unforeseen interleavings.
@@ -38,7 +38,7 @@ struct Shared {
     now: Cell<Time>,
     /// The time of day at time zero.
     began: Cell<TimeOfDay>,
-    order: Order,
+    order: TaskOrder,
     rng: RefCell<Rng>,
     tasks: Tasks,
     node_count: Cell<u32>,
@@ -47,7 +47,7 @@ struct Shared {
 impl Sim {
     /// A world at time zero.
     #[must_use]
-    pub fn new(seed: u64, order: Order) -> Self {
+    pub fn new(seed: u64, order: TaskOrder) -> Self {
         Self {
             shared: Rc::new(Shared {
                 now: Cell::default(),
@@ -80,15 +80,15 @@ impl Sim {
         self.shared.now.get()
     }
 
-    /// Tasks that have not ended, and timers that are set.
+    /// Number of tasks that have not ended, and of timers that are set.
     #[must_use]
     pub fn tasks_and_timers(&self) -> (usize, usize) {
         (self.shared.tasks.alive(), self.shared.tasks.timers())
     }
 
-    /// Sets the clocks on the wall, which showed 00:00 at time zero and go as fast as [`Sim::now`].
+    /// Sets the wall clock. It showed 00:00 at time zero, and goes as fast as [`Sim::now`].
     pub fn set_time_of_day(&self, now: TimeOfDay) {
-        // Midnights of other days are midnights too.
+        // The clock repeats every day, so whole days that have passed are left out.
         let gone = TimeOfDay::from_seconds(self.now().0 / 1_000_000_000).seconds();
         let began = TimeOfDay::from_seconds(now.seconds() + TimeOfDay::DAY_S - gone);
         self.shared.began.set(began);
@@ -99,7 +99,7 @@ impl Sim {
         self.shared.tasks.kill(node.0);
     }
 
-    /// Runs `main` on `node`, and all else, until `main` ends.
+    /// Runs all tasks until `main`, spawned on `node`, ends.
     ///
     /// # Panics
     /// If no task is ready and no timer is set while `main` waits: a deadlock in the code under
@@ -117,7 +117,7 @@ impl Sim {
         value.unwrap_or_else(|| unreachable!("the condition was that the value is there"))
     }
 
-    /// Runs until `done` holds, asked after every step of a task.
+    /// Runs until `done` returns true. `done` is called before every step of a task.
     pub fn run_until(&self, mut done: impl FnMut() -> bool) -> Stopped {
         loop {
             if done() {
@@ -150,8 +150,10 @@ impl Drop for Sim {
 impl Shared {
     fn step(&self) -> bool {
         let ran = match self.order {
-            Order::Fifo => self.tasks.run_first(),
-            Order::Shuffled => self.tasks.run_picked(|count| self.rng.borrow_mut().below(count)),
+            TaskOrder::Fifo => self.tasks.run_first(),
+            TaskOrder::Shuffled => {
+                self.tasks.run_picked(|count| self.rng.borrow_mut().below(count))
+            }
         };
         ran || self.jump_to_next_timer()
     }
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn time_jumps_to_the_next_timer() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         let handle = sim.handle(node);
         let clock = handle.clone();
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn clocks_on_the_wall_go_on_from_where_they_are_set() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let handle = sim.handle(sim.node());
         assert_eq!(handle.time_of_day().seconds(), 0);
         let clock = handle.clone();
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_killed_node_runs_no_further_and_the_others_do() {
-        let sim = Sim::new(1, Order::Shuffled);
+        let sim = Sim::new(1, TaskOrder::Shuffled);
         let (doomed, survivor) = (sim.node(), sim.node());
         let count = Rc::new(Cell::new([0, 0]));
         for (node, index) in [(doomed, 0), (survivor, 1)] {
@@ -249,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_task_that_kills_its_own_node_does_not_run_again_in_the_guise_of_what_it_spawned() {
-        let sim = Rc::new(Sim::new(1, Order::Fifo));
+        let sim = Rc::new(Sim::new(1, TaskOrder::Fifo));
         let (doomed, survivor) = (sim.node(), sim.node());
         let trail = Rc::new(RefCell::new(Vec::new()));
         let (world, record) = (Rc::clone(&sim), Rc::clone(&trail));
@@ -267,7 +269,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_order() {
         let order_of = |seed| {
-            let sim = Sim::new(seed, Order::Shuffled);
+            let sim = Sim::new(seed, TaskOrder::Shuffled);
             let node = sim.node();
             let (trail, start) = (Rc::new(RefCell::new(Vec::new())), Signal::default());
             for i in 0..20 {

@@ -8,9 +8,9 @@ use manylogs_block::{Extent, Lba, Payload, Rng, Sector, Sectors, Time, to_usize}
 use crate::ledger::Ledger;
 use crate::plane::{Plane, Stored, mix, read_with};
 
-/// Past writes that an image remembers at most.
+/// The most past writes that an image remembers.
 const PAST: usize = 96;
-/// No physical sector has more sectors.
+/// The most sectors that a physical sector has.
 const PHYSICAL_MAX: u64 = 64;
 
 /// Which unflushed sectors are found after a power cut.
@@ -20,17 +20,18 @@ pub enum Survival {
     Nothing,
     /// The newest version of each, requests in flight included.
     Everything,
-    /// For each physical sector any version it had since it was last durable, by chance. One that
-    /// was being written in part may be lost as a whole: the drive reads, changes and rewrites it.
+    /// For each physical sector a random version of those since it was last durable. A physical
+    /// sector that was written in part may be lost as a whole: the drive reads, changes and
+    /// rewrites it.
     Random,
 }
 
-/// Content of a disk that nobody uses.
+/// Content of a disk that is not in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskImage {
     /// Durable content.
     durable: Plane,
-    /// Versions that a power cut may take, by the first sector of the physical sector, oldest
+    /// Versions that a power cut may lose, by the first sector of the physical sector, oldest
     /// first.
     volatile: BTreeMap<u64, Vec<Version>>,
     /// Sectors that cannot be read until they are written.
@@ -45,7 +46,7 @@ pub struct DiskImage {
 pub(crate) struct Version {
     /// The order in which writes took effect in the cache.
     pub(crate) applied: u64,
-    /// Less than the whole physical sector.
+    /// Whether the version covers less than the whole physical sector.
     partial: bool,
     sectors: Rc<[(u64, Stored)]>,
     hash: u64,
@@ -90,8 +91,8 @@ impl DiskImage {
         newest
     }
 
-    /// A hash of medium and cache: equal for equal contents, and different for others but by rare
-    /// chance.
+    /// A hash of medium and cache: equal contents have equal hashes, and other contents different
+    /// ones, except by rare chance.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = self.durable.hash();
@@ -120,7 +121,8 @@ impl DiskImage {
         self.unreadable.is_empty() || self.unreadable.range(extent.range()).next().is_none()
     }
 
-    /// The writes that it remembers, oldest first; see [`crate::CrashDisk::remember_writes`].
+    /// The writes that the image remembers, oldest first; see
+    /// [`crate::CrashDisk::remember_writes`].
     pub fn past(&self) -> impl DoubleEndedIterator<Item = &PastWrite> + ExactSizeIterator {
         self.past.iter().map(Rc::as_ref)
     }
@@ -130,13 +132,13 @@ impl DiskImage {
         self.settle_up_to(u64::MAX);
     }
 
-    /// Every write of every run in which the disk was told to remember them.
+    /// All writes of all runs in which the disk was told to remember them.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Begins a run of a disk with this image.
+    /// Begins a run of a disk that holds this image.
     pub(crate) fn begin_run(&mut self) {
         self.ledger.begin_run();
     }
@@ -153,7 +155,7 @@ impl DiskImage {
         self.volatile.values().flatten().map(|version| version.applied).max().unwrap_or(0)
     }
 
-    /// A write takes effect in the cache.
+    /// Adds a write that takes effect in the cache to the past writes.
     pub(crate) fn remember(&mut self, extent: Extent, payload: &Payload) {
         let cached = self.cached(extent);
         let now = |lba| cached.get(&lba).copied().or_else(|| self.durable.stored(lba));
@@ -174,7 +176,7 @@ impl DiskImage {
         self.volatile.entry(first).or_default().push(version);
     }
 
-    /// Cuts the power.
+    /// Cuts the power: `survival` says which cached versions become durable.
     pub(crate) fn cut(&mut self, survival: Survival, physical: Sectors, rng: &mut Rng) {
         for (first, versions) in std::mem::take(&mut self.volatile) {
             let kept = match survival {
@@ -220,7 +222,7 @@ impl DiskImage {
     }
 }
 
-/// Parts of a write by physical sector.
+/// Splits a write by physical sector.
 pub(crate) fn versions(
     extent: Extent,
     payload: &Payload,

@@ -1,11 +1,11 @@
-//! Every write that a disk was sent, and when it became durable. Tests rely on this, and not on the
-//! volume under test.
+//! Every write that was sent to a disk, and when the disk acknowledged it as durable. Tests rely on
+//! the ledger, not on the volume under test.
 
 use std::rc::Rc;
 
 use manylogs_block::{Extent, Payload, Time};
 
-/// A moment in the life of an image: the number of the run, and the time in that.
+/// A moment in the life of an image: the number of the run, and the time in that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     run: u32,
@@ -21,8 +21,9 @@ pub struct SentWrite {
     pub payload: Payload,
     /// Time at which the write was submitted.
     pub submitted: Moment,
-    /// When the disk acknowledged it as durable. A write without an answer that the next run finds
-    /// is durable by then, as each run flushes the disk first.
+    /// When the disk acknowledged the write itself as durable: flushes do not count. A write
+    /// without this is durable all the same when the next run begins, because each run flushes the
+    /// disk first.
     pub durable: Option<Moment>,
     id: u64,
 }
@@ -35,8 +36,8 @@ pub struct Ledger {
 }
 
 impl SentWrite {
-    /// Whether this write was certainly durable when `later` was sent: every task that waited for
-    /// its answer had run by then.
+    /// Whether this write was certainly durable when `later` was sent, so that every task that
+    /// waited for its answer had run by then.
     #[must_use]
     pub fn is_durable_before(&self, later: &Self) -> bool {
         self.submitted.run < later.submitted.run

@@ -1,8 +1,8 @@
 //! Virtual time: a deterministic executor, nodes that can be killed apart, and a disk that
 //! loses power.
 //!
-//! With the same seed a run is the same run: ready tasks are taken in order of arrival, or in an
-//! order drawn from the seed, and time jumps to the next timer when nothing is ready.
+//! Runs with the same seed are identical: ready tasks are taken in order of arrival, or in an order
+//! drawn from the seed, and time jumps to the next timer when no task is ready.
 
 mod crash_disk;
 mod executor;
@@ -14,7 +14,7 @@ mod plane;
 mod write_cache;
 
 pub use crash_disk::{CrashDisk, CrashDiskConfig, FailRequest};
-pub use executor::{NodeId, Order, Sim, Stopped};
+pub use executor::{NodeId, Sim, Stopped, TaskOrder};
 pub use image::{DiskImage, PastWrite, Survival};
 pub use ledger::{Ledger, Moment, SentWrite};
 pub use nvram::{CrashNvram, NvramImage};

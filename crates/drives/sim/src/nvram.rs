@@ -1,4 +1,4 @@
-//! Non-volatile memory whose user dies, or whose power is cut, between any two of its operations.
+//! Non-volatile memory whose user may die, or whose power may be cut, between any two operations.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use manylogs_block::{IoError, Nvram, Rng};
 use crate::Survival;
 use crate::plane::{hash_of_bytes, mix};
 
-/// Unit that is stored or lost as a whole.
+/// Bytes of a word, which is stored or lost as a whole.
 const WORD: usize = 8;
 
 type Word = [u8; WORD];
 
-/// Content of a memory that nobody uses.
+/// Content of a memory that is not in use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NvramImage {
     durable: Vec<u8>,
-    /// Values that a power cut may take, by word, oldest first.
+    /// Values that a power cut may lose, by word, oldest first.
     volatile: BTreeMap<usize, Vec<Word>>,
 }
 
@@ -41,7 +41,7 @@ impl NvramImage {
         Self { durable: vec![0; size.next_multiple_of(WORD)], volatile: BTreeMap::new() }
     }
 
-    /// Cuts the power: any of the values that a word had since it was persisted may be found.
+    /// Cuts the power: each word holds one of the values that it had since it was last persisted.
     #[must_use]
     pub fn after_power_cut(mut self, survival: Survival, rng: &mut Rng) -> Self {
         for (at, values) in std::mem::take(&mut self.volatile) {
@@ -57,8 +57,8 @@ impl NvramImage {
         self
     }
 
-    /// A hash, volatile values included: equal for equal contents, and different for others but by
-    /// rare chance.
+    /// A hash, volatile values included: equal contents have equal hashes, and other contents
+    /// different ones, except by rare chance.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = hash_of_bytes(&self.durable);
@@ -71,12 +71,12 @@ impl NvramImage {
         hash
     }
 
-    /// Makes durable all that was stored.
+    /// Makes all stored values durable.
     pub fn settle(&mut self) {
         self.persist(&(0..self.durable.len()));
     }
 
-    /// Changes one byte for good.
+    /// Changes the durable value of one byte.
     pub fn corrupt(&mut self, at: usize, value: u8) {
         self.durable[at] = value;
     }
@@ -128,18 +128,20 @@ impl CrashNvram {
         }))
     }
 
-    /// Counts stores and persists, as [`crate::CrashDisk::events`] counts events of a disk.
+    /// Counts stores and persists, just as [`crate::CrashDisk::events`] counts the events of a
+    /// disk.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.0.operations.get()
     }
 
-    /// `watch` is called after every store and every persist: wherever a crash can be told apart.
+    /// Calls `watch` after every store and every persist, so at every point where a crash may
+    /// differ.
     pub fn watch(&self, watch: impl FnMut() + 'static) {
         *self.0.watch.borrow_mut() = Some(Box::new(watch));
     }
 
-    /// Nobody is called any more.
+    /// Stops calling the closure that [`Self::watch`] was given.
     pub fn unwatch(&self) {
         *self.0.watch.borrow_mut() = None;
     }
@@ -158,7 +160,7 @@ impl CrashNvram {
 
     fn tell(&self) {
         self.0.operations.set(self.0.operations.get() + 1);
-        // The watcher is taken out meanwhile, as it reads the memory.
+        // The watcher is taken out during its call, because it reads the memory.
         let watch = self.0.watch.borrow_mut().take();
         if let Some(mut watch) = watch {
             watch();

@@ -1,5 +1,5 @@
-//! Model of the content that a block device may return by its contract. The model is small enough
-//! to check by eye.
+//! Model of the content that a block device may return under its contract. The model is small
+//! enough to check by eye.
 //!
 //! Each sector has the versions that clients wrote to it, with the moments of submission and
 //! acknowledgement. Version `u` is *behind* version `v` if `u` was acknowledged before `v` was
@@ -8,7 +8,7 @@
 //! * a read may return any version that is not behind an acknowledged one;
 //! * after a crash a sector may hold any version that is not behind a durable one.
 //!
-//! A write that failed may have taken effect or not: it is a version, but none is behind it.
+//! A failed write may have taken effect or not: it is a version, but no version is behind it.
 
 use manylogs_block::{Extent, Payload, Sector, to_usize};
 use thiserror::Error;
@@ -17,7 +17,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WriteId(u64);
 
-/// A flush, likewise.
+/// A flush, from its submission to its acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushId {
     submitted: u64,
@@ -61,12 +61,13 @@ pub struct Oracle {
     sectors: Vec<Vec<Version>>,
     /// Counts submissions and acknowledgements.
     moment: u64,
-    /// Reads in flight. They may still return versions that are behind a durable version by now.
+    /// Number of reads in flight. They may still return versions that are behind a durable version
+    /// by now.
     reads: u64,
 }
 
 impl Version {
-    /// The content of a sector, if only one version is possible.
+    /// The only possible version of a sector, durable since `moment`.
     const fn only(content: Sector, moment: u64) -> Self {
         let acknowledged = Some(moment);
         let write = WriteId(0);
@@ -107,8 +108,8 @@ impl Oracle {
         self.sectors.len()
     }
 
-    /// Grows whenever anything is submitted or answered: between two equal moments nothing that is
-    /// allowed changes.
+    /// A counter that grows with every submission and every answer. While it stays the same, so
+    /// does the allowed content.
     #[must_use]
     pub const fn moment(&self) -> u64 {
         self.moment
@@ -175,7 +176,8 @@ impl Oracle {
         ReadId { extent, submitted: self.moment, allowed }
     }
 
-    /// Checks what a read returned: what was possible when it was submitted, or was written since.
+    /// Checks what a read returned: a version that was possible at its submission, or written
+    /// since.
     ///
     /// # Errors
     /// The first sector that is wrong.
@@ -199,10 +201,10 @@ impl Oracle {
         drop(read);
     }
 
-    /// Whether a sector may hold this after a crash.
+    /// Checks the content of one sector after a crash.
     ///
     /// # Errors
-    /// If not, what it may hold.
+    /// The content that the sector may hold, if `found` is not among it.
     pub fn check_sector(&self, lba: u64, found: &Sector) -> Result<(), Wrong> {
         let versions = &self.sectors[to_usize(lba)];
         let fits = |version: &Version| {
@@ -215,8 +217,8 @@ impl Oracle {
         Err(Wrong { lba, found: Some(found.clone()), allowed })
     }
 
-    /// Checks the whole device after a crash and recovery. What is absent in `content` could not
-    /// be read; whether that may be is for the caller to say.
+    /// Checks the whole device after a crash and recovery. Sectors that are absent in `content`
+    /// could not be read: the caller decides whether that is allowed.
     ///
     /// # Errors
     /// The first sector that is wrong.
@@ -228,7 +230,8 @@ impl Oracle {
         })
     }
 
-    /// As [`Oracle::check_crashed`], and takes what the device holds as the only truth from now on.
+    /// As [`Oracle::check_crashed`]; also takes the content of the device as the only truth from
+    /// now on.
     ///
     /// # Errors
     /// The first sector that is wrong.
@@ -252,7 +255,7 @@ impl Oracle {
         &mut self.sectors[to_usize(lba)]
     }
 
-    /// A version behind a durable one is never seen again, except by reads in flight.
+    /// Drops versions behind a durable one: only reads in flight can still see them.
     fn forget_impossible(&mut self, lba: u64) {
         let reads = self.reads;
         let versions = self.at(lba);

@@ -1,4 +1,4 @@
-//! The content of a disk, cheap to copy at every event: clones share what they do not change.
+//! The content of a disk, cheap to copy at every event: clones share unchanged chunks.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub struct Stored {
 
 type Chunk = [Stored; to_usize(CHUNK)];
 
-/// Sectors by address, zeroes where nothing was written, and a hash of all of them.
+/// Sectors by address, zeroes where no sector was written, and a hash of all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Plane {
     chunks: Vec<Option<Rc<Chunk>>>,
@@ -93,7 +93,8 @@ impl Plane {
         read_with(extent, |lba| self.stored(lba))
     }
 
-    /// A hash: equal for equal contents, and different for others but by rare chance.
+    /// A hash: equal contents have equal hashes, and other contents different ones, except by rare
+    /// chance.
     #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash
@@ -109,14 +110,15 @@ impl PartialEq for Plane {
 
 impl Eq for Plane {}
 
-/// The extent's content, sector by sector from `at`.
+/// The extent's content. `at` gives each sector; a sector without content is zeroes.
 pub(crate) fn read_with<'a>(extent: Extent, at: impl Fn(u64) -> Option<&'a Stored>) -> Payload {
     let mut out = Payload::default();
     let mut bytes = Vec::new();
     for lba in extent.range() {
         let sector = at(lba).map_or(&Sector::Zero, Stored::sector);
         if let Sector::Bytes(content) = sector {
-            // Neighbours become one piece: a header of many sectors is read as one anyway.
+            // Neighbours are joined into one piece, because a header of many sectors is read as
+            // one.
             bytes.extend_from_slice(content);
             continue;
         }

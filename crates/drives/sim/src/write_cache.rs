@@ -33,11 +33,11 @@ pub struct WriteCache {
 }
 
 impl WriteCache {
-    /// A cache over `image`. A torn write keeps or loses whole sectors of `physical_sector`. If it
-    /// is not `volatile`, every answered write is durable.
+    /// A cache over `image`. A torn write keeps or loses whole sectors of `physical_sector`. Unless
+    /// the cache is `volatile`, every answered write is durable.
     #[must_use]
     pub fn new(image: DiskImage, physical_sector: Sectors, volatile: bool) -> Self {
-        // Versions carried over must stay older than what is written from now on.
+        // Versions in the image must stay older than those written from now on.
         let applied = image.newest_applied();
         Self { image, physical_sector, volatile, in_flight: BTreeMap::new(), applied, begun: 0 }
     }
@@ -64,8 +64,8 @@ impl WriteCache {
         self.apply(write, fua, || true);
     }
 
-    /// A write is answered with an error: it has effect in those physical sectors for which
-    /// `reached` says so.
+    /// A write is answered with an error: it takes effect in those physical sectors for which
+    /// `reached` returns true.
     pub(crate) fn fail_write(&mut self, write: PendingWrite, reached: impl FnMut() -> bool) {
         self.apply(write, false, reached);
     }
@@ -81,7 +81,7 @@ impl WriteCache {
             }
             self.image.push(sector, version);
             if fua || !self.volatile {
-                // Older versions of the sector in the cache cannot come back over this one.
+                // Older cached versions of the sector cannot replace this one any more.
                 self.image.settle_sector(sector, u64::MAX);
             }
         }
@@ -98,22 +98,22 @@ impl WriteCache {
         self.image.settle_up_to(flush.covered);
     }
 
-    /// The image remembers what a write under way is about to replace, so that faults can bring it
-    /// back.
+    /// Remembers the content that a write under way is about to replace, so that faults can bring
+    /// it back.
     pub(crate) fn remember(&mut self, write: PendingWrite) {
         if let Some((extent, payload)) = self.in_flight.get(&write) {
             self.image.remember(*extent, payload);
         }
     }
 
-    /// The image's ledger learns of a write under way.
+    /// Enters a write under way in the image's ledger.
     pub(crate) fn note_submitted(&mut self, write: PendingWrite, at: Time) {
         if let Some((extent, payload)) = self.in_flight.get(&write) {
             self.image.note_submitted(write.0, *extent, payload, at);
         }
     }
 
-    /// The image's ledger learns that a write was answered and is durable.
+    /// Notes in the image's ledger that a write was answered and is durable.
     pub(crate) fn note_durable(&mut self, write: PendingWrite, at: Time) {
         self.image.note_durable(write.0, at);
     }

@@ -1,4 +1,4 @@
-//! Both backends on one file: requests per second, and processor time per request.
+//! Compares both backends on one file: requests per second, and processor time per request.
 //!
 //!   cargo bench -p manylogs-storage [-- DIRECTORY]
 
@@ -15,7 +15,8 @@ use rustix::time::ClockId;
 const IMAGE: Sectors = Sectors(256 << 11);
 const BLOCK: u64 = 8;
 
-/// What is measured: its name, its number of requests, how many of them together, and each of them.
+/// A case to measure: its name, its number of requests, how many are in flight together, and a
+/// function that makes them.
 type Case = (&'static str, u32, u32, fn(&mut Rng) -> Request);
 
 const CASES: [Case; 5] = [
@@ -45,7 +46,7 @@ fn open(reactor: &Reactor, path: &Path, backend: Backend) -> Rc<FileDevice> {
     Rc::new(FileDevice::open(reactor, path, &options).unwrap())
 }
 
-/// Reserved space that was never written is read without asking the disk.
+/// Fills the file: reads of reserved space that was never written do not reach the disk.
 fn fill(path: &Path) {
     let reactor = Reactor::new().unwrap();
     let device = open(&reactor, path, Backend::Auto);
@@ -92,7 +93,7 @@ fn measure(path: &Path, backend: Backend, (name, requests, together, next): &Cas
     );
 }
 
-/// Of all threads, in the kernel and outside.
+/// Processor time of all threads, in the kernel and outside.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap()

@@ -1,5 +1,6 @@
 //! Copies a plain image into a volume as a busy client would: in requests of many sizes, in any
-//! order, some of them durable, over what was there before. Then it leaves, in order or as a crash.
+//! order, some of them durable, over older content. Then the program closes the volume, or ends
+//! without, like a crash.
 //!
 //! `cargo run --release -p manylogs-storage --example copy_in -- IMAGE VOLUME [--close] [SEED]`
 
@@ -17,14 +18,14 @@ use manylogs_block::{
 };
 use manylogs_storage::{FileDevice, OpenMode, Reactor};
 
-/// Requests in flight together.
+/// Number of requests in flight together.
 const TOGETHER: usize = 8;
-/// Longest small and long requests. A volume logs the small ones, if its threshold is not below.
+/// Longest small and long requests. A volume logs the small ones, unless its threshold is lower.
 const SMALL: u64 = 96;
 const LONG: u64 = 4096;
-/// One request in so many is long: about half of the data comes in long ones.
+/// One request in this many is long: about half of the data comes in long ones.
 const LONG_ONE_IN: u64 = 24;
-/// What one written over earlier holds.
+/// Byte of the older content that the copy covers.
 const STALE: u8 = 0xa5;
 
 type Any = Result<(), Box<dyn Error>>;
@@ -71,8 +72,8 @@ fn run(arguments: Arguments) -> Any {
     })
 }
 
-/// Leaves old content at home, and takes it back with one discard: what the image holds as zeroes
-/// is then zeroed in the table only.
+/// Leaves old content at home, and gives it up with one discard. Zeroes of the image are then only
+/// noted in the table.
 async fn soil(volume: &Volume, sectors: Sectors, rng: &mut Rng) -> Any {
     let mut requests = Vec::new();
     for start in (0..sectors.0).step_by(to_usize(LONG)).filter(|_| rng.one_in(2)) {
@@ -106,7 +107,7 @@ async fn copy(volume: &Volume, image: &File, sectors: Sectors, rng: &mut Rng) ->
     Ok(())
 }
 
-/// The whole image, cut at random sectors.
+/// Cuts the whole image at random sectors.
 fn pieces(sectors: Sectors, rng: &mut Rng) -> Vec<Extent> {
     let (mut pieces, mut start) = (Vec::new(), 0);
     while start < sectors.0 {

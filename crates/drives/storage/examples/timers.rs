@@ -1,5 +1,5 @@
-//! How late the reactor's timers fire here: with a ring and without, spinning and not, as an
-//! ordinary thread and as a preferred one, alone and beside busy threads.
+//! Measures how late the reactor's timers fire on this machine: with a ring and without, spinning
+//! and not, as an ordinary thread and as a preferred one, alone and beside busy threads.
 //!
 //! `cargo run --release -p manylogs-storage --example timers [-- SECONDS [BUSY_THREADS]]`
 
@@ -14,11 +14,11 @@ use manylogs_storage::{
     Backend, FileDevice, OpenMode, OpenOptions, Reactor, create_image, prefer_this_thread,
 };
 
-/// Sleeps of half a millisecond to ten, as the events of a disk drive are apart.
+/// Sleeps last half a millisecond to ten, like the times between the events of a disk drive.
 const SHORTEST: Nanos = Nanos(500_000);
 const SPREAD_NS: u64 = 9_500_000;
 
-/// How late each sleep ended, in nanoseconds, sorted.
+/// Returns how late each sleep ended, in nanoseconds, sorted.
 async fn sleep_and_measure(runtime: Handle, span: Nanos) -> Vec<u64> {
     let (mut rng, mut late) = (Rng::new(1), Vec::new());
     let end = runtime.now() + span;
@@ -82,7 +82,7 @@ fn main() -> Any {
     let mut threads = Vec::new();
     for load in ["idle", "busy"] {
         for preferred in [false, true] {
-            // On a thread of its own, as a preferred one remains so.
+            // Each measurement has a thread of its own, because a preferred thread stays preferred.
             let measuring = std::thread::spawn(move || measure_all(load, preferred, span));
             measuring.join().map_err(|_| "a measurement panicked")??;
         }

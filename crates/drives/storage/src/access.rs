@@ -1,4 +1,4 @@
-//! Whether I/O bypasses the page cache, and in what units.
+//! Whether I/O bypasses the page cache, and in which units.
 
 use std::fs::File;
 
@@ -36,13 +36,13 @@ impl Access {
         }
     }
 
-    /// The units that hold some of `extent`.
+    /// Widens `extent` to whole units.
     pub(crate) fn covering(self, extent: Extent) -> Extent {
         extent.widened_to(self.unit())
     }
 
-    /// The units that lie in `extent` as a whole, with what is left before and behind them. If
-    /// there are none, all of it is before them.
+    /// Splits `extent` into the whole units in it and the parts before and behind them. If there is
+    /// no whole unit, all of `extent` is the part before.
     pub(crate) fn split(self, extent: Extent) -> Split {
         let whole = extent.narrowed_to(self.unit());
         if whole.is_empty() {
@@ -65,7 +65,7 @@ pub(crate) struct Split {
     pub(crate) tail: Extent,
 }
 
-/// Lets I/O on a file or disk of `size` bytes bypass the page cache, if it can.
+/// Lets I/O on a file or disk of `size` bytes bypass the page cache, if possible.
 pub(crate) fn bypass_cache(file: &File, is_disk: bool, size: u64) -> Result<Access, Errno> {
     let Some(least) = told_unit(file, is_disk)? else { return Ok(Access::Cached) };
     let flags = rustix::fs::fcntl_getfl(file)?;
@@ -73,7 +73,8 @@ pub(crate) fn bypass_cache(file: &File, is_disk: bool, size: u64) -> Result<Acce
         return Ok(Access::Cached);
     }
     match shown_unit(file, least, size) {
-        // A write of the last unit would make a file of another length longer.
+        // A write of the last unit would lengthen a file whose length is not a multiple of the
+        // unit.
         Some(unit) if size.is_multiple_of(unit.bytes()) => Ok(Access::Direct { unit }),
         _ => {
             rustix::fs::fcntl_setfl(file, flags)?;
@@ -82,13 +83,13 @@ pub(crate) fn bypass_cache(file: &File, is_disk: bool, size: u64) -> Result<Acce
     }
 }
 
-/// The unit of direct I/O that the kernel tells, one sector if it does not tell; `None` if there
+/// The unit of direct I/O that the kernel reports, one sector if it reports none; `None` if there
 /// is no direct I/O.
 fn told_unit(file: &File, is_disk: bool) -> Result<Option<Sectors>, Errno> {
     let unit = if is_disk {
         rustix::fs::ioctl_blksszget(file)?
     } else {
-        // Old kernels do not know the question.
+        // Old kernels do not know this request.
         let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
         let knows = StatxFlags::DIOALIGN.bits();
         let Some(told) = told.filter(|told| told.stx_mask & knows != 0) else {
@@ -103,14 +104,14 @@ fn told_unit(file: &File, is_disk: bool) -> Result<Option<Sectors>, Errno> {
     Ok(usable.then_some(Sectors::from_bytes_ceil(unit.into())))
 }
 
-/// The least unit of at least `least` that reads accept: file systems that do not tell theirs
-/// show it.
+/// The smallest unit of at least `least` that reads accept: shows the unit of file systems that do
+/// not report it.
 fn shown_unit(file: &File, least: Sectors, size: u64) -> Option<Sectors> {
     let units = std::iter::successors(Some(least), |unit| Some(Sectors(unit.0 * 2)));
     let mut units = units.take_while(|unit| *unit <= UNIT_MAX && 2 * unit.bytes() <= size);
     units.find(|unit| {
         let mut buffer = Buffer::new(to_usize(unit.bytes()));
-        // The second one: the first is aligned to anything.
+        // Reads the second unit: the first begins at zero, which every alignment accepts.
         rustix::io::pread(file, buffer.bytes_mut(), unit.bytes()) != Err(Errno::INVAL)
     })
 }

@@ -1,4 +1,4 @@
-//! How Linux' arrays deal addresses out to drives, by what sysfs says of them.
+//! How Linux' arrays deal addresses out to drives, as sysfs describes it.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::levels::Step;
 use crate::loops::Object;
 use crate::sysfs::{Disk, SECTOR, System};
 
-/// KiB of sysfs' lengths of members in sectors.
+/// Sectors of a KiB: sysfs gives the lengths of members in KiB.
 const SECTORS_OF_KIB: u64 = 1024 / SECTOR;
 
 impl System {
@@ -16,8 +16,8 @@ impl System {
     /// through partitions and loop devices at any depth.
     ///
     /// `None` for everything else: a disk that is no array, an array with parity, and a mapped
-    /// device, since sysfs does not tell which bytes of an array it shows. A volume takes each of
-    /// these for one drive.
+    /// device, because sysfs does not tell which bytes of an array it shows. A volume treats each
+    /// of these as one drive.
     pub(crate) fn geometry(&self, disk: &Disk) -> Option<Geometry> {
         let own = of_md(disk);
         if own.is_some() {
@@ -36,8 +36,8 @@ impl System {
     }
 }
 
-/// The array as a device has it that begins `bytes` behind its beginning. `None` if that is within
-/// 4 KiB of data: nothing would lie in one piece on a drive.
+/// The geometry of a device that begins `bytes` behind the array's beginning. `None` if the 4 KiB
+/// blocks of the two do not coincide: the device's would not lie in one piece on a drive.
 fn behind(array: Geometry, bytes: u64) -> Option<Geometry> {
     let first = Sectors((array.first.0 + bytes / SECTOR) % array.stripe().0);
     let array = Geometry { first, ..array };
@@ -45,7 +45,7 @@ fn behind(array: Geometry, bytes: u64) -> Option<Geometry> {
     whole.then_some(array)
 }
 
-/// What sysfs says of an md array.
+/// Reads the geometry of an md array from sysfs.
 fn of_md(disk: &Disk) -> Option<Geometry> {
     let word = |name: &str| disk.attribute(&format!("md/{name}"));
     let number = |name: &str| word(name)?.parse::<u64>().ok();
@@ -64,14 +64,15 @@ fn of_md(disk: &Disk) -> Option<Geometry> {
     array.check().is_ok().then_some(array)
 }
 
-/// Drives that hold the same in a RAID-10 of this layout: `near` copies lie at one place of
-/// neighbours, so that the drives are columns. Other copies lie elsewhere on other drives.
+/// Number of drives with the same content in a RAID-10 of this layout. `near` copies lie at the
+/// same place of neighbouring drives, so that these form columns. Other copies lie at other places.
 const fn near_copies(layout: u64) -> Option<u64> {
     let (near, far, offset) = (layout & 0xff, layout >> 8 & 0xff, layout >> 16 & 1);
     if near > 0 && far == 1 && offset == 0 { Some(near) } else { None }
 }
 
-/// Whether no member of a RAID-0 goes on where a shorter one has ended: there fewer columns follow.
+/// Whether all members of a RAID-0 end together. Behind the end of a shorter member there are fewer
+/// columns.
 fn has_equal_members(disk: &Disk, chunk: Sectors) -> bool {
     let entries = fs::read_dir(disk.dir().join("md")).into_iter().flatten().flatten();
     let members = entries.filter(|entry| {
@@ -98,7 +99,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// An array of members with so many KiB each.
+    /// An array whose members have these lengths in KiB.
     fn array(machine: &Machine, level: &str, layout: &str, members: &[u64]) -> Disk {
         let disk = machine.disk("md0", "9:0", 400 * MIB);
         let md = disk.dir().join("md");

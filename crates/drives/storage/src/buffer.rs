@@ -8,12 +8,12 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment and granularity of every buffer: enough for any drive.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// A read this long is handed on in the buffer it was read into, a shorter one is copied out: it
-/// may lie in a registered buffer, or in a page that is much longer than the content. A write this
-/// long is taken from where it lies, if direct I/O accepts that; registered memory is cheaper for
-/// a shorter one.
+/// From this length on, content that was read stays in its buffer and is shared. Shorter content is
+/// copied out, because its buffer may be a registered one, or a page much longer than the content.
+/// A write of at least this length is taken from where it lies, if direct I/O accepts that. For
+/// shorter ones registered memory is cheaper.
 const HANDED_ON_FROM: usize = 64 << 10;
-/// Most memory that a shelf keeps.
+/// The most memory that a shelf keeps.
 const SHELF_BLOCKS: usize = 64;
 const SHELF_PAGES: usize = (32 << 20) / PAGE_BYTES;
 
@@ -26,20 +26,20 @@ struct Page([u8; PAGE_BYTES]);
 pub struct Buffer {
     pages: Vec<Page>,
     len: usize,
-    /// Its number among the buffers registered with a ring, if it is one of them.
+    /// Its number among the ring's registered buffers, if it is one of them.
     registered: Option<u16>,
-    /// Where the memory goes for the next request.
+    /// The shelf to which the memory returns for the next request.
     shelf: Option<Arc<Shelf>>,
 }
 
-/// What is written from: memory of the request's own, or shared bytes that direct I/O accepts.
+/// The memory of a write: the request's own, or shared bytes that direct I/O accepts.
 pub(crate) enum Source {
     Own(Buffer),
     Shared(Bytes),
 }
 
-/// Page-aligned memory that is kept for the next request: fresh pages cost more than everything
-/// else about a long one. A [`crate::FileDevice`] writes long requests from it without a copy.
+/// Page-aligned memory that is kept for the next request. Fresh pages are the largest cost of a
+/// long request. A [`crate::FileDevice`] writes long requests from this memory without a copy.
 #[derive(Default)]
 pub struct Shelf(Mutex<Vec<Vec<Page>>>);
 
@@ -51,7 +51,7 @@ impl Buffer {
         Self { pages, len, registered: None, shelf: None }
     }
 
-    /// `len` bytes of anything.
+    /// `len` bytes with arbitrary content.
     pub(crate) fn from_shelf(shelf: &Arc<Shelf>, len: usize) -> Self {
         let mut buffer = match shelf.take(len.div_ceil(PAGE_BYTES)) {
             Some(pages) => Self { pages, len, registered: None, shelf: None },
@@ -61,7 +61,7 @@ impl Buffer {
         buffer
     }
 
-    /// `len` bytes to be registered with a ring as number `index`.
+    /// `len` bytes, to be registered with a ring under the number `index`.
     pub(crate) fn registered(len: usize, index: u16) -> Self {
         let mut buffer = Self::new(len);
         buffer.registered = Some(index);
@@ -72,7 +72,7 @@ impl Buffer {
         self.registered
     }
 
-    /// Sets the length within the memory that is there.
+    /// Sets the length, which must fit the memory.
     pub(crate) fn set_len(&mut self, len: usize) {
         assert!(len <= self.pages.len() * PAGE_BYTES, "a buffer does not grow");
         self.len = len;
@@ -82,18 +82,18 @@ impl Buffer {
         &self.pages.as_bytes()[..self.len]
     }
 
-    /// All of it.
+    /// All bytes of the buffer.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.pages.as_mut_bytes()[..self.len]
     }
 
-    /// All of it, to be shared and no longer changed.
+    /// All bytes, shared and immutable from now on.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
 
-    /// The first `len` bytes as shared bytes, and the buffer if it may be used again.
+    /// Shares the first `len` bytes. Also returns the buffer if it may be used again.
     pub(crate) fn share(mut self, len: usize) -> (Bytes, Option<Self>) {
         if self.registered.is_some() || len < HANDED_ON_FROM {
             return (Bytes::copy_from_slice(&self.bytes()[..len]), Some(self));
@@ -104,7 +104,7 @@ impl Buffer {
 }
 
 impl Source {
-    /// `bytes` as they lie there, if they are long enough to gain by it and lie at a page.
+    /// Shares `bytes` in place, if they are long enough to gain by it and begin at a page.
     pub(crate) fn shared(bytes: &Bytes) -> Option<Self> {
         let fits =
             bytes.len() >= HANDED_ON_FROM && bytes.as_ptr().addr().is_multiple_of(PAGE_BYTES);
@@ -125,7 +125,7 @@ impl Source {
         }
     }
 
-    /// The memory that may be used again.
+    /// The buffer, if its memory may be used again.
     pub(crate) fn into_buffer(self) -> Option<Buffer> {
         match self {
             Self::Own(buffer) => Some(buffer),
@@ -155,7 +155,7 @@ impl Drop for Buffer {
 }
 
 impl Shelf {
-    /// A copy of `content`; its memory comes back to the shelf with its last user.
+    /// Copies `content`. The memory returns to the shelf when its last user drops it.
     #[must_use]
     pub fn copy(self: &Arc<Self>, content: &[u8]) -> Bytes {
         if content.len() < HANDED_ON_FROM {
@@ -166,7 +166,8 @@ impl Shelf {
         buffer.freeze()
     }
 
-    /// `len` bytes of anything; the memory comes back to the shelf with its last user.
+    /// `len` bytes with arbitrary content. The memory returns to the shelf when its last user drops
+    /// it.
     #[must_use]
     pub fn buffer(self: &Arc<Self>, len: usize) -> Buffer {
         Buffer::from_shelf(self, len)
@@ -177,7 +178,8 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// At least `pages` pages, but not many more: what was read may be kept for long.
+    /// Takes a block of at least `pages` pages, but not many more, because content read into it may
+    /// be kept for long.
     fn take(&self, pages: usize) -> Option<Vec<Page>> {
         let mut kept = self.lock();
         let index = kept.iter().rposition(|block| (pages..=2 * pages).contains(&block.len()))?;

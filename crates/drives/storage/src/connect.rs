@@ -1,4 +1,4 @@
-//! Connections to others, served on the reactor's own thread as those of [`crate::Listener`] are.
+//! Outgoing connections, served on the reactor's own thread like those of [`crate::Listener`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use rustix::net::{
 
 use crate::driver::Driver;
 use crate::reactor::Reactor;
-use crate::socket::{Socket, Stream, keep_alive};
+use crate::socket::{Socket, SocketStream, keep_alive};
 
-/// Where somebody listens.
+/// Address of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A socket in the file system.
@@ -24,26 +24,26 @@ pub enum Peer {
     Tcp(SocketAddr),
 }
 
-/// Makes connections. Clones are of the same reactor.
+/// Makes connections. Clones use the same reactor.
 #[derive(Clone)]
 pub struct Connector(Rc<Driver>);
 
 impl Reactor {
-    /// Makes connections that the reactor's thread serves.
+    /// A maker of connections that the reactor's thread serves.
     #[must_use]
     pub fn connector(&self) -> Connector {
-        // Without a ring readiness is asked for with poll(2).
+        // Without a ring, poll(2) tells when a socket is ready.
         let _ = self.driver().open_ring();
         Connector(Rc::clone(self.driver()))
     }
 }
 
 impl Connector {
-    /// Connects to `peer`. Dropping the future gives it up.
+    /// Connects to `peer`. Dropping the future gives the attempt up.
     ///
     /// # Errors
-    /// The kernel's: nobody listens there, or nobody is let in.
-    pub async fn connect(&self, peer: &Peer) -> io::Result<Stream> {
+    /// The kernel's: no process listens there, or it refuses the connection.
+    pub async fn connect(&self, peer: &Peer) -> io::Result<SocketStream> {
         let family = match peer {
             Peer::Unix(_) => AddressFamily::UNIX,
             Peer::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
@@ -52,7 +52,7 @@ impl Connector {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         if matches!(peer, Peer::Tcp(_)) {
-            // Only speed depends on it.
+            // The option affects speed only.
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             keep_alive(&socket);
         }
@@ -69,7 +69,7 @@ impl Connector {
             }
             Err(errno) => return Err(errno.into()),
         }
-        Ok(Stream(socket))
+        Ok(SocketStream(socket))
     }
 }
 

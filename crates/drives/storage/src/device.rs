@@ -26,7 +26,7 @@ pub(crate) enum Medium {
     File,
     /// A disk or a partition.
     Disk {
-        /// Whether it takes discards that say nothing of the content afterwards.
+        /// Whether the disk takes discards, which leave the content undefined.
         discards: bool,
     },
 }
@@ -39,9 +39,9 @@ pub(crate) struct Core {
     pub(crate) medium: Medium,
     pub(crate) writable: bool,
     pub(crate) access: Access,
-    /// Whether the disk serves commands with priority first, and may be told so.
+    /// Whether the disk serves commands with priority first, and we may send such commands.
     pub(crate) priorities: bool,
-    /// Where logical sectors are larger than 512 bytes.
+    /// Keeps apart changes of one logical sector, where that is larger than 512 bytes.
     pub(crate) gate: Rc<Gate>,
     pub(crate) in_flight: Cell<usize>,
     pub(crate) flush_failed: Cell<bool>,
@@ -68,21 +68,21 @@ impl Core {
         self.io.start(&self.file, op, counted);
     }
 
-    /// Waits for everything in flight.
+    /// Waits until no operation is in flight.
     pub(crate) fn drain(&self) {
         while self.in_flight.get() > 0 {
             self.io.wait();
         }
     }
 
-    /// The error that `errno` stands for, which may spoil later flushes.
+    /// Translates `errno` into an error, and notes whether later flushes must fail.
     pub(crate) fn failure(&self, errno: Errno, extent: Extent, durable: bool) -> IoError {
         if self.shrank_below(extent) {
             return IoError::Shrunk { extent };
         }
         let error = io_error(errno, extent);
-        // A durable write is a write and a flush in one call, which does not say what failed. Past
-        // the page cache a lack of space shows before anything is flushed.
+        // A durable write is a write and a flush in one call, and the kernel does not say which of
+        // them failed. Past the page cache, a lack of space shows before the flush.
         let flush_is_blameless = match error {
             IoError::NoSpace { .. } => self.access.is_direct(),
             IoError::Medium { .. } | IoError::Transient { .. } | IoError::Gone => false,
@@ -94,17 +94,17 @@ impl Core {
         error
     }
 
-    /// Whether the device ends before `extent` does. A disk answers a write behind its end with
-    /// "no space", a file grows by it.
+    /// Whether the device now ends before the end of `extent`. A disk answers a write behind its
+    /// end with "no space"; a file grows.
     fn shrank_below(&self, extent: Extent) -> bool {
         self.size().is_some_and(|size| size < extent.end().0 * SECTOR_BYTES)
     }
 
-    /// Size in bytes as it is now.
+    /// The present size in bytes.
     fn size(&self) -> Option<u64> {
         match self.medium {
             Medium::File => self.file.metadata().ok().map(|metadata| metadata.len()),
-            // Nothing uses the position that this sets.
+            // No other call uses the position that this sets.
             Medium::Disk { .. } => rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::End(0)).ok(),
         }
     }
@@ -124,7 +124,8 @@ impl Core {
             }
             self.flush_failed.set(!plant::is(Bug::FlushFailureIgnored));
         }
-        // The kernel reports a failure once: this flush may have missed what another one saw.
+        // The kernel reports a failure once: another flush may have got the report for data of this
+        // one.
         if self.flush_failed.get() {
             return Err(IoError::FlushFailed);
         }
@@ -139,7 +140,7 @@ impl Core {
         self.carry_out(request, false)
     }
 
-    /// As `submit`; a write has priority, where the disk has such.
+    /// As `submit`; a write is sent with priority, if the disk supports that.
     pub(crate) fn submit_urgent(self: &Rc<Self>, request: Request) -> Completion {
         self.carry_out(request, self.priorities)
     }

@@ -1,4 +1,4 @@
-//! The ring and the threads together, on which a reactor waits.
+//! The ring and the threads on which a reactor waits.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -21,22 +21,22 @@ use crate::slab::Slab;
 /// How long to sleep when the ring cannot be waited on (the kernel is out of memory).
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Copies up to this length take less time than waking another thread.
+/// Copies up to this length take less time than to wake another thread.
 const SHORT_BYTES: usize = 64 << 10;
 
-/// Operations in flight and where they are carried out.
+/// Operations in flight, with the ring and the threads that carry them out.
 pub(crate) struct Driver {
     event: Arc<Event>,
     ring: RefCell<Option<Ring>>,
     pool: RefCell<Option<Pool>>,
-    /// Operations that the reactor's thread has done itself and not reported yet.
+    /// Operations that the reactor's thread has done itself and has not reported yet.
     at_once: RefCell<Vec<(usize, Done)>>,
-    /// Descriptors that are waited for where there is no ring.
+    /// Descriptors that are waited for without a ring.
     polled: RefCell<Polled>,
     callbacks: RefCell<Slab<Callback>>,
-    /// Memory for what is not registered.
+    /// Memory for buffers that are not registered.
     shelf: Arc<Shelf>,
-    /// Whether something may be queued that the kernel has not been given.
+    /// Whether there may be queued entries that the kernel has not been given.
     queued: Cell<bool>,
 }
 
@@ -54,10 +54,10 @@ impl Driver {
         }
     }
 
-    /// Makes the ring, unless it is there.
+    /// Makes the ring, unless there is one.
     ///
     /// # Errors
-    /// If the kernel has none for us: too old, or forbidden (containers often do).
+    /// If the kernel gives us no ring: it is too old, or forbids it (containers often do).
     pub(crate) fn open_ring(&self) -> io::Result<()> {
         let mut ring = self.ring.borrow_mut();
         if ring.is_none() {
@@ -87,8 +87,8 @@ impl Driver {
         }
     }
 
-    /// Calls `then` once one of `events` of the descriptor has come, or its other end is gone. The
-    /// number is for [`Driver::forget`] until then.
+    /// Calls `then` once one of `events` of the descriptor has come, or its other end is gone.
+    /// Until then the returned number may be passed to [`Driver::forget`].
     pub(crate) fn watch(&self, file: &Arc<File>, events: PollFlags, then: Callback) -> usize {
         let key = self.callbacks.borrow_mut().insert(then);
         match self.ring.borrow_mut().as_mut() {
@@ -101,17 +101,17 @@ impl Driver {
         key
     }
 
-    /// Ends a wait for a descriptor, which nothing here holds any more then.
+    /// Ends a wait for a descriptor. The driver then holds the descriptor no longer.
     pub(crate) fn forget(&self, key: usize) {
         if self.polled.borrow_mut().remove(key) {
             self.callbacks.borrow_mut().remove(key);
         } else if let Some(ring) = self.ring.borrow_mut().as_mut() {
-            // It is called back for as for one that came.
+            // Its callback is called as if an event had come.
             ring.forget(key);
         }
     }
 
-    /// Carries `op` out in this thread; it is called back for with the next [`Driver::reap`].
+    /// Carries `op` out in this thread. The next [`Driver::reap`] calls back.
     fn do_at_once(&self, file: &File, op: Op, then: Callback) {
         let key = self.callbacks.borrow_mut().insert(then);
         let op = op.planted(Bug::MemoryIgnoresFua, Bug::MemorySkipsSync);
@@ -119,7 +119,7 @@ impl Driver {
         self.at_once.borrow_mut().push((key, done));
     }
 
-    /// Gives the kernel what is queued. If it refuses for now, the next round tries again.
+    /// Gives the kernel the queued entries. If it refuses for now, the next round tries again.
     pub(crate) fn submit(&self) {
         if self.queued.get()
             && let Some(ring) = self.ring.borrow_mut().as_mut()
@@ -128,7 +128,7 @@ impl Driver {
         }
     }
 
-    /// Calls back for everything that has ended.
+    /// Calls the callbacks of all operations that have ended.
     pub(crate) fn reap(&self) {
         while let Some((key, done)) = self.next_from_ring() {
             self.call_back(key, done);
@@ -155,13 +155,13 @@ impl Driver {
 
     fn call_back(&self, key: usize, done: Done) {
         let callback = self.callbacks.borrow_mut().remove(key);
-        // Called without a borrow, as it may start the next operation.
+        // Called without a borrow, because it may start the next operation.
         if let Some(callback) = callback {
             callback(done);
         }
     }
 
-    /// Sleeps until something has ended, the event is notified or `timeout` is over.
+    /// Sleeps until an operation has ended, the event is notified or `timeout` is over.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
         if !self.at_once.borrow().is_empty() {
             return self.submit();
@@ -180,7 +180,7 @@ impl Driver {
         }
     }
 
-    /// Waits for everything in flight, and for what its callbacks start.
+    /// Waits until all operations in flight have ended, including those that callbacks start.
     pub(crate) fn drain(&self) {
         while self.callbacks.borrow().len() > 0 {
             self.wait(None);
@@ -189,12 +189,12 @@ impl Driver {
     }
 }
 
-/// A driver as one device uses it.
+/// The driver, as one device uses it.
 pub(crate) struct DeviceIo {
     pub(crate) driver: Rc<Driver>,
     pub(crate) by_ring: bool,
-    /// Whether the file is in memory: nothing that is short blocks, and another thread would cost
-    /// more than the work.
+    /// Whether the file is in memory. Short operations then do not block, and handing them to
+    /// another thread would cost more than doing them.
     pub(crate) in_memory: bool,
 }
 

@@ -1,17 +1,17 @@
-//! An eventfd: what ends the sleep of a thread that waits for descriptors.
+//! An eventfd that ends the sleep of a thread waiting for descriptors.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::EventfdFlags;
 
-/// Stays notified until it is reset. Its descriptor is readable meanwhile; any thread may notify
+/// Stays notified until it is cleared. Its descriptor is readable meanwhile. Any thread may notify
 /// it.
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// An event that was not notified.
+    /// An event that is not notified yet.
     ///
     /// # Errors
     /// If the system has no descriptors left.
@@ -26,9 +26,9 @@ impl Event {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Forgets notifications.
+    /// Clears all notifications.
     pub fn clear(&self) {
-        // This fails only when there were none.
+        // This fails only if there was no notification.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }

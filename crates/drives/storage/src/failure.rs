@@ -4,13 +4,13 @@ use manylogs_block::{Extent, IoError};
 use manylogs_plant::{self as plant, Bug};
 use rustix::io::Errno;
 
-/// Tries of an operation that the kernel interrupts.
+/// Number of tries of an operation that the kernel interrupts.
 pub(crate) const TRIES: u32 = 16;
 
 /// Why a request for `extent` failed.
 ///
-/// The numbers are those that the block layer makes of a drive's answer (`blk_errors` in the
-/// kernel's `block/blk-core.c`), and those that file systems return.
+/// The error numbers are those that the block layer makes from a drive's answer (`blk_errors` in
+/// the kernel's `block/blk-core.c`), and those that file systems return.
 pub(crate) fn io_error(errno: Errno, extent: Extent) -> IoError {
     match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace { extent },
@@ -24,22 +24,22 @@ pub(crate) fn io_error(errno: Errno, extent: Extent) -> IoError {
         Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::BADF => {
             IoError::ReadOnly { reason: "the system refuses writes to it" }
         }
-        // A medium error, and stored data that does not fit its protection information. These are
-        // the only two numbers by which a drive says that the data at this place is bad. EIO says
-        // nothing: it may be a cable. EUCLEAN and EBADMSG speak of the metadata of a file system,
-        // which its repair brings back together with the data.
+        // A medium error, and stored data that does not match its protection information. Only by
+        // these two numbers does a drive say that the data at this place is bad. EIO says nothing:
+        // the cause may be a cable. EUCLEAN and EBADMSG concern the metadata of a file system,
+        // whose repair brings the data back, too.
         Errno::NODATA | Errno::ILSEQ => IoError::Medium { extent },
         _ if plant::is(Bug::TransientTakenForMedium) => IoError::Medium { extent },
         _ => IoError::Transient { extent },
     }
 }
 
-/// Whether the same operation may succeed when it is tried again at once.
+/// Whether the same operation may succeed if it is tried again at once.
 pub(crate) fn is_passing(errno: Errno) -> bool {
     [Errno::INTR, Errno::AGAIN].contains(&errno)
 }
 
-/// Whether the kernel says that it has no such operation here.
+/// Whether the kernel says that it does not support the operation here.
 pub(crate) fn is_unsupported(errno: Errno) -> bool {
     [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::NOTTY].contains(&errno)
 }

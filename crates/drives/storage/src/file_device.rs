@@ -24,14 +24,14 @@ use crate::priority::may_prefer_io;
 use crate::reactor::Reactor;
 use crate::sysfs::{Disk, System};
 
-/// The kernel's numbers of the file system that has no disk, and of the one that has a server.
+/// The kernel's magic numbers of a file system without a disk, and of one with a server.
 const TMPFS: u64 = 0x0102_1994;
 const FUSE: u64 = 0x6573_5546;
 
 /// Backend through which requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// Through `io_uring`; by threads where the system forbids that, and on a file of FUSE.
+    /// Through `io_uring`. Through threads if the system forbids that, and for a file of FUSE.
     #[default]
     Auto,
     /// Through `io_uring`.
@@ -47,12 +47,13 @@ pub struct OpenOptions {
     pub mode: OpenMode,
     /// Backend through which requests reach the kernel.
     pub backend: Backend,
-    /// Physical sector where the device does not say (a file says one sector) or lies.
+    /// Physical sector, if the device does not report it (a file reports one sector) or reports it
+    /// wrongly.
     pub physical_sector: Option<Sectors>,
-    /// Whether discards reach the device. Without it an image keeps the space it was given.
+    /// Whether discards reach the device. If not, an image keeps its allocated space.
     pub discard: bool,
-    /// How long to try while another process has it open or locked: the kernel may take a moment
-    /// to close what a killed process had under way.
+    /// How long to retry while another process has the device open or locked: the kernel may take a
+    /// moment to close what a killed process had under way.
     pub patience: Duration,
 }
 
@@ -72,19 +73,20 @@ impl OpenOptions {
 
 /// An open disk, partition or file. Dropping it waits for I/O in flight, then closes it.
 ///
-/// A flush is `fdatasync`, a durable write is `RWF_DSYNC`. After a failed one every later flush
-/// fails with [`manylogs_block::IoError::FlushFailed`]: the kernel reports a failure once and then
-/// forgets the data. A durable write that succeeds after it is durable all the same.
+/// A flush is `fdatasync`, a durable write is `RWF_DSYNC`. After either has failed, every later
+/// flush fails with [`manylogs_block::IoError::FlushFailed`]: the kernel reports a failure once and
+/// then forgets the data. A later durable write that succeeds is still durable.
 ///
-/// The length is that at opening. A file that is truncated below it fails reads and flushes with
-/// [`manylogs_block::IoError::Shrunk`]; what a write appends to it again is not noticed by others.
+/// The length is the one at opening. If a file is truncated below it, reads and flushes fail with
+/// [`manylogs_block::IoError::Shrunk`]. If a write then makes the file longer again, other requests
+/// do not notice.
 pub struct FileDevice {
     core: Rc<Core>,
     path: PathBuf,
     backend: Backend,
-    /// The array that it is or lies on.
+    /// The array that the device is or lies on.
     geometry: Option<Geometry>,
-    /// Keeps others from what it lies on.
+    /// Locks that keep others from the devices and files that this one lies on.
     _below: Vec<File>,
 }
 
@@ -112,13 +114,13 @@ impl FileDevice {
             None => Medium::File,
         };
         let automatic = options.backend == Backend::Auto;
-        // When a server of FUSE takes a part of a write, the kernel's ring writes the rest to the
-        // start of the range again, and says that all of it is written (seen with Linux 6.18).
+        // If a FUSE server takes a part of a write, the kernel's ring writes the rest to the start
+        // of the range again, and reports that all of it is written (seen with Linux 6.18).
         let backend =
             if automatic && lies_in(&opened.file, FUSE) { Backend::Threads } else { backend };
         let by_ring = backend == Backend::Uring;
-        // A write through the page cache reaches the disk later, in a request of the kernel's own:
-        // a priority that is set here would be lost.
+        // A write through the page cache reaches the disk later, in a request of the kernel's own,
+        // which does not carry our priority.
         let priorities = by_ring
             && access.is_direct()
             && opened.disk.as_ref().is_some_and(Disk::has_priorities)
@@ -142,20 +144,20 @@ impl FileDevice {
         Ok(Self { core: Rc::new(core), path: path.to_owned(), backend, geometry, _below: below })
     }
 
-    /// How requests reach the kernel: what [`Backend::Auto`] has chosen.
+    /// The backend through which requests reach the kernel: the one that [`Backend::Auto`] chose.
     #[must_use]
     pub const fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Whether I/O bypasses the page cache. It does not where the file system refuses, and on a
-    /// file whose length is no multiple of the unit of its direct I/O.
+    /// Whether I/O bypasses the page cache. It does not if the file system refuses, or if a file's
+    /// length is not a multiple of the unit of its direct I/O.
     #[must_use]
     pub fn direct(&self) -> bool {
         self.core.access.is_direct()
     }
 
-    /// The logical sector: what direct I/O reads and writes as a whole. A write of a part of it
+    /// The logical sector, which direct I/O reads and writes as a whole. A write of a part of it
     /// reads the rest first.
     #[must_use]
     pub fn logical_sector(&self) -> Sectors {
@@ -168,7 +170,7 @@ impl FileDevice {
         &self.path
     }
 
-    /// Whether it is a disk or a partition, not a file.
+    /// Whether the device is a disk or a partition, not a file.
     #[must_use]
     pub fn is_disk(&self) -> bool {
         self.core.medium != Medium::File
@@ -200,7 +202,7 @@ impl BlockDevice for FileDevice {
         let inside = self.core.capabilities.check(&Request::Read { extent: within });
         match (inside, self.core.medium) {
             (Err(error), _) => Completion::ready(Err(error)),
-            // The kernel knows nothing of the sectors of disks.
+            // The kernel does not know which sectors of a disk hold data.
             (Ok(()), Medium::Disk { .. }) => {
                 Completion::ready(Ok(Extents::of(within, ExtentKind::Data)))
             }
@@ -238,7 +240,7 @@ fn choose(reactor: &Reactor, wanted: Backend) -> Result<Backend, OpenError> {
 }
 
 /// Whether the content is in memory. A disk's is not, although its node in `/dev` lies in a file
-/// system that has no disk.
+/// system without a disk.
 fn is_in_memory(opened: &open::Opened) -> bool {
     opened.disk.is_none() && lies_in(&opened.file, TMPFS)
 }
@@ -265,11 +267,11 @@ fn capabilities(
             rotational: disk.queue("rotational").is_none_or(|value| value != "0"),
             volatile_cache: is_volatile(Some(disk), access),
             native_fua: access.is_direct() && disk.queue("fua").is_some_and(|value| value == "1"),
-            // A disk that discards without being able to zero promises nothing of the content.
+            // A disk that discards but cannot zero promises nothing about the content.
             discard: discard
                 && disk.limit("discard_max_bytes") > 0
                 && disk.limit("write_zeroes_max_bytes") > 0,
-            // Drives that turn write the zeroes to the platters, whoever makes them.
+            // A rotational drive writes the zeroes to the platters, whoever makes them.
             fast_zero: discard
                 && disk.limit("write_zeroes_max_bytes") > 0
                 && disk.queue("rotational").is_some_and(|value| value == "0"),
@@ -304,7 +306,8 @@ fn is_volatile(disk: Option<&Disk>, access: Access) -> bool {
     cached || !hardware || !fixed || !disk.drops_flushes()
 }
 
-/// Whether the file system can give up parts of the file: asked behind its end, where nothing is.
+/// Whether the file system can give up parts of the file. Tried behind the file's end, where there
+/// is no data.
 fn punches_holes(opened: &open::Opened) -> bool {
     let behind = opened.size.next_multiple_of(1 << 20);
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -8,16 +8,18 @@ use rustix::io::Errno;
 
 use crate::buffer::{Buffer, Source};
 
-/// How something is written.
+/// How a write is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteMode {
-    /// Durable when it has ended.
+    /// Whether the data must be durable when the write ends.
     pub(crate) durable: bool,
-    /// Before what the disk has not begun, where it has priorities. The ring tells the disk so.
+    /// Whether the write goes before those that the disk has not begun, if the disk has priorities.
+    /// Only the ring passes this on.
     pub(crate) urgent: bool,
 }
 
-/// One operation on a file. Its buffer belongs to whoever carries it out, until the end.
+/// One operation on a file. Its buffer belongs to the ring or thread that carries it out, until the
+/// end.
 pub(crate) enum Op {
     Read {
         at: u64,
@@ -29,7 +31,7 @@ pub(crate) enum Op {
         mode: WriteMode,
     },
     Sync,
-    /// Something that may block and has no form of its own.
+    /// A call that may block and has no form of its own.
     Call(Call),
 }
 
@@ -48,24 +50,24 @@ impl Op {
 
 pub(crate) type Call = Box<dyn FnOnce(&File) -> Result<(), Errno> + Send>;
 
-/// The end of an operation.
+/// The result of an operation.
 pub(crate) struct Done {
     /// Bytes moved, which may be fewer than asked for.
     pub(crate) result: Result<usize, Errno>,
     pub(crate) buffer: Option<Buffer>,
 }
 
-/// Called with the end of an operation, on the reactor's thread.
+/// Called with the result of an operation, on the reactor's thread.
 pub(crate) type Callback = Box<dyn FnOnce(Done)>;
 
-/// Carries out operations without blocking. A trait so that a test can let them fail.
+/// Carries out operations without blocking. A trait, so that a test can make them fail.
 pub(crate) trait FileIo {
-    /// A buffer for `len` bytes; its content is whatever it last was.
+    /// A buffer for `len` bytes with arbitrary content.
     fn buffer(&self, len: usize) -> Buffer;
     /// Takes a buffer back.
     fn recycle(&self, buffer: Buffer);
     /// Starts `op`; `then` is never called before this returns.
     fn start(&self, file: &Arc<File>, op: Op, then: Callback);
-    /// Blocks until an operation has ended or something else woke the thread, and calls back.
+    /// Blocks until an operation has ended or another event woke the thread, and calls back.
     fn wait(&self);
 }

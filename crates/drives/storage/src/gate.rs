@@ -1,4 +1,4 @@
-//! Keeps apart what changes one logical sector.
+//! Keeps changes of one logical sector apart.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use manylogs_block::Extent;
 
-/// Where a device writes logical sectors larger than 512 bytes, a write of a part of one reads the
-/// sector, changes it and writes all of it. A change that came between would be undone. So changes
-/// of the same logical sector are carried out one after the other, in the order in which they were
-/// submitted.
+/// On a device with logical sectors larger than 512 bytes, a write of a part of a sector reads the
+/// sector, changes it and writes all of it. That would undo another change made in between. So
+/// changes of the same logical sector are carried out one after the other, in the order in which
+/// they were submitted.
 #[derive(Default)]
 pub(crate) struct Gate(RefCell<State>);
 
@@ -25,14 +25,14 @@ struct Waiting {
     then: Box<dyn FnOnce(Claim)>,
 }
 
-/// The right to change an extent, until dropped.
+/// The right to change an extent; ends when it is dropped.
 pub(crate) struct Claim {
     gate: Rc<Gate>,
     id: u64,
 }
 
 impl Gate {
-    /// Calls `then` as soon as nobody else changes any of `extent`, which is whole logical
+    /// Calls `then` as soon as no other claim covers any of `extent`, which must be whole logical
     /// sectors: at once, or when a claim ends.
     pub(crate) fn claim(self: &Rc<Self>, extent: Extent, then: impl FnOnce(Claim) + 'static) {
         let waiting = Waiting { extent, then: Box::new(then) };
@@ -41,16 +41,17 @@ impl Gate {
         self.admit(ahead);
     }
 
-    /// Admits the claims at or behind place `from` that wait for no other claim any more.
+    /// Admits the claims at or behind place `from` that no longer wait for other claims.
     fn admit(self: &Rc<Self>, mut from: usize) {
         while let Some((index, waiting, id)) = self.next(from) {
-            // Without a borrow: it may start operations, and claim other extents.
+            // Called without a borrow: `then` may start operations and claim other extents.
             (waiting.then)(Claim { gate: Rc::clone(self), id });
             from = index;
         }
     }
 
-    /// The first claim at or behind place `from` that waits for no claim before it, and its number.
+    /// The first claim at or behind place `from` that waits for no earlier claim, with its place
+    /// and number.
     fn next(&self, from: usize) -> Option<(usize, Waiting, u64)> {
         let mut state = self.0.borrow_mut();
         let free = |index: usize| {
@@ -91,7 +92,7 @@ mod tests {
         trail.borrow().iter().map(|(name, _)| *name).collect()
     }
 
-    /// Ends the claim of the first in `trail`.
+    /// Ends the first claim in `trail`.
     fn end_first(trail: &Trail) {
         let first = trail.borrow_mut().remove(0);
         drop(first);

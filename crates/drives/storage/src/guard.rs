@@ -1,9 +1,9 @@
-//! Locks on what is opened, and on what it lies on.
+//! Locks on an opened file or disk, and on what lies below it.
 //!
-//! A file is locked twice: as a whole with `flock`, which names the process that has it, and in the
-//! bytes that are used. Loop devices show a file, or parts of it, and whoever uses one locks those
-//! bytes of the file. A disk has one exclusive user, by the kernel's rules; whoever uses a loop
-//! device over a disk is that one.
+//! A file is locked twice: as a whole with `flock`, whose holder can be found, and in the bytes
+//! that are used. A loop device shows a file, or parts of it, and its user locks those bytes of the
+//! file. The kernel gives a disk one exclusive user. A user of a loop device over a disk becomes
+//! that user.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,13 +21,13 @@ use crate::loops::{FileId, Object};
 use crate::open::{OpenError, OpenMode};
 use crate::sysfs::{Disk, System};
 
-/// How often a lock that somebody has is tried again, and after which time. A process that was
-/// killed has its files until it is gone, and one that begins has those of the process that began
-/// it until it becomes another program.
+/// How often a lock held by others is tried again, and at which interval. A killed process keeps
+/// its files until it is gone. A new process has copies of its parent's files until it runs another
+/// program.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Locks what was opened.
+/// Locks the opened file or disk.
 pub(crate) fn lock(
     system: &System,
     path: &Path,
@@ -60,7 +60,7 @@ pub(crate) fn lock(
     })
 }
 
-/// Locks what it lies on, for as long as what is returned is open.
+/// Locks what lies below the device, until the returned files are closed.
 pub(crate) fn hold(
     system: &System,
     path: &Path,
@@ -91,8 +91,8 @@ fn hold_file(
 ) -> Result<Option<File>, Option<Holder>> {
     let alone = mode.is_writing() && !level.is_shared;
     let Some((file, alone)) = reach(&level.path, id, alone) else {
-        // It has no name here any more, or none for this user: nobody can open it by one, but may
-        // have done so before.
+        // The file has no name here any more, or none for this user. Others can no longer open it
+        // by name, but may have opened it before.
         return match system.holder(&[id]) {
             Some(holder) if mode.is_writing() => Err(Some(holder)),
             _ => Ok(None),
@@ -104,7 +104,8 @@ fn hold_file(
     }
 }
 
-/// Opens the file if the path still leads to it; and whether it can be locked against all others.
+/// Opens the file if the path still leads to it. Also returns whether it can be locked against all
+/// others.
 fn reach(path: &Path, id: FileId, alone: bool) -> Option<(File, bool)> {
     let open = |write| {
         let flags = OFlags::NONBLOCK.bits().cast_signed();
@@ -118,7 +119,7 @@ fn reach(path: &Path, id: FileId, alone: bool) -> Option<(File, bool)> {
     alone.then(|| open(true)).flatten().or_else(|| open(false))
 }
 
-/// Locks bytes of a file, where the file system can.
+/// Locks bytes of a file, if the file system supports that.
 fn lock_range(file: &File, bytes: &std::ops::Range<u64>, alone: bool) -> Result<(), Errno> {
     match lock_bytes(file, bytes, alone) {
         Err(Errno::ACCESS | Errno::AGAIN) => Err(Errno::WOULDBLOCK),
@@ -135,19 +136,19 @@ fn claim(system: &System, disk: &Disk) -> Result<Option<File>, Option<Holder>> {
         Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
             Err(system.holder(&nodes(system, disk)))
         }
-        // It has another node, or none for this user.
+        // The disk has another node, or none for this user.
         Err(_) => Ok(None),
     }
 }
 
-/// The nodes of a disk, of its partitions, and of the disk that it is a partition of.
+/// The nodes of a disk, of its partitions, and of the disk that contains it.
 fn nodes(system: &System, disk: &Disk) -> Vec<FileId> {
     let parts = disk.with_partitions().into_iter().chain(disk.whole_disk());
     let paths = parts.map(|part| system.dev.join(part.name()));
     paths.filter_map(|path| Some(FileId::of(&path.metadata().ok()?))).collect()
 }
 
-/// Says who has a disk that is busy.
+/// Adds the process that uses a busy disk to the error.
 pub(crate) fn named(error: OpenError, system: &System, disk: Option<&Disk>) -> OpenError {
     match (error, disk) {
         (OpenError::Busy { path, .. }, Some(disk)) => {
@@ -176,8 +177,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Two openings of bytes of one file, each through a loop device at such a place, of which the
-    /// second succeeds or not.
+    /// Opens bytes of one file twice, through loop devices at these places. Returns whether the
+    /// second opening succeeds.
     fn second_succeeds(first: (u64, u64), second: (u64, u64), modes: [OpenMode; 2]) -> bool {
         let machine = Machine::new();
         let (path, _) = machine.file("image");
@@ -224,7 +225,7 @@ mod tests {
         let held = hold(&machine.system, Path::new("/dev/loop3"), &below, OpenMode::Exclusive);
         for mode in [OpenMode::Exclusive, OpenMode::ReadOnly] {
             let error = lock_file(mode).unwrap_err().to_string();
-            // It names this process.
+            // The error names this process.
             assert!(error.contains(&format!("process {} (", std::process::id())), "{error}");
         }
         drop(held);
@@ -233,7 +234,7 @@ mod tests {
         let error = hold(&system, Path::new("/dev/loop3"), &below, OpenMode::Exclusive);
         let error = error.unwrap_err().to_string();
         assert!(error.starts_with("/dev/loop3 lies on "), "{error}");
-        // The file has no name any more: the loop device shows it all the same.
+        // The file has no name any more, but the loop device still shows it.
         fs::rename(&path, machine.dir.path().join("elsewhere")).unwrap();
         assert!(hold(&system, Path::new("/dev/loop3"), &below, OpenMode::Exclusive).is_err());
         drop(direct);

@@ -1,4 +1,4 @@
-//! Finds the process that has locked something.
+//! Finds the process that holds a lock.
 
 use std::fs;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::path::Path;
 use crate::loops::FileId;
 use crate::sysfs::System;
 
-/// Longest command line that is shown.
+/// Longest command line that is reported.
 const COMMAND_MAX: usize = 200;
 /// Bit of SIGKILL among a process's pending signals.
 const KILLED: u64 = 1 << 8;
 
-/// Somebody who has a lock.
+/// A process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     pid: u32,
-    /// What it was started with; empty if that cannot be read.
+    /// Its command line; empty if that cannot be read.
     command: String,
-    /// It was killed, or has ended: the kernel still closes what it had.
+    /// Whether it was killed or has ended, and the kernel still closes its files.
     pub(crate) is_ending: bool,
 }
 
@@ -32,16 +32,16 @@ impl std::fmt::Display for Holder {
 }
 
 impl System {
-    /// Who has a lock on one of these files; a process that runs comes first. `None` if nobody has,
-    /// or somebody of whom this user is not told.
+    /// A process that has a lock on one of these files, preferably a running one. `None` if there
+    /// is no lock, or if this user may not see the process.
     pub(crate) fn holder(&self, files: &[FileId]) -> Option<Holder> {
         let by_descriptor = self.processes().into_iter().find_map(|pid| {
             let has = files.iter().any(|file| self.has_locked(pid, *file));
             has.then(|| self.holder_of(pid))
         });
         by_descriptor.or_else(|| {
-            // A lock outlives its process for as long as the kernel needs for what that had under
-            // way, and names it.
+            // A lock outlives its process while the kernel finishes its last operations. The kernel
+            // still lists the lock with the process.
             let locks = fs::read_to_string(self.proc.join("locks")).unwrap_or_default();
             let pid =
                 files.iter().find_map(|file| locks.lines().find_map(|line| owner(line, *file)));
@@ -54,7 +54,7 @@ impl System {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Whether a process has a descriptor by which the file is locked.
+    /// Whether the process has a descriptor through which the file is locked.
     fn has_locked(&self, pid: u32, file: FileId) -> bool {
         let entries = fs::read_dir(self.proc.join(format!("{pid}/fdinfo")));
         entries.into_iter().flatten().flatten().any(|entry| {
@@ -71,21 +71,21 @@ impl System {
     }
 }
 
-/// Whether a line of locks is about the file: `1: FLOCK  ADVISORY  WRITE 1234 fe:00:99 0 EOF`.
+/// Whether a line of locks concerns the file: `1: FLOCK  ADVISORY  WRITE 1234 fe:00:99 0 EOF`.
 fn is_on(line: &str, file: FileId) -> bool {
     let (device, inode) = (file.device, file.inode);
     let name = format!("{:02x}:{:02x}:{inode}", device.major, device.minor);
     line.split_whitespace().any(|field| field == name)
 }
 
-/// The process that a line says to have locked the file.
+/// The process that holds the lock on the file, according to the line.
 fn owner(line: &str, file: FileId) -> Option<u32> {
     let is_waiting = line.contains("->");
     let pid = line.split_whitespace().nth(4).filter(|_| !is_waiting && is_on(line, file))?;
     pid.parse().ok().filter(|pid| *pid != 0)
 }
 
-/// What the status of a process says of its end.
+/// Whether a process with this status was killed or has ended.
 fn is_over(status: &str) -> bool {
     let field = |name: &str| {
         let mut lines = status.lines().filter_map(|line| line.strip_prefix(name));

@@ -14,10 +14,10 @@ use crate::device::Core;
 use crate::failure::is_unsupported;
 use crate::file_io::Op;
 
-/// Parts that one answer names at most: an answer may end early, and a thread works on it.
+/// The most parts in one answer: an answer may end early, and the search occupies a thread.
 const PARTS_MAX: usize = 1024;
 
-/// See [`manylogs_block::BlockDevice::extents`], of a file.
+/// [`manylogs_block::BlockDevice::extents`] for a file.
 pub(crate) fn extents(core: &Rc<Core>, within: Extent) -> Completion<Extents> {
     let (completer, answer) = completion();
     let found = Arc::new(Mutex::new(Extents::default()));
@@ -36,13 +36,13 @@ pub(crate) fn extents(core: &Rc<Core>, within: Extent) -> Completion<Extents> {
     answer
 }
 
-/// The parts of `within` as the file system knows them; a file system that does not know says that
-/// all of it is data.
+/// The parts of `within` as the file system reports them. A file system that cannot tell reports
+/// all of it as data.
 fn parts(file: &File, within: Extent) -> Result<Extents, Errno> {
     let mut known = Extents::default();
     let mut at = within.start;
     for _ in 0..PARTS_MAX / 2 {
-        // A sector that is data in part is data.
+        // A sector that is partly data counts as data.
         let data = find(file, SeekFrom::Data(at.0 * SECTOR_BYTES), within)?;
         let data = Lba(data / SECTOR_BYTES).max(at);
         known.push(Extent::between(at, data), ExtentKind::Hole);
@@ -59,13 +59,13 @@ fn parts(file: &File, within: Extent) -> Result<Extents, Errno> {
     Ok(known)
 }
 
-/// The byte at which data or a hole begins, at most the end of `within`. Nothing else uses the
-/// position of the file that this sets.
+/// The byte at which data or a hole begins, at most the end of `within`. No other call uses the
+/// file position that this sets.
 fn find(file: &File, what: SeekFrom, within: Extent) -> Result<u64, Errno> {
     let end = within.end().0 * SECTOR_BYTES;
     match (seek(file, what), what) {
         (Ok(found), _) => Ok(found.min(end)),
-        // Only a hole is left; in a file that was cut short that is not so.
+        // The rest is a hole, unless the file was cut short.
         (Err(Errno::NXIO), _) if file.metadata().is_ok_and(|it| it.len() >= end) => Ok(end),
         (Err(errno), SeekFrom::Data(at)) if is_unsupported(errno) => Ok(at),
         (Err(errno), _) if is_unsupported(errno) => Ok(end),

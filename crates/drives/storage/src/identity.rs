@@ -1,4 +1,4 @@
-//! What a disk says of itself: model, serial number, speed and link, from sysfs and the pages of
+//! How a disk identifies itself: model, serial number, speed and link, from sysfs and the pages of
 //! vital product data (VPD) that the kernel keeps there.
 //!
 //! `device/model` holds 16 characters. The whole model of an ATA disk stands in its IDENTIFY data,
@@ -19,17 +19,17 @@ const IDENTIFY_BYTES: usize = 512;
 const SERIAL_WORDS: std::ops::Range<usize> = 10..20;
 const MODEL_WORDS: std::ops::Range<usize> = 27..47;
 const RATE_WORD: usize = 217;
-/// Revolutions a minute that a rate stands for; below it says "does not turn", or nothing.
+/// Rates that mean revolutions a minute. Smaller ones mean "does not turn", or nothing.
 const RATES: std::ops::Range<u16> = 0x0401..0xffff;
-/// Makers' names of disks that a hypervisor makes up.
+/// Vendor names of disks that a hypervisor emulates.
 const HYPERVISORS: [&str; 7] = ["QEMU", "VBOX", "VMware", "Msft", "Virtual", "Google", "Nutanix"];
 
-/// A disk as it describes itself. What it does not say is empty or `None`.
+/// A disk as it describes itself. Facts that it does not report are empty or `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskIdentity {
-    /// Name that the kernel has for it, as `sdb`.
+    /// The kernel's name of the disk, such as `sdb`.
     pub name: String,
-    /// The maker; `ATA` is none.
+    /// The vendor; empty for `ATA`.
     pub vendor: String,
     /// The whole model.
     pub model: String,
@@ -37,24 +37,24 @@ pub struct DiskIdentity {
     pub serial: String,
     /// Revolutions a minute.
     pub rpm: Option<u32>,
-    /// Whether it turns.
+    /// Whether the disk is rotational.
     pub rotational: Option<bool>,
     /// Length in sectors of 512 bytes.
     pub sectors: u64,
-    /// The way to it.
+    /// The way to the disk.
     pub transport: Transport,
-    /// Whether a hypervisor makes it up: its name is no drive's.
+    /// Whether a hypervisor emulates the disk, so that its name is not a drive's.
     pub is_made_up: bool,
     /// Whether the host has to manage its zones.
     pub host_managed: bool,
-    /// Ranges of addresses that have an actuator each; 1 if it does not say.
+    /// Number of address ranges with an actuator of their own; 1 if the disk does not say.
     pub actuators: u32,
 }
 
-/// Reads what the disk at `path`, or the disk of that partition, says of itself.
+/// Reads the identity of the disk at `path`, or of the disk of the partition there.
 ///
 /// # Errors
-/// If `path` is no block device, or the kernel does not tell of it.
+/// If `path` is no block device, or the kernel does not describe it.
 pub fn identify(path: &Path) -> io::Result<DiskIdentity> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let metadata = fs::metadata(path)?;
@@ -65,10 +65,10 @@ pub fn identify(path: &Path) -> io::Result<DiskIdentity> {
     identify_in(&Path::new("/sys/dev/block").join(number.to_string()))
 }
 
-/// The same of the directory that sysfs, or a copy of it, has for the disk or partition.
+/// As [`identify`], from the directory of the disk or partition in sysfs or in a copy of it.
 ///
 /// # Errors
-/// If there is no such directory of a disk.
+/// If there is no such directory, or it is not a disk's.
 pub fn identify_in(dir: &Path) -> io::Result<DiskIdentity> {
     let dir = fs::canonicalize(dir)?;
     let is_partition = dir.join("partition").exists();
@@ -107,8 +107,8 @@ fn identity(disk: &Disk, sectors: u64) -> DiskIdentity {
 }
 
 impl DiskIdentity {
-    /// Whether no drive stands behind it: a loop device, a mapped device, an array, or a
-    /// hypervisor's.
+    /// Whether there is no drive behind the disk: it is a loop device, a mapped device, an array,
+    /// or a hypervisor's disk.
     #[must_use]
     pub const fn is_virtual(&self) -> bool {
         self.is_made_up || matches!(self.transport, Transport::Virtual(_) | Transport::Made(_))
@@ -119,7 +119,7 @@ fn page(disk: &Disk, name: &str) -> Option<Vec<u8>> {
     fs::read(disk.dir().join("device").join(name)).ok()
 }
 
-/// IDENTIFY data, of an ATA disk.
+/// The IDENTIFY data of an ATA disk.
 fn ata(disk: &Disk) -> Option<Identify> {
     let page = page(disk, "vpd_pg89")?;
     let data = page.get(IDENTIFY_AT..IDENTIFY_AT + IDENTIFY_BYTES)?;

@@ -1,4 +1,4 @@
-//! Files to keep a volume in.
+//! Creates files to keep a volume in.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// Something of that name is there already.
+    /// The name is taken already.
     #[error("{path} exists already: choose another name, or delete it first")]
     Exists {
         /// The image.
@@ -77,7 +77,7 @@ fn fill(file: &File, path: &Path, bytes: u64, sparse: bool) -> Result<(), ImageE
     synced.map_err(|source| ImageError::Io { path: owned(), source })
 }
 
-/// Makes the name of a new file durable too.
+/// Makes the name of a new file durable.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()

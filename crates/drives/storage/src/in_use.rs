@@ -7,19 +7,19 @@ use crate::levels::{Level, Step};
 use crate::loops::Object;
 use crate::sysfs::{DeviceNumber, Disk, System};
 
-/// Use of a disk or of one of its partitions.
+/// How a disk or one of its partitions is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Mounted { device: String, at: String },
     Held { device: String, by: String },
 }
 
-/// The first use of the disk or a partition of it that the system knows.
+/// The first use of the disk or one of its partitions that the system reports.
 pub(crate) fn use_of(disk: &Disk) -> Option<Use> {
     disk.with_partitions().iter().find_map(use_of_one)
 }
 
-/// The same of what the bytes of a disk lie on. Members of a mapped device are in use by that.
+/// As [`use_of`], for the disks and files below a device. A mapped device uses its members anyway.
 pub(crate) fn use_below(system: &System, below: &[Level]) -> Option<Use> {
     below.iter().find_map(|level| match (level.step, level.object?) {
         (Step::Partition, Object::Disk(number)) => use_of_one(&system.disk(number)),
@@ -41,7 +41,7 @@ fn use_of_one(part: &Disk) -> Option<Use> {
     swap(Object::Disk(part.number), &device)
 }
 
-/// Whether a disk or file is swap space.
+/// Whether the disk or file is swap space.
 pub(crate) fn swap(object: Object, name: &str) -> Option<Use> {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let mut paths = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
@@ -53,7 +53,7 @@ pub(crate) fn swap(object: Object, name: &str) -> Option<Use> {
 fn mount_point(mounts: &str, number: DeviceNumber) -> Option<String> {
     let entries = mounts.lines().filter_map(Mount::parse);
     let mut mine = entries.filter(|mount| {
-        // A file system over several disks has a number of its own, and names one disk.
+        // A file system over several disks has a number of its own, and names one of the disks.
         mount.number == Some(number) || number_of(mount.source) == Some(number)
     });
     mine.next().map(|mount| unescape(mount.point))
@@ -83,7 +83,7 @@ fn number_of(path: &str) -> Option<DeviceNumber> {
     }
 }
 
-/// Blanks and the like are written as a backslash and three octal digits.
+/// Decodes blanks and similar characters, written as a backslash and three octal digits.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,7 +1,7 @@
-//! What the bytes of a disk lie on, and what else shows them.
+//! The levels below a disk, and other devices that show the same bytes.
 //!
-//! The kernel lets a disk, its partitions, and what is mapped over them have one exclusive user. It
-//! does not know that a loop device and the file behind it are the same bytes.
+//! The kernel gives a disk, its partitions and the devices mapped over them one exclusive user. It
+//! does not know that a loop device and the file behind it hold the same bytes.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,26 +16,27 @@ pub(crate) enum Step {
     Partition,
     /// A loop device over a file or a disk.
     Loop,
-    /// A mapped device or an array, of which a disk is a member: which bytes nobody tells.
+    /// A mapped device or an array with a disk as a member. It is not known which bytes lie on
+    /// which member.
     Member,
 }
 
-/// Where bytes lie.
+/// A level below a disk: the file or disk that holds its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// How the level above shows it.
+    /// How the level above shows this one.
     pub(crate) step: Step,
-    /// What it is; `None` if that cannot be told.
+    /// The file or disk; `None` if it is not known.
     pub(crate) object: Option<Object>,
     pub(crate) path: PathBuf,
-    /// The bytes in question.
+    /// The bytes that the level above may show.
     pub(crate) bytes: Range<u64>,
-    /// Others may have their share of these bytes: they are those of a mapped device.
+    /// Whether these bytes belong to a mapped device, so that others may have their share of them.
     pub(crate) is_shared: bool,
 }
 
 impl System {
-    /// What `size` bytes of `disk` lie on, from the top down.
+    /// The levels below `size` bytes of `disk`, from the top down.
     pub(crate) fn below(&self, disk: &Disk, size: u64) -> Vec<Level> {
         let mut found = Vec::new();
         self.descend(disk, 0..size, false, &mut found);
@@ -69,8 +70,8 @@ impl System {
         Level { step, object, path: self.dev.join(disk.name()), bytes, is_shared }
     }
 
-    /// The name of a loop device that shows some of the bytes of `top` or of the levels `below` it,
-    /// and is not the way down to them.
+    /// The name of a loop device that shows some bytes of `top` or of the levels `below` it, and is
+    /// not itself one of these levels.
     pub(crate) fn shown_beside(&self, top: Object, below: &[Level]) -> Option<String> {
         let levels = below.iter().filter_map(|level| Some((level.object?, level.bytes.clone())));
         let levels: Vec<_> = std::iter::once((top, 0..u64::MAX)).chain(levels).collect();
@@ -108,7 +109,7 @@ pub(crate) mod tests {
     use crate::loops::{FileId, LoopDevice};
     use crate::sysfs::DeviceNumber;
 
-    /// A machine of a test's own.
+    /// A machine made up for a test.
     pub(crate) struct Machine {
         pub(crate) dir: tempfile::TempDir,
         pub(crate) system: System,
@@ -126,7 +127,7 @@ pub(crate) mod tests {
             Self { dir, system }
         }
 
-        /// A disk of so many bytes; one below another is a partition of it.
+        /// A disk of `bytes` bytes; a name below another disk's makes a partition of it.
         pub(crate) fn disk(&self, name: &str, number: &str, bytes: u64) -> Disk {
             let dir = self.system.sys.join("block").join(name);
             for below in ["slaves", "holders"] {
@@ -167,7 +168,7 @@ pub(crate) mod tests {
             (path, object)
         }
 
-        /// Names of loop devices beside `disk`.
+        /// The name of a loop device beside `disk`.
         fn beside(&self, disk: &Disk) -> Option<String> {
             let below = self.system.below(disk, disk.bytes());
             self.system.shown_beside(Object::Disk(disk.number), &below)
@@ -204,7 +205,7 @@ pub(crate) mod tests {
         let last = below.last().unwrap();
         assert_eq!((last.object, last.is_shared), (Some(file), true));
         assert_eq!(last.bytes, 0..100 * MIB, "which bytes are mapped nobody tells");
-        // The way down is no other user; a second loop device over the file is.
+        // A level on the way down is no other user; a second loop device over the file is.
         assert_eq!(machine.beside(&mapped), None);
         machine.looped(("loop4", "7:4"), &path, 50 * MIB, 10 * MIB);
         assert_eq!(machine.beside(&mapped).as_deref(), Some("loop4"));
@@ -221,7 +222,7 @@ pub(crate) mod tests {
         assert_eq!(machine.system.shown_beside(file, &[]).as_deref(), Some("loop3"));
         let (_, other) = machine.file("other");
         assert_eq!(machine.system.shown_beside(other, &[]), None);
-        // By another name, behind the first and over its end.
+        // Two loop devices over the file by another name: one behind the first, one across both.
         let behind = machine.looped(("loop4", "7:4"), &other_name, 10 * MIB, 5 * MIB);
         assert_eq!((machine.beside(&first), machine.beside(&behind)), (None, None));
         machine.looped(("loop5", "7:5"), &other_name, 9 * MIB, 2 * MIB);
@@ -235,7 +236,7 @@ pub(crate) mod tests {
         let disk = machine.disk("sda", "8:0", 100 * MIB);
         let first = machine.partition("sda/sda1", "8:1", MIB, 10 * MIB);
         let second = machine.partition("sda/sda2", "8:2", 20 * MIB, 10 * MIB);
-        // The kernel would be asked for the disk behind it.
+        // The kernel would report the disk behind the loop device.
         let looped = LoopDevice {
             disk: machine.disk("loop3", "7:3", 10 * MIB),
             backing: Some(Object::Disk(disk.number)),

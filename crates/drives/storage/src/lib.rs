@@ -1,7 +1,7 @@
 //! Real disks and files, on the real clock.
 //!
-//! [`Reactor`] is the runtime; it has one thread. A [`FileDevice`] is a disk, a partition or an
-//! ordinary file, and [`MappedNvram`] a mapped one.
+//! [`Reactor`] is the runtime, with one thread. A [`FileDevice`] is a disk, a partition or an
+//! ordinary file. [`MappedNvram`] is a mapped file.
 
 mod access;
 mod arrays;
@@ -64,7 +64,7 @@ pub use mapped_nvram::MappedNvram;
 pub use open::{OpenError, OpenMode, check_readable, check_unused};
 pub use priority::prefer_this_thread;
 pub use reactor::Reactor;
-pub use socket::{Listener, Stream};
+pub use socket::{Listener, SocketStream};
 pub use survey::{Contents, survey, survey_file};
 pub use volume_lock::{DirectoryLock, VolumeLock, VolumeLockError, runtime_dir};
 pub use waits::tell_waits;

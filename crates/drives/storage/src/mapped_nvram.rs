@@ -1,5 +1,5 @@
-//! A mapped file in the place of non-volatile RAM: a file on a DAX file system is such memory, any
-//! other is only as fast as its disk.
+//! A mapped file in place of non-volatile RAM. On a DAX file system it is such memory; elsewhere it
+//! is only as fast as the disk.
 
 #![expect(unsafe_code, reason = "a mapping is memory that others could change")]
 
@@ -18,21 +18,22 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::image::sync_parent;
 
-/// A mapping is written back in pages of this size.
+/// Page size in which a mapping is written back.
 const PAGE: usize = 4096;
 
-/// See the module. It is locked against a second user for as long as it is open. Once something
-/// could not be persisted, nothing counts as persisted any more.
+/// See the module. Locked against a second user while it is open. Once persisting has failed,
+/// nothing counts as persisted any more.
 pub struct MappedNvram {
     map: RefCell<MmapMut>,
-    /// The kernel reports a failure once, and may forget what it could not write.
+    /// Set for good by a failure: the kernel reports one once, and may forget the data it could not
+    /// write.
     persist_failed: Cell<bool>,
     /// Holds the lock.
     _file: File,
 }
 
 impl MappedNvram {
-    /// Creates the file, or takes one that is there, with `size` bytes.
+    /// Creates the file, or empties an existing one, and gives it `size` bytes.
     ///
     /// # Errors
     /// If the file cannot be created, sized, locked or mapped.
@@ -41,7 +42,7 @@ impl MappedNvram {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(path)?;
         lock(&file)?;
-        // All of its space now: a store to a page that finds none would end the process.
+        // Reserves all space now: a store to a page without space would end the process.
         rustix::fs::ftruncate(&file, 0)?;
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size as u64)?;
         file.sync_all()?;
@@ -49,10 +50,10 @@ impl MappedNvram {
         Self::map(file)
     }
 
-    /// Maps a file that is there.
+    /// Maps an existing file.
     ///
     /// # Errors
-    /// If there is none, or it cannot be locked or mapped.
+    /// If the file does not exist, or cannot be locked or mapped.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         lock(&file)?;
@@ -60,8 +61,8 @@ impl MappedNvram {
     }
 
     fn map(file: File) -> io::Result<Self> {
-        // SAFETY: the lock keeps other programs of ours away from the file. Bytes that anybody else
-        // changes are damage like that of a disk, which checksums tell; they are only ever copied.
+        // SAFETY: the lock keeps our other programs away from the file. Changes by anybody else are
+        // damage like a disk's, which checksums detect; the bytes are only ever copied.
         let map = unsafe { MmapMut::map_mut(&file) }?;
         Ok(Self { map: RefCell::new(map), persist_failed: Cell::default(), _file: file })
     }

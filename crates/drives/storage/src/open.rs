@@ -1,4 +1,4 @@
-//! Opening a device that nobody else uses.
+//! Opens a device that nobody else uses.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -18,13 +18,13 @@ use crate::{guard, waits};
 
 /// `udev` locks a disk for a moment while it probes the content.
 const UDEV_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a process that was killed may take to end: the kernel closes what it had when its last
-/// requests to the disk are answered, and does so for those of an `io_uring` after the process has
-/// gone. It gives a disk 30 s to answer.
+/// How long a killed process may take to end. The kernel closes its files when its last requests to
+/// the disk are answered; for those of an `io_uring` that is after the process has gone. The kernel
+/// gives a disk 30 s to answer.
 const ENDING_PATIENCE: Duration = Duration::from_secs(40);
-/// The same where nobody can be seen to have it: a container is not told of a process that is gone.
+/// The same if no holder of the lock is visible: a container does not see a process that is gone.
 const HIDDEN_PATIENCE: Duration = Duration::from_secs(5);
-/// Waits that are longer are told.
+/// The user is told of waits that are longer than this.
 const SILENCE: Duration = Duration::from_millis(500);
 /// Pause between two attempts at a device that is in use.
 const RETRY: Duration = Duration::from_millis(50);
@@ -32,11 +32,12 @@ const RETRY: Duration = Duration::from_millis(50);
 /// Purpose of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// To read it, beside other readers.
+    /// To read, beside other readers.
     ReadOnly,
-    /// To read and write it while nobody else does.
+    /// To read and write, while nobody else does.
     Exclusive,
-    /// As [`OpenMode::Exclusive`], if the system has the disk for a mount of the caller's own.
+    /// As [`OpenMode::Exclusive`], but the kernel has already claimed the disk for the caller's own
+    /// mount.
     Claimed,
 }
 
@@ -46,35 +47,35 @@ impl OpenMode {
     }
 }
 
-/// Opened file or disk.
+/// An opened file or disk.
 pub(crate) struct Opened {
     pub(crate) file: File,
-    /// The disk, if it is one.
+    /// The disk, if it is not a file.
     pub(crate) disk: Option<Disk>,
     /// Size in bytes.
     pub(crate) size: u64,
-    /// What it lies on, kept from others for as long as these are open.
+    /// Files and disks below this one, locked while these are open.
     pub(crate) below: Vec<File>,
 }
 
-/// Whether a file or a disk could be opened in [`OpenMode::Exclusive`] now, or while `patience`
-/// lasts, if somebody has it who may be leaving.
+/// Whether a file or disk could be opened in [`OpenMode::Exclusive`] now. If others use it and may
+/// be leaving, tries again until `patience` is over.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub fn check_unused(path: &Path, patience: Duration) -> Result<(), OpenError> {
     open(path, OpenMode::Exclusive, patience).map(drop)
 }
 
-/// Whether a file or a disk could be opened in [`OpenMode::ReadOnly`] now.
+/// Whether a file or disk could be opened in [`OpenMode::ReadOnly`] now.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub fn check_readable(path: &Path) -> Result<(), OpenError> {
     open(path, OpenMode::ReadOnly, Duration::ZERO).map(drop)
 }
 
-/// Opens and locks `path`, and tries again while another process has it.
+/// Opens and locks `path`. Tries again while another process has it.
 pub(crate) fn open(path: &Path, mode: OpenMode, patience: Duration) -> Result<Opened, OpenError> {
     let (began, system) = (Instant::now(), System::this());
     let mut is_told = false;
@@ -110,7 +111,7 @@ fn is_disk(path: &Path) -> bool {
 fn open_once(system: &System, path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     let failed = |source| OpenError::io(path, source);
     let metadata = std::fs::metadata(path).map_err(failed)?;
-    // The type is checked before opening, as opening changes some devices.
+    // The type is checked first, because opening some devices changes them.
     let disk = disk_of(path, &metadata)?;
     let below = disk.as_ref().map(|disk| system.below(disk, disk.bytes())).unwrap_or_default();
     if mode.is_writing() {
@@ -120,7 +121,7 @@ fn open_once(system: &System, path: &Path, mode: OpenMode) -> Result<Opened, Ope
     let file = opened.map_err(|error| guard::named(error, system, disk.as_ref()))?;
     let now = file.metadata().map_err(failed)?;
     if (now.dev(), now.ino()) != (metadata.dev(), metadata.ino()) {
-        // Another file was put in its place meanwhile.
+        // Another file took the name meanwhile.
         return Err(OpenError::Busy { path: path.to_owned(), by: None, ending: false });
     }
     guard::lock(system, path, &file, mode)?;
@@ -184,9 +185,9 @@ fn refuse_if_used(
     }
 }
 
-/// A loop device has a volatile cache by its nature: the page cache of the file behind it, or that
-/// of the file's disk. If the kernel thinks otherwise, then somebody wrote so into `write_cache`,
-/// perhaps for another file long ago: the mode outlives detaching.
+/// A loop device always has a volatile cache: the page cache of the file behind it, or that of the
+/// file's disk. If the kernel says otherwise, `write_cache` was changed, perhaps for another file
+/// long ago: the mode outlives detaching.
 fn refuse_if_flushes_are_dropped(disk: &Disk) -> Result<(), OpenError> {
     let dropping = disk.loops_below().into_iter().find(Disk::drops_flushes);
     match dropping.filter(|_| !plant::is(Bug::DroppedFlushesAccepted)) {
@@ -196,7 +197,7 @@ fn refuse_if_flushes_are_dropped(disk: &Disk) -> Result<(), OpenError> {
 }
 
 fn open_file(path: &Path, mode: OpenMode, is_disk: bool) -> io::Result<File> {
-    // Of a disk, O_EXCL asks that nobody else (a mount, say) has it for himself.
+    // On a disk, O_EXCL requires that nobody else (such as a mount) has claimed it.
     let flags = if mode == OpenMode::Exclusive && is_disk { OFlags::EXCL } else { OFlags::empty() };
     std::fs::OpenOptions::new()
         .read(true)
@@ -232,7 +233,7 @@ mod tests {
             fs::create_dir(&partition).unwrap();
             fs::write(partition.join("partition"), "1\n").unwrap();
             fs::write(partition.join("dev"), "259:0\n").unwrap();
-            // A mapped device over the partition believes whatever it was told when it was made.
+            // A mapped device over the partition keeps the mode that it got when it was made.
             let mapped = disk(dir.path(), "dm-0", "write back\n");
             std::os::unix::fs::symlink(&partition, mapped.join("slaves/loop3p1")).unwrap();
             let other = disk(dir.path(), "sda", cache);
@@ -281,8 +282,8 @@ mod tests {
         sendmsg(std::io::stdin(), &bytes, &mut message, SendFlags::empty()).unwrap();
     }
 
-    /// The kernel keeps what a ring of a killed process has under way, and the locks with it. Here
-    /// a socket keeps the file.
+    /// The kernel keeps the operations of a killed process's ring, and with them its locks. Here a
+    /// socket keeps the file open.
     #[test]
     fn a_lock_that_outlives_its_process_is_waited_for() {
         use std::os::fd::OwnedFd;
@@ -300,7 +301,7 @@ mod tests {
         println!("{error}");
         let waiting =
             std::thread::spawn(move || open(&path, OpenMode::Exclusive, Duration::ZERO).map(drop));
-        // Far longer than an opening that does not wait.
+        // Far longer than an opening takes that does not wait.
         std::thread::sleep(Duration::from_millis(300));
         drop(keeps);
         waiting.join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Why a device is not opened.
+//! Why a device was not opened.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is nothing of that name.
+    /// There is no file or disk of that name.
     #[error("{path} does not exist: check the name, or create an image first")]
     NotFound {
         /// Path of the file or disk.
         path: PathBuf,
     },
-    /// The user may not open it.
+    /// The user has no permission to open the device.
     #[error("no permission to open {path}: run as root, or change its owner or mode")]
     Permission {
         /// Path of the file or disk.
@@ -29,7 +29,7 @@ pub enum OpenError {
         /// Kind of the object at the path.
         found: &'static str,
     },
-    /// A file system on it is mounted.
+    /// A file system on the disk is mounted.
     #[error("{device} is mounted on {mount_point}: unmount it first (umount {mount_point})")]
     Mounted {
         /// The disk, or the partition of it.
@@ -37,12 +37,12 @@ pub enum OpenError {
         /// Path.
         mount_point: String,
     },
-    /// Another device is made of it, or it is swap space.
+    /// Another device is made of the disk, or the disk is swap space.
     #[error("{device} is used by {by}: stop that first")]
     Held {
         /// The disk, or the partition of it.
         device: String,
-        /// User of the disk.
+        /// The device or swap that uses the disk.
         by: String,
     },
     /// The file is attached to a loop device.
@@ -67,7 +67,7 @@ pub enum OpenError {
         /// Name of the loop device.
         device: String,
     },
-    /// Something has the disk open for itself.
+    /// The system or another program has the disk open exclusively.
     #[error(
         "{path} is in use by {}: stop that first (lsblk and fuser -v tell more)",
         by.as_deref().unwrap_or("the system or another program")
@@ -75,12 +75,12 @@ pub enum OpenError {
     Busy {
         /// Path of the file or disk.
         path: PathBuf,
-        /// The process that has it, and what that was started with, if it can be found.
+        /// The process that has it with its command line, if it can be found.
         by: Option<String>,
-        /// It was killed, and only its last requests are still under way.
+        /// Whether the process was killed and only its last requests are still under way.
         ending: bool,
     },
-    /// Another process has locked the file, or what the disk lies on.
+    /// Another process has locked the file, or a file or disk below the device.
     #[error(
         "{path}{} is locked by {}: stop that first (fuser -v {} names it)",
         below(path, on),
@@ -90,11 +90,11 @@ pub enum OpenError {
     Locked {
         /// Path of the file or disk.
         path: PathBuf,
-        /// What is locked: the same, or the file behind a loop device.
+        /// The locked file: the one at `path`, or one behind a loop device.
         on: PathBuf,
-        /// The process that has it, and what that was started with, if it can be found.
+        /// The process that has it with its command line, if it can be found.
         by: Option<String>,
-        /// It was killed, and only its last requests are still under way.
+        /// Whether the process was killed and only its last requests are still under way.
         ending: bool,
     },
     /// The file or disk cannot be written.
@@ -106,7 +106,7 @@ pub enum OpenError {
         /// Path of the file or disk.
         path: PathBuf,
     },
-    /// The kernel drops flushes, so that nothing on it would ever be durable.
+    /// The kernel drops flushes to the device, so no write would ever be durable.
     #[error(
         "the kernel drops flushes to {device}, so that nothing would be durable in the file behind \
          it: echo 'write back' > /sys/class/block/{device}/queue/write_cache"
@@ -121,7 +121,7 @@ pub enum OpenError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// No such sectors exist.
+    /// The physical sector is not a power of two.
     #[error("a physical sector of {sectors} sectors is not a power of two")]
     PhysicalSector {
         /// Size that was asked for.
@@ -152,7 +152,7 @@ impl OpenError {
     }
 }
 
-/// What a disk lies on, in the middle of a sentence.
+/// The locked file below the device, as a part of a sentence.
 fn below(path: &Path, on: &Path) -> String {
     if on == path { String::new() } else { format!(" lies on {}, which", on.display()) }
 }

@@ -23,8 +23,9 @@ pub(crate) fn read(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) +
     Transfer::start(core, covering, work, cut);
 }
 
-/// Calls `then` when nothing else changes the logical sectors of `extent`. Nothing else may, until
-/// the claim is dropped; there is none where each request is for whole logical sectors anyway.
+/// Calls `then` when no other request changes the logical sectors of `extent`. None may change them
+/// until the claim is dropped. There is no claim if every request is for whole logical sectors
+/// anyway.
 pub(crate) fn claim(core: &Core, extent: Extent, then: impl FnOnce(Option<Claim>) + 'static) {
     if core.access.unit().0 == 1 || plant::is(Bug::PartialWithoutGate) {
         return then(None);
@@ -32,8 +33,8 @@ pub(crate) fn claim(core: &Core, extent: Extent, then: impl FnOnce(Option<Claim>
     core.gate.claim(core.access.covering(extent), move |claim| then(Some(claim)));
 }
 
-/// Writes `payload` to `extent` when nothing else changes its logical sectors. A failure to read
-/// the rest of a logical sector fails the write: the drive could not write the sector either.
+/// Writes `payload` to `extent` when no other request changes its logical sectors. A failure to
+/// read the rest of a logical sector fails the write: the drive could not write the sector either.
 pub(crate) fn write(
     core: Rc<Core>,
     extent: Extent,
@@ -72,7 +73,7 @@ fn write_claimed(
     });
 }
 
-/// What lies before and behind `extent` in its first and its last logical sector.
+/// Reads the parts before and behind `extent` in its first and last logical sector.
 fn read_around(
     core: Rc<Core>,
     extent: Extent,
@@ -99,7 +100,7 @@ fn read_around(
     });
 }
 
-/// Reads `extent`, if there is anything in it.
+/// Reads `extent`, unless it is empty.
 fn read_some(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'static) {
     if extent.is_empty() {
         return then(Ok(Payload::default()));

@@ -1,4 +1,4 @@
-//! Bugs planted between a device's requests and the kernel: for each the test that notices it.
+//! Bugs planted between a device's requests and the kernel: checks that a test notices each.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -12,7 +12,7 @@ const MEMORY: &str = "witness::tests::the_path_for_files_in_memory_asks_for_what
 const VOLATILE: &str = "file_device::tests::\
                         only_direct_writes_to_hardware_without_a_cache_are_durable_without_a_flush";
 
-/// The test that notices `bug`; `None` for what other crates notice.
+/// The test that notices `bug`; `None` if another crate's tests do.
 fn noticed_by(bug: Bug) -> Option<&'static str> {
     Some(match bug {
         Bug::RingIgnoresFua | Bug::RingSkipsSync => RING,
@@ -60,7 +60,7 @@ fn noticed_by(bug: Bug) -> Option<&'static str> {
     })
 }
 
-/// Runs one test of this program in a process of its own, with a bug or without.
+/// Runs one test of this program in a process of its own, with `bug` planted if there is one.
 fn run(test: &str, bug: Option<Bug>) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env_remove("MANYLOGS_PLANT");
@@ -70,7 +70,7 @@ fn run(test: &str, bug: Option<Bug>) -> Output {
     command.output().unwrap()
 }
 
-/// A test that could not run here says so, and notices nothing.
+/// Whether the test could not run here: it says so, and then notices nothing.
 fn was_skipped(output: &Output) -> bool {
     String::from_utf8_lossy(&output.stderr).contains("skipped: ")
 }

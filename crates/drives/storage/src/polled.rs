@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::event::Event;
 
-/// What is waited for until it can be read or written, or its other end is gone.
+/// Descriptors that are waited for until they can be read or written, or their other end is gone.
 #[derive(Default)]
 pub(crate) struct Polled(Vec<Waiting>);
 
@@ -23,13 +23,13 @@ impl Polled {
         self.0.push(Waiting { key, file, events });
     }
 
-    /// Forgets one; whether it was there.
+    /// Ends a wait. Returns whether there was one for `key`.
     pub(crate) fn remove(&mut self, key: usize) -> bool {
         let at = self.0.iter().position(|waiting| waiting.key == key);
         at.map(|at| self.0.swap_remove(at)).is_some()
     }
 
-    /// The keys of what is ready now; they are waited for no longer.
+    /// The keys of the descriptors that are ready now. They are not waited for any longer.
     pub(crate) fn take_ready(&mut self) -> Vec<usize> {
         if self.0.is_empty() {
             return Vec::new();
@@ -45,12 +45,12 @@ impl Polled {
         gone.map(|waiting| waiting.key).collect()
     }
 
-    /// Sleeps until one is ready, `event` is notified or `timeout` is over.
+    /// Sleeps until a descriptor is ready, `event` is notified or `timeout` is over.
     pub(crate) fn wait(&self, event: &Event, timeout: Option<Duration>) {
         let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
         let mut polled = self.descriptors();
         polled.push(PollFd::new(event, PollFlags::IN));
-        // An interrupted wait is a short one, and the caller looks again anyway.
+        // An interrupted wait is only shorter, and the caller checks again anyway.
         let _ = poll(&mut polled, timeout.as_ref());
         event.clear();
     }

@@ -1,4 +1,4 @@
-//! Threads for operations that the ring does not do, or for all of them where there is no ring.
+//! Threads for operations that the ring does not do, or for all operations if there is no ring.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,11 +12,11 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::event::Event;
 use crate::file_io::{Done, Op};
 
-/// A disk sorts its queue: a few requests at a time are enough for it, and more threads than this
+/// The most threads. A disk sorts its queue: a few requests at a time suffice, and more threads
 /// gain little.
 const THREADS_MAX: usize = 8;
 
-/// A small thread pool. Dropping it waits for what it does.
+/// A small thread pool. Dropping it waits for the operations under way.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -44,7 +44,7 @@ struct Job {
 }
 
 impl Pool {
-    /// No thread yet; `event` is notified of results.
+    /// A pool without threads; `event` is notified when there are results.
     pub(crate) fn new(event: Arc<Event>) -> Self {
         let shared = Shared {
             queue: Mutex::default(),
@@ -73,7 +73,7 @@ impl Pool {
         let thread = std::thread::Builder::new().name("manylogs-io".into());
         match thread.spawn(move || shared.work()) {
             Ok(thread) => self.threads.push(thread),
-            // If no thread can be started, the work is done here: slowly, but done.
+            // If no thread can be started, this one does the work: slowly, but it is done.
             Err(_) if self.threads.is_empty() => {
                 while let Some(job) = lock(&self.shared.queue).jobs.pop_front() {
                     self.shared.finish(job);
@@ -83,7 +83,7 @@ impl Pool {
         }
     }
 
-    /// What has ended since the last call.
+    /// The operations that have ended since the last call.
     pub(crate) fn take_done(&self) -> Vec<(usize, Done)> {
         if !self.shared.any_done.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -127,7 +127,7 @@ impl Shared {
 
     fn finish(&self, job: Job) {
         let done = carry_out(&job.file, job.op);
-        // The file may be closed by this: not later than its last operation is reported.
+        // This may close the file, so it must come before the last operation is reported.
         drop(job.file);
         lock(&self.done).push((job.key, done));
         self.any_done.store(true, Ordering::Release);
@@ -140,7 +140,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does what is asked for in the calling thread.
+/// Carries out `op` in the calling thread.
 pub(crate) fn carry_out(file: &File, op: Op) -> Done {
     match op {
         Op::Read { at, mut into } => {
@@ -174,7 +174,7 @@ mod tests {
         let event = Arc::new(Event::new().unwrap());
         let mut pool = Pool::new(event);
         let file = Arc::new(tempfile::tempfile().unwrap());
-        // All threads have to be at work for one of these to end.
+        // None of these ends before all threads are at work.
         let together = Arc::new(Barrier::new(THREADS_MAX));
         let jobs = 10 * THREADS_MAX;
         for key in 0..jobs {

@@ -1,11 +1,11 @@
-//! Real-time priority: for a thread that must run as soon as it is ready, and for operations that
-//! a disk is to do before others.
+//! Real-time priority: for a thread that must run as soon as it is ready, and for operations that a
+//! disk must do before others.
 
 #![expect(unsafe_code, reason = "the system call takes a pointer")]
 
 use std::io;
 
-/// The lowest real-time priority: already before every ordinary thread.
+/// The lowest real-time priority: still ahead of every ordinary thread.
 const PRIORITY: i32 = 1;
 
 /// The highest priority of an operation on a disk: class 1 (real time), level 0, as in
@@ -15,7 +15,7 @@ pub(crate) const REAL_TIME_IO: u16 = 1 << 13;
 const ONE_THREAD: libc::c_long = 1;
 
 /// Whether this process may give operations [`REAL_TIME_IO`]: it needs the capability
-/// `CAP_SYS_NICE` or `CAP_SYS_ADMIN`. The kernel is asked on a thread that does nothing else.
+/// `CAP_SYS_NICE` or `CAP_SYS_ADMIN`. Tested on a thread of its own, which ends afterwards.
 pub(crate) fn may_prefer_io() -> bool {
     let asked = std::thread::spawn(|| {
         let own: libc::c_long = 0;
@@ -26,13 +26,13 @@ pub(crate) fn may_prefer_io() -> bool {
     asked.join().unwrap_or(false)
 }
 
-/// Lets the calling thread run as soon as it is ready, before every ordinary thread of the machine
-/// (`SCHED_FIFO`), until it ends. On a machine with more work than processors an ordinary thread
-/// waits some milliseconds for its turn, and so does whatever a timer of its reactor is due to do.
+/// Lets the calling thread run as soon as it is ready, ahead of every ordinary thread of the
+/// machine (`SCHED_FIFO`), until it ends. On a machine with more work than processors an ordinary
+/// thread waits some milliseconds for its turn, and so do the timers of its reactor.
 ///
-/// Threads that it starts afterwards are preferred too, and so are those that the kernel starts for
-/// its io_uring: a timer in time is of no use if the thread that copies the data waits. All of them
-/// must sleep most of the time: what they use is taken from all others.
+/// Threads that it starts afterwards are preferred too, as are those that the kernel starts for its
+/// io_uring: a punctual timer does not help if the thread that copies the data waits. All of them
+/// must sleep most of the time, because all other threads lose the time they use.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] without the capability `CAP_SYS_NICE` or a limit that
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_preferred_or_told_that_it_may_not() {
-        // On a thread of its own: the others of the test run stay ordinary.
+        // On a thread of its own, so that the other threads of the test run stay ordinary.
         let preferred = std::thread::spawn(prefer_this_thread).join().unwrap();
         if let Err(error) = preferred {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);

@@ -15,19 +15,19 @@ use crate::failure::{TRIES, is_passing, is_unsupported};
 use crate::file_io::{Op, WriteMode};
 use crate::{ioctl, partial};
 
-/// Zeroes up to this long are written as data, beside other writes. Longer ones are calls, which
+/// Zeroes up to this length are written as data, like other writes. Longer ones are calls, which
 /// may take long.
 const ZEROES_WRITTEN: Sectors = Sectors((128 << 10) / SECTOR_BYTES);
-/// Longest range of one call. A call keeps a thread for as long as a disk takes to write so much,
-/// about a second; other requests have their turn between two calls of a longer range.
+/// Longest range of one call. A call occupies a thread for as long as the disk needs to write it,
+/// about a second. Other requests have their turn between two calls of a longer range.
 const CALL_MAX: Sectors = Sectors((128 << 20) / SECTOR_BYTES);
-/// Zeroes written at a time where the system has no call for them: what a call needs in memory.
+/// Zeroes written at a time if the system has no call for them: bounds the memory of a call.
 const ZEROES_AT_A_TIME: u64 = 1 << 20;
 
-/// Something done to a range of bytes of a file: start and length.
+/// An operation on a range of bytes of a file: start and length.
 type Call = fn(&File, u64, u64) -> Result<(), Errno>;
 
-/// Zeroes `extent`, durably if asked to.
+/// Zeroes `extent`, durably if `durable`.
 pub(crate) fn zero(
     core: Rc<Core>,
     extent: Extent,
@@ -42,7 +42,7 @@ pub(crate) fn zero(
     zero_by(core, extent, zero_range, then);
 }
 
-/// Zeroes `extent` by giving its space up, or fails where the system would have to write zeroes.
+/// Zeroes `extent` by giving up its space. Fails if the system would have to write zeroes.
 pub(crate) fn zero_fast(
     core: Rc<Core>,
     extent: Extent,
@@ -56,7 +56,7 @@ pub(crate) fn zero_fast(
     zero_by(core, extent, punch_only, then);
 }
 
-/// Gives `extent` up, as far as the device does that, durably if asked to.
+/// Gives up `extent` as far as the device supports it, durably if `durable`.
 pub(crate) fn discard(
     core: Rc<Core>,
     extent: Extent,
@@ -75,7 +75,7 @@ pub(crate) fn discard(
     then(Ok(Payload::default()));
 }
 
-/// Flushes after a success if `durable`, and then calls `then`.
+/// Wraps `then`: flushes first if `durable` and the result is a success.
 fn flushed_if(
     durable: bool,
     core: &Rc<Core>,
@@ -88,7 +88,7 @@ fn flushed_if(
     }
 }
 
-/// Lets `zeroing` zero the whole logical sectors of `extent`, and writes zeroes to the parts of
+/// Zeroes the whole logical sectors of `extent` with `zeroing`, and writes zeroes to the parts of
 /// others.
 fn zero_by(core: Rc<Core>, extent: Extent, zeroing: Call, then: impl FnOnce(IoResult) + 'static) {
     let Split { head, whole, tail } = split(&core, extent);
@@ -113,7 +113,7 @@ fn split(core: &Core, extent: Extent) -> Split {
     core.access.split(extent)
 }
 
-/// Writes zeroes to `extent`, if there is anything in it.
+/// Writes zeroes to `extent`, unless it is empty.
 fn zero_part(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'static) {
     if extent.is_empty() {
         return then(Ok(Payload::default()));
@@ -121,7 +121,7 @@ fn zero_part(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'stat
     partial::write(core, extent, Payload::zeroes(extent.len), WriteMode::default(), then);
 }
 
-/// Lets a thread call `call` for the extent in bytes, one piece after the other.
+/// Lets a thread run `call` for the extent in bytes, one piece after the other.
 fn call(core: Rc<Core>, extent: Extent, call: Call, then: impl FnOnce(IoResult) + 'static) {
     if extent.is_empty() {
         return then(Ok(Payload::default()));
@@ -129,7 +129,7 @@ fn call(core: Rc<Core>, extent: Extent, call: Call, then: impl FnOnce(IoResult) 
     Pieces { core, rest: extent, tries: 0, call, then }.step();
 }
 
-/// A range that is worked through.
+/// A range that is carried out piece by piece.
 struct Pieces<T> {
     core: Rc<Core>,
     rest: Extent,
@@ -142,7 +142,8 @@ impl<T: FnOnce(IoResult) + 'static> Pieces<T> {
     fn step(self) {
         let piece = Extent { len: self.rest.len.min(CALL_MAX), ..self.rest };
         let core = Rc::clone(&self.core);
-        // Each piece for itself: writes to the others need not wait for the whole range.
+        // Each piece is claimed on its own, so that writes to the others need not wait for the
+        // whole range.
         partial::claim(&Rc::clone(&core), piece, move |claim| {
             let (call, at, len) = (self.call, piece.start.0 * SECTOR_BYTES, piece.len.bytes());
             let op = Op::Call(Box::new(move |file| call(file, at, len)));
@@ -188,7 +189,7 @@ fn punch_only(file: &File, at: u64, len: u64) -> Result<(), Errno> {
     rustix::fs::fallocate(file, flags, at, len)
 }
 
-/// Tells a disk that a range is no longer needed. Advice that it does not take is no failure.
+/// Tells a disk that a range is no longer needed. A disk without support for that is no failure.
 fn advise(file: &File, at: u64, len: u64) -> Result<(), Errno> {
     match ioctl::discard(file, at, len) {
         Err(errno) if is_unsupported(errno) => Ok(()),

@@ -15,14 +15,14 @@ use crate::driver::Driver;
 use crate::event::Event;
 use crate::wall_clock::time_of_day;
 
-/// Polls between two looks at the kernel, while tasks keep each other busy.
+/// Polls between two checks of the kernel, while tasks keep each other busy.
 const POLLS_PER_ROUND: u32 = 64;
-/// Reactor tasks are all of one group.
+/// The group of all reactor tasks.
 const GROUP: u32 = 0;
 
-/// Runs tasks on the calling thread and waits for I/O, timers and wakers of other threads.
+/// Runs tasks on the calling thread. Waits for I/O, timers, and wakers called by other threads.
 ///
-/// Dropping it ends its tasks where they stand and waits for I/O in flight.
+/// Dropping it ends its tasks where they stand, and waits for I/O in flight.
 pub struct Reactor {
     shared: Rc<Shared>,
 }
@@ -62,14 +62,14 @@ impl Reactor {
         Handle::new(Rc::clone(&self.shared) as Rc<dyn Runtime>)
     }
 
-    /// Runs `main`, and all else, until `main` ends. The other tasks go on with the next call.
+    /// Runs all tasks until `main` ends. The other tasks go on with the next call.
     pub fn block_on<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
         let result = Rc::new(Cell::new(None));
         let slot = Rc::clone(&result);
         self.handle().spawn(async move { slot.set(Some(main.await)) });
         loop {
             if let Some(value) = result.take() {
-                // What the last tasks asked for must not wait for another call.
+                // Operations that the last tasks queued must not wait for another call.
                 self.shared.driver.submit();
                 return value;
             }
@@ -82,11 +82,11 @@ impl Reactor {
         }
     }
 
-    /// From now on the thread does not sleep in the last `span` before a timer is due, but keeps
-    /// looking at what has ended and at the clock. A sleep ends some 30 us (in a ring) to 90 us
-    /// late, as the kernel's timers have 50 us of slack; with a `span` of 100 us timers fire within
-    /// a few microseconds of their time, at the cost of that much processor time for each. Zero is
-    /// the default. Neither helps where the thread has to wait for a processor: see
+    /// From now on the thread does not sleep in the last `span` before a timer is due. Instead it
+    /// keeps checking for ended operations and the clock. A sleep ends some 30 us (in a ring) to 90
+    /// us late, because the kernel's timers have 50 us of slack. With a `span` of 100 us timers
+    /// fire within a few microseconds of their time, at the cost of that much processor time for
+    /// each. Zero is the default. Neither helps if the thread has to wait for a processor: see
     /// [`crate::prefer_this_thread`].
     pub fn spin_before_timers(&self, span: Nanos) {
         self.shared.spin.set(span);
@@ -111,7 +111,7 @@ impl Drop for Reactor {
 }
 
 impl Shared {
-    /// Lets tasks run, or sleeps until there is one to run.
+    /// Lets tasks run, or sleeps until a task is ready.
     fn run_once(&self, ended: &dyn Fn() -> bool) {
         let mut polls = 0;
         while polls < POLLS_PER_ROUND && self.tasks.run_first() {
@@ -134,7 +134,7 @@ impl Shared {
         let left = self.tasks.next_deadline().map(|deadline| deadline.since(now));
         let spin = self.spin.get();
         if left.is_some_and(|left| left <= spin) {
-            // What was queued meanwhile starts now; `run_once` reaps it and looks at the clock.
+            // Operations queued meanwhile start now; `run_once` reaps them and looks at the clock.
             self.driver.submit();
             std::hint::spin_loop();
             return;
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// A reactor as it is with and without a ring to wait in.
+    /// Reactors with and without a ring to wait in.
     fn reactors() -> Vec<Reactor> {
         let (plain, ringed) = (Reactor::new().unwrap(), Reactor::new().unwrap());
         match ringed.driver().open_ring() {
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_reactor_that_spins_notices_wakers_and_timers() {
         for reactor in reactors() {
-            // Longer than every wait here: it never sleeps while a timer is set.
+            // Longer than every wait here: the thread never sleeps while a timer is set.
             reactor.spin_before_timers(Nanos::from_secs(3600));
             let runtime = reactor.handle();
             let signal = Signal::default();

@@ -1,7 +1,7 @@
 //! The io_uring: one for each reactor.
 //!
-//! Everything that the kernel may still write to or read from lies in `in_flight` until the kernel
-//! says that it is done: memory never belongs to a future, which could be dropped.
+//! Memory that the kernel may still write to or read from stays in `in_flight` until the kernel has
+//! finished. It never belongs to a future, which could be dropped.
 
 #![expect(unsafe_code, reason = "the kernel is given pointers")]
 
@@ -27,22 +27,22 @@ const ENTRIES: u32 = 256;
 /// Registered memory: 4 MiB, half of what an ordinary user may lock.
 const REGISTERED: u16 = 32;
 const REGISTERED_BYTES: usize = 128 << 10;
-/// The event's own number; operations have those of their slots.
+/// The number of the event; operations have those of their slots.
 const EVENT_KEY: u64 = u64::MAX;
-/// The number of what ends waits; nobody hears of its own end.
+/// The number of requests that end waits; their own end is ignored.
 const FORGET_KEY: u64 = u64::MAX - 1;
-/// The end of a wait is there long before.
+/// Longer than a wait takes to end.
 const FORGET_WAIT: Duration = Duration::from_millis(10);
-/// Tries before a full kernel queue that never empties is an error.
+/// Tries before a kernel queue that stays full is an error.
 const SUBMIT_TRIES: u32 = 10_000;
 
-/// An io_uring and what is under way in it. Dropping it waits.
+/// An io_uring with its operations in flight. Dropping it waits for them.
 pub(crate) struct Ring {
     // Declared first, dropped first: no registration outlives its memory.
     uring: IoUring,
     in_flight: Slab<InFlight>,
     arrived: VecDeque<(usize, Done)>,
-    /// Registered buffers that nobody uses.
+    /// Registered buffers that are not in use.
     spare: Vec<Buffer>,
     event: Arc<Event>,
     event_armed: bool,
@@ -53,12 +53,12 @@ pub(crate) struct Ring {
 struct InFlight {
     key: usize,
     memory: Option<Source>,
-    /// Open at least until its last operation ends.
+    /// Keeps the file open until its last operation ends.
     _file: Arc<File>,
 }
 
 impl Ring {
-    /// A ring whose waits `event` ends.
+    /// A ring whose waits end when `event` is notified.
     pub(crate) fn new(event: Arc<Event>) -> io::Result<Self> {
         let uring = make()?;
         let mut probe = Probe::new();
@@ -84,7 +84,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Registers buffers, if the limit on locked memory allows it: they are only faster.
+    /// Registers buffers, if the limit on locked memory allows it: they only save time.
     fn register(&mut self) {
         let mut buffers: Vec<Buffer> =
             (0..REGISTERED).map(|index| Buffer::registered(REGISTERED_BYTES, index)).collect();
@@ -104,7 +104,7 @@ impl Ring {
         }
     }
 
-    /// A registered buffer of `len` bytes, if there is one.
+    /// A registered buffer of `len` bytes, if one is free.
     pub(crate) fn buffer(&mut self, len: usize) -> Option<Buffer> {
         if len > REGISTERED_BYTES {
             return None;
@@ -114,20 +114,21 @@ impl Ring {
         Some(buffer)
     }
 
-    /// Takes a buffer back that came from this ring.
+    /// Takes back a buffer that came from this ring.
     pub(crate) fn recycle(&mut self, buffer: Buffer) {
         if buffer.registration().is_some() {
             self.spare.push(buffer);
         }
     }
 
-    /// Queues `op`; it starts with the next [`Ring::submit`] or wait, which follows soon.
+    /// Queues `op`. It starts with the next [`Ring::submit`] or wait, which follows soon.
     pub(crate) fn start(&mut self, key: usize, file: Arc<File>, op: Op) {
         let fd = Fd(file.as_raw_fd());
         let slot = self.in_flight.insert(InFlight { key, memory: None, _file: file });
         let entry = match op {
             Op::Read { at, mut into } => {
-                // The one place that asks for memory to be written: before anybody shares it.
+                // The only place where the kernel gets memory to write to: nobody shares the buffer
+                // yet.
                 let start = into.bytes_mut().as_mut_ptr();
                 let memory = Memory { start, ..self.keep(slot, Source::Own(into)) };
                 read_entry(fd, at, memory)
@@ -146,7 +147,7 @@ impl Ring {
         self.queue(slot, entry);
     }
 
-    /// Ends a wait for a descriptor: when this returns, the kernel has let the descriptor go.
+    /// Ends a wait for a descriptor. When this returns, the kernel no longer holds the descriptor.
     pub(crate) fn forget(&mut self, key: usize) {
         let Some(slot) = self.in_flight.find(|in_flight| in_flight.key == key) else { return };
         let entry = opcode::PollRemove::new(slot as u64).build();
@@ -162,7 +163,7 @@ impl Ring {
         }
     }
 
-    /// Puts the buffer where it stays until the kernel is done with it.
+    /// Puts the buffer where it stays until the kernel has finished with it.
     fn keep(&mut self, slot: usize, source: Source) -> Memory {
         let bytes = source.bytes();
         let length = u32::try_from(bytes.len());
@@ -187,7 +188,7 @@ impl Ring {
         }
     }
 
-    /// Gives the kernel what is queued.
+    /// Gives the kernel the queued entries.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         for _ in 0..SUBMIT_TRIES {
             if self.uring.submission().is_empty() {
@@ -205,10 +206,10 @@ impl Ring {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Submits, and waits until something has ended, the event is notified or `timeout` is over.
+    /// Submits, and waits until an operation has ended, the event is notified or `timeout` is over.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        // What was notified before this is known to the caller. What `collect` finds from here on
-        // is not, and the wait must not swallow it.
+        // The caller already knows of earlier notifications. Those that `collect` finds from here
+        // on are new to it, so the wait must not swallow them.
         self.notified = false;
         self.collect();
         if !self.event_armed {
@@ -242,7 +243,8 @@ impl Ring {
 
     fn collect(&mut self) {
         if self.uring.submission().taskrun() {
-            // Completions that the kernel holds back. If it refuses, the next look asks again.
+            // Fetches completions that the kernel holds back. If it refuses, the next check asks
+            // again.
             let _ = self.uring.submit();
         }
         loop {
@@ -271,8 +273,8 @@ impl Ring {
     }
 }
 
-/// A ring whose completions wait until its thread asks for them, as it always does soon: else each
-/// interrupts it. Kernels before 6.1 have no such ring.
+/// A ring whose completions wait until its thread asks for them, which is always soon. Otherwise
+/// each completion would interrupt the thread. Kernels before 6.1 have no such ring.
 fn make() -> io::Result<IoUring> {
     let mut quiet = IoUring::builder();
     quiet.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
@@ -283,7 +285,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight.len() > 0 {
             if self.wait(None).is_err() {
-                // The kernel may still use the memory: better lost than given to somebody else.
+                // The kernel may still use the memory: it is better leaked than reused.
                 std::mem::forget(std::mem::take(&mut self.in_flight));
                 return;
             }
@@ -326,7 +328,7 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// Whether the kernel only asks to come back later, or a signal came.
+/// Whether the kernel asks to try again later, or a signal came.
 fn is_passing(error: &io::Error) -> bool {
     [Errno::INTR, Errno::BUSY, Errno::AGAIN].contains(&errno(error))
 }
@@ -356,7 +358,7 @@ mod tests {
                     None => ring.wait(None).unwrap(),
                 }
             };
-            // Who may not ask is told so: devices do not ask then.
+            // A thread without the right gets an error; devices do not ask then.
             let wanted = if may_prefer_io() { Ok(512) } else { Err(Errno::PERM) };
             assert_eq!(done, (key, wanted));
         }

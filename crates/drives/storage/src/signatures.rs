@@ -1,18 +1,18 @@
-//! Signatures by which the contents of a disk are known.
+//! Signatures that identify the content of a disk.
 
-/// Bytes at a place that identify a format.
+/// Bytes at certain places that identify a format.
 pub(crate) struct Signature {
-    /// What they stand for.
+    /// Name of the format.
     pub(crate) name: &'static str,
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     pub(crate) magic: &'static [u8],
-    /// Whether any other signature is more telling.
+    /// Whether every other signature says more than this one.
     pub(crate) weak: bool,
 }
 
 /// Where to look, in bytes.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// This many bytes behind the start.
     Start(u64),
     /// At every `step` bytes in a range.
@@ -24,15 +24,15 @@ pub(crate) enum Place {
 }
 
 const fn start(name: &'static str, at: u64, magic: &'static [u8]) -> Signature {
-    Signature { name, place: Place::Start(at), magic, weak: false }
+    Signature { name, place: Position::Start(at), magic, weak: false }
 }
 
-const fn at(name: &'static str, place: Place, magic: &'static [u8]) -> Signature {
+const fn at(name: &'static str, place: Position, magic: &'static [u8]) -> Signature {
     Signature { name, place, magic, weak: false }
 }
 
 const fn weak(name: &'static str, at: u64, magic: &'static [u8]) -> Signature {
-    Signature { name, place: Place::Start(at), magic, weak: true }
+    Signature { name, place: Position::Start(at), magic, weak: true }
 }
 
 const MANYLOGS: &str = "a Manylogs volume";
@@ -49,20 +49,20 @@ const FAT: &str = "a FAT file system";
 const REISERFS: &str = "a ReiserFS file system";
 
 /// ZFS keeps a ring of roots in the second half of its first label.
-const ZFS_ROOTS: Place = Place::Each { from: 128 << 10, until: 256 << 10, step: 1 << 10 };
+const ZFS_ROOTS: Position = Position::Each { from: 128 << 10, until: 256 << 10, step: 1 << 10 };
 /// An LVM label is in one of the first four sectors.
-const LVM_LABELS: Place = Place::Each { from: 24, until: 2048, step: 512 };
+const LVM_LABELS: Position = Position::Each { from: 24, until: 2048, step: 512 };
 
-/// The most telling ones first.
+/// The signatures, those that say most first.
 pub(crate) const SIGNATURES: [Signature; 54] = [
     start(MANYLOGS, 0, b"MANYLOGS"),
-    at(MANYLOGS, Place::Last(4096), b"MANYLOGS"),
+    at(MANYLOGS, Position::Last(4096), b"MANYLOGS"),
     start(CHAIN, 0, b"MLGECKO1"),
-    at(CHAIN, Place::Last(4096), b"MLGECKO1"),
+    at(CHAIN, Position::Last(4096), b"MLGECKO1"),
     start(BASE, 0, b"EVBASE01"),
     start(BASE, 65_536, b"EVBASE01"),
     start(STORE, 0, b"EVERSTOR"),
-    at(STORE, Place::Last(4096), b"EVERSTOR"),
+    at(STORE, Position::Last(4096), b"EVERSTOR"),
     start("an ext2, ext3 or ext4 file system", 1080, &[0x53, 0xef]),
     start("an XFS file system", 0, b"XFSB"),
     start("a Btrfs file system", 65_600, b"_BHRfS_M"),
@@ -81,8 +81,8 @@ pub(crate) const SIGNATURES: [Signature; 54] = [
     start(LUKS, 16_384, b"SKUL\xba\xbe"),
     start(MD, 0, &[0xfc, 0x4e, 0x2b, 0xa9]),
     start(MD, 4096, &[0xfc, 0x4e, 0x2b, 0xa9]),
-    at(MD, Place::End { before: 8 << 10, align: 4 << 10 }, &[0xfc, 0x4e, 0x2b, 0xa9]),
-    at(MD, Place::Last(64 << 10), &[0xfc, 0x4e, 0x2b, 0xa9]),
+    at(MD, Position::End { before: 8 << 10, align: 4 << 10 }, &[0xfc, 0x4e, 0x2b, 0xa9]),
+    at(MD, Position::Last(64 << 10), &[0xfc, 0x4e, 0x2b, 0xa9]),
     start(
         "a bcache device",
         4120,
@@ -114,7 +114,11 @@ pub(crate) const SIGNATURES: [Signature; 54] = [
     start("an ISO 9660 image", 32_769, b"CD001"),
     start(GPT, 512, b"EFI PART"),
     start(GPT, 4096, b"EFI PART"),
-    at(GPT, Place::Last(512), b"EFI PART"),
-    at("a member of an Intel RAID", Place::End { before: 1024, align: 512 }, b"Intel Raid ISM Cfg"),
+    at(GPT, Position::Last(512), b"EFI PART"),
+    at(
+        "a member of an Intel RAID",
+        Position::End { before: 1024, align: 512 },
+        b"Intel Raid ISM Cfg",
+    ),
     weak("an MBR partition table or boot sector", 510, &[0x55, 0xaa]),
 ];

@@ -1,4 +1,4 @@
-//! Values by small numbers, which are reused.
+//! Values under small numbers, which are reused.
 
 /// A store that gives each value a number.
 pub(crate) struct Slab<T> {

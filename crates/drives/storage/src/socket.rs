@@ -20,61 +20,61 @@ use rustix::net::{
 use crate::driver::Driver;
 use crate::reactor::Reactor;
 
-/// What the kernel holds of an answer that its reader has not fetched, if it allows that much: a
-/// long read fits.
+/// Size of the kernel's buffer for answers that the reader has not fetched, if the kernel allows
+/// that much: a long read fits.
 const SEND_BUFFER_BYTES: usize = 2 << 20;
 
-/// A TCP peer that is silent for so long is asked whether it is still there; after so many
+/// A TCP peer that is silent for this long is asked whether it is still there. After `PROBES`
 /// questions without an answer the connection ends.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 const PROBES: u32 = 6;
 
-/// A socket that others connect to. Dropping it closes it, and ends a wait for them.
+/// A listening socket. Dropping it closes it, and ends waits for connections.
 #[derive(Debug)]
 pub struct Listener(Socket);
 
-/// A connection. Dropping it closes it, for the peer too, and ends waits for it.
+/// A connection. Dropping it closes it, also for the peer, and ends waits on it.
 #[derive(Debug)]
-pub struct Stream(pub(crate) Socket);
+pub struct SocketStream(pub(crate) Socket);
 
 pub(crate) struct Socket {
     file: Arc<File>,
     driver: Rc<Driver>,
-    /// Whether it was shut down here.
+    /// Whether this side has shut it down.
     down: Cell<bool>,
-    /// Whether the last read took all there was: asking again before there is more costs a call.
+    /// Whether the last read took all data: another read before there is more would waste a call.
     drained: Cell<bool>,
 }
 
 impl Reactor {
-    /// Accepts on `listener`: the reactor's thread does.
+    /// Accepts connections of `listener` on the reactor's thread.
     ///
     /// # Errors
-    /// If the kernel does not let its calls return at once.
+    /// If the kernel cannot make the socket non-blocking.
     pub fn listen(&self, listener: impl Into<OwnedFd>) -> io::Result<Listener> {
-        // Either kind of listener works here, as only the descriptor is used.
+        // Either kind of listener works here, because only the descriptor is used.
         let listener = UnixListener::from(listener.into());
         listener.set_nonblocking(true)?;
-        // Without a ring readiness is asked for with poll(2).
+        // Without a ring, poll(2) tells when a socket is ready.
         let _ = self.driver().open_ring();
         Ok(Listener(Socket::new(listener.into(), Rc::clone(self.driver()))))
     }
 }
 
 impl Listener {
-    /// The next connection.
+    /// Waits for the next connection.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ConnectionAborted`] once the listener was shut down, or the kernel's: of
-    /// those, too many open files is one that passes.
-    pub async fn accept(&self) -> io::Result<Stream> {
-        // The kernel gives the same error for a listener that was shut down here.
+    /// [`io::ErrorKind::ConnectionAborted`] once the listener was shut down, or the kernel's error.
+    /// Of those, too many open files may pass.
+    pub async fn accept(&self) -> io::Result<SocketStream> {
+        // The kernel's own error for a listener that was shut down is the same.
         while !self.0.down.get() {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match accept_with(&*self.0.file, flags) {
                 Ok(accepted) => {
-                    // Only TCP has it, and only speed depends on both.
+                    // Only TCP has this option, and both options affect speed only.
                     let _ = sockopt::set_tcp_nodelay(&accepted, true);
                     keep_alive(&accepted);
                     let _ =
@@ -82,7 +82,7 @@ impl Listener {
                             .or_else(|_| {
                                 sockopt::set_socket_send_buffer_size(&accepted, SEND_BUFFER_BYTES)
                             });
-                    return Ok(Stream(Socket::new(accepted, Rc::clone(&self.0.driver))));
+                    return Ok(SocketStream(Socket::new(accepted, Rc::clone(&self.0.driver))));
                 }
                 Err(Errno::AGAIN) => self.0.ready(PollFlags::IN).await,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -92,17 +92,17 @@ impl Listener {
         Err(io::ErrorKind::ConnectionAborted.into())
     }
 
-    /// Takes no more connections: [`Listener::accept`] ends.
+    /// Stops taking connections: [`Listener::accept`] ends.
     pub fn shut_down(&self) {
         self.0.shut_down();
     }
 }
 
-impl Stream {
-    /// Reads what is there, at least a byte; nothing at the end of the stream.
+impl SocketStream {
+    /// Reads the data that is there, at least a byte; zero bytes at the end of the stream.
     ///
     /// # Errors
-    /// As recv(2)'s.
+    /// Those of recv(2).
     pub async fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         if self.0.drained.take() {
             self.0.ready(PollFlags::IN).await;
@@ -110,7 +110,7 @@ impl Stream {
         loop {
             match recv(&*self.0.file, &mut *into, RecvFlags::empty()) {
                 Ok((read, _)) => {
-                    // The end of the stream is there for ever.
+                    // At the end of the stream another read returns at once.
                     self.0.drained.set(0 < read && read < into.len());
                     return Ok(read);
                 }
@@ -124,7 +124,7 @@ impl Stream {
     /// Writes as much as the kernel takes, at least a byte.
     ///
     /// # Errors
-    /// As sendmsg(2)'s; there is no signal for a peer that is gone.
+    /// Those of sendmsg(2); there is no signal if the peer is gone.
     pub async fn write_vectored(&self, from: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             let mut none = SendAncillaryBuffer::default();
@@ -137,14 +137,14 @@ impl Stream {
         }
     }
 
-    /// Ends the connection: both sides read to the end of what was sent, waits end.
+    /// Ends the connection. Both sides can still read the data that was sent. Waits end.
     pub fn shut_down(&self) {
         self.0.shut_down();
     }
 }
 
-/// Finds out that a peer is gone whose machine or network failed: else its connection would stay.
-/// Sockets other than TCP's refuse, and need nothing of it.
+/// Detects a peer whose machine or network failed; otherwise its connection would stay for ever.
+/// Sockets other than TCP refuse, and do not need it.
 pub(crate) fn keep_alive(socket: &OwnedFd) {
     let _ = sockopt::set_socket_keepalive(socket, true)
         .and_then(|()| sockopt::set_tcp_keepidle(socket, SILENCE))
@@ -169,21 +169,21 @@ impl Socket {
     pub(crate) async fn ready(&self, events: PollFlags) {
         let signal = Signal::default();
         let heard = signal.wait();
-        // An error shows in the call that is tried again.
+        // An error shows when the call is tried again.
         self.driver.watch(&self.file, events, Box::new(move |_| signal.notify()));
         heard.await;
     }
 
     fn shut_down(&self) {
         self.down.set(true);
-        // It may be shut down already, or never have been connected.
+        // The socket may be shut down already, or never have been connected.
         let _ = shutdown(&*self.file, Shutdown::Both);
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // A wait whose future is gone still has the descriptor, and a reactor waits for it.
+        // A wait whose future is gone still holds the descriptor, and a reactor waits for it.
         self.shut_down();
     }
 }

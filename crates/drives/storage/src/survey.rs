@@ -10,25 +10,25 @@ use rustix::fs::SeekFrom;
 
 use crate::signatures::{Place, SIGNATURES, Signature};
 
-/// How much of the start is looked at for anything that is not zero.
+/// Length of the start that is searched for bytes other than zero.
 const HEAD_BYTES: u64 = 1 << 20;
-/// The same of the end.
+/// Length of the end that is searched likewise.
 const TAIL_BYTES: u64 = 64 << 10;
 const ALL_IN_MEMORY: &str = "a megabyte fits in memory";
 
 /// Content of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Zeroes in every place that formats and file systems write.
+    /// Only zeroes in all places that formats and file systems write.
     Empty,
-    /// Something, but nothing known.
+    /// Data of no known format.
     Unknown,
-    /// What the named signatures stand for, the most telling one first.
+    /// The formats whose signatures were found, the one that says most first.
     Known(Vec<&'static str>),
 }
 
 impl Contents {
-    /// Whether formatting the device loses nothing that can be found.
+    /// Whether formatting the device loses no data that can be found.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
@@ -45,7 +45,7 @@ impl fmt::Display for Contents {
     }
 }
 
-/// Looks what the device or file at `path` holds.
+/// Finds out what the device or file at `path` holds.
 ///
 /// # Errors
 /// If it cannot be opened or read.
@@ -53,7 +53,7 @@ pub fn survey(path: &Path) -> io::Result<Contents> {
     survey_file(&File::open(path)?)
 }
 
-/// The same for what is open already.
+/// As [`survey`], for a file that is open already.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -75,7 +75,7 @@ pub fn survey_file(file: &File) -> io::Result<Contents> {
     Ok(if sample.is_zero()? { Contents::Empty } else { Contents::Unknown })
 }
 
-/// A device to look at.
+/// A device under examination.
 struct Sample<'a> {
     file: &'a File,
     size: u64,
@@ -102,7 +102,7 @@ impl Sample<'_> {
         Ok(true)
     }
 
-    /// Up to `len` bytes; fewer at the end.
+    /// Reads up to `len` bytes; fewer at the end of the device.
     fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         let mut used = 0;
@@ -119,7 +119,7 @@ impl Sample<'_> {
     }
 }
 
-/// Byte addresses on a device of `size` bytes.
+/// The byte addresses of `place` on a device of `size` bytes.
 fn places(place: Place, size: u64) -> Vec<u64> {
     match place {
         Place::Start(at) => vec![at],

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Unit of lengths in sysfs, whatever the disk's sectors are.
+/// Unit of lengths in sysfs, whatever the size of the disk's sectors.
 pub(crate) const SECTOR: u64 = 512;
 
-/// Where the kernel tells of the machine. Tests have trees of their own.
+/// Directories in which the kernel describes the machine. Tests have trees of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct System {
     pub(crate) sys: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// The machine itself.
+    /// The directories of this machine.
     pub(crate) fn this() -> Self {
         Self { sys: "/sys".into(), dev: "/dev".into(), proc: "/proc".into() }
     }
@@ -44,13 +44,13 @@ impl DeviceNumber {
         Self { major: rustix::fs::major(number), minor: rustix::fs::minor(number) }
     }
 
-    /// As the kernel passes numbers to programs.
+    /// Decodes a number in the form in which the kernel passes it to programs.
     pub(crate) const fn decoded(number: u64) -> Self {
         let number = (number & 0xffff_ffff) as u32;
         Self { major: (number >> 8) & 0xfff, minor: (number & 0xff) | ((number >> 12) & 0xf_ff00) }
     }
 
-    /// Reads `8:1`.
+    /// Reads a number such as `8:1`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.trim().split_once(':')?;
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
@@ -68,7 +68,7 @@ impl Disk {
         &self.dir
     }
 
-    /// The name the kernel has for it, as in `/dev`.
+    /// The kernel's name of the disk, as in `/dev`.
     pub(crate) fn name(&self) -> String {
         let dir = fs::canonicalize(&self.dir).ok();
         let name = dir.as_ref().and_then(|dir| dir.file_name()?.to_str());
@@ -79,42 +79,42 @@ impl Disk {
         Some(fs::read_to_string(self.dir.join(name)).ok()?.trim().to_owned())
     }
 
-    /// A property of the disk's queue; a partition has that of its disk.
+    /// A property of the disk's queue; for a partition that of its disk.
     pub(crate) fn queue(&self, name: &str) -> Option<String> {
         let own = self.attribute(&format!("queue/{name}"));
         own.or_else(|| self.attribute(&format!("../queue/{name}")))
     }
 
-    /// A number of the disk's queue, zero if unknown.
+    /// A number from the disk's queue, zero if unknown.
     pub(crate) fn limit(&self, name: &str) -> u64 {
         self.queue(name).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
-    /// The directory of the whole disk, of a partition too.
+    /// The directory of the whole disk, also for a partition.
     fn whole(&self) -> PathBuf {
         if self.dir.join("partition").exists() { self.dir.join("..") } else { self.dir.clone() }
     }
 
-    /// Whether there is a device behind it, not only a driver: loop devices, mapped devices,
+    /// Whether there is hardware behind the disk, not only a driver: loop devices, mapped devices,
     /// arrays, compressed memory and network block devices have none.
     pub(crate) fn is_hardware(&self) -> bool {
         self.whole().join("device").exists()
     }
 
-    /// Whether the kernel tells the disk which commands have priority: of ATA disks with NCQ
-    /// priority, where the administrator has enabled it.
+    /// Whether the kernel tells the disk which commands have priority. It does so for ATA disks
+    /// with NCQ priority, if the administrator has enabled it.
     pub(crate) fn has_priorities(&self) -> bool {
         let enabled = fs::read_to_string(self.whole().join("device/ncq_prio_enable"));
         enabled.is_ok_and(|value| value.trim() == "1")
     }
 
-    /// Whether the kernel takes the disk for one without a volatile cache, and therefore ends
-    /// flushes without sending them.
+    /// Whether the kernel assumes that the disk has no volatile cache, and therefore ends flushes
+    /// without sending them.
     pub(crate) fn drops_flushes(&self) -> bool {
         self.queue("write_cache").is_some_and(|mode| mode == "write through")
     }
 
-    /// The disk of a partition.
+    /// The whole disk, also for a partition.
     pub(crate) fn whole_disk(&self) -> Option<Self> {
         Self::in_dir(self.whole())
     }
@@ -131,7 +131,7 @@ impl Disk {
         below.filter_map(|entry| Self::in_dir(entry.path())).collect()
     }
 
-    /// The loop devices that it is or that it is made of.
+    /// The loop devices that this disk is, or is made of.
     pub(crate) fn loops_below(&self) -> Vec<Self> {
         let whole = self.whole();
         let members = Self::in_dir(whole.clone()).map(|disk| disk.members()).unwrap_or_default();
@@ -143,7 +143,7 @@ impl Disk {
         found
     }
 
-    /// The disk in a copy of sysfs, which may not tell its number.
+    /// The disk in a copy of sysfs, which may lack its number.
     pub(crate) fn in_copy(dir: PathBuf) -> Self {
         let nameless = DeviceNumber { major: 0, minor: 0 };
         Self::in_dir(dir.clone()).unwrap_or(Self { number: nameless, dir })
@@ -158,7 +158,7 @@ impl Disk {
         self.attribute("ro").is_some_and(|value| value == "1")
     }
 
-    /// The disk itself and its partitions.
+    /// The disk and its partitions.
     pub(crate) fn with_partitions(&self) -> Vec<Self> {
         let mut found = vec![self.clone()];
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! A read or a write, in as many operations as it takes.
+//! A read or a write, carried out in as many operations as needed.
 
 use std::rc::Rc;
 
@@ -11,15 +11,15 @@ use crate::device::Core;
 use crate::failure::{TRIES, is_passing};
 use crate::file_io::{Done, Op, WriteMode};
 
-/// Longest operation: bounds what a request needs in memory beside its payload.
+/// Longest operation: bounds the memory that a request needs beside its payload.
 const OPERATION_MAX: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
 
-/// A request under way, for whole logical sectors. The memory that the kernel uses is in the
-/// operations, not here.
+/// A request under way, for whole logical sectors. The memory that the kernel uses belongs to the
+/// operations, not to this.
 pub(crate) struct Transfer<T> {
     core: Rc<Core>,
     extent: Extent,
-    /// Length of the extent that is done.
+    /// Length of the part that is done.
     moved: Sectors,
     tries: u32,
     work: Work,
@@ -28,7 +28,7 @@ pub(crate) struct Transfer<T> {
 }
 
 pub(crate) enum Work {
-    /// Collects what was read.
+    /// Collects the content that was read.
     Read(Payload),
     Write {
         payload: Payload,
@@ -36,7 +36,7 @@ pub(crate) enum Work {
     },
 }
 
-/// Whether a disk can store `payload`: stand-ins for content have no bytes.
+/// Whether a disk can store `payload`: tags and absent content have no bytes.
 pub(crate) fn has_bytes(payload: &Payload) -> bool {
     payload.pieces().iter().all(|piece| matches!(piece, Piece::Bytes(_) | Piece::Zeroes(_)))
 }
@@ -46,7 +46,7 @@ impl<T: FnOnce(IoResult) + 'static> Transfer<T> {
         Self { core, extent, moved: Sectors(0), tries: 0, work, then }.step();
     }
 
-    /// Remaining part of the extent.
+    /// The remaining part of the extent.
     fn rest(&self) -> Extent {
         Extent::between(self.extent.start + self.moved, self.extent.end())
     }
@@ -69,8 +69,8 @@ impl<T: FnOnce(IoResult) + 'static> Transfer<T> {
     fn ended(mut self, Done { result, buffer }: Done) {
         let moved = match result {
             Ok(_) if self.is_believed_whole() => self.rest().len,
-            // A part of a logical sector is none: a file may be cut anywhere, and what follows
-            // begins at a whole one.
+            // A part of a logical sector does not count: a file may be cut anywhere, and the next
+            // operation must begin at a whole one.
             Ok(bytes) => {
                 let sectors = bytes as u64 / SECTOR_BYTES;
                 Sectors(sectors - sectors % self.core.access.unit().0)
@@ -120,7 +120,7 @@ impl<T: FnOnce(IoResult) + 'static> Transfer<T> {
     }
 }
 
-/// Where `payload` is written from: a copy, unless it lies where direct I/O takes it.
+/// The memory to write `payload` from: a copy, unless direct I/O accepts its own place.
 fn source(core: &Core, payload: &Payload) -> Source {
     if let [Piece::Bytes(bytes)] = payload.pieces()
         && let Some(shared) = Source::shared(bytes)

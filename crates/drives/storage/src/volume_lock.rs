@@ -1,4 +1,4 @@
-//! One opening of a volume at a time, however many names its device has.
+//! Allows one opening of a volume at a time, however many names its device has.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
@@ -17,7 +17,7 @@ const NOTE_MAX: u64 = 8192;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum VolumeLockError {
-    /// It is open already, as this or as another device: a copy of a volume has its name too.
+    /// The volume is open already, on this or another device: a copy of a volume has the same name.
     #[error(
         "volume {volume} is open already on {} by process {pid}: stop that first, or give a copy \
          of a volume an id of its own (manylogs drain COPY --new-id)", path.display()
@@ -27,7 +27,7 @@ pub enum VolumeLockError {
         volume: String,
         /// The device it is open on.
         path: PathBuf,
-        /// The process that has it open; zero if it has not said so yet.
+        /// The process that has it open; zero if it has not been noted yet.
         pid: u32,
     },
     /// There is no directory for locks.
@@ -46,8 +46,8 @@ pub enum VolumeLockError {
     },
 }
 
-/// Held while a volume is open. The lock goes with the process, however that ends; its file is left
-/// behind by a process that is killed.
+/// Held while a volume is open. The lock goes with the process, however that ends. A killed process
+/// leaves the lock's file behind.
 #[derive(Debug)]
 pub struct VolumeLock {
     path: PathBuf,
@@ -63,7 +63,7 @@ impl VolumeLock {
         Self::take_in(&runtime_dir()?, volume, device)
     }
 
-    /// The same with a directory of the caller's choice, made if it is not there.
+    /// As [`VolumeLock::take`], in `directory`, which is made if it does not exist.
     ///
     /// # Errors
     /// See [`VolumeLockError`].
@@ -89,7 +89,7 @@ impl VolumeLock {
         Ok(Self { path, _file: file })
     }
 
-    /// Removes the files of those who ended without removing theirs.
+    /// Removes the lock files that ended processes left behind.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -110,7 +110,7 @@ impl VolumeLock {
 
 impl Drop for VolumeLock {
     fn drop(&mut self) {
-        // A file that stays is harmless.
+        // A file that stays behind is harmless.
         if let Some(Ok(_directory)) = self.path.parent().map(DirectoryLock::take) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -141,7 +141,7 @@ impl DirectoryLock {
     }
 }
 
-/// Writes who has the lock into it.
+/// Writes process and device of the holder into the lock's file.
 fn note(file: &mut File, device: &Path) -> io::Result<()> {
     let device = std::path::absolute(device)?;
     let mut text = format!("{}\n", std::process::id()).into_bytes();
@@ -153,7 +153,7 @@ fn note(file: &mut File, device: &Path) -> io::Result<()> {
 
 fn taken(volume: String, file: &mut File) -> VolumeLockError {
     let mut text = Vec::new();
-    // A note that cannot be read counts as not written yet.
+    // A note that cannot be read counts as not written.
     let _ = file.take(NOTE_MAX).read_to_end(&mut text);
     let mut lines = text.splitn(2, |byte| *byte == b'\n');
     let pid = lines.next().and_then(|line| std::str::from_utf8(line).ok()?.parse().ok());
@@ -168,8 +168,8 @@ fn taken(volume: String, file: &mut File) -> VolumeLockError {
     }
 }
 
-/// Where this user's locks are, and what else lives as long as the machine is up; it need not
-/// exist yet.
+/// The directory of this user's locks and of other files that last until the machine is shut down.
+/// It need not exist yet.
 ///
 /// # Errors
 /// [`VolumeLockError::NoDirectory`].

@@ -1,4 +1,4 @@
-//! Tells the user what an opening waits for.
+//! Tells the user why an opening takes long.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,8 +7,8 @@ type Tell = fn(&Path, &str);
 
 static TELL: OnceLock<Tell> = OnceLock::new();
 
-/// From now on `tell` is called with what is opened, and why it takes so long, when an opening
-/// waits for more than a moment. Only the first call counts.
+/// From now on, when an opening waits for more than a moment, `tell` is called with the path and
+/// the reason. Only the first call counts.
 pub fn tell_waits(tell: fn(&Path, &str)) {
     let _ = TELL.set(tell);
 }

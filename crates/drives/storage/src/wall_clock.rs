@@ -6,14 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs_block::TimeOfDay;
 
-// Not among the `libc` crate's declarations.
+// The `libc` crate does not declare this.
 unsafe extern "C" {
     fn tzset();
 }
 
-/// The local time of day: by the variable TZ if it is set, else by /etc/localtime, looked at anew
-/// each time, so that a changed time zone counts as soon as summer time does. A machine without
-/// either has UTC.
+/// The local time of day: by the variable TZ if it is set, else by /etc/localtime. Both are read
+/// anew each time, so a changed time zone takes effect as soon as summer time does. A machine with
+/// neither has UTC.
 pub(crate) fn time_of_day() -> TimeOfDay {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let utc_s = since_1970.as_secs();
@@ -26,10 +26,10 @@ pub(crate) fn time_of_day() -> TimeOfDay {
     // SAFETY: both point to variables of this function; the second is written.
     let known = unsafe { libc::localtime_r(&raw const now, &raw mut local) };
     if known.is_null() {
-        // A year that has no number.
+        // The year cannot be represented.
         return TimeOfDay::from_seconds(utc_s);
     }
-    // A leap second counts as the one before.
+    // A leap second counts as the second before it.
     let parts = [local.tm_hour, local.tm_min, local.tm_sec.min(59)];
     let seconds = parts.iter().fold(0, |sum, part| sum * 60 + part.unsigned_abs());
     TimeOfDay::from_seconds(seconds.into())

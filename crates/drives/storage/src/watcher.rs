@@ -1,4 +1,4 @@
-//! Waiting for descriptors that others own and read.
+//! Waits for descriptors that others own and read.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -11,31 +11,31 @@ use rustix::event::PollFlags;
 use crate::driver::Driver;
 use crate::reactor::Reactor;
 
-/// Waits for descriptors on a reactor's thread, for tasks that read them.
+/// Waits for descriptors on a reactor's thread, on behalf of tasks that read them.
 #[derive(Clone)]
 pub struct Watcher(Rc<Driver>);
 
-/// A wait that ends when it is dropped: nothing holds the descriptor afterwards.
+/// A wait that ends when it is dropped: then nothing here holds the descriptor.
 struct Waiting {
     driver: Rc<Driver>,
     key: usize,
-    /// The key is another one's by now.
+    /// Whether the wait has ended, so that the key may belong to another wait.
     over: Rc<Cell<bool>>,
 }
 
 impl Reactor {
-    /// What waits for descriptors.
+    /// Makes a watcher that waits on this reactor.
     #[must_use]
     pub fn watcher(&self) -> Watcher {
-        // Without a ring readiness is asked for with poll(2).
+        // Without a ring, poll(2) tells when a descriptor is ready.
         let _ = self.driver().open_ring();
         Watcher(Rc::clone(self.driver()))
     }
 }
 
 impl Watcher {
-    /// Returns when there is something to read from `file`, or its other end is gone. Who drops
-    /// the wait before holds the descriptor no longer.
+    /// Returns when there is data to read from `file`, or its other end is gone. If the future is
+    /// dropped before, the descriptor is no longer held here.
     pub async fn readable(&self, file: &Arc<File>) {
         let (signal, over) = (Signal::default(), Rc::new(Cell::new(false)));
         let (heard, ended) = (signal.wait(), Rc::clone(&over));
@@ -80,7 +80,7 @@ mod tests {
         (Arc::new(OwnedFd::from(read).into()), OwnedFd::from(write).into())
     }
 
-    /// With a ring to wait in, where there is one, and without.
+    /// Watchers with a ring to wait in, if there is one, and without.
     fn watchers() -> Vec<(Reactor, Watcher)> {
         let (ringed, plain) = (Reactor::new().unwrap(), Reactor::new().unwrap());
         let watchers = (ringed.watcher(), Watcher(Rc::clone(plain.driver())));
@@ -120,13 +120,13 @@ mod tests {
                         Poll::Ready(())
                     })
                     .await;
-                    // The kernel is given it.
+                    // Gives the kernel time to take the wait.
                     runtime.sleep(manylogs_block::Nanos::from_millis(1)).await;
                 }
                 Arc::try_unwrap(read).unwrap()
             });
             drop(read);
-            // Nobody can read it any more, in the kernel's view either.
+            // The kernel, too, sees that the pipe has no reader any more.
             let written = (&write).write(b"x").map_err(|error| error.kind());
             assert_eq!(written, Err(std::io::ErrorKind::BrokenPipe));
             drop(reactor);

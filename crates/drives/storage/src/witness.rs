@@ -1,5 +1,5 @@
-//! A file for tests that is served through FUSE past the page cache, and notes what the kernel asks
-//! of it: what really arrives below a device.
+//! A file for tests, served through FUSE past the page cache. It records the kernel's requests, and
+//! so what really arrives below a device.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -28,15 +28,15 @@ const WANTED: Wanted = Wanted {
 /// How the file behaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Behaviour {
-    /// Bytes that offsets and lengths must be multiples of.
+    /// Offsets and lengths must be multiples of this number of bytes.
     pub(crate) alignment: u64,
-    /// Most bytes that one write takes.
+    /// The most bytes that one write takes.
     pub(crate) longest_write: usize,
-    /// Whether the page cache is used, as mapped files need it.
+    /// Whether the page cache is used, which mapped files need.
     pub(crate) cached: bool,
 }
 
-/// A file that notes what is asked of it; gone when dropped.
+/// A file that records the requests to it; removed when dropped.
 pub(crate) struct Witness {
     shared: Arc<Shared>,
     session: Option<BackgroundSession>,
@@ -52,7 +52,7 @@ struct Shared {
 }
 
 impl Witness {
-    /// A file of `sectors` sectors of zeroes, or `None` where this machine does not let us.
+    /// A file of `sectors` sectors of zeroes, or `None` if this machine does not allow it.
     pub(crate) fn new(sectors: u64, behaviour: Behaviour) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("witness");
@@ -84,17 +84,17 @@ impl Witness {
         &self.path
     }
 
-    /// Lets the next sync fail, and no later one.
+    /// Makes the next sync fail, and no later one.
     pub(crate) fn fail_next_sync(&self) {
         self.shared.next_sync_fails.store(true, Ordering::SeqCst);
     }
 
-    /// What was written and synced since the last look, in order.
+    /// The writes and syncs since the last call, in order.
     pub(crate) fn seen(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.seen.lock().unwrap())
     }
 
-    /// Forgets what was seen, and puts `byte` everywhere.
+    /// Drops the record, and puts `byte` everywhere.
     pub(crate) fn fill(&self, byte: u8) {
         self.seen();
         self.shared.content.lock().unwrap().fill(byte);
@@ -108,7 +108,7 @@ impl Witness {
 impl Drop for Witness {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            // A file in use goes with its last user.
+            // If the file is in use, it goes with its last user.
             let _ = session.unmount_and_join();
         }
     }

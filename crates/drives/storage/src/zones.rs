@@ -1,4 +1,4 @@
-//! Zoned disks: shingled ones that tell the host.
+//! Zoned disks: shingled disks that report their zones to the host.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -7,17 +7,17 @@ use manylogs_block::Sectors;
 
 use crate::sysfs::{DeviceNumber, System};
 
-/// What the kernel says of the zones of a disk.
+/// The zones of a disk, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zones {
-    /// Length of each.
+    /// Length of each zone.
     pub len: Sectors,
     /// Whether the disk refuses writes that are not at a zone's write pointer.
     pub managed_by_host: bool,
 }
 
-/// The zones of the disk at `path`; `None` if it has none, or is no disk. Drives that manage
-/// themselves have none that they tell.
+/// The zones of the disk at `path`; `None` if it has none, or is no disk. A drive that manages its
+/// zones itself reports none.
 #[must_use]
 pub fn zones(path: &Path) -> Option<Zones> {
     let metadata = path.metadata().ok()?;
@@ -28,7 +28,7 @@ pub fn zones(path: &Path) -> Option<Zones> {
     from_queue(&disk.queue("zoned")?, disk.limit("chunk_sectors"))
 }
 
-/// From the attributes `zoned` and `chunk_sectors`.
+/// Reads them from the attributes `zoned` and `chunk_sectors`.
 fn from_queue(zoned: &str, chunk_sectors: u64) -> Option<Zones> {
     let managed_by_host = match zoned {
         "host-managed" => true,

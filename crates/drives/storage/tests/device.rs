@@ -18,7 +18,7 @@ use manylogs_storage::{Backend, FileDevice, OpenMode, OpenOptions, Reactor};
 const SECTORS: u64 = 6 << 11;
 const STEPS: u32 = 600;
 
-/// A random request; lengths from one sector to more than the longest operation.
+/// A random request, from one sector to more than the longest operation.
 fn random_request(rng: &mut Rng, serial: u64, capacity: u64) -> Request {
     let longest = [1, 3, 8, 64, 300, 2048, 10_000][common::sectors(rng.below(7)) / 512];
     let len = 1 + rng.below(longest.min(capacity));
@@ -37,7 +37,7 @@ fn random_request(rng: &mut Rng, serial: u64, capacity: u64) -> Request {
     }
 }
 
-/// Requests that are under way and what they must answer.
+/// A request under way, with the answer it must get.
 struct InFlight {
     extent: Option<Extent>,
     reads: bool,
@@ -55,8 +55,8 @@ impl InFlight {
     }
 }
 
-/// Runs random requests on the device and on memory. Those in flight together never overlap, so
-/// that one order is as good as another.
+/// Runs random requests on the device and on memory. Those in flight together never overlap, so the
+/// order in which they take effect does not matter.
 async fn compare_with_memory(device: Rc<FileDevice>, seed: u64) {
     let capacity = device.capabilities().capacity;
     let model = MemoryDevice::new(capacity);
@@ -92,8 +92,8 @@ async fn compare_with_memory(device: Rc<FileDevice>, seed: u64) {
     assert!(bytes_of(&whole) == bytes_of(&expected), "the content at the end");
 }
 
-/// Asks for all extents of `whole`, and reads those that are said to read as zeroes; returns what
-/// was said.
+/// Asks for all extents of `whole`, and reads those that are reported to be zeroes. Returns the
+/// reported extents.
 async fn zeroes_are_where_it_says(device: &FileDevice, whole: Extent) -> Extents {
     let mut all = Extents::default();
     let mut next = whole.start;
@@ -160,15 +160,15 @@ fn a_disk_behaves_like_memory() {
             let dir = tempfile::tempdir().unwrap();
             let options = ["--sector-size", sector];
             let Some(disk) = Loop::attach(&image(dir.path(), SECTORS), &options) else { return };
-            // Parts of larger sectors too: requests that are under way together meet in them.
+            // Also with parts of larger sectors: requests in flight together share such sectors.
             let direct = compare(disk.path(), backend, 10 + seed as u64);
             assert!(direct.is_none_or(|direct| direct), "{sector}");
         }
     }
 }
 
-/// Writes of any sectors of a disk with logical sectors of 4096 bytes bypass the page cache: they
-/// are in the file behind the disk, without a flush.
+/// Writes of any sectors bypass the page cache on a disk with logical sectors of 4096 bytes: their
+/// data is in the file behind the disk, without a flush.
 #[test]
 fn a_disk_with_large_sectors_is_written_past_the_page_cache() {
     for backend in BACKENDS {
@@ -190,7 +190,7 @@ fn a_disk_with_large_sectors_is_written_past_the_page_cache() {
     }
 }
 
-/// What a file holds on its disk, whatever the page cache knows of it.
+/// The content of a file on its disk, read without the page cache.
 fn past_the_page_cache(path: &Path) -> Vec<u8> {
     let input = format!("if={}", path.display());
     let dd = std::process::Command::new("dd")
@@ -201,7 +201,7 @@ fn past_the_page_cache(path: &Path) -> Vec<u8> {
     dd.stdout
 }
 
-/// A file system on such a disk tells that its files take direct I/O in units of 4096 bytes.
+/// A file system on such a disk reports direct I/O in units of 4096 bytes for its files.
 #[test]
 fn a_file_on_a_disk_with_large_sectors_behaves_like_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -216,7 +216,7 @@ fn a_file_on_a_disk_with_large_sectors_behaves_like_memory() {
         let path = image(&at, SECTORS);
         let direct = compare(&path, backend, 30 + seed as u64);
         assert!(direct.is_none_or(|direct| direct));
-        // Its last unit would not be whole.
+        // The last unit of this file is not whole.
         let direct = compare(&image(&at, SECTORS - 1), backend, 40 + seed as u64);
         assert!(direct.is_none_or(|direct| !direct));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), (SECTORS - 1) * 512);
@@ -268,7 +268,7 @@ fn a_full_file_system_is_an_error_that_says_so_and_passes() {
 fn a_file_that_is_truncated_in_use_fails_and_nothing_panics() {
     with_file(|device| async move {
         let file = std::fs::OpenOptions::new().write(true).open(device.path()).unwrap();
-        // In the middle of a sector.
+        // The file is cut in the middle of a sector.
         file.set_len(1000 * 512 + 100).unwrap();
         let found = device.submit(read(990, 100)).await;
         assert_eq!(found, Err(IoError::Shrunk { extent: Extent::new(1000, 90) }));
@@ -320,7 +320,7 @@ fn dropped_completions_and_devices_do_not_stop_what_was_begun() {
             for i in 0..40 {
                 drop(device.submit(write(i * 300, pattern(i, 300), i % 7 == 0)));
             }
-            // Longer than one operation: its parts follow each other after the drop.
+            // Longer than one operation: its other parts follow after the drop.
             drop(device.submit(write(12_000, pattern(1, 20_000), false)));
             if reactor_first {
                 drop(reactor);

@@ -1,4 +1,4 @@
-//! What must not be opened, and what the errors say.
+//! Checks which devices are refused, and what the errors say.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
@@ -22,7 +22,7 @@ fn open(path: &Path, mode: OpenMode) -> Result<(Reactor, FileDevice), OpenError>
     Ok((reactor, device))
 }
 
-/// Opens `path` to write it, and returns the error in words.
+/// Tries to open `path` for writing. Returns the error and its text.
 fn refused(path: &Path) -> (OpenError, String) {
     let error = open(path, OpenMode::Exclusive).unwrap_err();
     let words = error.to_string();
@@ -78,7 +78,7 @@ fn a_file_behind_a_loop_device_is_refused_and_so_is_a_busy_or_read_only_disk() {
     let owner = options.read(true).custom_flags(O_EXCL).open(disk.path()).unwrap();
     assert!(matches!(refused(disk.path()).0, OpenError::Busy { .. }));
     drop(owner);
-    // A process that another test starts holds our file too, until it becomes another program.
+    // A process that another test starts has a copy of our file until it runs another program.
     let free = (0..200).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         open(disk.path(), OpenMode::Exclusive).ok()
@@ -91,7 +91,7 @@ fn a_file_behind_a_loop_device_is_refused_and_so_is_a_busy_or_read_only_disk() {
     open(disk.path(), OpenMode::ReadOnly).unwrap();
 }
 
-/// The cache mode outlives detaching: who attaches the next file to the device finds it.
+/// The cache mode outlives detaching: it also applies to the next file attached to the device.
 #[test]
 fn a_loop_device_to_which_the_kernel_drops_flushes_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn a_disk_with_a_mounted_partition_is_refused() {
     assert!(matches!(error, OpenError::Mounted { .. }) && words.contains(&partition), "{words}");
 }
 
-/// The image, a hard link to it, a loop device over either, and a partition of that.
+/// The image, a hard link to it, loop devices over both, and a partition of such a device.
 #[test]
 fn the_same_bytes_are_opened_once_whatever_they_are_called() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn the_same_bytes_are_opened_once_whatever_they_are_called() {
         let (error, words) = refused(other);
         assert!(matches!(error, OpenError::Locked { .. }) && words.contains(&own), "{words}");
     }
-    // Nobody asks before a loop device is made: it is that which is refused.
+    // The loop device can be made without a check, so opening the loop device is refused.
     let Some(disk) = Loop::attach(&link, &[]) else { return };
     for mode in [OpenMode::Exclusive, OpenMode::Claimed, OpenMode::ReadOnly] {
         let error = open(disk.path(), mode).unwrap_err();
@@ -235,7 +235,7 @@ fn of_many_who_open_at_once_one_has_it() {
             let open_one = || {
                 start.wait();
                 let opened = open(&path, OpenMode::Exclusive).ok();
-                // Nobody lets it go before all have tried.
+                // No thread closes the device before all have tried.
                 start.wait();
                 usize::from(opened.is_some())
             };

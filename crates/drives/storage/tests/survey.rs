@@ -1,4 +1,4 @@
-//! What is found on devices that real tools made.
+//! Checks the formats that are found on devices made by real tools.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

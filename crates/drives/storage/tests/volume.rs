@@ -25,13 +25,13 @@ fn config() -> VolumeConfig {
     }
 }
 
-/// Where the writes go and how long they are; some are logged, some go home.
+/// Places and lengths of the writes; some are logged, some go home.
 fn places() -> Vec<(u64, u64)> {
     let mut rng = Rng::new(5);
     (0..WRITES).map(|i| (i * 300, 1 + rng.below(if i % 10 == 0 { 300 } else { 40 }))).collect()
 }
 
-/// Formats, writes and closes; `None` if the backend is not available.
+/// Formats, writes and closes a volume; `None` if the backend is not available.
 fn fill(path: PathBuf, backend: Backend) -> Option<()> {
     let reactor = Reactor::new().unwrap();
     let device = Rc::new(open(&reactor, &path, backend)?);

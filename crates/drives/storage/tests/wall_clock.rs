@@ -1,4 +1,4 @@
-//! The time of day is the machine's, in its time zone, also after that has changed.
+//! The time of day is the machine's, in its time zone, even after the zone has changed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,11 +8,11 @@ use std::process::Command;
 
 use manylogs_storage::Reactor;
 
-/// Set in the processes that the tests start of themselves.
+/// Set in the child processes in which the tests run themselves.
 const CHILD: &str = "MANYLOGS_TEST_WALL_CLOCK";
 const LOCALTIME: &str = "/etc/localtime";
 
-/// Time zones whose rules are in their names, so that none need be installed.
+/// Time zones whose names contain their rules, so that none need be installed.
 const ZONES: [&str; 6] =
     ["UTC0", "IST-5:30", "NPT-5:45", "EST5EDT,M3.2.0,M11.1.0", "WEST1", "LINT-14"];
 
@@ -35,7 +35,7 @@ fn date() -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// The reactor's time of day, at a moment at which `date` says the same before and after.
+/// The reactor's time of day, at a moment at which `date` prints the same before and after.
 fn agrees_with_date() -> String {
     let runtime = Reactor::new().unwrap().handle();
     loop {
@@ -64,7 +64,7 @@ fn the_time_of_day_is_that_of_the_time_zone() {
     }
 }
 
-/// A file of a time zone that is always `seconds` east of Greenwich (RFC 9636, version 1).
+/// The file of a time zone that is always `seconds` east of Greenwich (RFC 9636, version 1).
 fn zone_file(seconds: i32) -> Vec<u8> {
     let mut file = b"TZif\0".to_vec();
     file.resize(20, 0);
@@ -79,7 +79,8 @@ fn zone_file(seconds: i32) -> Vec<u8> {
 #[test]
 fn a_changed_time_zone_counts_at_once() {
     if std::env::var(CHILD).is_ok() {
-        // In a mount namespace of its own: nobody else sees the other /etc/localtime.
+        // In a mount namespace of its own, so that no other process sees the changed
+        // /etc/localtime.
         let dir = tempfile::tempdir().unwrap();
         let mut shown = Vec::new();
         for hours in [3, 7] {

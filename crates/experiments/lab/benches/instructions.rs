@@ -50,7 +50,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Measures the cases of the budget, or those of one trace; whether all keep within it.
+/// Measures the cases of the budget, or those of one trace; returns whether all keep within it.
 fn measure_all(only: Option<&str>) -> Result<bool, Failure> {
     let (mut within, mut skipped) = (true, 0);
     for (case, budget) in budget()? {
@@ -93,7 +93,7 @@ fn parse(case: &str) -> Result<(&str, &str), Failure> {
     Ok(case.split_once('@').ok_or("expected: policy@trace")?)
 }
 
-/// Cases and what each may cost.
+/// Cases, and the most instructions of each.
 fn budget() -> Result<BTreeMap<String, u64>, Failure> {
     let text = std::fs::read_to_string(root().join("benches/budget.txt"))?;
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -124,7 +124,7 @@ fn settings() -> Result<DriveSettings, Failure> {
     Ok(DriveSettings::new(Arc::new(profile), false))
 }
 
-/// The file of a trace; none if the trace is generated.
+/// The file of a trace; `None` if the trace is generated.
 fn file_of(trace: &str) -> Option<PathBuf> {
     let shared = || {
         let elsewhere = std::env::var_os("MANYLOGS_SHARED").map(PathBuf::from);

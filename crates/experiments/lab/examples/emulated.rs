@@ -18,12 +18,12 @@ use manylogs_block::{
 };
 use manylogs_disk::{EmulatedDrive, LatenessReport, Options, Profile, profile};
 use manylogs_lab::stats::{Latencies, LatencySummary};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 use manylogs_storage::{Backend, FileDevice, OpenMode, OpenOptions, Reactor, prefer_this_thread};
 
 const READ: Sectors = Sectors(2048);
 const WRITE: Sectors = Sectors(8);
-/// Long enough for timers that are 100 us late.
+/// How long to spin before a timer: allows for timers that are 100 us late.
 const SPIN: Nanos = Nanos::from_micros(100);
 
 type Any = Result<(), Box<dyn Error>>;
@@ -57,7 +57,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
     Ok(Arguments { profile, span: Nanos::from_secs(seconds), backend, prefer, file })
 }
 
-/// What a client has done.
+/// Counts of a client.
 #[derive(Clone, Default)]
 struct Done {
     bytes: u64,
@@ -103,7 +103,7 @@ fn writer(capacity: Sectors) -> impl FnMut() -> Request {
     }
 }
 
-/// The reader and the writer, or both beside each other.
+/// Runs the reader or the writer alone, or both together.
 async fn scenario(
     runtime: Handle,
     device: Rc<dyn BlockDevice>,
@@ -144,7 +144,7 @@ fn virtually(
 ) -> Result<Vec<Run>, Box<dyn Error>> {
     let mut runs = Vec::new();
     for (_, which) in SCENARIOS {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let node = sim.node();
         let runtime = sim.handle(node);
         let content = Rc::new(MemoryDevice::new(capacity));

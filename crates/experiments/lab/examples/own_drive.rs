@@ -1,9 +1,9 @@
 //! A drive of one's own: `cargo run --example own_drive`.
 //!
-//! A drive is a profile. Most need no code: `manylogs drive show NAME` prints one, a TOML file of
-//! that form is given as `--drive FILE.toml`, and `manylogs drive validate` holds it against
-//! measured service times. Here a profile is changed: what would the 20 TB drive be like if it
-//! turned twice as fast?
+//! A drive is a profile. Most drives need no code: `manylogs drive show NAME` prints a profile,
+//! `--drive FILE.toml` takes a TOML file of that form, and `manylogs drive validate` compares it
+//! with measured service times. This example changes a profile: what would the 20 TB drive be like
+//! if it turned twice as fast?
 
 #![allow(clippy::print_stdout, reason = "what an example is for")]
 
@@ -11,7 +11,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use manylogs_disk::profile;
-use manylogs_lab::replay::{Class, DriveSettings, Durability, NamedPolicy, Plan, Workload, run};
+use manylogs_lab::replay::{
+    DriveSettings, Durability, LatencyClass, NamedPolicy, Plan, Workload, run,
+};
 use manylogs_lab::synthetic::Synthetic;
 use manylogs_workload::BoxedSource;
 
@@ -27,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let plan = Plan::new(workload.clone(), drive, Durability::All);
         for name in ["nologging", "mlb"] {
             let outcome = run(&plan, &NamedPolicy::parse(name)?, &Arc::default())?;
-            let ms = outcome.recorder.latencies(&Class::DURABLE).mean_us() / 1e3;
+            let ms = outcome.recorder.latencies(&LatencyClass::DURABLE).mean_us() / 1e3;
             println!("{}, {name}: data is durable after {ms:.2} ms", plan.drive.profile.name);
         }
     }

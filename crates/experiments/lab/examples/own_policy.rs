@@ -1,8 +1,8 @@
 //! A policy of one's own: `cargo run --example own_policy`.
 //!
-//! A policy is a device over a device. This one sends small writes, one behind the other, to the
-//! end of the drive, and forgets where: what one log without headers would do. A policy that the
-//! program itself should offer is a name in `crates/systems/manylogs/src/settings/policy.rs`.
+//! A policy is a device over a device. This one appends small writes at the end of the drive and
+//! does not remember where, like a single log without headers. A policy that the program itself
+//! should offer is a name in `crates/systems/manylogs/src/settings/policy.rs`.
 
 #![allow(clippy::print_stdout, reason = "what an example is for")]
 
@@ -15,10 +15,10 @@ use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Lba, Request
 use manylogs_disk::device::ModelledDrive;
 use manylogs_disk::{Options, profile};
 use manylogs_lab::replay::{
-    Class, Durability, Progress, PumpSettings, Recorder, SMALL_WRITE, Workload, pump,
+    Durability, LatencyClass, Progress, PumpSettings, Recorder, SMALL_WRITE, Workload, pump,
 };
 use manylogs_lab::synthetic::Synthetic;
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 use manylogs_workload::BoxedSource;
 
 /// The log: 1 GiB.
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let open = || Ok(Box::new(Synthetic::reader_and_writers(1, 5_000)) as BoxedSource);
     let workload = Workload::measure(Arc::new(open))?;
     for own in [false, true] {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let (disk, host) = (sim.node(), sim.node());
         let options = Options { write_cache: false, ..Options::of(&profile) };
         let drive = ModelledDrive::new(sim.handle(disk), &profile, &options);
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let report = sim.block_on(host, async move {
             pump(runtime, device, (&load, 1.0), settings, notes, progress).await
         })?;
-        let ms = recorder.borrow().latencies(&Class::DURABLE).mean_us() / 1e3;
+        let ms = recorder.borrow().latencies(&LatencyClass::DURABLE).mean_us() / 1e3;
         let seconds = report.last_completion.since(Time(0)).as_secs_f64();
         let name = if own { "to the end" } else { "plain drive" };
         println!("{name}: data is durable after {ms:.2} ms; {seconds:.0} s of replay");

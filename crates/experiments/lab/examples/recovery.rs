@@ -14,19 +14,19 @@ use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, MemoryDevice, Payload, Request, Rng, Sectors,
 };
 use manylogs_disk::{EmulatedDrive, Options, profile};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 use manylogs_storage::{FileDevice, OpenMode, Reactor, create_image};
 
 /// 1 GB of logged data in 4 KiB writes.
 const WRITES: u64 = 1_000_000_000 / 4096;
-/// Writes in flight together: so many may share a record.
+/// Writes in flight together: the most that share a record.
 const IN_FLIGHT: u64 = 8;
 const BLOCK: Sectors = Sectors(8);
 const IMAGE: Sectors = Sectors(4 << 21);
 
 type Any = Result<(), Box<dyn Error>>;
 
-/// What one recovery took.
+/// Prints the cost of one recovery.
 fn row(what: &str, way: &str, report: &manylogs::RecoveryReport) {
     println!(
         "{what:<34} {way:<14} {:>9.2} s  {:>8.1} MB read  {:>7} logs  {:>8} records  {:>8} extents",
@@ -106,7 +106,7 @@ async fn measure(
 
 fn on_model(name: &str, config: Option<VolumeConfig>, load: (u64, u64), label: &str) -> Any {
     let found = profile::find(name)?.ok_or("no such drive")?;
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let (node, host) = (sim.node(), sim.node());
     let options = Options { write_cache: false, ..Options::of(&found) };
     let capacity = found.capacity();

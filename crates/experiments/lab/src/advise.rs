@@ -1,8 +1,8 @@
 //! Advice on whether a volume helps a load on a drive, with which settings, and how certain that
 //! is.
 //!
-//! [`search`] tries settings from seeds of its own. What it found best is then replayed from fresh
-//! seeds beside the plain drive, and [`Advice::of`] judges these replays only: the best of many
+//! [`search`] tries settings with seeds of its own. The best ones are then replayed from fresh
+//! seeds beside the plain drive. [`Advice::of`] judges these replays only, because the best of many
 //! tries looks better than it is.
 
 mod apart;
@@ -53,9 +53,9 @@ pub struct Advice {
     pub warnings: Vec<String>,
     /// Whether to use a volume.
     pub decision: Decision,
-    /// The policy that was judged, as `replay --policy` takes it.
+    /// The judged policy, in the form of `replay --policy`.
     pub policy: String,
-    /// Its settings where they are not the defaults of `format`, as `format` and `set` take them.
+    /// Its settings that are not the defaults of `format`, in the form of `format` and `set`.
     pub settings: Map<String, Value>,
     /// Gain over the plain drive.
     pub gain: AdvisedGain,
@@ -84,18 +84,18 @@ pub struct Advice {
     pub tried: Vec<Tried>,
     /// The load, if it is more than the plain drive can do at the rate that was asked for.
     pub too_much: Option<TooMuch>,
-    /// The other state of a shingled drive's persistent cache, if it was looked at.
+    /// The advice for the other state of a shingled drive's persistent cache, if that was measured.
     pub other_cache: Option<PersistentCache>,
     /// The plain drive and the volume, each with the drive's write cache on and off.
     pub caches: Caches,
 }
 
-/// What the advice is about beside a replay.
+/// Facts for the advice that are not in the replay.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// How the policies were found.
     pub found: Found,
-    /// The disk that the commands name.
+    /// The disk named in the suggested commands.
     pub device: String,
     /// See [`Advice`].
     pub too_much: Option<TooMuch>,
@@ -183,12 +183,12 @@ impl Advice {
     /// The advice as pretty-printed JSON.
     ///
     /// # Errors
-    /// None that is expected: every value can be written.
+    /// None is expected: every value has a JSON form.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self)
     }
 
-    /// The same with what the other state of a shingled drive's persistent cache makes of it.
+    /// The advice with the findings for the other state of a shingled drive's persistent cache.
     #[must_use]
     pub fn with_other_cache(mut self, other: PersistentCache) -> Self {
         if other.matters(&self) {
@@ -219,7 +219,7 @@ impl Advice {
         all.into_iter().filter(|(_, interval)| low(*interval)).map(|(what, _)| what).collect()
     }
 
-    /// The decision in a sentence, behind what must be known before.
+    /// The decision in a sentence, after the warnings that must precede it.
     #[must_use]
     pub fn sentence(&self) -> String {
         let before = self.too_much.as_ref().map(|found| found.sentence(&self.drive) + " ");

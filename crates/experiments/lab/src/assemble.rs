@@ -4,7 +4,7 @@ use manylogs_block::{Nanos, SECTOR_BYTES, Sectors};
 
 mod plots;
 
-use crate::replay::{Class, Durability, Loop, Outcome, Plan};
+use crate::replay::{Durability, LatencyClass, Loop, Outcome, Plan};
 use crate::results::{
     DriveDetails, DurabilityDetails, FORMAT, LatencyByKind, LoopDetails, Overload, Policies,
     PolicyResult, RateDetails, Replay, TraceDetails, Verdict,
@@ -93,9 +93,12 @@ pub fn assemble(plan: &Plan, setting: Setting, outcomes: &[Outcome]) -> Replay {
 /// The baseline: the plain drive with its cache on or off, whichever makes data durable sooner.
 fn baseline(outcomes: &[Outcome]) -> Option<&Outcome> {
     let mean = |outcome: &Outcome| {
-        let durable = outcome.recorder.latencies(&Class::DURABLE);
-        let latencies =
-            if durable.count() > 0 { durable } else { outcome.recorder.latencies(&[Class::Read]) };
+        let durable = outcome.recorder.latencies(&LatencyClass::DURABLE);
+        let latencies = if durable.count() > 0 {
+            durable
+        } else {
+            outcome.recorder.latencies(&[LatencyClass::Read])
+        };
         latencies.mean_us()
     };
     let plain = outcomes.iter().filter(|outcome| outcome.policy.is_plain());
@@ -126,7 +129,7 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
     let summary_of_trace = plan.workload.summary();
     let bytes_a_request = (summary_of_trace.read_bytes + summary_of_trace.written_bytes) as f64
         / summary_of_trace.requests.max(1) as f64;
-    let all = recorder.latencies(&Class::MOVES_DATA);
+    let all = recorder.latencies(&LatencyClass::MOVES_DATA);
     PolicyResult {
         name: outcome.policy.name.clone(),
         parameters: outcome.policy.parameters(),
@@ -153,8 +156,8 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
         checkpoint: outcome.checkpoint.clone(),
         simulated_seconds: round3(seconds),
         all_at_percentiles_us: PERCENTILES[..99].iter().map(|&p| all.at_us(p)).collect(),
-        durable_cdf: cdf(&recorder.latencies(&Class::DURABLE)),
-        reads_cdf: cdf(&recorder.latencies(&[Class::Read])),
+        durable_cdf: cdf(&recorder.latencies(&LatencyClass::DURABLE)),
+        reads_cdf: cdf(&recorder.latencies(&[LatencyClass::Read])),
         latency_over_time: over_time(recorder),
         head: head(outcome),
         log_occupancy: outcome.occupancy.clone(),
@@ -163,14 +166,14 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
 }
 
 fn by_kind(outcome: &Outcome) -> LatencyByKind {
-    let summary = |classes: &[Class]| outcome.recorder.latencies(classes).summary();
+    let summary = |classes: &[LatencyClass]| outcome.recorder.latencies(classes).summary();
     LatencyByKind {
-        durable: summary(&Class::DURABLE),
-        durable_small_writes: summary(&[Class::DurableSmall]),
-        durable_large_writes: summary(&[Class::DurableLarge]),
-        syncs: summary(&[Class::Sync]),
-        reads: summary(&[Class::Read]),
-        cached_writes: summary(&Class::CACHED),
+        durable: summary(&LatencyClass::DURABLE),
+        durable_small_writes: summary(&[LatencyClass::DurableSmall]),
+        durable_large_writes: summary(&[LatencyClass::DurableLarge]),
+        syncs: summary(&[LatencyClass::Sync]),
+        reads: summary(&[LatencyClass::Read]),
+        cached_writes: summary(&LatencyClass::CACHED),
     }
 }
 
@@ -199,7 +202,7 @@ impl Outcome {
     /// Median latency of reads and writes.
     #[must_use]
     pub fn median(&self) -> Nanos {
-        let us = self.recorder.latencies(&Class::MOVES_DATA).at_us(Percentile::whole(50));
+        let us = self.recorder.latencies(&LatencyClass::MOVES_DATA).at_us(Percentile::whole(50));
         Nanos::from_secs_f64(us / 1e6)
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, IoError, Nanos, Time};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -22,22 +22,22 @@ use kinds::{KindOf, Kinds};
 use load::Load;
 pub use load::LoadKind;
 
-/// What is done to which drive.
+/// Which drive to exercise, and how.
 #[derive(Clone, Debug)]
 pub struct Exercise {
     /// The drive.
     pub drive: DriveSettings,
-    /// What stands between it and the load.
+    /// The policy between the drive and the load.
     pub policy: NamedPolicy,
     /// The load.
     pub load: LoadKind,
-    /// How long.
+    /// Duration in simulated time.
     pub span: Nanos,
     /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// The result, as JSON has it.
+/// The result, in the form of the JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Exercised {
     /// Version of this format.
@@ -56,7 +56,7 @@ pub struct Exercised {
     pub drive_link: &'static str,
     /// Whether the host is told that the drive takes forced unit access while its cache is on.
     pub drive_fua: bool,
-    /// What each kind of request got.
+    /// Latencies and rates by kind of request.
     pub kinds: KindsFigures,
     /// The figures.
     #[serde(flatten)]
@@ -88,7 +88,7 @@ struct Shared {
 /// # Errors
 /// If the policy does not go with the drive, or a request fails.
 pub fn exercise(of: &Exercise) -> Result<(KindsFigures, SmrFigures), ExerciseError> {
-    let sim = Sim::new(of.seed, Order::Fifo);
+    let sim = Sim::new(of.seed, TaskOrder::Fifo);
     let mut stack = Stack::named(&sim, &of.drive, &of.policy, of.seed)?;
     stack.measure(of.span);
     let device = stack.top();
@@ -113,7 +113,7 @@ pub fn exercise(of: &Exercise) -> Result<(KindsFigures, SmrFigures), ExerciseErr
     Ok((kinds, stack.smr_figures().unwrap_or_default()))
 }
 
-/// One client: a request after the other.
+/// Acts as one client: sends one request after the other.
 async fn act(client: u32, runtime: Handle, device: Rc<dyn BlockDevice>, shared: Rc<Shared>) {
     while runtime.now() < shared.until {
         let request = shared.load.borrow_mut().next(client);
@@ -194,7 +194,7 @@ struct Row {
     cache_used_bytes: u64,
 }
 
-/// At most twenty rows: rate in the mean, the highest p99, the last use of the cache.
+/// At most twenty rows, each with the mean rate, the highest p99, and the cache's use at the end.
 fn rows(figures: &SmrFigures) -> Vec<Row> {
     let points = figures.seconds.len();
     let each = points.div_ceil(20).max(1);
@@ -221,11 +221,11 @@ mod tests {
 
     use super::*;
 
-    /// What `format` measures of a new drive.
+    /// The times that `format` measures on a new drive.
     fn measured(drive: &str, write_cache: bool) -> ScatteredTimes {
         let profile = manylogs_disk::profile::find(drive).unwrap().unwrap();
         let settings = DriveSettings::new(Arc::new(profile), write_cache);
-        let sim = Sim::new(3, Order::Fifo);
+        let sim = Sim::new(3, TaskOrder::Fifo);
         let policy = NamedPolicy::parse("nologging").unwrap();
         let stack = Stack::named(&sim, &settings, &policy, 3).unwrap();
         let (runtime, device) = (stack.runtime(), stack.top());
@@ -244,14 +244,14 @@ mod tests {
                 assert!(!found.looks_shingled(), "{drive} {write_cache} {found:?}");
             }
         }
-        // Without a write cache this drive cleans a band after each write.
+        // With a write cache, because without one this drive cleans a band after each write.
         let found = measured("wd40nmzw", true);
         assert!(found.looks_shingled(), "{found:?}");
     }
 
     #[test]
     fn what_has_no_heads_is_not_measured() {
-        let sim = Sim::new(3, Order::Fifo);
+        let sim = Sim::new(3, TaskOrder::Fifo);
         let node = sim.node();
         let runtime = sim.handle(node);
         let device: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(1 << 20)));

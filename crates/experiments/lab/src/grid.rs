@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::parallel::in_parallel;
 
-/// Runs, told apart by their keys.
+/// Different runs, by their keys.
 #[derive(Debug)]
 pub(crate) struct Grid<C> {
     key: fn(&C) -> String,
     runs: BTreeMap<String, C>,
 }
 
-/// What runs came to.
+/// The results of runs.
 #[derive(Debug)]
 pub(crate) struct Found<C, R> {
     key: fn(&C) -> String,
@@ -21,13 +21,13 @@ pub(crate) struct Found<C, R> {
 }
 
 impl<C: Sync> Grid<C> {
-    /// The different ones of `runs`. Those with equal keys have equal results.
+    /// A grid of `runs`, with one run for each key: runs with equal keys have equal results.
     pub(crate) fn of(runs: impl IntoIterator<Item = C>, key: fn(&C) -> String) -> Self {
         Self { key, runs: runs.into_iter().map(|run| (key(&run), run)).collect() }
     }
 
-    /// Does `work` for each on up to `threads` threads, in the order of their keys. Those that have
-    /// not begun when `stop` is set have no result.
+    /// Calls `work` for each run on up to `threads` threads, in the order of the keys. Runs that
+    /// have not begun when `stop` is set have no result.
     ///
     /// # Errors
     /// The first in that order.
@@ -46,13 +46,13 @@ impl<C: Sync> Grid<C> {
 }
 
 impl<C, R> Found<C, R> {
-    /// What a run came to, if it was done.
+    /// The result of a run, if it was done.
     pub(crate) fn of(&self, run: &C) -> Option<&R> {
         self.found.get(&(self.key)(run))
     }
 }
 
-/// What runs share, each made when the first run needs it.
+/// Values that runs share, each made when the first run needs it.
 #[derive(Debug)]
 pub(crate) struct MadeOnce<T>(Mutex<BTreeMap<String, Made<T>>>);
 
@@ -65,8 +65,8 @@ impl<T> Default for MadeOnce<T> {
 }
 
 impl<T> MadeOnce<T> {
-    /// The thing called `key`, which `make` makes if nobody has. Whoever needs it meanwhile waits,
-    /// and others do not.
+    /// The value called `key`, made by `make` at the first call. Threads that need the same value
+    /// wait for it; others do not.
     pub(crate) fn get(&self, key: String, make: impl FnOnce() -> T) -> Arc<T> {
         let made = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

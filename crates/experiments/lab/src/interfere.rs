@@ -1,7 +1,7 @@
 //! Small durable writes beside streams, in virtual time: what each costs the other.
 //!
-//! The Manylogs paper measures a file system's journal beside streams (Fig. 1 and 2); this is the
-//! same at block level, where one can choose what the drive does and see why. See [`run_all`].
+//! The Manylogs paper measures a file system's journal beside streams (Fig. 1 and 2); this measures
+//! the same at block level, where the drive's behaviour can be set and explained. See [`run_all`].
 
 mod case;
 mod drive_did;

@@ -1,5 +1,5 @@
-//! Which profile a disk is modelled by: its own by serial number, then the catalogue's by model,
-//! then what drives of its class have.
+//! Chooses the profile that models a disk: the user's by serial number, then the catalogue's by
+//! model, then one for drives of its class.
 
 use std::path::PathBuf;
 
@@ -21,11 +21,11 @@ pub struct Chosen {
 /// The way in which a profile was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
-    /// The serial number stands in this profile of the user's.
+    /// The serial number is in this profile of the user.
     Own(PathBuf),
     /// The model is in the catalogue.
     Catalogue,
-    /// Capacity, speed and link are all that is known.
+    /// Only capacity, speed and link are known.
     Class,
 }
 
@@ -42,7 +42,7 @@ impl How {
 }
 
 impl Chosen {
-    /// Which profile, and why, in a sentence.
+    /// The profile and the reason, in a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         let name = &self.profile.name;
@@ -61,12 +61,12 @@ impl Chosen {
     }
 }
 
-/// What is known of a disk, from the machine or from a trace.
+/// The known facts about a disk, from the machine or from a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// What profiles of its class are called.
+    /// Name for a profile of its class.
     pub name: String,
-    /// Its model, as it says.
+    /// Its model, as the disk reports it.
     pub model: String,
     /// Its serial number; empty if not known.
     pub serial: String,
@@ -78,14 +78,14 @@ pub struct Known {
     pub link: Option<LinkKind>,
 }
 
-/// Why no profile stands for a disk.
+/// Why no profile fits a disk.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UnknownDisk {
     /// A profile cannot be used, or two of the user's claim the disk.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// Too little is known of it.
+    /// Too little is known of the disk.
     #[error(
         "{name}: neither its model ({model:?}) is in the catalogue nor does it tell how fast it \
          turns: give --drive (`manylogs drive list`), or describe it with `manylogs drive new NAME \
@@ -94,20 +94,20 @@ pub enum UnknownDisk {
     TooLittle {
         /// The disk.
         name: String,
-        /// What it says it is.
+        /// The model that it reports.
         model: String,
     },
 }
 
 impl Known {
-    /// What a recording notes; none if it notes no drive.
+    /// The facts in a recording; `None` if it describes no drive.
     #[must_use]
     pub fn of_trace(info: &RecordingInfo) -> Option<Self> {
         let tells = !info.serial.is_empty() || info.rpm.is_some() || !info.link.is_empty();
         tells.then(|| Self::noted(info))
     }
 
-    /// What a recording notes, however little.
+    /// The facts in a recording, however few.
     #[must_use]
     pub fn noted(info: &RecordingInfo) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Known {
     /// The profile that fits best.
     ///
     /// # Errors
-    /// When two profiles claim the disk, or too little is known of it.
+    /// If two profiles claim the disk, or too little is known of it.
     pub fn choose(&self, library: &Library) -> Result<Chosen, UnknownDisk> {
         if let Some(own) = library.of_serial(&self.serial)? {
             return Ok(Chosen { profile: own.profile, how: How::Own(own.path) });
@@ -140,7 +140,7 @@ impl Known {
         Ok(Chosen { profile, how: How::Class })
     }
 
-    /// Capacity, speed and link, and defaults for the rest.
+    /// A data sheet with capacity, speed and link, and defaults for the rest.
     fn of_class(&self, rpm: u32) -> Sheet {
         let told = "measurement: the disk says so";
         let mut sheet = Sheet::new(if self.name.is_empty() { "disk" } else { &self.name });

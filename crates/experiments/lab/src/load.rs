@@ -1,4 +1,4 @@
-//! A load made ready to be replayed, as options say: what `replay` and `advise` begin with.
+//! Prepares a load for replay from options: the first step of `replay` and `advise`.
 
 use std::io;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::results::{RateDetails, Replay, TraceSummary};
 use crate::stats::round3;
 pub use crate::sweep::LoadRate;
 
-/// A load, and how it is put on a drive.
+/// The options of a load, and how it is put on a drive.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// The traces, and which part of them. Its seed is that of all random choices.
+    /// The traces, and the part of them to use. Its seed is that of all random choices.
     pub traces: TraceSpec,
-    /// The drive's link to the host, where it is not as the profile says.
+    /// The drive's link to the host, where it differs from the profile's.
     pub link: LinkSettings,
-    /// The share of a shingled drive's persistent cache that is in use at the start; empty if not
-    /// given.
+    /// The share of a shingled drive's persistent cache that is in use at the start; `None` for an
+    /// empty cache.
     pub smr_cache: Option<f64>,
     /// Whether addresses beyond the drive are moved into it.
     pub fit: bool,
@@ -65,10 +65,10 @@ pub enum LoadError {
     Replay(#[from] ReplayError),
 }
 
-/// Who is to blame for an error, from which exit codes follow.
+/// Who is to blame for an error; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// What was asked for.
+    /// The user's input.
     Input,
     /// The user may not read a file.
     Permission,
@@ -110,7 +110,7 @@ impl LoadError {
         }
     }
 
-    /// The error of a trace, if it is one.
+    /// The underlying error of a trace, if there is one.
     #[must_use]
     pub const fn of_trace(&self) -> Option<&TraceError> {
         match self {
@@ -129,7 +129,7 @@ pub struct Load {
     pub drive: DriveSettings,
     /// The traces.
     pub workload: Workload,
-    /// What was done to them, in words.
+    /// Their preparation, in words.
     pub transforms: Vec<String>,
     /// When writes are durable.
     pub durability: Durability,
@@ -137,7 +137,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Reads the traces, which must fit what the drive of this profile exports under each of
+    /// Reads the traces, which must fit the capacity that the drive exports under each of
     /// `policies`.
     ///
     /// # Errors
@@ -169,8 +169,8 @@ impl Load {
         Ok(Self { drive, workload, transforms, durability, options })
     }
 
-    /// A load of which only a `summary` is known, as [`read`](Self::read) found it of the same
-    /// options: its plans say what is to be replayed, and cannot be replayed here.
+    /// A load of which only the `summary` is known, which [`read`](Self::read) has found with the
+    /// same options. Its plans describe replays, but cannot be replayed here.
     #[must_use]
     pub fn of_summary(profile: Profile, options: &LoadOptions, summary: TraceSummary) -> Self {
         let usual = DriveSettings::new(Arc::new(profile), false);
@@ -186,8 +186,8 @@ impl Load {
         }
     }
 
-    /// The same for a comparison of `given`, or of [`default_policies`] if none is given, with the
-    /// policies.
+    /// Like [`read`](Self::read), for a comparison of the policies `given`, or of
+    /// [`default_policies`] if none are given; returns these policies as well.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -203,7 +203,7 @@ impl Load {
         Ok((load, policies))
     }
 
-    /// The plan of a replay under `policies`, at the rate as recorded.
+    /// The plan of a replay under `policies`, at the recorded rate.
     #[must_use]
     pub fn plan(&self, policies: &[NamedPolicy]) -> Plan {
         let largest = policies.iter().filter_map(NamedPolicy::threshold).max();
@@ -217,7 +217,7 @@ impl Load {
         }
     }
 
-    /// Sets the rate of `plan` as asked for. `progress` can end the search for a rate.
+    /// Sets the rate of `plan` as the options say. `progress` can end the search for a rate.
     ///
     /// # Errors
     /// If a replay fails.
@@ -229,11 +229,11 @@ impl Load {
         self.rate_by(plan, |probe, target| find_rate(probe, target, progress))
     }
 
-    /// The same with a search that somebody else does, of the rate at which the plain drive is so
-    /// busy with a plan.
+    /// Like [`choose_rate`](Self::choose_rate), but `find` searches the rate at which the plain
+    /// drive is busy for a given share of the time.
     ///
     /// # Errors
-    /// What `find` says.
+    /// Those of `find`.
     pub(crate) fn rate_by<E>(
         &self,
         plan: &mut Plan,
@@ -265,7 +265,7 @@ impl Load {
         Ok(details)
     }
 
-    /// What outputs say about the replay. `command` repeats it.
+    /// The description of the replay in outputs. `command` repeats it.
     #[must_use]
     pub fn setting(&self, plan: &Plan, rate: RateDetails, command: &str) -> Setting {
         let files = &self.options.traces.files;
@@ -280,8 +280,8 @@ impl Load {
         }
     }
 
-    /// The result of the replays that came to their end, with their measurements. It says which did
-    /// not.
+    /// The result of the completed replays, with their measurements. It names those that did not
+    /// complete.
     #[must_use]
     pub fn result(
         &self,
@@ -310,8 +310,7 @@ impl Load {
     }
 }
 
-/// What is compared when nobody says otherwise: the drives that users have, one log, ours, and the
-/// paper's.
+/// The policies compared by default: the plain drive, a single log, ours, and the paper's.
 ///
 /// # Errors
 /// None: these policies are known.

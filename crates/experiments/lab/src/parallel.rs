@@ -1,4 +1,4 @@
-//! The same work for many things, on several threads.
+//! The same work for many items, on several threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

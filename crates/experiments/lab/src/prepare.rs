@@ -42,14 +42,14 @@ pub struct TraceSpec {
     pub files: Vec<PathBuf>,
     /// Options of the reader.
     pub open: OpenOptions,
-    /// Options of single files, in the order of `files`, that are used instead. May be shorter.
+    /// Options for single files, in the order of `files`, that replace `open`. May be shorter.
     pub opens: Vec<OpenOptions>,
     /// The part of each trace to use.
     pub window: Option<WindowChoice>,
-    /// Parts of single files, in the order of `files`, that are used instead. May be shorter.
+    /// Parts for single files, in the order of `files`, that replace `window`. May be shorter.
     pub windows: Vec<Option<WindowChoice>>,
-    /// How single files are opened, in the order of `files`, instead of by their names, and what
-    /// was done to them before. May be shorter.
+    /// Streams that replace single files, in the order of `files`, with their earlier preparation.
+    /// May be shorter.
     pub read: Vec<Prepared>,
     /// Largest number of requests to use of each trace.
     pub limit: Option<u64>,
@@ -100,7 +100,7 @@ pub enum PrepareError {
 }
 
 impl PrepareError {
-    /// What kind of reason the operating system gave; `None` if it is not to blame.
+    /// The kind of the operating system's error; `None` if there is no such error.
     #[must_use]
     pub fn io_kind(&self) -> Option<std::io::ErrorKind> {
         match self {
@@ -137,7 +137,7 @@ pub fn prepare(spec: &TraceSpec, capacity: Sectors, fit: bool) -> Result<Prepare
     Ok(Prepared { open: Arc::new(mixed), transforms })
 }
 
-/// Prepares one trace where the size of the drive does not matter.
+/// Prepares one trace without fitting it to a drive.
 ///
 /// # Errors
 /// If the trace cannot be read.

@@ -22,7 +22,7 @@ pub use durability::Durability;
 pub(crate) use policies::SHINGLED;
 pub use policies::{NamedPolicy, Own, OwnPolicies, PolicyListError, parse_policies};
 pub use pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, SMALL_WRITE, pump};
-pub use recorder::{Answered, Class, Recorder};
+pub use recorder::{Answered, LatencyClass, Recorder};
 pub use run::{Outcome, Plan, ReplayError, run, run_all};
 pub(crate) use stack::Stack;
 pub use stack::{DriveSettings, HeadPoint, QueueSettings, exported_capacity};

@@ -1,7 +1,7 @@
 //! Results of a replay, in the form in which the JSON holds them and the report shows them.
 //!
-//! Two runs with the same command line and input give the same bytes: how long the computer took
-//! is not in here.
+//! Two runs with the same command line and input give the same bytes: the computing time is not
+//! part of them.
 
 use manylogs_workload::SourceCounts;
 use serde::{Deserialize, Serialize};
@@ -185,7 +185,8 @@ pub struct PolicyResult {
     pub head: HeadSample,
     /// Occupancy of the logs at the end, over the disk.
     pub log_occupancy: Occupancy,
-    /// The run second by second, and what a shingled drive did. Not there on a conventional drive.
+    /// The run second by second, and the activity of a shingled drive. `None` for a conventional
+    /// drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smr: Option<SmrFigures>,
 }
@@ -214,15 +215,15 @@ pub struct Overload {
     /// Whether latency measures backlog rather than the policy: the drive fell further and further
     /// behind, or most requests waited more than a second.
     pub overloaded: bool,
-    /// Whether more arrived for a while than the device may be handed at a time.
+    /// Whether for a while more requests arrived than may be in the device at a time.
     pub bursts: bool,
     /// From the last arrival to the last answer.
     pub backlog_seconds_at_end: f64,
-    /// Requests that arrived while the device was handed as many as it may have.
+    /// Requests that arrived while as many as allowed were in the device.
     pub held_requests: u64,
     /// The longest wait of such a request before it was handed over.
     pub held_seconds_max: f64,
-    /// Whether the replay was ended because of it.
+    /// Whether the replay was ended because of overload.
     pub stopped: bool,
 }
 
@@ -231,9 +232,9 @@ pub struct Overload {
 pub struct Checkpoint {
     /// Duration in simulated time.
     pub simulated_seconds: f64,
-    /// Writes that were logged since the start: as many would have gone home at once.
+    /// Writes that were logged since the start; without logs as many would have gone home.
     pub logged_writes: u64,
-    /// Writes that it took.
+    /// Writes home of the checkpoint.
     pub home_writes: u64,
     /// Writes saved by merging neighbours and dropping overwritten ones.
     pub writes_saved_percent: f64,
@@ -245,7 +246,7 @@ pub struct Checkpoint {
     pub sectors_saved_percent: f64,
     /// Reads of logs.
     pub log_reads: u64,
-    /// Sectors that these read.
+    /// Sectors that these reads covered.
     pub log_read_sectors: u64,
     /// Time spent reading logs (Fig. 7a).
     pub log_read_seconds: f64,
@@ -282,13 +283,13 @@ pub struct OverTime {
 pub struct HeadSample {
     /// When the command was carried out.
     pub seconds: Vec<f64>,
-    /// Where, in units of 10^9 bytes from the start of the disk.
+    /// Its position, in units of 10^9 bytes from the start of the disk.
     pub gigabytes: Vec<f64>,
     /// `r` read home, `R` read a log, `w` write home, `W` write a log; one letter a command.
     pub kind: String,
 }
 
-/// What the logs hold, in equal parts of the disk.
+/// Occupancy of the logs, in equal parts of the disk.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Occupancy {
     /// The middle of each part, in units of 10^9 bytes.
@@ -316,13 +317,13 @@ impl Policies {
 }
 
 impl Replay {
-    /// The plain drive that gains are counted from.
+    /// The plain drive that is the baseline of gains.
     #[must_use]
     pub fn base(&self) -> Option<&PolicyResult> {
         self.policies.named(self.baseline.as_deref()?)
     }
 
-    /// The whole as JSON.
+    /// The results as JSON.
     ///
     /// # Errors
     /// If a figure has no JSON form, which none should.

@@ -1,6 +1,6 @@
-//! Runs that are known by what they are of, so that what was run once is not run again.
+//! Runs identified by their inputs, so that no run is done twice.
 //!
-//! A [`RunKey`] is the hash of everything that a run's result follows from. [`Kept`] holds the rows
+//! A [`RunKey`] is the hash of everything that a run's result depends on. [`Kept`] holds the rows
 //! of finished runs by key, in a file that outlives the process. Sweeps and figures use both.
 
 mod content;

@@ -1,4 +1,4 @@
-//! What a drive does second by second, and what a shingled drive does behind the host's back.
+//! The activity of a drive second by second, and the internal work of a shingled drive.
 
 mod metered;
 
@@ -13,14 +13,14 @@ pub(crate) use metered::Metered;
 /// The most points that a series has. A longer run has points of several seconds.
 const POINTS_MAX: u64 = 7_200;
 
-/// Shares of a distribution, in seconds.
+/// Percentiles of a distribution, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// A twentieth takes no longer.
+    /// 5th percentile.
     pub p5: f64,
-    /// A half takes no longer.
+    /// Median.
     pub p50: f64,
-    /// All but a twentieth take no longer.
+    /// 95th percentile.
     pub p95: f64,
 }
 
@@ -43,21 +43,21 @@ pub struct SmrFigures {
     pub cache_bytes: u64,
     /// Second in which a write found no room in the persistent cache for the first time.
     pub cache_full_second: Option<u64>,
-    /// What the host wrote to the persistent cache.
+    /// Bytes that the host wrote to the persistent cache.
     pub cached_bytes: u64,
-    /// What the host wrote past it, as a stream.
+    /// Bytes that the host wrote past the cache, as a stream.
     pub streamed_bytes: u64,
     /// Bands that were cleaned.
     pub bands_cleaned: u64,
-    /// Time that the mechanism took for each.
+    /// The mechanism's time for each cleaned band.
     pub band_clean_s: Spread,
-    /// Time that the mechanism worked for the drive itself.
+    /// Time that the mechanism spent on the drive's internal work.
     pub cleaning_s: f64,
     /// Bands that are left to clean at the end.
     pub dirty_bands: u64,
     /// Moves of a full log near the head to an empty one.
     pub log_swaps: u64,
-    /// The most memory that the persistent cache's table took.
+    /// Largest memory of the persistent cache's table.
     pub table_bytes_max: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct SmrMeter {
     step: u64,
     point: Point,
     index: u64,
-    /// Seconds up to here have been looked at.
+    /// Seconds up to here are counted.
     second: u64,
     figures: SmrFigures,
 }
@@ -96,8 +96,8 @@ impl SmrMeter {
         }
     }
 
-    /// A request of `bytes` that waited for `latency` ended at `at`. `drive` tells what a shingled
-    /// drive did; it is asked once for each point.
+    /// A request of `bytes` that waited for `latency` ended at `at`. `drive` returns the figures of
+    /// a shingled drive; it is called once for each point.
     pub fn ended(
         &mut self,
         at: Time,
@@ -114,12 +114,14 @@ impl SmrMeter {
         self.point.latencies.push(latency.0);
     }
 
-    /// A request had waited for `latency` at `at`, and no other has ended since the last one.
+    /// Counts the seconds without progress up to `at`, when a request has waited for `latency` and
+    /// no other has ended since the last call.
     fn waited(&mut self, at: Time, latency: Nanos) {
         let now = at.since(self.began).0;
         let second = now / 1_000_000_000;
         if second > self.second {
-            // Whole seconds in between had no end of a request; this one was waiting in some.
+            // In the whole seconds in between no request ended; this one was waiting in some of
+            // them.
             let waited_from = now.saturating_sub(latency.0).div_ceil(1_000_000_000);
             let empty_from = waited_from.max(self.second + 1);
             self.figures.seconds_without_progress += second.saturating_sub(empty_from);
@@ -128,7 +130,7 @@ impl SmrMeter {
         self.figures.slowest_ms = self.figures.slowest_ms.max(latency.as_secs_f64() * 1e3);
     }
 
-    /// Ends the point under way, and those up to `next`, in which nothing ended.
+    /// Ends the current point, and adds those up to `next`, in which no request ended.
     fn turn(&mut self, next: u64, drive: Option<&ShingledFigures>) {
         let mut point = std::mem::take(&mut self.point);
         let cache_used = drive.map_or(0, |drive| drive.cache_used.bytes());
@@ -191,7 +193,7 @@ fn spread(times: &[Nanos]) -> Spread {
     Spread { p5: at(5), p50: at(50), p95: at(95) }
 }
 
-/// The time that `percent` of these take at most; none if there are none.
+/// The percentile `percent` of sorted times; 0 if there are none.
 fn percentile(sorted_ns: &[u64], percent: usize) -> Nanos {
     let index = (sorted_ns.len() * percent).div_ceil(100).saturating_sub(1);
     Nanos(sorted_ns.get(index).copied().unwrap_or(0))
@@ -207,7 +209,7 @@ mod tests {
     fn seconds_in_which_a_request_waited_and_none_ended_are_counted() {
         let mut meter = SmrMeter::new(Time(0), Nanos::from_secs(20));
         meter.ended(Time(SECOND / 2), 1 << 20, Nanos(SECOND / 4), || None);
-        // Waited from second 2.5 on: seconds 3 and 4 passed without an end.
+        // The request waited from second 2.5 on: no request ended in seconds 3 and 4.
         meter.ended(Time(5 * SECOND + 1), 3 << 20, Nanos(5 * SECOND / 2 + 1), || None);
         // Nothing waited in seconds 6 to 8.
         meter.ended(Time(9 * SECOND), 1 << 20, Nanos(1_000_000), || None);

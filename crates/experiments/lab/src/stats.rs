@@ -1,4 +1,4 @@
-//! What a replay measures: latencies, their course over time, and where the head was.
+//! Measurements of a replay: latencies, latencies over time, and positions of the head.
 //!
 //! Everything here is bounded in memory, whatever the length of the run, and costs a few
 //! nanoseconds a request.

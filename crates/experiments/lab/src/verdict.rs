@@ -7,7 +7,7 @@ use crate::results::{Decision, PolicyResult, Replay, Verdict};
 use crate::stats::{Finding, Gain, Interval};
 use crate::table::{bytes, duration, factor, span};
 
-/// Smaller differences do not matter, however certain they are.
+/// Smaller differences are ignored, even if they are certain.
 const NOTICEABLE: f64 = 0.01;
 
 /// Summary of a policy's gain.

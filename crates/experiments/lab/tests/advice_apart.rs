@@ -1,4 +1,4 @@
-//! Advice whose replays are done elsewhere is the advice of one process.
+//! Advice whose replays are done elsewhere equals the advice of one process.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -29,7 +29,8 @@ fn options(rate: LoadRate) -> LoadOptions {
     LoadOptions { traces, link, smr_cache, fit, rate, repeat, durability, seeds }
 }
 
-/// Does what is wanted until nothing is; how many steps and replays that took.
+/// Does the wanted replays until the advice is complete; returns it with the number of steps and
+/// replays.
 fn apart(load: &Load, summed: Load, guesses: bool) -> (Advised, usize, usize) {
     let ours = fitted_policies().unwrap();
     let (plan, progress) = (load.plan(&ours), Arc::<Progress>::default());

@@ -1,4 +1,4 @@
-//! The estimate of the time to drain, against what a drain takes: in virtual time, on modelled
+//! Compares the estimated time of a drain with the time that it takes: in virtual time, on modelled
 //! drives that keep their content.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -10,25 +10,27 @@ use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, MemoryDevice, Nanos, Payload, Request, Rng, Sectors,
 };
 use manylogs_disk::{EmulatedDrive, Options, Pace, profile};
-use manylogs_sim::{NodeId, Order, Sim};
+use manylogs_sim::{NodeId, Sim, TaskOrder};
 
-/// An estimate may be so many times too long or too short.
+/// Factor by which an estimate may be too long or too short.
 const TIMES: f64 = 2.0;
-/// The same before a checkpoint: the drive is known, and not how near to each other homes are.
+/// The same before the first checkpoint: the drive is known, but not how close together the homes
+/// are.
 const TIMES_AT_FIRST: f64 = 2.5;
-/// Writes of a load, in the log together.
+/// Writes of a load, all logged before the drain.
 const WRITES: u64 = 1_500;
 const AT_ONCE: usize = 64;
 
-/// A load: its name, and the writes that it makes from a seed on so many sectors.
+/// A load: its name, and a function that makes its writes from random numbers and the number of
+/// sectors.
 type Load = (&'static str, fn(&mut Rng, u64) -> Vec<Extent>);
 
-/// `WRITES` of so many sectors, anywhere in the first `room` sectors.
+/// `WRITES` writes of `len` sectors at random places in the first `room` sectors.
 fn scattered(rng: &mut Rng, room: u64, len: u64) -> Vec<Extent> {
     (0..WRITES).map(|_| Extent::new(rng.below(room / len) * len, len)).collect()
 }
 
-/// One behind the other from a place on.
+/// `count` consecutive writes of `len` sectors from a random place on.
 fn run(rng: &mut Rng, count: u64, len: u64) -> Vec<Extent> {
     let start = rng.below(50_000) * 1024;
     (0..count).map(|i| Extent::new(start + i * len, len)).collect()
@@ -46,7 +48,7 @@ const LOADS: [Load; 5] = [
     }),
 ];
 
-/// A drive with its content, and a machine.
+/// A drive with its content, and the machine that uses it.
 struct World {
     sim: Sim,
     host: NodeId,
@@ -56,7 +58,7 @@ struct World {
 
 impl World {
     fn new(drive: &str, write_cache: bool) -> Self {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let (node, host) = (sim.node(), sim.node());
         let profile = profile::find(drive).unwrap().unwrap();
         let content = Rc::new(MemoryDevice::new(profile.capacity()));
@@ -108,7 +110,7 @@ impl World {
         self.wait(async move { volume.checkpoint().await.unwrap() });
     }
 
-    /// How long it takes.
+    /// Drains the volume; returns the time taken.
     fn drained(&self, volume: Volume) -> Nanos {
         let began = self.sim.now();
         self.wait(async move { volume.drain(&DrainOptions::default()).await.unwrap() });
@@ -116,7 +118,7 @@ impl World {
     }
 }
 
-/// What is to be said of an estimate that is too far off.
+/// A message if the estimate is too far off.
 fn compare(what: &str, estimate: Nanos, took: Nanos, most: f64) -> Option<String> {
     let times = estimate.as_secs_f64() / took.as_secs_f64();
     let (said, took) = (estimate.as_secs_f64(), took.as_secs_f64());

@@ -1,7 +1,7 @@
-//! Tables across the border: the Arrow C stream interface in capsules of Python.
+//! Tables passed to and from Python: the Arrow C stream interface, in capsules.
 //!
-//! The only unsafe code of the package is here. What goes out needs none: a capsule owns the
-//! stream, and whoever takes it marks it as released.
+//! The import of tables needs unsafe code. The export needs none: a capsule owns the stream, and
+//! the library that takes the stream marks it as released.
 
 use arrow_array::RecordBatchReader;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
@@ -10,15 +10,15 @@ use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
 use crate::failure::Failure;
 
-/// The name that the interface gives such capsules.
+/// The interface's name for such capsules.
 const NAME: &std::ffi::CStr = c"arrow_array_stream";
-/// The method that hands them out.
+/// The method that returns such a capsule.
 pub(crate) const METHOD: &str = "__arrow_c_stream__";
 
 /// The batches of `reader` as a capsule. Their buffers are shared, not copied.
 ///
 /// # Errors
-/// If Python has no memory for it.
+/// If Python has no memory for the capsule.
 pub(crate) fn export<'py>(
     py: Python<'py>,
     reader: impl RecordBatchReader + Send + 'static,
@@ -26,10 +26,10 @@ pub(crate) fn export<'py>(
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), NAME)
 }
 
-/// The batches of a table of another library.
+/// The batches of another library's table.
 ///
 /// # Errors
-/// If `table` is none, or its stream cannot be begun.
+/// If `table` is not a table, or its stream cannot be begun.
 #[expect(unsafe_code, reason = "takes over a C structure that another library filled")]
 pub(crate) fn import(table: &Bound<'_, PyAny>) -> PyResult<RecordBatchStreamReader> {
     let capsule = table.call_method0(METHOD)?;

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// Name, model, serial number, revolutions a minute, sectors and link of a disk.
 type Recorded = (String, String, String, Option<u32>, u64, String);
 
-/// What the header of a trace says of its disk; nothing if it has none.
+/// The facts about the disk in the header of a trace; empty if it has none.
 #[pyfunction]
 pub(crate) fn recorded(trace: PathBuf) -> Recorded {
     let info = read_info(&trace).unwrap_or_default();
@@ -26,7 +26,7 @@ pub(crate) fn recorded(trace: PathBuf) -> Recorded {
 #[derive(Debug)]
 pub(crate) struct Drive {
     pub(crate) profile: Profile,
-    /// As it was asked for.
+    /// The name that the user gave.
     pub(crate) asked: String,
 }
 
@@ -45,15 +45,16 @@ impl Drive {
         Ok(Self { profile, asked: name.to_owned() })
     }
 
-    /// The drive that the text of a profile describes; `name` is what errors call it.
+    /// The drive described by the text of a profile; errors call it `name`.
     #[staticmethod]
     fn of_toml(name: &str, text: &str) -> PyResult<Self> {
         let profile = Profile::parse(name, text).map_err(Failure::from)?;
         Ok(Self { profile, asked: name.to_owned() })
     }
 
-    /// The drive that a disk is modelled by, and how it was found: `own`, `catalogue` or `class`.
-    /// `recorded` is what [`recorded`] found of it, which counts where the rest is empty.
+    /// The drive that models a disk, and how it was found: `own`, `catalogue` or `class`.
+    /// `recorded` has the facts from [`recorded`], which are used where the other arguments are
+    /// empty.
     #[staticmethod]
     fn of_disk(model: &str, serial: &str, recorded: Recorded) -> PyResult<(Self, &'static str)> {
         let (name, recorded_model, recorded_serial, rpm, sectors, link) = recorded;
@@ -98,7 +99,7 @@ impl Drive {
         self.profile.toml()
     }
 
-    /// Names of the drives that come with the package; those of the catalogue too, if asked for.
+    /// Names of the drives that come with the package; with `all` also those of the catalogue.
     #[staticmethod]
     fn names(all: bool) -> PyResult<Vec<String>> {
         let mut names: Vec<String> = drives().iter().map(|&name| name.to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Errors as Python has them: `manylogs.Error` with file, line and exit code.
+//! Errors for Python: `manylogs.Error` with file, line and exit code.
 
 use std::fmt::Display;
 
@@ -12,33 +12,33 @@ use manylogs_workload::{Position, TraceError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTraceback};
 
-/// Why something failed, before it is an exception.
+/// The reason of a failure, from which an exception is made.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
     exit_code: u8,
-    /// The file that is to blame.
+    /// The file at fault.
     file: Option<String>,
-    /// The line of it.
+    /// The line at fault in that file.
     line: Option<u64>,
-    /// What class of exception it is.
+    /// The class of the exception.
     class: &'static str,
-    /// The exception that it follows from.
+    /// The exception that caused it.
     cause: Option<Box<PyErr>>,
 }
 
 impl Failure {
-    /// What was asked for makes no sense.
+    /// A failure by the user's input.
     pub(crate) fn input(message: impl Display) -> Self {
         Self::blamed(Blame::Input, message)
     }
 
-    /// The program is to blame.
+    /// A failure by a defect of the program.
     pub(crate) fn program(message: impl Display) -> Self {
         Self::blamed(Blame::Program, message)
     }
 
-    /// A panic of the program, with what it said.
+    /// A panic of the program, with its message.
     pub(crate) fn panic(message: impl Display) -> Self {
         let message = format!("this is a defect of manylogs: {message}");
         Self { class: "Panic", ..Self::program(message) }
@@ -54,13 +54,13 @@ impl Failure {
         Self { message, exit_code, file: None, line: None, class: "Error", cause: None }
     }
 
-    /// Something of the user's raised `cause`, which says where.
+    /// A failure because the user's code raised `cause`; the file and line are those of `cause`.
     pub(crate) fn raised_by(py: Python<'_>, what: &str, cause: PyErr) -> Self {
         let (file, line) = cause.traceback(py).and_then(last_line).unzip();
         Self { file, line, cause: Some(Box::new(cause)), ..Self::input(what) }
     }
 
-    /// The same of this trace's error.
+    /// The failure with the file and line of a trace's error.
     fn at(self, error: Option<&TraceError>) -> Self {
         let (file, line) = match error {
             Some(TraceError::Malformed(bad) | TraceError::Truncated(bad)) => {
@@ -167,7 +167,7 @@ impl Failure {
     }
 }
 
-/// The file and the line that raised an exception.
+/// The file and the line that raised the exception.
 fn last_line(traceback: Bound<'_, PyTraceback>) -> Option<(String, u64)> {
     let mut last = traceback.into_any();
     while let Some(next) = last.getattr("tb_next").ok().filter(|next| !next.is_none()) {

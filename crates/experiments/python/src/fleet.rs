@@ -1,5 +1,5 @@
-//! What a fleet's workers ask for: single runs whose measurements can be sent, and be compared by
-//! somebody else.
+//! Functions for a fleet's workers: single runs whose measurements can be sent to another process
+//! and compared there.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ use crate::failure::Failure;
 use crate::interrupt::free;
 use crate::options::{Named, durability, rate, window};
 
-/// Requests that are read of a trace to know how many it has.
+/// Requests read from a trace to estimate how many it has.
 const LOOKED_AT: u64 = 20_000;
 
-/// No trace that was recorded is packed so well.
+/// More requests a byte than any recorded trace has.
 const REQUESTS_A_BYTE_MAX: u64 = 100;
-/// From here on a file may have been read to its end long ago.
+/// Above this share, buffers may hold the rest of the file, so that no estimate is possible.
 const READ_SHARE_MAX: f64 = 0.9;
 
 /// A measured run.
@@ -44,26 +44,26 @@ impl Measured {
         Ok(serde_json::to_string(&self.0).map_err(Failure::program)?)
     }
 
-    /// What `dump` gave.
+    /// Reads the text of `dump`.
     #[staticmethod]
     fn load(text: &str) -> PyResult<Self> {
         Ok(Self(serde_json::from_str(text).map_err(Failure::program)?))
     }
 
-    /// What the trace holds, as text: see [`advice_next`].
+    /// The counters of the trace, as text: see [`advice_next`].
     #[getter]
     fn summary(&self) -> PyResult<String> {
         Ok(serde_json::to_string(&self.0.summary).map_err(Failure::program)?)
     }
 
-    /// What the trace writes.
+    /// Bytes that the trace writes.
     #[getter]
     fn written_bytes(&self) -> u64 {
         self.0.summary.written_bytes
     }
 }
 
-/// The runs of one trace on one drive, as a sweep has them: of each policy one from each seed.
+/// The runs of one trace on one drive, as in a sweep: one for each policy and seed.
 #[pyclass(frozen, module = "manylogs")]
 #[derive(Debug)]
 pub(crate) struct Runs(Jobs);
@@ -98,7 +98,7 @@ impl Runs {
         free(py, |_| runs(load, profile, &policies, &seeds).map(Self))
     }
 
-    /// Policy and seed of each run, in order, and whether it is one of the plain drive.
+    /// Policy and seed of each run, in order, and whether it runs on the plain drive.
     fn asks(&self) -> Vec<(&str, u64, bool)> {
         let ask = |job| -> (&str, u64, bool) {
             let job: &Job = job;
@@ -107,7 +107,7 @@ impl Runs {
         self.0.jobs.iter().map(ask).collect()
     }
 
-    /// Does the `nth` of them.
+    /// Does the `nth` run.
     fn run(&self, py: Python<'_>, nth: usize) -> PyResult<Measured> {
         let job = self.0.jobs.get(nth);
         let job = job.ok_or_else(|| Failure::input(format!("there is no run {nth}")))?;
@@ -118,7 +118,7 @@ impl Runs {
     }
 }
 
-/// A load as advice in parts reads it.
+/// The load options for advice in parts.
 fn load_of(file: PathBuf, named: &Named<'_, '_>) -> PyResult<LoadOptions> {
     Ok(LoadOptions {
         traces: TraceSpec { limit: named.get("limit")?, ..whole(file) },
@@ -132,8 +132,8 @@ fn load_of(file: PathBuf, named: &Named<'_, '_>) -> PyResult<LoadOptions> {
     })
 }
 
-/// What a trace sums up to, and its hash: what [`advice_next`] needs to know of it. Does the
-/// replays `asks` of it, and returns the text of each.
+/// The summary and the hash of a trace, which [`advice_next`] needs. Also does the replays `asks`
+/// of the trace, and returns the text of each.
 #[pyfunction]
 #[pyo3(signature = (file, drive, asks, **options))]
 pub(crate) fn advice_replays(
@@ -165,8 +165,8 @@ pub(crate) fn advice_replays(
     })
 }
 
-/// The replays that advice about a load of this `summary` needs next if these are `known`, each
-/// with its text; or the advice. See [`Apart`].
+/// The replays that advice about a load with this `summary` needs next, if the replays `known` are
+/// done (each with its text); or the advice. See [`Apart`].
 #[pyfunction]
 #[pyo3(signature = (drive, summary, known, guesses, **options))]
 pub(crate) fn advice_next(
@@ -237,7 +237,7 @@ pub(crate) fn rows(measured: Vec<PyRef<'_, Measured>>) -> PyResult<String> {
     Ok(serde_json::to_string(&objects).map_err(Failure::program)?)
 }
 
-/// The columns of such rows, with what they hold: `text`, `whole`, `real` or `flag`.
+/// The columns of such rows, with their types: `text`, `whole`, `real` or `flag`.
 #[pyfunction]
 pub(crate) fn columns_of_rows() -> Vec<(String, &'static str)> {
     let kind = |column: &Column| match column {
@@ -249,8 +249,8 @@ pub(crate) fn columns_of_rows() -> Vec<(String, &'static str)> {
     columns(&[]).iter().map(|(name, column)| (name.to_owned(), kind(column))).collect()
 }
 
-/// How many times as fast the runs `other` are as the runs `base`, of the same seeds: as the
-/// `gain` of a policy in the JSON of a replay.
+/// How many times as fast the runs `other` are as the runs `base` from the same seeds, in the form
+/// of a policy's `gain` in the JSON of a replay.
 #[pyfunction]
 pub(crate) fn gain(
     base: Vec<PyRef<'_, Measured>>,
@@ -264,7 +264,7 @@ pub(crate) fn gain(
     Ok(serde_json::to_string(&gain).map_err(Failure::program)?)
 }
 
-/// Hash of what a trace holds, about how many requests it has, and whether it has just so many.
+/// Hash of a trace's content, the number of its requests, and whether that number is exact.
 #[pyfunction]
 pub(crate) fn look(py: Python<'_>, file: PathBuf) -> PyResult<(String, u64, bool)> {
     free(py, |_| {
@@ -282,7 +282,7 @@ fn hash(file: &Path) -> Result<String, Failure> {
     Ok(content.to_string())
 }
 
-/// All of a trace.
+/// The whole of a trace.
 fn whole(file: PathBuf) -> TraceSpec {
     TraceSpec {
         files: vec![file],
@@ -306,7 +306,7 @@ fn counted(file: &Path) -> Result<(u64, bool), Failure> {
             None => return Ok((read, true)),
             Some(request) => _ = request?,
         }
-        // What waits in buffers counts as read: of a small file that is all of it.
+        // Buffered bytes count as read; of a small file those are all.
         let share = source.progress().filter(|share| read >= LOOKED_AT && *share < READ_SHARE_MAX);
         if let Some(share) = share.filter(|share| *share > 0.0) {
             let estimate = (read as f64 / share).round();

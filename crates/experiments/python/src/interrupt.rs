@@ -1,4 +1,4 @@
-//! Work that takes a while: other Python threads run on, Ctrl-C ends it, and a panic is an error.
+//! Long work: other Python threads continue, Ctrl-C ends the work, and a panic becomes an error.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,12 +13,12 @@ use pyo3::prelude::*;
 
 use crate::failure::Failure;
 
-/// How often the interpreter is asked whether the user pressed Ctrl-C.
+/// Interval at which the interpreter is asked whether the user pressed Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A source looks once in so many requests whether it is to end.
+/// A source checks once in so many requests whether it is to end.
 const REQUESTS_BETWEEN: u32 = 1024;
 
-/// Does `work` on another thread while the interpreter is free. It is to end soon after
+/// Does `work` on another thread, with the interpreter released. `work` must end soon after
 /// `Progress::stop` is set.
 ///
 /// # Errors
@@ -30,10 +30,10 @@ pub(crate) fn free<T: Send>(
     free_showing(py, None, work)
 }
 
-/// The same, and calls `show` now and then with the number of requests that were replayed.
+/// Like [`free`], and calls `show` now and then with the number of requests replayed so far.
 ///
 /// # Errors
-/// As [`free`], or what `show` raised.
+/// Those of [`free`], or what `show` raised.
 pub(crate) fn free_showing<T: Send>(
     py: Python<'_>,
     show: Option<Py<PyAny>>,
@@ -48,7 +48,7 @@ pub(crate) fn free_showing<T: Send>(
             let of_worker = Arc::clone(progress);
             scope.spawn(move || {
                 let result = catch_unwind(AssertUnwindSafe(|| work(&of_worker)));
-                // The receiver waits for it.
+                // Cannot fail: the receiver waits for it.
                 let _ = sender.send(result.unwrap_or_else(|panic| Err(said(&*panic))));
             });
             let mut signal = None;
@@ -73,7 +73,7 @@ pub(crate) fn free_showing<T: Send>(
     }
 }
 
-/// Handles signals, and shows how far it is.
+/// Handles signals, and shows the progress.
 fn look(py: Python<'_>, show: Option<&Py<PyAny>>, progress: &Progress) -> PyResult<()> {
     py.check_signals()?;
     let done = progress.done.load(Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl TraceSource for Stoppable {
     }
 }
 
-/// Panics as a defect would: for the tests of what becomes of it.
+/// Panics as a defect would, for tests of the resulting error.
 #[pyfunction]
 pub(crate) fn panics(py: Python<'_>, message: &str) -> PyResult<()> {
     let message = message.to_owned();

@@ -1,7 +1,7 @@
-//! The Python package `manylogs`: traces, replays, advice and sweeps as the program has them.
+//! The Python package `manylogs`: the program's traces, replays, advice and sweeps.
 //!
-//! This is the part that Python cannot say. What users see, its documentation and its types lie
-//! in `crates/experiments/python/python/manylogs`, which calls what is registered here.
+//! This crate is the native part. The interface for users, its documentation and its types lie in
+//! `crates/experiments/python/python/manylogs`, which calls what is registered here.
 
 mod capsule;
 mod drive;

@@ -1,4 +1,4 @@
-//! Named arguments, as the program's options are called.
+//! Named arguments, with the names of the program's options.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::interrupt::stoppable;
 use crate::trace::Trace;
 
-/// Named arguments of a call. One that is None is not given.
+/// Named arguments of a call. An argument that is None counts as not given.
 pub(crate) struct Named<'a, 'py>(Option<&'a Bound<'py, PyDict>>);
 
 impl<'a, 'py> Named<'a, 'py> {
@@ -29,10 +29,10 @@ impl<'a, 'py> Named<'a, 'py> {
         Ok(item.filter(|item| !item.is_none()))
     }
 
-    /// The argument of this name, if it is given.
+    /// The argument of this name, if given.
     ///
     /// # Errors
-    /// If it is of another type.
+    /// If it has another type.
     pub(crate) fn get<T: for<'b> FromPyObject<'b, 'py>>(&self, name: &str) -> PyResult<Option<T>> {
         let Some(item) = self.item(name)? else { return Ok(None) };
         match item.extract::<T>() {
@@ -41,7 +41,7 @@ impl<'a, 'py> Named<'a, 'py> {
         }
     }
 
-    /// A text of `words`, each of which stands for a value.
+    /// The value of an argument that must be one of `words`.
     fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> PyResult<Option<T>> {
         let Some(text) = self.get::<String>(name)? else { return Ok(None) };
         let found = words.iter().find(|(word, _)| *word == text);
@@ -80,7 +80,7 @@ pub(crate) fn open_options(named: &Named<'_, '_>) -> PyResult<OpenOptions> {
     })
 }
 
-/// The part of a trace.
+/// The part of a trace to use.
 pub(crate) fn window(named: &Named<'_, '_>) -> PyResult<Option<WindowChoice>> {
     let Some(text) = named.get::<String>("window")? else { return Ok(None) };
     let choice = WindowText(text.clone()).choice();
@@ -117,7 +117,7 @@ pub(crate) fn rate(named: &Named<'_, '_>) -> PyResult<LoadRate> {
     Ok(LoadRate::Factor(factor.ok_or_else(bad)?))
 }
 
-/// The share of a persistent cache that is in use.
+/// The share of a persistent cache that is in use at the start.
 fn smr_cache(named: &Named<'_, '_>) -> PyResult<Option<f64>> {
     let text = named.item("smr_cache")?.map(|item| item.str()).transpose()?;
     match text.map(|text| text.to_string()).as_deref() {
@@ -153,7 +153,7 @@ pub(crate) fn durability(named: &Named<'_, '_>) -> PyResult<Option<Durability>> 
     Ok(text.map(|text| text.parse()).transpose().map_err(|error: String| Failure::input(error))?)
 }
 
-/// A load of `traces`, whose reading ends once `progress` says so.
+/// The options of a load of `traces`; reading ends once `progress` says so.
 pub(crate) fn load_options(
     traces: &[PyRef<'_, Trace>],
     named: &Named<'_, '_>,
@@ -182,7 +182,7 @@ pub(crate) fn load_options(
     Ok(Loading(options))
 }
 
-/// Options of a load, before it is known what ends its reading.
+/// Options of a load, before [`Loading::until`] says what can end its reading.
 pub(crate) struct Loading(LoadOptions);
 
 impl Loading {
@@ -195,7 +195,7 @@ impl Loading {
     }
 }
 
-/// How requests are let in.
+/// How requests are fed to the device.
 pub(crate) struct Letting {
     pub(crate) mode: Loop,
     pub(crate) small: Option<Sectors>,
@@ -222,7 +222,7 @@ impl Letting {
     }
 }
 
-/// Threads to work on; as many as there are cores if not given.
+/// Number of threads; one per core if not given.
 pub(crate) fn threads(named: &Named<'_, '_>) -> PyResult<usize> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(at_least(named, "threads", 1)?.unwrap_or(cores))

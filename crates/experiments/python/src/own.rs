@@ -1,4 +1,5 @@
-//! Policies in Python: a volume asks their methods which writes it logs, and where.
+//! Policies written in Python: a volume calls their methods to decide which writes to log, and
+//! where.
 
 use std::ptr;
 use std::rc::Rc;
@@ -16,22 +17,23 @@ use pyo3::types::PyList;
 
 use crate::failure::Failure;
 
-/// A policy as it was asked for.
+/// A policy in the form that the user gave.
 #[derive(FromPyObject)]
 pub(crate) enum Asked {
-    /// By the text that the program takes.
+    /// One of ours, in the program's syntax.
     Ours(String),
-    /// An object.
+    /// An object with methods.
     Own(Own),
 }
 
-/// What `manylogs.Policy` says of itself: the name, the policy whose volume it is, the object, and
-/// whether the methods `logs` and `place` are others than those of the volume.
+/// The parts of a `manylogs.Policy`: its name, the policy that provides the volume, the object, and
+/// whether the methods `logs` and `place` replace those of the volume.
 #[derive(FromPyObject)]
 pub(crate) struct Own(String, String, Py<PyAny>, bool, bool);
 
 impl Own {
-    /// The same for replays that end by `progress` once a method has failed, and `failed` says why.
+    /// Makes the named policy for replays. If a method fails, `progress` ends the replays, and
+    /// `failed` gets the reason.
     ///
     /// # Errors
     /// If its volume cannot be made, or another policy has its name.
@@ -47,7 +49,7 @@ impl Own {
     }
 }
 
-/// Why the methods of policies have failed, if one has.
+/// The reason if a method of a policy has failed.
 #[derive(Debug, Default)]
 pub(crate) struct Failed(Mutex<Option<Failure>>);
 
@@ -60,7 +62,7 @@ impl Failed {
     }
 }
 
-/// Makes the policy of each replay.
+/// Makes a policy for each replay.
 #[derive(Debug)]
 struct Maker {
     name: String,
@@ -71,11 +73,11 @@ struct Maker {
     progress: Arc<Progress>,
 }
 
-/// The methods `logs` and `place` of a policy, where they are not the volume's.
+/// The methods `logs` and `place` of a policy; `None` for the volume's own.
 type Methods = (Option<Py<PyAny>>, Option<Py<PyAny>>);
 
 impl Maker {
-    /// Ends the replays.
+    /// Notes the failure and ends the replays.
     fn fail(&self, failure: Failure) {
         let mut failed = self.failed.0.lock().unwrap_or_else(PoisonError::into_inner);
         failed.get_or_insert(failure);
@@ -97,7 +99,7 @@ impl Maker {
 
 impl OwnPolicies for Maker {
     fn begin(&self, seed: u64) -> Rc<dyn OwnPolicy> {
-        // It is dropped without the GIL, so not below.
+        // Made outside of the closure below, because it must be dropped without the GIL.
         let known = Known::to_python();
         let begun = Python::attach(|py| {
             let begun = self.begun(py, seed).and_then(|methods| {
@@ -120,8 +122,8 @@ impl OwnPolicies for Maker {
     }
 }
 
-/// The thread of a replay is known to the interpreter as long as this lives. Else each call would
-/// make it known and forget it, which takes longer than the call.
+/// Registers the thread of a replay with the interpreter as long as this lives. Otherwise each call
+/// would register it and unregister it, which takes longer than the call.
 #[derive(Debug)]
 struct Known {
     state: ffi::PyGILState_STATE,
@@ -153,7 +155,7 @@ impl Drop for Known {
     }
 }
 
-/// Decides as the volume does, in a replay that has failed.
+/// The policy of a replay that has failed: decides as the volume itself does.
 #[derive(Debug)]
 struct Nobody;
 
@@ -167,7 +169,8 @@ impl OwnPolicy for Nobody {
     }
 }
 
-/// The policy of a replay, by its methods; one that is not there is the volume's.
+/// The policy of a replay: calls the Python methods; without a method the volume's own decision
+/// counts.
 #[derive(Debug)]
 struct Decider {
     maker: Maker,
@@ -209,7 +212,7 @@ impl OwnPolicy for Decider {
 }
 
 impl Decider {
-    /// The log that was named, if it takes the record.
+    /// The log that the method has named, if it has room for the record.
     fn checked(&self, answer: &Bound<'_, PyAny>, logs: &LogsWithRoom<'_>) -> Option<LogId> {
         let wrong = |what: &str| {
             let text = answer.repr().map_or_else(|_| "something".to_owned(), |r| r.to_string());
@@ -231,7 +234,7 @@ impl Decider {
     }
 }
 
-/// A write of which a policy says whether it is logged.
+/// A write about which a policy decides whether it is logged.
 #[pyclass(frozen, get_all, module = "manylogs")]
 #[derive(Debug)]
 pub(crate) struct Write {
@@ -257,12 +260,12 @@ impl Write {
     }
 }
 
-/// The logs that take a record, while `place` is asked for one.
+/// The logs with room for a record, valid during a call of `place`.
 #[pyclass(frozen, module = "manylogs")]
 #[derive(Debug)]
 pub(crate) struct Logs(AtomicPtr<LogsWithRoom<'static>>);
 
-/// Lets the logs be seen until it is dropped.
+/// Keeps the logs visible until it is dropped.
 struct Seen<'a>(&'a Logs);
 
 impl Drop for Seen<'_> {
@@ -276,7 +279,7 @@ impl Logs {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Shows `logs` until the answer is dropped. Whoever calls has the GIL then and now.
+    /// Shows `logs` until the result is dropped. The caller must have the GIL now and then.
     fn during<'a>(&'a self, logs: &'a LogsWithRoom<'a>) -> Seen<'a> {
         self.0.store(ptr::from_ref(logs).cast_mut().cast(), Ordering::Release);
         Seen(self)
@@ -309,7 +312,7 @@ impl Logs {
 
 #[pymethods]
 impl Logs {
-    /// The nearest logs with room: one that begins at `head` or before, and one behind.
+    /// The nearest logs with room: one that begins at or before `head`, and one after it.
     fn around(&self, head: u64) -> PyResult<(Option<u32>, Option<u32>)> {
         let number = |log: Option<LogId>| log.map(|log| log.0);
         self.look(|seen| {
@@ -323,17 +326,17 @@ impl Logs {
         self.of_log(log, |seen, log| Some(seen.region(log)?.start.0))
     }
 
-    /// Its size in sectors.
+    /// The size of a log in sectors.
     fn sectors(&self, log: u32) -> PyResult<u64> {
         self.of_log(log, |seen, log| Some(seen.region(log)?.len.0))
     }
 
-    /// How many of them are filled.
+    /// The filled sectors of a log.
     fn used(&self, log: u32) -> PyResult<u64> {
         self.of_log(log, |seen, log| Some(seen.used(log)?.0))
     }
 
-    /// The address at which it goes on.
+    /// The address of the next append to a log.
     fn tail(&self, log: u32) -> PyResult<u64> {
         self.of_log(log, |seen, log| Some((seen.region(log)?.start + seen.used(log)?).0))
     }
@@ -348,7 +351,7 @@ impl Logs {
         self.look(|seen| seen.takes(LogId(log)))
     }
 
-    /// Numbers of all with room, in order of address.
+    /// Numbers of all logs with room, in order of address.
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let numbers = self.look(|seen| seen.iter().map(|log| log.0).collect::<Vec<_>>())?;
         let list = PyList::new(py, numbers)?;

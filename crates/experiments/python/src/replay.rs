@@ -19,11 +19,12 @@ use crate::own::{Asked, Failed};
 use crate::table::Table;
 use crate::trace::Trace;
 
-/// What a replay gives: JSON, a table of text, a report in HTML, and tables of requests by policy.
+/// The results of a replay: JSON, a table of text, a report in HTML, and tables of requests by
+/// policy.
 type Replayed = (String, String, String, Vec<(String, Table)>);
 
-/// Replays `traces` on `drive` under each of `policies`; under those that `replay` compares, if
-/// there are none.
+/// Replays `traces` on `drive` under each of `policies`; if there are none, under the default
+/// policies of `manylogs replay`.
 #[pyfunction]
 #[pyo3(signature = (traces, drive, policies, command, **options))]
 pub(crate) fn replay(
@@ -52,7 +53,7 @@ pub(crate) fn replay(
         let rate = load.choose_rate(&mut probe, progress)?;
         plan.rate = probe.rate;
         let outcomes = all(&plan, &policies, progress, threads);
-        // It ended the others, whatever they say.
+        // Checked first: a failed policy has ended all replays.
         failed.result()?;
         let outcomes = outcomes?;
         let (result, finished) = load.result(&plan, rate, command, outcomes);
@@ -67,7 +68,7 @@ pub(crate) fn replay(
     })
 }
 
-/// The policies in order; no two have one name.
+/// The policies in order; fails if two have the same name.
 fn named_policies(
     asked: Vec<Asked>,
     failed: &Arc<Failed>,
@@ -100,8 +101,8 @@ fn all(
     Ok(outcomes.into_iter().collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Whether a volume helps the load: the advice as JSON, as a sentence, and the table that it
-/// follows from.
+/// Advises whether a volume helps the load: returns the advice as JSON, as a sentence, and the
+/// table that it is based on.
 #[pyfunction]
 #[pyo3(signature = (traces, drive, device, command, **options))]
 pub(crate) fn advise(

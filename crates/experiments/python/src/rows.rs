@@ -1,4 +1,4 @@
-//! Requests as Arrow columns, named as `trace convert --to csv` names them, and back.
+//! Converts requests to Arrow columns, with the names of `trace convert --to csv`, and back.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -106,7 +106,7 @@ impl Batches {
         if builder.rows == 0 { Ok(None) } else { builder.finish().map(Some) }
     }
 
-    /// What the reader dropped so far.
+    /// Counts of what the reader has dropped so far.
     pub(crate) fn counts(&self) -> SourceCounts {
         self.source.counts()
     }
@@ -128,7 +128,7 @@ impl RecordBatchReader for Batches {
     }
 }
 
-/// Requests of batches that [`Batches`] made.
+/// Reads requests from batches that [`Batches`] has made.
 pub(crate) struct Kept {
     batches: Arc<Vec<RecordBatch>>,
     batch: usize,
@@ -172,8 +172,8 @@ impl TraceSource for Kept {
     }
 }
 
-/// Reads a table of another library: by the reader of CSV, which knows columns by their names, and
-/// which finds what is wrong in a row. Row n is line n + 1.
+/// Reads another library's table through the reader of CSV, which finds columns by their names and
+/// reports errors in rows. Row n is line n + 1.
 pub(crate) fn of_table(
     name: &Path,
     reader: impl RecordBatchReader + Send + 'static,
@@ -183,7 +183,7 @@ pub(crate) fn of_table(
     open_reader(name, Lines::new(reader)?, &options)
 }
 
-/// A table as the text of a CSV file, made as it is read.
+/// A table as the text of a CSV file, generated while it is read.
 struct Lines<R> {
     reader: R,
     text: Vec<u8>,
@@ -244,14 +244,14 @@ where
 
 fn text<'a>(of: impl Fn(usize) -> &'a str + 'a) -> Cell<'a> {
     Box::new(move |row, out| {
-        // A cell of more than one line would be two rows.
+        // Separators are dropped: a cell of two lines would become two rows.
         let cell = of(row).bytes().filter(|byte| !b",\n\r\"".contains(byte));
         out.extend(cell);
         Ok(())
     })
 }
 
-/// How cells of this column are written.
+/// The function that writes the cells of a column.
 fn cell(column: &dyn Array) -> Cell<'_> {
     match column.data_type() {
         DataType::Int8 => number::<kinds::Int8Type>(column),
@@ -288,7 +288,7 @@ fn cell(column: &dyn Array) -> Cell<'_> {
             let (keys, values) = (dictionary.normalized_keys(), cell(dictionary.values()));
             Box::new(move |row, out| values(keys[row], out))
         }
-        // A column without a use stays empty; one that is needed is missed where it is read.
+        // A column of another type stays empty; if it is needed the reader reports that.
         _ => Box::new(|_, _| Ok(())),
     }
 }

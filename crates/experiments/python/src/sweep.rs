@@ -9,8 +9,9 @@ use crate::failure::Failure;
 use crate::interrupt::free_showing;
 use crate::table::Table;
 
-/// Runs the sweep that `toml` describes, as a file of `manylogs sweep` does. Returns one row a run,
-/// and why runs have no result. `show` is called with the requests that were replayed so far.
+/// Runs the sweep described by `toml`, in the form of a file of `manylogs sweep`. Returns one row
+/// for each run, and the reasons why runs have no result. `show` is called with the number of
+/// requests replayed so far.
 #[pyfunction]
 #[pyo3(signature = (toml, threads, show=None))]
 pub(crate) fn sweep(

@@ -1,4 +1,4 @@
-//! Tables that Python libraries take without a copy.
+//! Tables that Python libraries can use without a copy.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use pyo3::types::PyCapsule;
 use crate::capsule::export;
 use crate::failure::Failure;
 
-/// Columns with names, as `__arrow_c_stream__` hands them out.
+/// Named columns, exported through `__arrow_c_stream__`.
 #[pyclass(frozen, module = "manylogs")]
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -59,7 +59,7 @@ impl Table {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // The interface allows to ignore it.
+        // The interface allows us to ignore the requested schema.
         drop(requested_schema);
         export(py, shared(self.batch.schema(), vec![self.batch.clone()]))
     }

@@ -1,4 +1,4 @@
-//! Traces: read once, kept if they are short, and read again if they are not.
+//! Traces: read once and kept in memory if they are short, else read again for each use.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::options::{Named, open_options, window};
 use crate::rows::{Batches, Kept, SCHEMA, of_table};
 use crate::table::shared;
 
-/// Requests of which a trace is kept in memory at most; longer ones are read again.
+/// Most requests of a trace that is kept in memory; longer traces are read again.
 const KEPT_MAX: usize = 2_000_000;
 
-/// A trace, with the part that was chosen of it.
+/// A trace, or the chosen part of it.
 #[pyclass(frozen, module = "manylogs")]
 pub(crate) struct Trace {
     pub(crate) file: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct Trace {
     batches: Option<Arc<Vec<RecordBatch>>>,
 }
 
-/// What one pass over a trace found.
+/// Counts of one pass over a trace.
 struct Pass {
     requests: usize,
     counts: SourceCounts,
@@ -56,7 +56,7 @@ impl Pass {
 }
 
 impl Trace {
-    /// The part of a trace that `spec` says. It is read to the end.
+    /// The part of a trace that `spec` describes. Reads it to the end.
     fn part(spec: TraceSpec, whole: OpenTrace, progress: &Arc<Progress>) -> Result<Self, Failure> {
         let whole = Prepared { open: stoppable(whole, progress), transforms: Vec::new() };
         let spec = TraceSpec { read: vec![whole], ..spec };
@@ -65,7 +65,7 @@ impl Trace {
         Ok(Self::of(spec.files[0].clone(), part, pass))
     }
 
-    /// All of it, read to the end.
+    /// The whole trace. Reads it to the end.
     fn whole(spec: &TraceSpec, open: OpenTrace, progress: &Arc<Progress>) -> Result<Self, Failure> {
         Self::part(TraceSpec { window: None, limit: None, ..spec.clone() }, open, progress)
     }
@@ -99,7 +99,7 @@ impl Trace {
         free(py, |progress| Self::part(spec, whole.open, progress))
     }
 
-    /// Reads a table of another library, which is asked for its stream for each pass over it.
+    /// Reads another library's table, which must give a new stream for each pass.
     #[staticmethod]
     #[pyo3(signature = (table, name, **options))]
     fn of_table(
@@ -119,7 +119,7 @@ impl Trace {
             of_table(&name, stream, &open)
         };
         free(py, |progress| {
-            // Devices are laid out by a second pass, and a stream may be one that comes once.
+            // Laying out devices takes a second pass, and some tables give their stream only once.
             let read = Self::whole(&spec, Arc::new(all), progress)?;
             let whole = move || of_devices(devices, &*read.prepared.open);
             Self::part(spec, Arc::new(whole), progress)
@@ -136,13 +136,13 @@ impl Trace {
         self.file.display().to_string()
     }
 
-    /// What was done to the trace, in words.
+    /// The preparation of the trace, in words.
     #[getter]
     fn transforms(&self) -> Vec<String> {
         self.prepared.transforms.clone()
     }
 
-    /// What the reader dropped or changed: records by kind.
+    /// Numbers of records that the reader dropped or changed, by kind.
     #[getter]
     fn dropped(&self) -> [(&'static str, u64); 5] {
         let SourceCounts { skipped, late, echoes, empty, lost } = self.counts;

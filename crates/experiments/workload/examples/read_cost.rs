@@ -1,5 +1,5 @@
-//! What reading a trace costs, per request: decompressing it, decoding it, and repeating it
-//! from memory.
+//! Measures the cost of reading a trace, per request: decompressing it, decoding it, and repeating
+//! it from memory.
 //!
 //! `cargo run --release -p manylogs-workload --example read_cost -- TRACE...`
 
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let options = OpenOptions::default();
         let (mut decompress, mut decode) = (f64::MAX, f64::MAX);
         let mut requests = 0;
-        // The best of several passes: other work on the machine only ever adds.
+        // The best of several passes, because other work on the machine can only add time.
         for _ in 0..PASSES {
             let started = cpu_nanos()?;
             requests = count(&mut open(&path, &options)?)?;

@@ -1,4 +1,4 @@
-//! Prints the statistics of a trace as JSON, and what reading it cost.
+//! Prints the statistics of a trace as JSON, and the cost of reading it.
 //!
 //! `cargo run --release -p manylogs-workload --example trace_stat -- TRACE [as-stands]`
 

@@ -11,7 +11,7 @@ const REQUESTS_MAX: usize = 2_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct RequestCache {
     requests: Vec<Packed>,
-    /// A request did not fit: the trace has to be read again.
+    /// Set if a request did not fit: the trace then has to be read again.
     overflowed: bool,
 }
 
@@ -27,7 +27,7 @@ impl RequestCache {
         }
     }
 
-    /// Whether all requests are kept; else none is.
+    /// Whether all requests are kept; otherwise none are.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         !self.overflowed
@@ -39,7 +39,7 @@ impl RequestCache {
         self.requests.get(index).map(|packed| packed.unpack())
     }
 
-    /// Requests that are kept.
+    /// Number of requests kept.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.requests.len()

@@ -54,7 +54,7 @@ fn first_line(sample: &[u8]) -> &[u8] {
     sample.split(|&byte| byte == b'\n').next().unwrap_or(sample)
 }
 
-/// The whole lines of the sample that hold something.
+/// The whole lines of the sample that are not empty.
 fn sample_lines(sample: &[u8]) -> Vec<&[u8]> {
     let whole = match sample.iter().rposition(|&byte| byte == b'\n') {
         Some(end) if sample.len() >= SAMPLE_BYTES => &sample[..end],
@@ -81,7 +81,7 @@ fn text(lines: &[&[u8]]) -> Option<Format> {
     headed(text::trim(lines.first()?)).or_else(|| most_lines_decoded(lines))
 }
 
-/// The formats whose first line tells.
+/// The format, for those formats that have a telling first line.
 fn headed(first: &[u8]) -> Option<Format> {
     match first {
         mobile::HEADER => Some(Format::Mobile),
@@ -105,7 +105,7 @@ fn most_lines_decoded(lines: &[&[u8]]) -> Option<Format> {
         (Format::Mobile, score(lines, mobile::MobileCsv)),
         (Format::DiskSim, score(lines, disksim::DiskSim::new(TimeUnit::Nanoseconds))),
     ];
-    // Of formats that decode equally many lines the first counts: later ones ask for less.
+    // Of formats that decode equally many lines the first one wins: later ones accept more.
     let (format, best) = scores.into_iter().rev().max_by_key(|&(_, score)| score)?;
     if best * 2 <= lines.len() {
         return None;
@@ -117,8 +117,8 @@ fn score(lines: &[&[u8]], mut decoder: impl LineDecoder) -> usize {
     lines.iter().filter(|line| decoder.decode(line).is_ok()).count()
 }
 
-/// DiskSim and replay text look the same, but addresses and sizes in bytes are multiples of
-/// a sector, and so many sizes in sectors are not.
+/// DiskSim and replay text look the same, but addresses and sizes in bytes are all multiples of a
+/// sector, which that many sizes in sectors are not.
 fn sectors_or_bytes(lines: &[&[u8]]) -> Format {
     let five = |line: &&[u8]| disksim::five_numbers(line, TimeUnit::Nanoseconds).ok();
     let mut decoded = lines.iter().filter_map(five);

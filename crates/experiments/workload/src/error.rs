@@ -1,4 +1,4 @@
-//! What can go wrong with a trace: always the file, the place, what was expected and what to do.
+//! Errors of traces: each names the file, the place, what was expected, and what to do.
 
 use std::fmt;
 use std::io;
@@ -24,14 +24,14 @@ impl fmt::Display for Position {
     }
 }
 
-/// A record that is not what its format says.
+/// A record that does not have the form of its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
     /// The trace file.
     pub file: PathBuf,
     /// Where in it.
     pub position: Position,
-    /// What the format asks for there.
+    /// What the format requires there.
     pub expected: String,
     /// What is there instead, shortened.
     pub found: String,
@@ -50,7 +50,7 @@ impl fmt::Display for BadRecord {
 pub struct IoFailure {
     /// The file.
     pub file: PathBuf,
-    /// What was tried.
+    /// The operation that failed.
     pub action: &'static str,
     /// The system's reason.
     pub source: io::Error,
@@ -106,7 +106,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// What kind of reason the operating system gave; `None` if it is not to blame.
+    /// The kind of the operating system's error; `None` if there is no such error.
     #[must_use]
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {

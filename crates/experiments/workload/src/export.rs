@@ -15,7 +15,7 @@ use crate::request::{TraceOp, TraceRequest};
 
 use encode::{Encode, encoder};
 
-/// What a format cannot hold of the requests that were written.
+/// Losses because a format cannot hold all of the written requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Requests left out because the format does not know their operation, by operation.
@@ -130,7 +130,7 @@ impl<W: Write> TraceWriter<W> {
         self.records
     }
 
-    /// What the format could not hold so far.
+    /// The losses so far.
     #[must_use]
     pub const fn losses(&self) -> Losses {
         self.losses
@@ -161,8 +161,8 @@ impl<W: Write> fmt::Debug for TraceWriter<W> {
 }
 
 impl Format {
-    /// The formats that can be written. The others hold what no request says: performance
-    /// counters of Windows, or threads of a telephone.
+    /// The formats that can be written. The others need facts that requests do not have:
+    /// performance counters of Windows, or threads of a telephone.
     pub const WRITTEN: [Self; 15] = [
         Self::Manylogs,
         Self::Blktrace,

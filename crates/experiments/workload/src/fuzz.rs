@@ -9,13 +9,13 @@ use crate::error::TraceError;
 use crate::open::{Format, OpenOptions, open_reader};
 use crate::request::TraceSource;
 
-/// Stands for the file in messages.
+/// The file's name in messages.
 const NAME: &str = "fuzzed.trace";
-/// A compressed input may hold many requests: enough of them have been seen then.
+/// Most requests read of an input, because a compressed one may hold very many.
 const MAX_REQUESTS: u64 = 200_000;
 
-/// Reads `bytes` as a trace of `format` (detected when `None`), strictly and passing over bad
-/// records, and checks what every reader promises.
+/// Reads `bytes` as a trace of `format` (detected when `None`), once strictly and once skipping bad
+/// records, and checks the promises of every reader.
 ///
 /// # Panics
 ///

@@ -39,7 +39,7 @@ pub(crate) struct Input {
     offset: u64,
     line: u64,
     at_end: bool,
-    /// Why the input ended early; reported when what was read before is used up.
+    /// Why the input ended early; reported once the bytes read before are used up.
     failure: Option<TraceError>,
 }
 
@@ -90,7 +90,7 @@ impl Input {
         &self.file
     }
 
-    /// Byte offset of what is read next, after decompression.
+    /// Byte offset of the next byte to be read, after decompression.
     pub(crate) const fn offset(&self) -> u64 {
         self.offset
     }
@@ -140,7 +140,7 @@ impl Input {
         self.report_if_empty()
     }
 
-    /// The failure that ended the input, once nothing of what came before it is left.
+    /// Reports the failure that ended the input, once all bytes before it are consumed.
     fn report_if_empty(&mut self) -> Result<(), TraceError> {
         if self.start < self.end {
             return Ok(());
@@ -191,7 +191,7 @@ impl Input {
                 return Ok(NextLine::TooLong);
             }
             if self.at_end {
-                // Half a line is no line if more would have followed.
+                // After a failure a partial line is not returned, because its rest is missing.
                 if let Some(failure) = self.failure.take() {
                     return Err(failure);
                 }

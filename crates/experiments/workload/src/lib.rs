@@ -1,8 +1,9 @@
 //! Block traces: readers, recorder, windows, mixes and statistics.
 //!
 //! [`open`] reads any of the known [formats](Format) as a [`TraceSource`]: requests in order of
-//! arrival, streamed, so that the length of a trace costs no memory. What is done with them
-//! before replay (windows, re-rating, fitting, mixing, repeating) is itself a source over sources.
+//! arrival, streamed, so that memory does not grow with the length of a trace. Each preparation
+//! before a replay (windows, re-rating, fitting, mixing, repeating) is itself a source over
+//! sources.
 
 mod bytes;
 mod cache;

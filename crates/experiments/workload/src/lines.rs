@@ -6,7 +6,7 @@ use crate::error::{Fault, TraceError, fault};
 use crate::input::{Input, NextLine};
 use crate::request::{SourceCounts, TraceRequest, TraceSource};
 
-/// What one line holds.
+/// The content of one line.
 #[derive(Debug)]
 pub(crate) enum Decoded {
     /// Nothing that concerns us: a comment, a header, another event.
@@ -15,7 +15,7 @@ pub(crate) enum Decoded {
     Request(TraceRequest),
     /// A request that flushes first (a write with a pre-flush).
     FlushThen(TraceRequest),
-    /// The requests are over; what follows is a summary.
+    /// The requests have ended; a summary follows.
     End,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn is_blank(line: &[u8]) -> bool {
     line.trim_ascii_start().first().is_none_or(|&byte| byte == b'#')
 }
 
-/// A request without force unit access: most formats know none.
+/// A request without force unit access, which most formats lack.
 pub(crate) fn plain(
     at_ns: u64,
     op: crate::TraceOp,

@@ -27,7 +27,7 @@ impl Merge {
     ///
     /// # Errors
     ///
-    /// If the first request of one cannot be read.
+    /// If the first request of a source cannot be read.
     pub fn new(sources: Vec<BoxedSource>) -> Result<Self, TraceError> {
         let next = vec![None; sources.len()];
         let mut merge = Self { sources, next, heap: BinaryHeap::new(), error: None };

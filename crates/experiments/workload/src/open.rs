@@ -26,7 +26,7 @@ pub enum BlockEvent {
     Issue,
 }
 
-/// Whose requests, and at which addresses.
+/// Which devices' requests to read, and at which addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Devices {
     /// All, with the addresses of their own device: they may overlap.
@@ -55,7 +55,7 @@ pub enum MobileDiscards {
     /// Turn them into discards.
     #[default]
     AsDiscard,
-    /// Leave them reads, as the file has it.
+    /// Leave them as reads, as in the file.
     AsRead,
     /// Drop them.
     Drop,
@@ -93,7 +93,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceErro
     of_devices(options.devices, &|| open_all(path, options))
 }
 
-/// The requests of `devices` of a trace that `open` opens with all of them.
+/// The requests of `devices` in a trace; `open` opens it with all devices.
 ///
 /// # Errors
 ///
@@ -106,17 +106,18 @@ pub fn of_devices(
         Devices::All => open(),
         Devices::Only(device) => select::only(open()?, device),
         Devices::OneAfterAnother => {
-            let layout = select::Layout::measure(open()?)?;
+            let layout = select::DeviceOffsets::measure(open()?)?;
             Ok(Box::new(layout.apply(open()?)))
         }
     }
 }
 
-/// Opens a trace that comes from `reader`; `name` stands for it in messages.
+/// Opens a trace that comes from `reader`; messages call it `name`.
 ///
 /// # Errors
 ///
-/// As [`open`]; and if the devices are to be laid out one after another, which needs two passes.
+/// Those of [`open`]; and if the devices are to be laid out one after another, which needs two
+/// passes.
 pub fn open_reader(
     name: &Path,
     reader: impl Read + Send + 'static,

@@ -63,7 +63,7 @@ impl Ordered {
         }
     }
 
-    /// Whether the oldest record held can no longer be preceded by one to come.
+    /// Whether no record still to come can precede the oldest one held.
     fn is_ripe(&self) -> bool {
         let Some(oldest) = self.held.front() else { return false };
         self.held.len() > self.disorder.records
@@ -91,7 +91,7 @@ impl Ordered {
         request
     }
 
-    /// The error of the source, or that there was nothing in it.
+    /// The error of the source, or the error that it was empty.
     fn finish(&mut self) -> Option<TraceError> {
         if let Some(error) = self.pending_error.take() {
             self.first.get_or_insert(Time(0));

@@ -43,7 +43,7 @@ impl TraceOp {
 pub struct TraceRequest {
     /// When it arrived: nanoseconds since the first request of the trace.
     pub at: Time,
-    /// What it asks.
+    /// The operation.
     pub op: TraceOp,
     /// The sectors concerned; empty for a flush.
     pub extent: Extent,
@@ -62,7 +62,7 @@ impl TraceRequest {
     }
 }
 
-/// What a source dropped or changed on the way: to be reported with every result.
+/// Counts of the records that a source dropped or changed, to be reported with every result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SourceCounts {
     /// Malformed records passed over (only with `skip_bad`).
@@ -98,7 +98,7 @@ pub trait TraceSource {
     /// An error names the file, the line or byte offset, and what was expected there.
     fn next_request(&mut self) -> Option<Result<TraceRequest, TraceError>>;
 
-    /// What was dropped or changed so far.
+    /// Counts of the records dropped or changed so far.
     fn counts(&self) -> SourceCounts;
 
     /// Malformed records passed over so far.

@@ -10,7 +10,7 @@ use crate::request::{BoxedSource, SourceCounts, TraceRequest, TraceSource};
 /// Devices begin at multiples of this many sectors (1 MiB) when laid out one after another.
 const ALIGN_SECTORS: u64 = 2048;
 
-/// Devices beyond this many are taken for a misread column.
+/// Most devices: a larger number means a misread column.
 const MAX_DEVICES: usize = 1 << 20;
 
 /// Only the requests of `device`; opening fails if there are none.
@@ -60,11 +60,11 @@ impl TraceSource for Only {
 
 /// Where each device begins when they are laid out one after another.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct DeviceOffsets {
     base: BTreeMap<u32, u64>,
 }
 
-impl Layout {
+impl DeviceOffsets {
     /// Reads the whole source for the highest address of each device.
     pub(crate) fn measure(mut source: BoxedSource) -> Result<Self, TraceError> {
         let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
@@ -99,7 +99,7 @@ impl Layout {
 /// A source whose devices lie one after another.
 pub(crate) struct LaidOut {
     source: BoxedSource,
-    layout: Layout,
+    layout: DeviceOffsets,
 }
 
 impl TraceSource for LaidOut {

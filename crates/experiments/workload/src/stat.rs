@@ -21,7 +21,7 @@ const BLOCK_SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
 /// counts reads and writes only.
 const FIVE_MINUTES: Nanos = Nanos::from_secs(300);
 const ONE_HOUR: Nanos = Nanos::from_secs(3600);
-/// More devices than this are summed under the last.
+/// Most devices listed; further ones are summed under the last.
 const MAX_DEVICES_LISTED: usize = 4096;
 
 /// Requests of one device.
@@ -70,7 +70,7 @@ pub struct TraceStats {
     pub busiest_5min: BusiestWindows,
     /// Busiest windows of an hour.
     pub busiest_1h: BusiestWindows,
-    /// What the source dropped or changed.
+    /// Counts of the records that the source dropped or changed.
     pub source: SourceCounts,
 }
 
@@ -205,7 +205,7 @@ fn blocks(request: &TraceRequest) -> (u64, u64) {
     (first, (request.extent.end().0.saturating_sub(1) / BLOCK_SECTORS).max(first))
 }
 
-/// `part` of `whole` in per cent; 0 of nothing.
+/// `part` of `whole` in per cent; 0 if `whole` is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

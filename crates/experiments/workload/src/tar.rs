@@ -1,4 +1,4 @@
-//! As much of the tar format as finding the files in an archive takes.
+//! The part of the tar format needed to find the files in an archive.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::input::Input;
 
 /// Headers and the padding of contents come in blocks of this size.
 pub(crate) const BLOCK_BYTES: usize = 512;
-/// Longer names are no names of trace files.
+/// Longest name of a trace file.
 const MAX_NAME_BYTES: u64 = 64 << 10;
 
 /// A regular file in an archive.

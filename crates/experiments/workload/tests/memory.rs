@@ -1,4 +1,5 @@
-//! The length of a trace costs no memory. A process of its own, so that nothing else counts.
+//! Memory does not grow with the length of a trace. This test has a process of its own, so that no
+//! other test's memory counts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too, stop at what they do not expect")]
 
 use std::io::{Cursor, Read};

@@ -1,4 +1,5 @@
-//! Fixtures of each format, damaged at random by seed: no panic, no hang, no lost place.
+//! Fixtures of each format, damaged at random by seed: no panic, no hang, and each error names its
+//! place.
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too, stop at what they do not expect")]
 
 mod common;

@@ -17,12 +17,12 @@ use manylogs_workload::{
 /// The tests of this file, which may run side by side.
 const TESTS: usize = 4;
 
-/// A loop device over a temporary file, detached when dropped. The kernel sends it flushes: it
-/// ends those to a device with another cache mode by itself, and the mode that the last user of the
-/// device gave it outlives detaching.
+/// A loop device over a temporary file, detached when dropped. Its cache mode is set so that the
+/// kernel sends it flushes: with another mode the kernel completes flushes by itself, and the mode
+/// that the device's last user set outlives detaching.
 struct Loop {
     device: PathBuf,
-    /// What the device has when it is dropped.
+    /// The cache mode to restore when this is dropped.
     found_mode: String,
     _file: tempfile::NamedTempFile,
 }

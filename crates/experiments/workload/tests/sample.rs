@@ -1,4 +1,4 @@
-//! The sample trace that is shipped: whole, small, and as its page says.
+//! The shipped sample trace: complete, small, and as its page describes it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too, stop at what they do not expect")]
 
 use std::path::Path;

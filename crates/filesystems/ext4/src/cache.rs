@@ -1,7 +1,7 @@
 //! Blocks of metadata in memory.
 //!
-//! A buffer's bytes are shared and copied when they change: a transaction that was closed keeps
-//! what they were. Only a [`crate::journal::Handle`] changes them.
+//! A buffer's bytes are shared, and copied when they change: a closed transaction keeps the bytes
+//! as they were. Only a [`crate::journal::Handle`] changes them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,13 +15,13 @@ use manylogs_plant::{Bug, is};
 use crate::memory::{Memory, Part, Permit};
 use crate::units::{BLOCK_BYTES, BlockNo};
 
-/// Memory of a buffer, with its place in the cache.
+/// Bytes of memory of a buffer, with its place in the cache.
 const BUFFER_COST: u64 = BLOCK_BYTES as u64 + 256;
 
-/// What the content of a buffer was found to be.
+/// The kind of sound metadata that a buffer was found to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checked {
-    /// Nothing yet.
+    /// Not checked yet.
     No,
     Bitmap,
     ExtentNode,
@@ -39,16 +39,16 @@ pub(crate) struct Buffer {
     _held: Permit,
 }
 
-/// Blocks by number. The hasher has no random keys: the same requests meet the same cache each
-/// time, whatever was dropped from it.
+/// Blocks by number. The hasher has no random keys, so that the same requests always drop the same
+/// blocks.
 type Buffers = HashMap<BlockNo, Rc<Buffer>, BuildHasherDefault<DefaultHasher>>;
 
-/// Blocks by number: as many as memory has a share for, and those that are in use.
+/// Blocks by number: as many as the memory's share allows, and those that are in use.
 #[derive(Debug)]
 pub(crate) struct Cache {
     buffers: RefCell<Buffers>,
     memory: Memory,
-    /// How many there may be before some are dropped.
+    /// Number of buffers at which some are dropped.
     most: Cell<usize>,
 }
 
@@ -63,12 +63,12 @@ impl Buffer {
         self.block
     }
 
-    /// The content now; it stays what it is whatever becomes of the buffer.
+    /// The content now: later changes of the buffer do not change these bytes.
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes.borrow().clone()
     }
 
-    /// Calls `change` with the content, which is copied first if somebody else holds it.
+    /// Calls `change` with the content, which is copied first if others hold it.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut slot = self.bytes.borrow_mut();
         let bytes = std::mem::take(&mut *slot);
@@ -78,12 +78,12 @@ impl Buffer {
         result
     }
 
-    /// Puts back what was there.
+    /// Puts earlier content back.
     pub(crate) fn restore(&self, bytes: Bytes) {
         *self.bytes.borrow_mut() = bytes;
     }
 
-    /// Whether the content was found to be a sound `kind`; else `check` is asked.
+    /// Whether the content is a sound `kind`: it was found so before, or `check` finds it now.
     pub(crate) fn is_checked(&self, kind: Checked, check: impl FnOnce(&[u8]) -> bool) -> bool {
         if self.checked.get() != kind && check(&self.bytes.borrow()) {
             self.checked.set(kind);
@@ -91,7 +91,7 @@ impl Buffer {
         self.checked.get() == kind
     }
 
-    /// The content is a sound `kind`: it was made so.
+    /// Notes that the content is a sound `kind`, because it was made so.
     pub(crate) fn set_checked(&self, kind: Checked) {
         self.checked.set(kind);
     }
@@ -123,8 +123,9 @@ impl Cache {
         Rc::clone(buffers.entry(block).or_insert_with(|| self.new_buffer(block, bytes)))
     }
 
-    /// Drops a quarter, if there are too many. What a transaction holds stays, and so does what
-    /// somebody works with: where that is nearly all, the next look waits until there are more.
+    /// Drops a quarter of the buffers, if there are too many. Buffers that are held, by a
+    /// transaction or a task, stay. If those are nearly all, the next attempt waits until there are
+    /// more.
     fn drop_some(&self) {
         let mut buffers = self.buffers.borrow_mut();
         if buffers.len() < self.most.get() {
@@ -140,7 +141,7 @@ impl Cache {
         self.most.set(share.max(buffers.len() + share / 8));
     }
 
-    /// A new buffer of zeroes, whatever was there.
+    /// A new buffer of zeroes, which replaces one that is there.
     pub(crate) fn create(&self, block: BlockNo) -> Rc<Buffer> {
         if !is(Bug::MemoryCacheGrows) {
             self.drop_some();
@@ -159,7 +160,7 @@ impl Cache {
 /// Reads one block of the device.
 ///
 /// # Errors
-/// That of the device; one that keeps no content cannot hold a file system.
+/// That of the device; [`IoError::Unsupported`] if the device keeps no content.
 pub(crate) async fn read_block(device: &dyn BlockDevice, block: BlockNo) -> Result<Bytes, IoError> {
     let payload = device.submit(Request::Read { extent: block.sectors() }).await?;
     payload.to_bytes().ok_or(IoError::Unsupported)
@@ -174,7 +175,7 @@ mod tests {
         let cache = Cache::new(memory.clone());
         let kept: Vec<_> = (0..100).map(|number| cache.create(BlockNo(number))).collect();
         (100..10_000).for_each(|number| drop(cache.create(BlockNo(number))));
-        // What a transaction holds may be newer than the device.
+        // A buffer that a transaction holds may be newer than the device.
         let stays =
             |held: &Rc<Buffer>| cache.get(held.block()).is_some_and(|it| Rc::ptr_eq(&it, held));
         assert!(kept.iter().all(stays), "they are in use");

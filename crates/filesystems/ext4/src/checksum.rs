@@ -5,7 +5,7 @@ pub(crate) fn crc(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
-/// The seed of what has none before it.
+/// The seed of a checksum that continues no other.
 pub(crate) const NO_SEED: u32 = !0;
 
 /// CRC-16 of group descriptors on file systems without checksums of metadata.

@@ -1,4 +1,4 @@
-//! What all parts of a mounted file system share.
+//! The state that all parts of a mounted file system share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,22 +19,22 @@ use crate::ops::{Durability, Found, Listener};
 use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
 use crate::xattr::Judge;
 
-/// What the journal holds.
+/// Which blocks the journal holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Metadata. Content is on the device before what refers to it.
+    /// Metadata. Content is on the device before metadata refers to it.
     #[default]
     Ordered,
-    /// Metadata, which stays there: it goes home only where the journal needs the room, and an
-    /// unmount leaves it. A replay, ours or another program's, brings it home (*Evolving Ext4 for
-    /// Shingled Disks*, section 3).
+    /// Metadata, which stays there: it goes home only when the journal needs the room, and an
+    /// unmount leaves it in the journal. A replay, ours or another program's, brings it home
+    /// (*Evolving Ext4 for Shingled Disks*, section 3).
     Lazy,
-    /// Metadata and the content of files: one commit makes both durable, and content that is
-    /// overwritten is old or new in whole pages.
+    /// Metadata and the content of files: one commit makes both durable. After a crash each
+    /// overwritten page is wholly old or wholly new.
     Data,
-    /// Metadata, and content in runs as short as the journal takes them
-    /// ([`crate::CommitSink::takes_content`]): they are durable with the transaction that maps
-    /// them. Longer runs are on the device before it (the Manylogs paper, section IV).
+    /// Metadata, and content in short runs ([`crate::CommitSink::takes_content`]): these are
+    /// durable with the transaction that maps them. Longer runs are on the device before that
+    /// transaction (the Manylogs paper, section IV).
     Runs,
 }
 
@@ -44,13 +44,13 @@ impl Mode {
         matches!(self, Self::Data | Self::Runs)
     }
 
-    /// Whether the journal is left full.
+    /// Whether metadata stays in the journal as long as there is room.
     pub(crate) const fn stays_in_journal(self) -> bool {
         matches!(self, Self::Lazy)
     }
 }
 
-/// See the module.
+/// The shared state: see the module.
 pub(crate) struct Core {
     pub(crate) device: Rc<dyn BlockDevice>,
     pub(crate) runtime: Executor,
@@ -63,48 +63,48 @@ pub(crate) struct Core {
     pub(crate) superblock: Rc<Buffer>,
     pub(crate) journal: Journal,
     pub(crate) space: Space,
-    /// Inodes that have no name, or end elsewhere than their blocks, oldest first.
+    /// Inodes without a name, and those that have blocks behind their size, oldest first.
     pub(crate) orphans: RefCell<Vec<Ino>>,
-    /// In the order of their numbers, which is nearly that of their data on the device.
+    /// Inodes in memory. The order of their numbers is nearly that of their data on the device.
     pub(crate) nodes: RefCell<BTreeMap<Ino, Rc<Node>>>,
-    /// See [`Core::forget_some_nodes`].
+    /// Number of nodes at which idle ones are dropped: see [`Core::forget_some_nodes`].
     pub(crate) look_for_idle_at: Cell<usize>,
-    /// Inodes that somebody uses.
+    /// Inodes that the kernel knows.
     pub(crate) known: Known,
-    /// Pages of all files that are not on the device.
+    /// Dirty pages of all files.
     pub(crate) dirty_pages: Cell<usize>,
     /// Inodes that are being deleted.
     pub(crate) endings: Cell<u32>,
-    /// One of them has ended.
+    /// Notified when an inode was deleted.
     pub(crate) ended: Signal,
-    /// Nobody writes pages back any more, or not successfully.
+    /// Notified when write-back fails or ends.
     pub(crate) stuck: Signal,
-    /// The task that writes back could do so the last time, and goes on.
+    /// Whether the write-back task runs, and its last pass succeeded.
     pub(crate) writes_back: Cell<bool>,
-    /// Something of some file waits to be written, or did so a moment ago.
+    /// Whether a file may be dirty; it may have been cleaned since.
     pub(crate) may_be_dirty: Cell<bool>,
-    /// How often somebody asked for an inode to be durable.
+    /// How often an inode was synced.
     pub(crate) syncs: Cell<u64>,
     /// See [`crate::Ext4::note_damage`].
     pub(crate) damage: RefCell<Option<Found>>,
     pub(crate) read_only: bool,
     pub(crate) durability: Durability,
-    /// How many descriptors were given out.
+    /// Number of descriptors that were given out.
     pub(crate) descriptors: Cell<u64>,
-    /// What could not be written of any file.
+    /// Losses of all files: data that could not be written.
     pub(crate) losses: Losses,
     /// See [`crate::Ext4::tell_changes`].
     pub(crate) listener: RefCell<Option<Listener>>,
     pub(crate) mode: Mode,
     /// Names of files that need durability and no place.
     pub(crate) judge: Judge,
-    /// What is written to be durable at once needs no place.
+    /// Whether synchronous writes are treated as content that needs no place.
     pub(crate) keeps_synced: Cell<bool>,
     pub(crate) memory: Memory,
 }
 
 impl Core {
-    /// The time, as exactly as inodes have room for it.
+    /// The time: in whole seconds if inodes have no room for nanoseconds.
     pub(crate) fn now(&self) -> Timestamp {
         let now = (self.clock)();
         let is_exact = self.geometry.inode_bytes > SHORT;
@@ -117,7 +117,7 @@ impl Core {
         if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Whether an inode may be changed.
+    /// Checks that an inode may be changed.
     ///
     /// # Errors
     /// [`Error::NotPermitted`].
@@ -125,7 +125,7 @@ impl Core {
         if raw.has_flag(flags::IMMUTABLE) { Err(Error::NotPermitted) } else { Ok(()) }
     }
 
-    /// Whether an inode may lose content, or names.
+    /// Checks that an inode may lose content, or names.
     ///
     /// # Errors
     /// [`Error::NotPermitted`].
@@ -134,12 +134,12 @@ impl Core {
         if kept { Err(Error::NotPermitted) } else { Ok(()) }
     }
 
-    /// Whether blocks of the inode's content are in the cache, and in transactions.
+    /// Whether blocks of the inode's content may be in the cache and in transactions.
     pub(crate) fn journals_content(&self, raw: &RawInode) -> bool {
         self.mode.journals_content() || raw.kind() != Some(FileKind::File)
     }
 
-    /// A block of metadata. The caller has the tree.
+    /// Reads a block of metadata. The caller holds the tree lock.
     pub(crate) async fn read(&self, block: BlockNo) -> Result<Rc<Buffer>> {
         if let Some(buffer) = self.cache.get(block) {
             return Ok(buffer);
@@ -158,11 +158,11 @@ impl Core {
         Ok((self.read(block).await?, at % BLOCK_BYTES))
     }
 
-    /// An inode that is in use. The caller has the tree.
+    /// Reads an inode that is in use. The caller holds the tree lock.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is not, and [`Error::Unsupported`] if it has flags that this crate
-    /// cannot keep intact.
+    /// [`Error::Corrupt`] if it is not sound, and [`Error::Unsupported`] if it has flags that this
+    /// crate cannot keep intact.
     pub(crate) async fn inode(&self, ino: Ino) -> Result<RawInode> {
         let (buffer, at) = self.inode_place(ino).await?;
         let bytes = buffer.bytes();
@@ -181,7 +181,7 @@ impl Core {
         Ok(raw)
     }
 
-    /// What an inode number that is taken into use held before.
+    /// The generation of the last inode that had this number; 0 if that is unreadable.
     pub(crate) async fn last_generation(&self, ino: Ino) -> Result<u32> {
         let (buffer, at) = self.inode_place(ino).await?;
         let bytes = buffer.bytes();
@@ -205,7 +205,7 @@ impl Core {
         Ok(())
     }
 
-    /// What checksums of the inode's blocks begin with; `None` if there are none.
+    /// The seed for checksums of the inode's blocks; `None` if there are no checksums.
     pub(crate) fn inode_seed(&self, ino: Ino, raw: &RawInode) -> Option<u32> {
         self.geometry.seed.map(|seed| raw.seed(seed, ino))
     }

@@ -1,20 +1,20 @@
-//! What can go wrong, and which error number a program sees.
+//! Errors, and the error numbers that programs see.
 
 use manylogs_block::IoError;
 use thiserror::Error;
 
 use crate::{BlockNo, GroupNo, Ino};
 
-/// Why an operation failed. Nothing of an operation that failed is in effect, but for
-/// [`Error::Corrupt`] that is found while a file ends that has just lost its last name.
+/// Why an operation failed. A failed operation has no effect, except if [`Error::Corrupt`] is found
+/// while the file is deleted that has just lost its last name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The journal could not be written, or [`crate::Ext4::stop_changes`] was called: nothing is
-    /// changed any more until the next mount.
+    /// The journal could not be written, or [`crate::Ext4::stop_changes`] was called: no changes
+    /// are taken until the next mount.
     #[error("nothing is changed any more until the next mount: {0}")]
     Aborted(IoError),
     /// Metadata says something impossible.
@@ -41,10 +41,10 @@ pub enum Error {
     /// A name of more than 255 bytes, or a symbolic link that fills more than a block.
     #[error("the name is too long")]
     NameTooLong,
-    /// No block or inode is free, or will be when earlier promises are kept.
+    /// No block or inode is free that is not promised already.
     #[error("no space left")]
     NoSpace,
-    /// The file would be larger than extents can say.
+    /// The file would be larger than its map can tell.
     #[error("the file would be too large")]
     TooLarge,
     /// The inode has as many links as its field can hold.
@@ -56,7 +56,7 @@ pub enum Error {
     /// The inode has no such extended attribute.
     #[error("no such extended attribute")]
     NoXattr,
-    /// What is asked for is not for this kind of inode.
+    /// The request is not allowed for this kind of inode.
     #[error("access denied")]
     AccessDenied,
     /// There is no such place in the file.
@@ -68,7 +68,7 @@ pub enum Error {
     /// The request makes no sense: a name with a slash, a rename of a directory into itself.
     #[error("invalid request: {0}")]
     Invalid(&'static str),
-    /// What ext4 can do and this crate cannot.
+    /// Something that ext4 can do and this crate cannot.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
 }
@@ -78,7 +78,7 @@ pub enum Error {
 #[error("{place}: {what}")]
 pub struct Corruption {
     /// The structure that says something impossible.
-    pub place: Place,
+    pub place: Location,
     /// What it says.
     pub what: &'static str,
 }
@@ -86,7 +86,7 @@ pub struct Corruption {
 /// A structure of the file system.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
+pub enum Location {
     /// The superblock.
     #[error("superblock")]
     Superblock,
@@ -117,26 +117,26 @@ pub enum Refusal {
     /// A feature that this crate does not know how to keep intact.
     #[error("feature {name} is not supported: {advice}")]
     Feature {
-        /// As in `tune2fs -O`.
+        /// Its name in `tune2fs -O`.
         name: &'static str,
-        /// What to do.
+        /// What the user can do.
         advice: &'static str,
     },
-    /// What is durable may be in logs that only MLFS knows.
+    /// The newest durable versions may be in logs that only MLFS knows.
     #[error(
         "it belongs to MLFS, and only its logs may know what is durable: manylogs fs release gives \
          it back to ext4"
     )]
     Adopted,
-    /// Bits that no known feature has.
+    /// Feature bits that are not known.
     #[error("unknown {set} features {bits:#x}: use newer software")]
     UnknownFeatures {
-        /// Which of the three sets.
+        /// The set of features that has them.
         set: &'static str,
         /// The bits.
         bits: u32,
     },
-    /// Something must be repaired before.
+    /// Something must be repaired before a mount.
     #[error("{0}: run e2fsck -p first")]
     NeedsCheck(&'static str),
     /// Errors were found in a file system that e2fsck refuses.
@@ -155,27 +155,27 @@ pub enum Refusal {
     /// The device is shorter than the file system.
     #[error("the file system has {blocks} blocks, the device only {device}")]
     DeviceTooSmall {
-        /// Of the file system.
+        /// Blocks of the file system.
         blocks: u64,
-        /// Of the device.
+        /// Blocks of the device.
         device: u64,
     },
 }
 
-/// What operations answer.
+/// The result of an operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Corruption {
-    pub(crate) const fn of(place: Place, what: &'static str) -> Self {
+    pub(crate) const fn of(place: Location, what: &'static str) -> Self {
         Self { place, what }
     }
 
     pub(crate) const fn inode(ino: Ino, what: &'static str) -> Self {
-        Self::of(Place::Inode(ino), what)
+        Self::of(Location::Inode(ino), what)
     }
 
     pub(crate) const fn group(group: GroupNo, what: &'static str) -> Self {
-        Self::of(Place::Group(group), what)
+        Self::of(Location::Group(group), what)
     }
 }
 

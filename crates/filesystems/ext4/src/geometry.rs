@@ -1,11 +1,12 @@
-//! What never changes while a file system is mounted: where its structures are, checked once.
+//! The layout of a mounted file system, which never changes: where its structures are, checked
+//! once.
 
 use std::ops::Range;
 
 use rangemap::RangeSet;
 
 use crate::checksum::crc16;
-use crate::error::{Corruption, Place, Refusal, Result};
+use crate::error::{Corruption, Location, Refusal, Result};
 use crate::ondisk::bytes::{high16, low32};
 use crate::ondisk::features::{Features, compat, incompat, ro_compat};
 use crate::ondisk::group::{DescriptorChecksum, Group};
@@ -13,10 +14,10 @@ use crate::ondisk::inode::SHORT;
 use crate::ondisk::superblock::Superblock;
 use crate::units::{BLOCK, BLOCK_BYTES, BlockNo, GroupNo, Ino, Run};
 
-/// Bits of a bitmap's block.
+/// Bits in a bitmap's block.
 const BITS: u32 = 8 * 4096;
 
-/// See the module.
+/// The layout: see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Geometry {
     pub(crate) blocks: u64,
@@ -28,12 +29,12 @@ pub(crate) struct Geometry {
     pub(crate) extra_inode_bytes: u16,
     pub(crate) first_free_inode: u32,
     pub(crate) journal: Ino,
-    /// What checksums of metadata begin with; `None` if there are none.
+    /// The seed of checksums of metadata; `None` if there are no checksums.
     pub(crate) seed: Option<u32>,
     pub(crate) descriptor_checksum: DescriptorChecksum,
     pub(crate) features: Features,
     pub(crate) hash_seed: [u32; 4],
-    /// Version of the hash of names that new indices have.
+    /// Version of the hash of names in new indexes.
     pub(crate) hash_version: u8,
     pub(crate) hashes_unsigned: bool,
     pub(crate) reserved_blocks: u64,
@@ -45,22 +46,23 @@ pub(crate) struct Geometry {
     reserved_descriptor_blocks: u32,
     /// Blocks of superblocks, descriptors, bitmaps, tables of inodes, and the journal.
     system: RangeSet<u64>,
-    /// How many these are, once the journal is known. The kernel does not count them as blocks that
-    /// a file system has.
+    /// Number of these blocks, once the journal is known. The kernel does not count them in a file
+    /// system's size.
     pub(crate) overhead_blocks: u64,
 }
 
 impl Geometry {
-    /// How a journal of this file system is written: whether with wide numbers, and with checksums.
+    /// The format of this file system's journal: whether it has 64-bit block numbers, and
+    /// checksums.
     pub(crate) const fn journal_format(&self) -> (bool, bool) {
         (self.features.incompat & incompat::BITS64 != 0, self.seed.is_some())
     }
 
-    /// What `superblock` says, if it can be.
+    /// The layout that `superblock` describes, if it is possible.
     pub(crate) fn of(superblock: &Superblock) -> Result<Self> {
         let features = superblock.features();
         features.check()?;
-        let bad = |what| Corruption::of(Place::Superblock, what);
+        let bad = |what| Corruption::of(Location::Superblock, what);
         let per_group = superblock.blocks_per_group();
         let (inodes, inodes_per_group) = (superblock.inodes(), superblock.inodes_per_group());
         let inode_bytes = if superblock.revision() == 0 { 128 } else { superblock.inode_bytes() };
@@ -123,7 +125,7 @@ impl Geometry {
         has(self.features.incompat, incompat::EXTENTS)
     }
 
-    /// Whether directories of more links than fit count none.
+    /// Whether directories with more links than fit in the field count one link.
     pub(crate) fn dir_nlink(&self) -> bool {
         has(self.features.ro_compat, ro_compat::DIR_NLINK)
     }
@@ -254,7 +256,7 @@ impl Geometry {
         self.overhead_blocks = self.system.iter().map(|range| range.end - range.start).sum();
     }
 
-    /// Blocks of a group that hold its structures, or another group's, as numbers in the group.
+    /// Blocks of a group that hold structures, its own or another group's, as numbers in the group.
     pub(crate) fn system_in(&self, group: GroupNo) -> impl Iterator<Item = Range<u32>> + '_ {
         let first = self.first_block(group).0;
         let end = first + u64::from(self.blocks_in(group));
@@ -264,12 +266,12 @@ impl Geometry {
         self.system.overlapping(first..end).map(inside)
     }
 
-    /// Whether a file may have these blocks: they are there, and not the file system's own.
+    /// Whether a file may have these blocks: they are inside the file system, and not its own.
     pub(crate) fn is_data(&self, run: Run) -> bool {
         self.is_inside(run) && !self.system.overlaps(&run.range())
     }
 
-    /// Whether these blocks are there.
+    /// Whether these blocks are inside the file system.
     pub(crate) fn is_inside(&self, run: Run) -> bool {
         let end = run.start.0.checked_add(run.blocks.into());
         run.blocks > 0 && run.start.0 > 0 && end.is_some_and(|end| end <= self.blocks)
@@ -281,7 +283,7 @@ const fn has(bits: u32, bit: u32) -> bool {
 }
 
 fn check(sound: bool, what: &'static str) -> Result<(), Corruption> {
-    if sound { Ok(()) } else { Err(Corruption::of(Place::Superblock, what)) }
+    if sound { Ok(()) } else { Err(Corruption::of(Location::Superblock, what)) }
 }
 
 fn descriptor_checksum(superblock: &Superblock) -> DescriptorChecksum {
@@ -295,7 +297,7 @@ fn descriptor_checksum(superblock: &Superblock) -> DescriptorChecksum {
     }
 }
 
-/// What stops a mount although the superblock is sound.
+/// Checks the superblock's state: a mount is refused if errors were found earlier.
 pub(crate) fn check_state(superblock: &Superblock) -> Result<(), Refusal> {
     if superblock.has_errors() {
         return Err(Refusal::NeedsCheck("errors were found earlier"));

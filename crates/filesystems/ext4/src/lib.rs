@@ -1,5 +1,5 @@
-//! ext4 on a [`manylogs_block::BlockDevice`]: asynchronous, in whatever time its executor keeps,
-//! with no I/O of its own. The format is that of Linux, so that e2fsck and the kernel are judges.
+//! ext4 on a [`manylogs_block::BlockDevice`]: asynchronous, in real or virtual time, with no I/O of
+//! its own. The format is that of Linux, so that e2fsck and the kernel can check it.
 //!
 //! ```text
 //!   ops        what programs ask for: mount, names, attributes, content
@@ -17,52 +17,53 @@
 //!
 //! # What always holds
 //!
-//! **Updates are whole.** Metadata changes through a handle only, under a lock that nobody else
-//! has. A handle is finished, and its changes are in the running transaction, or it is dropped,
-//! and they are undone. A transaction is closed when no handle is open.
+//! **Updates are whole.** Metadata changes only through a handle, which holds a lock alone. When a
+//! handle is finished, its changes are in the running transaction. When it is dropped unfinished,
+//! they are undone. A transaction is closed when no handle is open.
 //!
-//! **Transactions are durable in order.** One runs and one is committed at a time. The commit
-//! block is written when the transaction's other blocks, and all data that was written before,
-//! are durable. What goes home is what was committed, never what a buffer holds now. The log's
-//! room is given back when what was in it is durable at home.
+//! **Transactions are durable in order.** One runs and one is committed at a time. The commit block
+//! is written when the transaction's other blocks, and all data that was written before, are
+//! durable. Committed content goes home, never the current content of a buffer. The log's room is
+//! given back when its content is durable at home.
 //!
-//! **Data is before what refers to it.** A page without a block gets one that is *claimed*: nobody
-//! else picks it, and its bit is clear. When the device has answered that the data is written, a
-//! handle sets the bit, maps the block and moves the file's end. So no crash shows what a block
-//! held before, and none leaves a block that nobody has.
+//! **Data is written before metadata refers to it.** A page without a block gets one that is
+//! *claimed*: nobody else picks it, and its bit is clear. When the device has answered that the
+//! data is written, a handle sets the bit, maps the block and moves the file's end. So no crash
+//! shows earlier content of a block, and none leaves a block in use that no file has.
 //!
 //! **Freed blocks rest.** Blocks that a transaction frees are *held back* until it is durable and
-//! no older content of theirs is on its way home. So a crash never finds a file's blocks
-//! overwritten that it still has.
+//! none of their older content is on its way home. So after a crash, no file has blocks that were
+//! overwritten by another.
 //!
 //! **Old contents do not come back.** A handle that frees a block of which the log may hold a copy
-//! revokes it. As freed blocks rest, no transaction both revokes a block and has it.
+//! revokes it. Because freed blocks rest, no transaction both revokes a block and has a copy of it.
 //!
 //! **Nothing is lost between two transactions.** An inode that loses its last name, or is cut in
-//! several steps, is in the list of orphans from the first transaction to the last. A mount ends
-//! the orphans that it finds.
+//! several steps, is in the list of orphans from the first transaction to the last. A mount deletes
+//! or cuts the orphans that it finds.
 //!
 //! **Content may be metadata.** In [`Mode::Data`] pages go into the transactions that map them, and
-//! no content is written past the journal. Blocks of content that are freed are revoked and
-//! forgotten as blocks of metadata are, and reading prefers what is newer than the device. In
-//! [`Mode::Runs`] that is so for short runs; before a long one is written past the journal, all
-//! transactions are durable that have older content of its blocks.
+//! no content is written past the journal. Freed blocks of content are revoked and forgotten as
+//! blocks of metadata are, and reads prefer content that is newer than the device's. In
+//! [`Mode::Runs`] this holds for short runs. Before a long run is written past the journal, all
+//! transactions with older content of its blocks are made durable.
 //!
-//! **What needs durability and no place is metadata, too.** In [`Mode::Runs`] the content of files
-//! with the property [`DURABLE_XATTR`] goes into transactions whatever its length, as many as it
-//! takes, if the sink keeps such content ([`CommitSink::keeps`]). Each maps no more blocks than it
-//! has the content of. A file that loses the property is written anew before.
+//! **Content that needs durability and no place is metadata too.** In [`Mode::Runs`] the content of
+//! files with the property [`DURABLE_XATTR`] goes into transactions whatever its length, if the
+//! sink keeps such content ([`CommitSink::keeps`]). This may take several transactions; each maps
+//! only blocks whose content it has. Before a file loses the property, its kept content is written
+//! anew.
 //!
-//! **What is shared is copied.** A block of attributes that several inodes have is never changed,
-//! but for the count of its users: who changes attributes gets a block of its own.
+//! **Shared blocks are copied.** A block of attributes that several inodes share is never changed,
+//! except for its count of users. An inode whose attributes change gets its own block.
 //!
-//! **A mode and its list of access say the same.** They change in one handle.
+//! **An inode's mode and its access control list agree.** They change in one handle.
 //!
-//! **Memory is bounded.** Whatever grows with what programs do holds a permit of [`Memory`]. Who
-//! waits for one holds nothing that write-back, a commit or a checkpoint needs.
+//! **Memory is bounded.** All memory that grows with programs' work holds a permit of [`Memory`]. A
+//! task that waits for one holds nothing that write-back, a commit or a checkpoint needs.
 //!
 //! **Promises are kept.** A write into memory reserves its blocks, or fails. Blocks of metadata
-//! come out of a pool that data cannot reserve.
+//! come from a pool that data cannot reserve.
 //!
 //! **Corruption is an error.** Each number that is decoded is checked where it is decoded. Blocks
 //! that files name lie within the file system and outside its own structures, or the operation
@@ -71,7 +72,7 @@
 //!
 //! # What does not work yet
 //!
-//! One update of metadata goes on at a time, and waits for the blocks that it reads.
+//! Only one update of metadata runs at a time, and it waits for the blocks that it reads.
 
 mod alloc;
 mod blockmap;
@@ -97,7 +98,7 @@ mod xattr;
 
 pub use core::Mode;
 pub use dir::Listed;
-pub use error::{Corruption, Error, Place, Refusal, Result};
+pub use error::{Corruption, Error, Location, Refusal, Result};
 pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{

@@ -1,11 +1,12 @@
-//! A lock that many readers or one writer have, in the order in which they asked.
+//! A lock for many readers or one writer, in the order in which they asked.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::Signal;
 
-/// See the module. Clones are the same lock. A task that asked must see it through.
+/// The lock: see the module. Clones are the same lock. A task must not drop the future of a request
+/// before it resolves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedLock(Rc<State>);
 
@@ -19,23 +20,23 @@ struct State {
     changed: Signal,
 }
 
-/// Lets writers in when dropped, if it is the last.
+/// A reader's hold on the lock; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct ReadGuard(SharedLock);
 
-/// Lets others in when dropped.
+/// A writer's hold on the lock; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct WriteGuard(SharedLock);
 
 impl SharedLock {
-    /// Resolves when no writer is in, nor waits in front.
+    /// Resolves when no writer has the lock or asked for it earlier.
     pub(crate) async fn read(&self) -> ReadGuard {
         self.enter(|state| !state.writer.get()).await;
         self.0.readers.set(self.0.readers.get() + 1);
         ReadGuard(self.clone())
     }
 
-    /// Resolves when nobody else is in.
+    /// Resolves when nobody else has the lock, and all earlier requests were served.
     pub(crate) async fn write(&self) -> WriteGuard {
         self.enter(|state| !state.writer.get() && state.readers.get() == 0).await;
         self.0.writer.set(true);
@@ -75,13 +76,13 @@ mod tests {
     use std::cell::RefCell;
 
     use manylogs_block::Nanos;
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
     #[test]
     fn readers_share_writers_do_not_and_nobody_is_passed() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let (node, lock) = (sim.node(), SharedLock::default());
         let trail = Rc::new(RefCell::new(Vec::new()));
         for (number, writes) in [false, false, true, false, true, true].into_iter().enumerate() {

@@ -1,15 +1,15 @@
-//! Whose a file system is: the marks of MLFS in the superblock and in its copies.
+//! The marks of MLFS in the superblock and in its copies, which say whose a file system is.
 //!
-//! The feature bit keeps the kernel and the programs of e2fsprogs away, and it must be in every
-//! copy: a mount or a check that is told to use a copy looks at that one alone. The pointer is in
-//! the first superblock only, and decides: a file system belongs to MLFS if its stage is
-//! [`Stage::Adopted`], whatever the bits say. It changes in one sector, so a torn write leaves the
-//! old stage or the new one.
+//! The feature bit keeps the kernel and the programs of e2fsprogs away. It must be in every copy,
+//! because a mount or a check that is told to use a copy looks only at that copy. The pointer is
+//! only in the first superblock, and decides: a file system belongs to MLFS if its stage is
+//! [`Stage::Adopted`], whatever the bits say. The pointer lies within one sector, so a torn write
+//! leaves the old stage or the new one.
 //!
-//! A superblock has two sectors, the checksum in the second. A crash can leave sectors of two
-//! times, with a checksum that fits neither. Where the checksum fits the other value of the bit,
-//! or a whole pointer says that MLFS was at work and a copy has the same shape, each sector is
-//! believed, and [`Copies::mend`] makes the checksum fit.
+//! A superblock has two sectors, the checksum in the second. A crash can leave one old and one new
+//! sector, with a checksum that does not match. Both sectors are accepted if the checksum matches
+//! the other value of the bit, or if a whole pointer says that MLFS was at work and all copies have
+//! the same shape. [`Copies::mend`] then corrects the checksum.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use manylogs_block::{BlockDevice, Completion, Hint, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
 use crate::cache::read_block;
-use crate::error::{Corruption, Place, Result};
+use crate::error::{Corruption, Location, Result};
 use crate::geometry::{Geometry, check_state};
 use crate::ondisk::pointer::{Pointer, Stage};
 use crate::ondisk::superblock::{OFFSET, Superblock};
@@ -31,7 +31,7 @@ pub struct Copies {
     primary: Superblock,
     /// Block 0, in which the first superblock lies.
     block: Bytes,
-    /// Its two sectors are from different times.
+    /// Whether its two sectors are from different writes.
     is_torn: bool,
     backups: Vec<Backup>,
 }
@@ -40,22 +40,22 @@ struct Backup {
     group: GroupNo,
     block: BlockNo,
     bytes: Bytes,
-    /// `None` if there is no superblock where one should be: no program takes it for one.
+    /// `None` if there is no superblock of this file system.
     superblock: Option<Superblock>,
 }
 
-/// What the copies say.
+/// The marks in the superblock and its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// Where the log file is, and how far the file system is on its way.
+    /// The place of the log file, and the stage of the file system.
     pub pointer: Option<Pointer>,
-    /// The first superblock has the bit.
+    /// Whether the first superblock has the bit.
     pub primary: bool,
-    /// The first superblock was torn by a crash.
+    /// Whether the first superblock was torn by a crash.
     pub torn: bool,
     /// The groups whose copy has the bit.
     pub backups_with: Vec<GroupNo>,
-    /// The groups whose copy has not.
+    /// The groups whose copy lacks the bit.
     pub backups_without: Vec<GroupNo>,
 }
 
@@ -74,14 +74,14 @@ impl Marks {
 }
 
 impl Copies {
-    /// Reads the copies.
+    /// Reads the superblock and its copies.
     ///
     /// # Errors
-    /// [`crate::Error::Refused`], with what to do, for file systems that cannot be mounted; the bit
-    /// of MLFS and errors that were found are no such reason. [`crate::Error::Corrupt`] if the
-    /// first superblock is damaged. Errors of the device.
+    /// [`crate::Error::Refused`], with advice, for file systems that cannot be mounted. The bit of
+    /// MLFS and noted errors are not refused here. [`crate::Error::Corrupt`] if the first
+    /// superblock is damaged. Errors of the device.
     pub async fn read(device: Rc<dyn BlockDevice>) -> Result<Self> {
-        // What was found must not be lost with the power afterwards.
+        // What is read here must not be lost by a later power cut.
         device.submit(Request::Flush).await?;
         let block = read_block(&*device, BlockNo(0)).await?;
         let primary = Superblock::decode_loosely(&block, OFFSET)?;
@@ -112,19 +112,19 @@ impl Copies {
         Ok(backups)
     }
 
-    /// Whether a wrong checksum is explained by a write of ours that a crash tore.
+    /// Checks that a wrong checksum is explained by a write of MLFS that a crash tore.
     fn check_torn(&self) -> Result<()> {
         let mut copies = self.backups.iter().filter_map(|backup| backup.superblock.as_ref());
         let explained = self.primary.is_torn()
             || self.primary.pointer().is_some()
                 && copies.all(|copy| copy.has_same_shape(&self.primary));
         if self.is_torn && !explained {
-            return Err(Corruption::of(Place::Superblock, "wrong checksum").into());
+            return Err(Corruption::of(Location::Superblock, "wrong checksum").into());
         }
         Ok(())
     }
 
-    /// What they say.
+    /// The marks.
     #[must_use]
     pub fn marks(&self) -> Marks {
         let of = |wanted: bool| {
@@ -156,31 +156,31 @@ impl Copies {
         Ok(check_state(&self.primary)?)
     }
 
-    /// The journal must be replayed before anybody may look at the file system.
+    /// Whether the journal must be replayed before the file system may be read.
     #[must_use]
     pub fn needs_recovery(&self) -> bool {
         self.primary.needs_recovery()
     }
 
-    /// Inodes wait for their end.
+    /// Whether there are orphans.
     #[must_use]
     pub fn has_orphans(&self) -> bool {
         self.primary.last_orphan() != 0
     }
 
-    /// The bytes that the pointer needs are in use by a program that is not known here.
+    /// Whether the bytes of the pointer are in use by other software.
     #[must_use]
     pub fn has_foreign_pointer(&self) -> bool {
         self.primary.has_foreign_pointer()
     }
 
-    /// Blocks of a group, and groups.
+    /// The blocks of a group, and the number of groups.
     #[must_use]
     pub fn groups(&self) -> (u32, u32) {
         (self.geometry.blocks_per_group, self.geometry.groups)
     }
 
-    /// Makes the checksum of a torn superblock fit.
+    /// Corrects the checksum of a torn superblock.
     ///
     /// # Errors
     /// Those of the device.
@@ -191,8 +191,8 @@ impl Copies {
         self.write_primary().await
     }
 
-    /// Gives the first superblock this pointer and the bit, or takes them away, and makes it
-    /// durable. A crash leaves the old pointer or the new one; the bit may be either.
+    /// Sets or clears the pointer and the bit of the first superblock, durably. A crash leaves the
+    /// old pointer or the new one, and the bit may be old or new with either.
     ///
     /// # Errors
     /// Those of the device.
@@ -202,8 +202,8 @@ impl Copies {
         self.write_primary().await
     }
 
-    /// Says in the first superblock that errors were found, durably: mounts are refused until
-    /// e2fsck has looked.
+    /// Notes in the first superblock, durably, that errors were found: mounts are refused until
+    /// e2fsck has run.
     ///
     /// # Errors
     /// Those of the device.
@@ -212,8 +212,8 @@ impl Copies {
         self.write_primary().await
     }
 
-    /// Takes back that errors were found, durably. Only for a view of a disk, which somebody looks
-    /// at to find out what is wrong.
+    /// Clears the note of errors, durably. Only for a view of a disk, which is read to find out
+    /// what is wrong.
     ///
     /// # Errors
     /// Those of the device.
@@ -231,8 +231,8 @@ impl Copies {
         self.flush().await
     }
 
-    /// Gives all copies the bit, or takes it away, and makes that durable. A crash leaves some with
-    /// it and some without.
+    /// Sets or clears the bit in all copies, durably. A crash leaves it set in some and clear in
+    /// others.
     ///
     /// # Errors
     /// Those of the device.
@@ -240,7 +240,7 @@ impl Copies {
         let mut writes = Vec::new();
         for backup in &mut self.backups {
             let Some(superblock) = &mut backup.superblock else { continue };
-            // What is damaged stays so: nobody believes it.
+            // A damaged copy stays as it is: no program uses it.
             let is_sound = superblock.is_whole() || superblock.is_torn();
             if !is_sound || superblock.is_whole() && superblock.is_mlfs() == bit {
                 continue;
@@ -262,7 +262,7 @@ impl Copies {
         self.device.submit(Request::Write { extent, payload, fua: false, hint: Hint::None })
     }
 
-    /// Makes durable whatever was written to the device.
+    /// Makes all writes to the device durable.
     ///
     /// # Errors
     /// That of the device.
@@ -274,7 +274,7 @@ impl Copies {
     }
 }
 
-/// The superblock as it is when the file system belongs to nobody.
+/// The superblock without the bit of MLFS.
 pub(crate) fn without_bit(superblock: &Superblock) -> Superblock {
     let mut plain = superblock.clone();
     plain.set_mlfs(false);

@@ -1,13 +1,13 @@
-//! The account of a mount's memory: what it is used for, how much of it there may be, and who waits
-//! for more.
+//! The account of a mount's memory: its uses, its bound, and the tasks that wait for more.
 //!
-//! Whatever uses memory in proportion to what programs do holds a [`Permit`], which gives it back
-//! when dropped. A bound is split among [`Part`]s, so that none takes what another needs to go on:
-//! pages that wait for the device cannot keep a transaction from being committed. Six parts have a
-//! fixed share; blocks of metadata have what the others leave.
+//! All use of memory that grows with programs' work holds a [`Permit`], which gives the memory back
+//! when dropped. The bound is split among [`Part`]s, so that none takes memory that another needs
+//! to go on: dirty pages cannot keep a transaction from being committed. Six parts have a fixed
+//! share; blocks of metadata have the rest.
 //!
-//! Who can wait *takes* memory, and waits in the order of asking. Who cannot wait *holds* what it
-//! needs, and sees to it that there is room again: such use is bounded by what was taken before.
+//! A task that can wait *takes* memory, in the order of requests. A task that cannot wait *holds*
+//! the memory that it needs, and then makes room again: such use is bounded by memory that was
+//! taken before.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -20,18 +20,18 @@ use manylogs_plant::{Bug, is};
 
 const MIB: u64 = 1 << 20;
 
-/// What memory is used for.
+/// A use of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Requests of programs under way: their content, their answers, and the work itself.
     Requests,
-    /// Pages of files that are not on the device, or promised to writes.
+    /// Dirty pages of files, and memory for pages of writes under way.
     Pages,
-    /// What is on its way to the device: copies, and pages as they were.
+    /// Pages in flight to the device: copies, and old versions of pages.
     Writing,
-    /// Blocks of metadata, and of content where the journal holds it.
+    /// Blocks of metadata, and of content if the journal holds it.
     Metadata,
-    /// What transactions keep beside that: blocks as they were, and as they are to go home.
+    /// Blocks that transactions keep besides that: old versions, and versions that wait to go home.
     Journal,
     /// Inodes that are in use, or known to the kernel.
     Inodes,
@@ -39,7 +39,7 @@ pub enum Part {
     Table,
 }
 
-/// See the module. Clones are the same account.
+/// The account: see the module. Clones are the same account.
 #[derive(Clone, Debug)]
 pub struct Memory(Arc<Account>);
 
@@ -55,14 +55,14 @@ struct Ledger {
     most: u64,
     used: AtomicU64,
     peak: AtomicU64,
-    /// How often somebody had to wait.
+    /// How often a task had to wait.
     waits: AtomicU64,
     /// Length of the queue.
     waiting: AtomicU64,
     queue: Mutex<VecDeque<Arc<Turn>>>,
 }
 
-/// Somebody who waits.
+/// A task that waits.
 #[derive(Debug)]
 struct Turn {
     bytes: u64,
@@ -83,7 +83,7 @@ pub struct Permit {
     bytes: u64,
 }
 
-/// See [`Memory::take`]. Who drops it waits no longer.
+/// See [`Memory::take`]. Dropping it ends the wait.
 #[derive(Debug)]
 #[must_use = "nothing is taken until it is awaited"]
 pub struct Take {
@@ -96,15 +96,15 @@ pub struct Take {
 /// A part of the account as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartUse {
-    /// Which.
+    /// The part.
     pub part: Part,
     /// Its share, in bytes.
     pub most: u64,
-    /// In use now.
+    /// Bytes in use now.
     pub used: u64,
-    /// The most that was in use at a time.
+    /// The most bytes that were in use at a time.
     pub peak: u64,
-    /// How often somebody had to wait for room.
+    /// How often a task had to wait for room.
     pub waits: u64,
 }
 
@@ -134,8 +134,8 @@ impl Part {
         }
     }
 
-    /// Its share of `bound` bytes. Two shares of 64 MiB keep any device busy; the journal gains
-    /// nothing by more than twice that.
+    /// Its share of `bound` bytes. 64 MiB each for pages and writing keep any device busy, and the
+    /// journal gains nothing from more than 128 MiB.
     fn share(self, bound: u64) -> u64 {
         match self {
             Self::Requests => 3 * bound / 16,
@@ -155,10 +155,10 @@ impl Part {
 impl Memory {
     /// The least bound: with less the largest requests and transactions do not fit their shares.
     pub const LEAST: u64 = 64 * MIB;
-    /// The bound of an account that nobody gave one.
+    /// The default bound.
     pub const USUAL: u64 = 512 * MIB;
 
-    /// An account of so many bytes, or of [`Memory::LEAST`].
+    /// An account of `bound` bytes, but at least [`Memory::LEAST`].
     #[must_use]
     pub fn new(bound: u64) -> Self {
         let bound = bound.max(Self::LEAST);
@@ -166,7 +166,7 @@ impl Memory {
         Self(Arc::new(Account { bound, ledgers: Part::ALL.map(ledger) }))
     }
 
-    /// All that may be in use.
+    /// The most bytes that may be in use.
     #[must_use]
     pub fn bound(&self) -> u64 {
         self.0.bound
@@ -178,13 +178,13 @@ impl Memory {
         self.0.ledger(part).most
     }
 
-    /// What a part uses now.
+    /// The bytes that a part uses now.
     #[must_use]
     pub fn used(&self, part: Part) -> u64 {
         self.0.ledger(part).used.load(SeqCst)
     }
 
-    /// Whether somebody waits for memory of this part.
+    /// Whether a task waits for memory of this part.
     #[must_use]
     pub fn is_wanted(&self, part: Part) -> bool {
         self.0.ledger(part).waiting.load(SeqCst) > 0
@@ -201,27 +201,27 @@ impl Memory {
         })
     }
 
-    /// Memory for somebody who cannot wait.
+    /// Holds memory for a task that cannot wait, whether or not there is room.
     #[must_use]
     pub fn hold(&self, part: Part, bytes: u64) -> Permit {
         self.0.ledger(part).add(bytes);
         Permit { account: Arc::clone(&self.0), part, bytes }
     }
 
-    /// Memory that is there now, and that nobody waits for.
+    /// Takes memory if there is room now and nobody waits; else `None`.
     #[must_use]
     pub fn try_take(&self, part: Part, bytes: u64) -> Option<Permit> {
         let ledger = self.0.ledger(part);
         (!self.is_wanted(part) && ledger.fits(bytes)).then(|| self.hold(part, bytes))
     }
 
-    /// Memory as soon as there is room for it, after all who asked before. What is larger than the
-    /// part's share comes when nothing else is in use.
+    /// Takes memory as soon as there is room for it, after all earlier requests. A request that is
+    /// larger than the part's share is granted when nothing else of the part is in use.
     pub fn take(&self, part: Part, bytes: u64) -> Take {
         Take { memory: self.clone(), part, bytes, turn: None }
     }
 
-    /// Resolves when there is room for so many bytes: whoever goes on takes them before others run.
+    /// Resolves when there is room for `bytes`. The caller takes them before other tasks run.
     pub async fn room(&self, part: Part, bytes: u64) {
         let ledger = self.0.ledger(part);
         if self.is_wanted(part) || !ledger.fits(bytes) {
@@ -260,13 +260,13 @@ impl Ledger {
 
     fn subtract(&self, bytes: u64) {
         self.used.fetch_sub(bytes, SeqCst);
-        // Who waits has said so before it looked at what is used.
+        // A waiting task is counted in `waiting` before it looks at `used`.
         if self.waiting.load(SeqCst) > 0 {
             self.let_in(&mut self.queue());
         }
     }
 
-    /// Lets those in, in the order in which they asked, for whom there is room.
+    /// Grants waiting requests in their order, as long as there is room.
     fn let_in(&self, queue: &mut VecDeque<Arc<Turn>>) {
         while let Some(first) = queue.front().filter(|first| self.fits(first.bytes)) {
             self.add(first.bytes);
@@ -291,13 +291,13 @@ impl Turn {
 }
 
 impl Permit {
-    /// How much it is.
+    /// Its size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A part of it, as much as there is.
+    /// Splits a part off: `bytes`, or all if there are fewer.
     #[must_use]
     pub fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
@@ -305,7 +305,7 @@ impl Permit {
         Self { account: Arc::clone(&self.account), part: self.part, bytes }
     }
 
-    /// From now on it is so much.
+    /// Changes its size, without waiting.
     pub fn set(&mut self, bytes: u64) {
         let ledger = self.account.ledger(self.part);
         if bytes > self.bytes {
@@ -371,7 +371,7 @@ impl Drop for Take {
         }
         queue.retain(|waiting| !Arc::ptr_eq(waiting, &turn));
         ledger.waiting.store(queue.len() as u64, SeqCst);
-        // Whoever stood behind may fit.
+        // The requests behind may fit now.
         ledger.let_in(&mut queue);
     }
 }

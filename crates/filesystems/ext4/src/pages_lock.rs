@@ -1,4 +1,4 @@
-//! A lock of ranges of pages: ranges that overlap take turns, others go on side by side.
+//! A lock on ranges of pages: overlapping ranges take turns, and others do not wait.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -6,14 +6,15 @@ use std::rc::Rc;
 
 use manylogs_block::Signal;
 
-/// See the module. Clones are the same lock. A task that asked must see it through.
+/// The lock: see the module. Clones are the same lock. A task must not drop the future of a request
+/// before it resolves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PagesLock(Rc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     asked: Cell<u64>,
-    /// Who has a range or waits for one, in the order in which they asked.
+    /// Requests that have a range or wait for one, in the order in which they came.
     asking: RefCell<Vec<Asking>>,
     given_back: Signal,
 }
@@ -38,7 +39,7 @@ impl Asking {
 }
 
 impl PagesLock {
-    /// Resolves when nobody who asked before has one of these pages.
+    /// Resolves when no earlier request has one of these pages.
     pub(crate) async fn take(&self, pages: Range<u32>) -> PagesGuard {
         let ticket = self.0.asked.get();
         self.0.asked.set(ticket + 1);
@@ -49,7 +50,7 @@ impl PagesLock {
         PagesGuard { ticket, lock: self.clone() }
     }
 
-    /// Resolves when nobody who asked before has any page.
+    /// Resolves when no earlier request has any page.
     pub(crate) async fn take_all(&self) -> PagesGuard {
         self.take(0..u32::MAX).await
     }
@@ -63,7 +64,7 @@ impl PagesLock {
 }
 
 impl PagesGuard {
-    /// Whether somebody waits for one of these pages.
+    /// Whether a later request waits for one of these pages.
     pub(crate) fn is_wanted(&self) -> bool {
         let asking = self.lock.0.asking.borrow();
         let behind = asking.partition_point(|other| other.ticket <= self.ticket);
@@ -83,13 +84,13 @@ impl Drop for PagesGuard {
 #[cfg(test)]
 mod tests {
     use manylogs_block::Nanos;
-    use manylogs_sim::{Order, Sim};
+    use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
 
     #[test]
     fn ranges_that_overlap_take_turns_in_order_and_others_do_not_wait() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let (node, lock) = (sim.node(), PagesLock::default());
         let trail = Rc::new(RefCell::new(Vec::new()));
         let all = 0..u32::MAX;
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_range_is_wanted_when_somebody_waits_for_a_part_of_it() {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let (node, lock) = (sim.node(), PagesLock::default());
         let asking = lock.clone();
         let (first, other) =

@@ -1,13 +1,12 @@
-//! What a superblock tells without a mount.
+//! Reading a superblock without a mount.
 
-use crate::error::{Corruption, Place, Refusal, Result};
+use crate::error::{Corruption, Location, Refusal, Result};
 use crate::geometry::check_state;
 use crate::ondisk::pointer::Pointer;
 use crate::ondisk::superblock::{OFFSET, Superblock};
 use crate::units::{BLOCK, Ino};
 
-/// What is known of a file system from its superblock. Counts of what is free are those of the
-/// last time that it was unmounted.
+/// What the superblock of a file system says. Free counts are those of the last unmount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Its id, as `blkid` writes it.
@@ -24,24 +23,24 @@ pub struct Summary {
     pub inodes: u64,
     /// See [`Summary::inodes`].
     pub free_inodes: u64,
-    /// Names of its features, as `tune2fs -O` has them.
+    /// Names of its features, as in `tune2fs -O`.
     pub features: Vec<&'static str>,
-    /// Why it cannot be mounted.
+    /// Why it cannot be mounted, if so.
     pub refusal: Option<Refusal>,
     /// The journal's inode.
     pub journal: Ino,
-    /// The journal must be replayed, or it is mounted.
+    /// Whether the journal must be replayed; also set while it is mounted.
     pub needs_recovery: bool,
-    /// Somebody found errors in it.
+    /// Whether errors were found in it.
     pub has_errors: bool,
-    /// Inodes wait for their end.
+    /// Whether there are orphans.
     pub has_orphans: bool,
-    /// How far it is on its way to MLFS, or back.
+    /// The pointer to its log file, with the stage.
     pub pointer: Option<Pointer>,
 }
 
 impl Summary {
-    /// What the first 4096 bytes of a device tell.
+    /// Reads the first 4096 bytes of a device.
     ///
     /// # Errors
     /// [`crate::Error::Refused`] if there is no ext4, [`crate::Error::Corrupt`] if the superblock
@@ -49,9 +48,9 @@ impl Summary {
     pub fn of(block: &[u8]) -> Result<Self> {
         let superblock = Superblock::decode_loosely(block, OFFSET)?;
         let pointer = superblock.pointer();
-        // Of a torn one each half tells what it tells.
+        // With a pointer, a torn superblock is accepted: each sector counts as it is.
         if !superblock.is_whole() && pointer.is_none() {
-            return Err(Corruption::of(Place::Superblock, "wrong checksum").into());
+            return Err(Corruption::of(Location::Superblock, "wrong checksum").into());
         }
         let features = superblock.features();
         let size = Some(Refusal::BlockSize(superblock.block_bytes()));
@@ -76,7 +75,7 @@ impl Summary {
     }
 }
 
-/// The id as four groups of hexadecimal digits after the first.
+/// The id as text: five groups of hexadecimal digits.
 fn dashed(uuid: [u8; 16]) -> String {
     let mut text = String::new();
     for (at, byte) in uuid.into_iter().enumerate() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use manylogs_block::{Extent, SECTOR_BYTES};
 
-/// The only block size.
+/// The block size in bytes: no other is supported.
 pub const BLOCK_BYTES: usize = 4096;
 /// [`BLOCK_BYTES`] for arithmetic with sizes and offsets in bytes.
 pub(crate) const BLOCK: u64 = 4096;
@@ -31,9 +31,9 @@ pub struct GroupNo(pub u32);
 /// Consecutive blocks of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Run {
-    /// The first.
+    /// The first block.
     pub start: BlockNo,
-    /// How many; never zero.
+    /// Number of blocks; never zero.
     pub blocks: u32,
 }
 
@@ -52,20 +52,20 @@ impl Ino {
 }
 
 impl Run {
-    /// As a range of block numbers.
+    /// The run as a range of block numbers.
     #[must_use]
     pub fn range(self) -> Range<u64> {
         self.start.0..self.start.0 + u64::from(self.blocks)
     }
 
-    /// Where it is on the device.
+    /// The run's extent on the device.
     pub(crate) fn sectors(self) -> Extent {
         Extent::new(self.start.0 * BLOCK_SECTORS, u64::from(self.blocks) * BLOCK_SECTORS)
     }
 }
 
 impl BlockNo {
-    /// Where the block is on the device.
+    /// The block's extent on the device.
     #[must_use]
     pub fn sectors(self) -> Extent {
         Run { start: self, blocks: 1 }.sectors()
@@ -73,7 +73,7 @@ impl BlockNo {
 }
 
 impl FileBlock {
-    /// Files end before this block: extents have no larger numbers.
+    /// Files end before this block, because extents have no larger block numbers.
     pub(crate) const MAX: u64 = u32::MAX as u64;
 }
 

@@ -1,10 +1,10 @@
-//! Times of files where clocks on the wall give them.
+//! The wall clock, for the times of files.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs_ext4::Timestamp;
 
-/// What clocks on the wall show; the beginning of 1970 if they show less.
+/// The system's wall-clock time; the start of 1970 if it is earlier.
 #[must_use]
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,9 +1,10 @@
 //! MLFS: the file system of `manylogs_ext4` with one journal or another.
 //!
 //! An *adopted* disk has logs near every place of the head, and its journal is in them
-//! (`manylogs_near`); [`adopt`] takes an ext4 over and gives it back. Any other is ext4 with its
-//! own journal. [`Mounted`] is either. Nothing here knows of a kernel: `manylogs_mount` serves a
-//! mounted file system to one, and the lab and the crash campaigns use it in virtual time.
+//! (`manylogs_near`); [`adopt`] takes an ext4 over and gives it back. Any other disk is ext4 with
+//! its own journal. [`Mounted`] is a mounted file system of either kind. Nothing here knows of a
+//! kernel: `manylogs_mount` serves a mounted file system to one, and the lab and the crash
+//! campaigns use it in virtual time.
 
 pub mod adopt;
 mod clock;
@@ -44,7 +45,7 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// Whether something on the disk is damaged, which is to be repaired before a mount.
+    /// Whether something on the disk is damaged and must be repaired before a mount.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         match self {

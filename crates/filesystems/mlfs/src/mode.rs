@@ -1,24 +1,24 @@
-//! Where the journal of a file system is.
+//! Modes: the places of a file system's journal.
 
-/// Where the journal is, and what it holds.
+/// The place of the journal, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalMode {
-    /// Ext4's own journal holds metadata; content is durable before what refers to it.
+    /// Ext4's own journal holds metadata. Content is durable before metadata refers to it.
     Ordered,
-    /// Ext4's own journal holds metadata, and keeps it: it goes home only where the journal needs
-    /// the room (*Evolving Ext4 for Shingled Disks*).
+    /// Ext4's own journal holds metadata, and keeps it: metadata goes home only when the journal
+    /// needs the room (*Evolving Ext4 for Shingled Disks*).
     Lazy,
     /// Ext4's own journal holds content as well.
     Data,
     /// Each transaction is a record in the log nearest the head (the Manylogs paper, section III).
     /// The file system is adopted.
     Manylogs,
-    /// Each transaction is a record in the logs in the middle of the device, as the paper has the
-    /// adaptive journaling of Prabhakaran. The file system is adopted.
+    /// Each transaction is a record in the logs in the middle of the device: the Manylogs paper's
+    /// version of Prabhakaran's adaptive journaling. The file system is adopted.
     Adaptive,
     /// Ext4's own journal holds metadata and the content of small writes: the adaptive journaling
-    /// of the Manylogs paper (section IV-B). It is what the other modes are measured against, and
-    /// no mount option asks for it.
+    /// of the Manylogs paper (section IV-B). The other modes are measured against it; no mount
+    /// option selects it.
     AdaptiveJbd2,
 }
 
@@ -33,7 +33,7 @@ impl JournalMode {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// What `--mode` and `-o mode=` call it.
+    /// The name in `--mode` and `-o mode=`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -21,20 +21,19 @@ pub struct Mounted {
 /// Where the journal is.
 #[derive(Debug)]
 enum Journal {
-    /// It is ext4's own.
+    /// Ext4's own journal.
     Own(Ext4),
-    /// The file system is adopted: it is in logs near the head.
+    /// The journal is in logs near the head: the file system is adopted.
     Near(Near),
-    /// Nothing is written: the file system is mounted on a view of the device.
+    /// No journal: the file system is mounted read-only, on a view of the device.
     None(Ext4, Box<View>),
 }
 
 impl Mounted {
-    /// Mounts it in the mode that is wanted, or in the one that fits the file system. `probe`
-    /// counts what the volume of its logs writes, if it has one.
+    /// Mounts the file system in the `wanted` mode, or by default in the mode that fits it. `probe`
+    /// counts the writes of the volume of its logs, if it has one.
     ///
-    /// If it is to be read only, whatever a recovery writes stays in memory: nothing on the device
-    /// is changed.
+    /// If it is read-only, the writes of a recovery stay in memory: the device is not changed.
     pub async fn mount(
         wanted: Option<JournalMode>,
         device: Rc<dyn BlockDevice>,
@@ -84,7 +83,7 @@ impl Mounted {
         }
     }
 
-    /// The volume of its logs, which are in use.
+    /// The volume of its logs, if it is adopted.
     #[must_use]
     pub fn volume(&self) -> Option<&Volume> {
         match &self.journal {
@@ -100,7 +99,7 @@ impl Mounted {
         matches!(self.journal, Journal::Near(_))
     }
 
-    /// Makes everything durable. What is logged stays so.
+    /// Makes everything durable. Logged versions stay in the logs.
     ///
     /// # Errors
     /// Those of the device: the next mount recovers then.
@@ -122,7 +121,8 @@ impl Journal {
         Ok(Self::Own(Ext4::mount_in(mode, device, runtime, options).await?))
     }
 
-    /// The logs are read over the homes, and the journal is replayed in memory.
+    /// Mounts on a view: logged versions are read in place of their homes, and the journal is
+    /// replayed in memory.
     async fn none(
         device: Rc<dyn BlockDevice>,
         runtime: Handle,
@@ -137,7 +137,8 @@ impl Journal {
         Ok(Self::None(fs, Box::new(view)))
     }
 
-    /// All records go to the logs near `logs_near`, or each to the log nearest the head.
+    /// All records go to the log nearest `logs_near`; without it each goes to the log nearest the
+    /// head.
     async fn near(
         logs_near: Option<Lba>,
         device: Rc<dyn BlockDevice>,
@@ -150,7 +151,7 @@ impl Journal {
         if is(Bug::MlfsMarksBeforeChecks) {
             adopt::locate(&site, &Volumes).await?.complete().await?;
         }
-        // Everything is read that could refuse the mount before anything is written.
+        // Everything that could refuse the mount is read before anything is written.
         let located = adopt::locate(&site, &Volumes).await?;
         located.check(&site, &Volumes).await?;
         let open = OpenOptions { logs_near, probe, ..Volumes::open_options(&located.logs)? };

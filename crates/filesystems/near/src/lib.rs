@@ -15,20 +15,19 @@
 //!
 //! **A transaction is one record, and never split.** [`manylogs_ext4::CommitSink::largest`] closes
 //! transactions before they outgrow the largest record. Small data travels in the record. A commit
-//! costs one write and no flush, unless long runs of data were written home before: then those are
-//! made durable first.
+//! costs one write and no flush. Only if long runs of data were written home before, they are made
+//! durable first.
 //!
 //! **A crash leaves a prefix.** One transaction is committed at a time, and all batches are of one
-//! [`manylogs_logstore::store::Stream`], so that no log can hold a transaction without the earlier
-//! ones being durable.
+//! [`manylogs_logstore::store::Stream`]. So if a transaction survives, all earlier ones do.
 //!
-//! **Freed blocks are superseded** in the record that frees them, where a log holds a version:
-//! neither a recovery nor a checkpoint writes over what the blocks are used for next.
+//! **Freed blocks are superseded** in the record that frees them, if a log holds a version of them.
+//! So neither a recovery nor a checkpoint overwrites their next use with an old version.
 //!
 //! **Nothing is replayed.** The volume's recovery rebuilds its table, and ext4 is read through it.
 //!
-//! **Writers wait, and do not fail, while logs are full**, or the volume's table has its share of
-//! memory: a handle starts when the largest transaction has room.
+//! **Writers wait, and do not fail, while logs are full**, or the volume's table has used its share
+//! of memory: a handle starts when the largest transaction has room.
 
 mod lost;
 mod mount;

@@ -1,4 +1,4 @@
-//! Giving up what the logs have lost.
+//! Giving up versions that the logs have lost.
 
 use manylogs::Volume;
 use manylogs_block::{Extent, IoResult};
@@ -6,11 +6,11 @@ use manylogs_logstore::store::Batch;
 
 use crate::sink::{ORDER, supersede};
 
-/// Extents that one record gives up.
+/// Most extents that one record gives up.
 const EXTENTS: usize = 64;
 
-/// Gives up the newest versions of extents, which are lost: reads find what is at home, which is
-/// older. That is durable when the call returns; a crash before may leave some as they were.
+/// Gives up the lost newest versions of extents: reads then find the older versions at home. This
+/// is durable when the call returns. A crash before may leave some extents as they were.
 ///
 /// # Errors
 /// Those of [`Volume::append`].

@@ -16,16 +16,16 @@ use crate::sink::{Granularity, NearSink, largest_transaction};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NearError {
-    /// The volume below.
+    /// An error of the volume below.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// The file system.
+    /// An error of the file system.
     #[error(transparent)]
     FileSystem(#[from] manylogs_ext4::Error),
     /// The places for logs and anchors make no volume.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// Logs that cannot take the largest transaction.
+    /// A log is too short for the largest transaction.
     #[error(
         "the shortest log has {} sectors, too few for a transaction of {LARGEST_LEAST} blocks: \
          give logs of at least {} sectors",
@@ -37,29 +37,30 @@ pub enum NearError {
     },
 }
 
-/// Records must take the largest transaction: no disk keeps a shorter `record=`.
+/// Least record length: a record must take the largest transaction, whatever `record=` a disk has
+/// in its superblock.
 pub const RECORD_LEAST: Sectors = Sectors(8 * LARGEST_LEAST as u64);
-/// Shortest log: with records of half its length there is always room for the next one, see
+/// Shortest log. Records of at most half its length always find room, see
 /// [`manylogs_logstore::store::Logs::longest_record`].
 pub const LOG_LEAST: Sectors = Sectors(2 * RECORD_LEAST.0);
 /// Longest run of data that goes into a record (the Manylogs paper, section IV): 32 KiB.
 const THRESHOLD: Sectors = Sectors(64);
 
-/// Where logs and anchors are on the device.
+/// The places of logs and anchors on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The logs.
     pub logs: Vec<Extent>,
-    /// The structures of the volume.
+    /// The places of the volume's structures.
     pub anchors: Anchors,
-    /// The array whose columns have a log each in every one of `logs`, if they have.
+    /// The array, if each extent of `logs` is split into a log on every column.
     pub columns: Option<Geometry>,
 }
 
 impl Placed {
-    /// These places on an array: of each log its whole stripes, as far as every column's share is
-    /// long enough for the largest transaction. They stay as they are where that takes more than
-    /// half of the logs away, as of stripes that are long for them: then a record may lie on
+    /// These places on an array: each log is cut to its whole stripes, and dropped if a column's
+    /// share is too short for the largest transaction. If more than half of the log space would be
+    /// lost, e.g. because stripes are long, the places stay as they are: then a record may lie on
     /// several columns.
     #[must_use]
     pub fn on_array(self, array: Option<Geometry>) -> Self {
@@ -85,8 +86,8 @@ impl Placed {
 /// How a file system is mounted.
 #[derive(Clone, Debug, Default)]
 pub struct NearOptions {
-    /// How the volume is opened. [`OpenOptions::anchors`] must be given, and
-    /// [`OpenOptions::logs_near`] makes it the mode `adaptive`: all records go to the logs there.
+    /// How the volume is opened. [`OpenOptions::anchors`] must be given. [`OpenOptions::logs_near`]
+    /// makes the mode `adaptive`: all records go to the logs near that place.
     pub open: OpenOptions,
     /// How much of changed blocks is logged.
     pub granularity: Granularity,
@@ -99,7 +100,7 @@ pub struct Near {
     volume: Volume,
 }
 
-/// The parameters of a volume with logs at such places.
+/// The parameters of a volume with logs at these places.
 ///
 /// # Errors
 /// [`NearError::LogsTooShort`].
@@ -113,11 +114,11 @@ pub fn format_config(placed: &Placed) -> Result<VolumeConfig, NearError> {
     Ok(VolumeConfig { log, record, threshold: THRESHOLD, ..VolumeConfig::default() })
 }
 
-/// Makes an empty volume in these places. The file system on `device` keeps out of them, and has
+/// Makes an empty volume in these places. The file system on `device` does not use them, and has
 /// all other blocks at their addresses, as before.
 ///
 /// # Errors
-/// If the places do not fit, or the device fails: the file system is as it was then.
+/// If the places do not fit, or the device fails. The file system is unchanged then.
 pub async fn format(
     runtime: Handle,
     device: Rc<dyn BlockDevice>,
@@ -133,7 +134,7 @@ pub async fn format(
     Ok(volume.close().await?)
 }
 
-/// A file system of which everything was read that a mount needs, and nothing is written yet.
+/// A file system to be mounted: all that a mount needs was read, and nothing is written yet.
 #[derive(Debug)]
 pub struct NearOpening {
     opening: Opening,
@@ -143,7 +144,7 @@ pub struct NearOpening {
 }
 
 impl NearOpening {
-    /// Mounts it.
+    /// Mounts the file system.
     ///
     /// # Errors
     /// Those of the device and of [`Ext4::mount_through`].
@@ -183,7 +184,7 @@ impl Near {
         Self::read(runtime, device, near).await?.begin(options).await
     }
 
-    /// Reads what a mount needs, and refuses what it refuses. Nothing is written.
+    /// Reads what a mount needs, and fails where a mount would. Nothing is written.
     ///
     /// # Errors
     /// As [`Near::mount`].
@@ -211,7 +212,7 @@ impl Near {
         &self.volume
     }
 
-    /// Makes everything durable and closes the volume. What is logged stays so.
+    /// Makes everything durable and closes the volume. Logged versions stay in the logs.
     ///
     /// # Errors
     /// Those of [`Ext4::unmount`] and [`Volume::close`]: the next mount recovers then.
@@ -222,12 +223,12 @@ impl Near {
         Ok(closed?)
     }
 
-    /// Makes everything durable and brings it home: the device is a plain ext4 then, with a file of
-    /// logs in which nothing counts.
+    /// Makes everything durable and brings it home: the device is a plain ext4 then, and its file
+    /// of logs holds no live version.
     ///
     /// # Errors
-    /// Those of [`Ext4::unmount`] and [`Volume::drain`]: the volume is closed then, and what could
-    /// not go home is still logged.
+    /// Those of [`Ext4::unmount`] and [`Volume::drain`]: the volume is closed then, and blocks that
+    /// could not be brought home are still logged.
     pub async fn drain(self) -> Result<DrainReport, NearError> {
         if let Err(error) = self.fs.unmount().await {
             self.volume.close().await?;

@@ -21,28 +21,28 @@ use crate::table::Table;
 
 /// Sectors of a block of the file system.
 const BLOCK_SECTORS: u64 = 8;
-/// Entries of a record that are kept for blocks; the others supersede what is freed.
+/// Entries of a record that are reserved for blocks; the others supersede freed runs.
 const BLOCKS_MOST: usize = MAX_ENTRIES / 2;
-/// All transactions are in this order.
+/// The stream of all transactions: they become durable in order.
 pub(crate) const ORDER: Stream = Stream(0);
 
 /// How much of a changed block goes into a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Granularity {
-    /// Of metadata, the sectors from the first that changed to the last.
+    /// The sectors of a metadata block from the first that changed to the last.
     #[default]
     Sectors,
-    /// All of it.
+    /// The whole block.
     Blocks,
 }
 
-/// See the crate.
+/// The volume's logs as the journal: see the crate.
 pub(crate) struct NearSink {
     volume: Volume,
     granularity: Granularity,
-    /// What the volume cannot know: transactions, and the flushes for their data.
+    /// Counters that the volume does not have: transactions, and the flushes for their data.
     stats: Cell<SinkStats>,
-    /// What the volume writes home, among the rest.
+    /// Counts what the volume writes, home writes among it.
     probe: PhaseProbe,
     table: Table,
 }
@@ -68,14 +68,14 @@ impl NearSink {
             stats.flushes += 1;
         }
         if transaction.blocks.values().any(|block| block.kind == LoggedKind::DurableContent) {
-            // What cannot be kept is logged like other content.
+            // If this fails, the content is logged like other content.
             let _ = self.volume.keep_versions().await;
         }
         let batch = self.batch_of(transaction);
         stats.transactions += 1;
         self.stats.set(stats);
         if batch.entries.is_empty() {
-            // What it frees was never logged, and what it changed is what was there.
+            // Its freed blocks were never logged, and its blocks did not change.
             return Ok(());
         }
         if is(Bug::NearTransactionSplit) {
@@ -115,7 +115,7 @@ impl NearSink {
         Batch { entries, after: Some(ORDER) }
     }
 
-    /// What of a block goes into the record; nothing if it is what it was.
+    /// The part of a block that goes into the record; `None` if the block did not change.
     fn changed_part(&self, block: BlockNo, logged: &Logged) -> Option<(Extent, Payload)> {
         let start = block.0 * BLOCK_SECTORS;
         let before = logged.before.as_ref().filter(|_| self.granularity == Granularity::Sectors);
@@ -144,13 +144,13 @@ fn class_of(kind: LoggedKind) -> Class {
     }
 }
 
-/// Blocks of the largest transaction where records have so much payload.
+/// Blocks of the largest transaction, if records have `record` sectors of payload.
 pub(crate) fn largest_transaction(record: Sectors) -> usize {
     to_usize(record.0 / BLOCK_SECTORS).min(BLOCKS_MOST)
 }
 
-/// An entry for each run that the transaction frees and of which a log has a version: all of the
-/// run, so that there are no more entries than runs.
+/// A supersede entry for each freed run of which a log has a version. It covers the whole run, so
+/// that there are no more entries than runs.
 fn superseded(transaction: &Closed) -> impl Iterator<Item = NewEntry> + '_ {
     let mut revoked = transaction.revoked.clone();
     revoked.sort_unstable();
@@ -187,7 +187,7 @@ fn sectors_of(run: Run) -> Extent {
 
 impl CommitSink for NearSink {
     fn largest(&self) -> usize {
-        // The setting may change: a transaction that is longer already is still taken.
+        // The setting may change: a transaction that is longer by then is still taken.
         largest_transaction(self.volume.config().record)
     }
 
@@ -221,7 +221,7 @@ impl CommitSink for NearSink {
     }
 
     fn is_empty(&self) -> bool {
-        // The volume's own entries take room as well: a checkpoint may always make some.
+        // The volume's own entries take room too, so a checkpoint may always make some.
         false
     }
 
@@ -275,12 +275,12 @@ impl CommitSink for NearSink {
     }
 
     fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {
-        // The superblock says it.
+        // The superblock notes it.
         Box::pin(async { Ok(false) })
     }
 
     fn drain(&self) -> Step<'_> {
-        // What is logged may stay so: whoever mounts it next finds it through the volume.
+        // Logged versions may stay in the logs: the next mount finds them through the volume.
         Box::pin(async { self.volume.submit(Request::Flush).await.map(drop) })
     }
 }

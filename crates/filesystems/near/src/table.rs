@@ -6,18 +6,18 @@ use manylogs::Volume;
 use manylogs_block::TaskLock;
 use manylogs_ext4::{Memory, Part, Permit};
 
-/// Memory of an entry of the table, at most.
+/// Most bytes of memory for an entry of the table.
 const ENTRY_BYTES: u64 = 64;
 
-/// The share of the table in a mount's memory. The table grows with what is logged: where it
+/// The share of the table in a mount's memory. The table grows with the logged extents. When it
 /// reaches its share, a checkpoint is needed as if the logs were full.
 pub(crate) struct Table {
     held: RefCell<Permit>,
     memory: Memory,
     share: u64,
-    /// What is allowed now: more than the share, where a checkpoint left nearly as much.
+    /// The bytes allowed now: more than the share, if a checkpoint left nearly as much.
     most: Cell<u64>,
-    /// One at a time makes it smaller.
+    /// Held while a task makes the table smaller.
     shrinking: TaskLock,
 }
 
@@ -29,24 +29,25 @@ impl Table {
         Self { held, memory: memory.clone(), share, most, shrinking }
     }
 
-    /// Counts the table as it is now. It costs as much as there are logs.
+    /// Counts the table as it is now, in time that grows with the number of logs.
     pub(crate) fn count(&self, volume: &Volume) {
         self.held.borrow_mut().set(volume.table_bytes());
     }
 
-    /// Whether so many entries more fit.
+    /// Whether `entries` more fit.
     pub(crate) fn has_room(&self, entries: usize) -> bool {
         self.memory.used(Part::Table) + entries as u64 * ENTRY_BYTES <= self.most.get()
     }
 
-    /// Brings home what is logged, if so many entries more do not fit. What stays logged is allowed
-    /// to: policies keep some, homes cannot be written, and the checksums of logs have a size.
+    /// Brings logged versions home, if `entries` more do not fit. The rest of the table is then
+    /// allowed: policies keep some versions in logs, some homes cannot be written, and the
+    /// checksums of logs take memory too.
     pub(crate) async fn make_room(&self, volume: &Volume, entries: usize) {
         let _alone = self.shrinking.take().await;
         if self.has_room(entries) {
             return;
         }
-        // A failure is in the volume's state, and what was not moved stays logged.
+        // A failure shows in the volume's state, and versions that were not moved stay logged.
         let _ = volume.checkpoint().await;
         self.count(volume);
         let left = self.memory.used(Part::Table) + entries as u64 * ENTRY_BYTES;

@@ -1,8 +1,8 @@
-//! Extended attributes: behind an inode's fields, and in blocks that inodes may share.
+//! Extended attributes: behind the fields of an inode, and in blocks that inodes may share.
 
 use crate::bytes::{crc32c, le16, le32, part};
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
+use crate::finding::{Location, Problem};
 use crate::inodes::{Raw, SHORT};
 use crate::layout::compat;
 use crate::structures::Structure;
@@ -22,7 +22,8 @@ pub(crate) fn block_sum(seed: u32, block: BlockNo, bytes: &[u8]) -> u32 {
     crc32c(seed, &[&block.0.to_le_bytes(), parts[0], parts[1], parts[2]])
 }
 
-/// The hash of an entry: of its name, and of its value. Names count with a sign or without.
+/// The hash of an entry, over its name and its value. Bytes of names are taken as signed or
+/// unsigned.
 fn hash_of(name: &[u8], value: &[u8], signed: bool) -> u32 {
     let number = |byte: u8| {
         if signed { i32::from(byte.cast_signed()).cast_unsigned() } else { byte.into() }
@@ -38,8 +39,8 @@ fn hash_of(name: &[u8], value: &[u8], signed: bool) -> u32 {
 /// Why entries are wrong.
 struct Wrong(&'static str);
 
-/// Checks entries from `first`; offsets of values count from `base`. Entries of blocks all have
-/// hashes.
+/// Checks the entries from `first` on; offsets of values count from `base`. In a block every entry
+/// has a hash.
 fn check_entries(bytes: &[u8], first: usize, base: usize, in_block: bool) -> Result<(), Wrong> {
     let mut at = first;
     let mut taken: Vec<(usize, usize)> = Vec::new();
@@ -78,9 +79,9 @@ fn check_entries(bytes: &[u8], first: usize, base: usize, in_block: bool) -> Res
 }
 
 impl Checker<'_> {
-    /// Checks the attributes of an inode; the blocks that they take of it: one or none.
+    /// Checks the attributes of an inode. Returns the number of blocks that they take: one or none.
     pub(crate) fn check_attributes(&mut self, raw: Raw<'_>) -> Checked<u64> {
-        let (place, start) = (Place::Inode(raw.ino), SHORT + raw.extra());
+        let (place, start) = (Location::Inode(raw.ino), SHORT + raw.extra());
         let room = raw.bytes.get(start..).filter(|room| room.len() > 4 && raw.extra() > 0);
         if let Some(room) = room
             && le32(room, 0) == MAGIC
@@ -102,7 +103,7 @@ impl Checker<'_> {
         }
         self.note(Structure::Attributes(block));
         let bytes = self.read(block)?;
-        let place = Place::Block(raw.ino, block);
+        let place = Location::Block(raw.ino, block);
         let whole = |seed| block_sum(seed, block, &*bytes) == le32(&*bytes, BLOCK_SUM);
         if !self.layout.seed.is_none_or(whole) {
             self.find(place, Problem::Checksum("a block of attributes"));
@@ -116,10 +117,10 @@ impl Checker<'_> {
         Ok(1)
     }
 
-    /// Each block of attributes says how many inodes have it.
+    /// Compares the number of inodes that share a block of attributes with the one the block says.
     pub(crate) fn check_attribute_users(&mut self) {
         for (block, (found, kept)) in std::mem::take(&mut self.attributes) {
-            let place = Place::Space(block);
+            let place = Location::Space(block);
             self.count(place, "users of attributes", kept.into(), found.into());
         }
     }

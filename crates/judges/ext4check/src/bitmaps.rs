@@ -1,10 +1,10 @@
-//! Bitmaps and counts, which say again what was found.
+//! Compares bitmaps and counts with the blocks and inodes that were found in use.
 
 use crate::bytes::crc32c;
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
+use crate::finding::{Location, Problem};
 use crate::groups::{BLOCK_UNINIT, INODE_UNINIT};
-use crate::inodes::Kind;
+use crate::inodes::FileKind;
 use crate::source::Block;
 use crate::structures::Structure;
 use crate::units::GroupNo;
@@ -12,14 +12,14 @@ use crate::units::GroupNo;
 /// The bits of one group.
 type Words = [u64; 512];
 
-/// Which bitmap of a group.
+/// Kind of a group's bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Blocks,
     Inodes,
 }
 
-/// Sets bits from `from` on: there is nothing that they could stand for.
+/// Sets the bits from `from` on, which stand for no block or inode.
 fn pad(words: &mut Words, from: u32) {
     for (at, word) in (0_u32..).zip(words.iter_mut()) {
         let start = at * 64;
@@ -59,7 +59,7 @@ impl Checker<'_> {
             let taken = count_of(&used);
             pad(&mut used, blocks);
             let group = self.groups[number.0 as usize].clone();
-            let place = Place::Group(number);
+            let place = Location::Group(number);
             if group.has(BLOCK_UNINIT) && number.0 + 1 == self.layout.groups {
                 let what = "the last group's bitmap of blocks was never written";
                 self.find(place, Problem::Impossible(what));
@@ -87,7 +87,7 @@ impl Checker<'_> {
                 let word = &mut used[index as usize / 64];
                 count += u64::from(*word & bit == 0);
                 *word |= bit;
-                directories += u64::from(inode.kind == Kind::Directory);
+                directories += u64::from(inode.kind == FileKind::Directory);
                 at += 1;
             }
             pad(&mut used, self.layout.inodes_per_group);
@@ -103,14 +103,15 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// What the superblock says is right after an unmount only: whoever mounts counts anew.
+    /// Compares the superblock's totals. They are right only after an unmount: every mount counts
+    /// anew.
     fn check_totals(&mut self, free_blocks: u64, free_inodes: u64) {
         let (blocks, inodes) = (self.layout.free_blocks, self.layout.free_inodes);
-        self.count(Place::Superblock, "free blocks", blocks, free_blocks);
-        self.count(Place::Superblock, "free inodes", inodes.into(), free_inodes);
+        self.count(Location::Superblock, "free blocks", blocks, free_blocks);
+        self.count(Location::Superblock, "free inodes", inodes.into(), free_inodes);
     }
 
-    /// Inodes of the file system's own at the group's beginning, in use or not.
+    /// Number of the file system's own inodes at the group's beginning, in use or not.
     fn reserved_in(&self, group: GroupNo) -> u32 {
         if group.0 == 0 { self.layout.first_inode - 1 } else { 0 }
     }
@@ -129,7 +130,7 @@ impl Checker<'_> {
             Of::Inodes => Structure::InodeBitmap(number, block),
         });
         let bytes = self.read(block)?;
-        let place = Place::Group(number);
+        let place = Location::Group(number);
         if let Some(seed) = self.layout.seed
             && crc32c(seed, &[&bytes[..bits as usize / 8]]) & group.sum_mask != sum
         {
@@ -159,6 +160,6 @@ impl Checker<'_> {
         } else {
             Problem::BitSet { what, number }
         };
-        self.find(Place::Group(group), problem);
+        self.find(Location::Group(group), problem);
     }
 }

@@ -1,5 +1,5 @@
-//! Numbers at offsets, and checksums. What lies beyond a slice reads as zero, so that damaged
-//! lengths cannot do harm.
+//! Numbers at offsets, and checksums. Bytes beyond the end of a slice read as zero, so that damaged
+//! lengths do no harm.
 
 macro_rules! field {
     ($get:ident, $number:ty, $from:ident) => {
@@ -14,12 +14,12 @@ field!(le16, u16, from_le_bytes);
 field!(le32, u32, from_le_bytes);
 field!(be32, u32, from_be_bytes);
 
-/// A number whose halves lie apart.
+/// Joins the two halves of a number, which lie apart.
 pub(crate) fn join(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// The part of `bytes` in `range`, as far as there is one.
+/// The part of `bytes` in `range`; empty if `range` is not within `bytes`.
 pub(crate) fn part(bytes: &[u8], range: std::ops::Range<usize>) -> &[u8] {
     bytes.get(range).unwrap_or(&[])
 }
@@ -53,12 +53,12 @@ pub(crate) const fn high16(number: u32) -> u16 {
     low16(number >> 16)
 }
 
-/// CRC-32C without the last inversion, begun with `seed`: all checksums but one are made of it.
+/// CRC-32C without the last inversion, begun with `seed`: the base of all checksums but one.
 pub(crate) fn crc32c(seed: u32, parts: &[&[u8]]) -> u32 {
     parts.iter().fold(seed, |sum, part| !crc32c::crc32c_append(!sum, part))
 }
 
-/// CRC-16 with the polynomial 0x8005, reflected: of group descriptors without `metadata_csum`.
+/// CRC-16 with the polynomial 0x8005, reflected: for group descriptors without `metadata_csum`.
 pub(crate) fn crc16(seed: u16, parts: &[&[u8]]) -> u16 {
     let step = |sum: u16| if sum & 1 == 1 { sum >> 1 ^ 0xA001 } else { sum >> 1 };
     let bytes = parts.iter().flat_map(|part| part.iter());

@@ -1,15 +1,15 @@
-//! One check: what it has found so far.
+//! The state of one check: the file system and what was found so far.
 
-use crate::finding::{Count, Finding, Place, Problem, Report, Unreadable};
+use crate::finding::{Count, Finding, Location, Problem, Report, Unreadable};
 use crate::groups::Group;
 use crate::inodes::{Directory, Inode};
-use crate::layout::{Layout, incompat};
+use crate::layout::{Geometry, incompat};
 use crate::source::{Block, Source};
 use crate::space::Space;
 use crate::structures::Structure;
 use crate::units::{BLOCK_BYTES, BlockNo, Ino};
 
-/// Findings that a report lists.
+/// The most findings that a report lists.
 pub const FINDINGS_MAX: usize = 200;
 
 pub(crate) type Checked<T> = Result<T, Unreadable>;
@@ -17,16 +17,16 @@ pub(crate) type Checked<T> = Result<T, Unreadable>;
 /// See the module.
 pub(crate) struct Checker<'s> {
     pub(crate) source: &'s dyn Source,
-    pub(crate) layout: Layout,
+    pub(crate) layout: Geometry,
     pub(crate) groups: Vec<Group>,
     pub(crate) space: Space,
-    /// Blocks of the file system's own in each group.
+    /// Number of the file system's own blocks in each group.
     pub(crate) system: Vec<u64>,
     /// Inodes in use, in order.
     pub(crate) inodes: Vec<Inode>,
     /// In order of their inodes.
     pub(crate) directories: Vec<Directory>,
-    /// Blocks of attributes: the users found and those that the block says.
+    /// Blocks of attributes: the number of users found, and the one that the block says.
     pub(crate) attributes: std::collections::BTreeMap<BlockNo, (u32, u32)>,
     /// The blocks of the journal, and of the file of orphans.
     pub(crate) journal: Vec<BlockNo>,
@@ -42,7 +42,7 @@ impl<'s> Checker<'s> {
             return Err(Unreadable::NotExt4);
         }
         source.read(BlockNo(0), &mut block)?;
-        let layout = Layout::decode(&block, source.blocks())?;
+        let layout = Geometry::decode(&block, source.blocks())?;
         let mut checker = Self {
             source,
             space: Space::new(&layout),
@@ -65,7 +65,7 @@ impl<'s> Checker<'s> {
         Ok(checker)
     }
 
-    /// All steps, in an order in which each has what it needs.
+    /// Runs all steps, in an order in which each finds its input ready.
     pub(crate) fn run(mut self) -> Checked<(Report, Vec<Structure>)> {
         self.read_groups()?;
         self.system = self.count_system();
@@ -83,7 +83,7 @@ impl<'s> Checker<'s> {
         Ok((self.report, self.structures.unwrap_or_default()))
     }
 
-    pub(crate) fn find(&mut self, place: Place, problem: Problem) {
+    pub(crate) fn find(&mut self, place: Location, problem: Problem) {
         if self.report.findings.len() < FINDINGS_MAX {
             self.report.findings.push(Finding { place, problem });
         } else {
@@ -91,8 +91,8 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Finds a count that is wrong.
-    pub(crate) fn count(&mut self, place: Place, what: &'static str, kept: u64, found: u64) {
+    /// Reports a count if it is wrong.
+    pub(crate) fn count(&mut self, place: Location, what: &'static str, kept: u64, found: u64) {
         if kept != found {
             self.find(place, Problem::Count(what, Count { kept, found }));
         }
@@ -110,15 +110,15 @@ impl<'s> Checker<'s> {
         Ok(bytes)
     }
 
-    /// Takes a block for an inode; false, and a finding, if that cannot be.
+    /// Takes a block for an inode. Returns false, and reports it, if that is impossible.
     pub(crate) fn take(&mut self, ino: Ino, block: BlockNo) -> bool {
         if block.0 == 0 || block.0 >= self.layout.blocks {
-            self.find(Place::Block(ino, block), Problem::Misplaced("a block"));
+            self.find(Location::Block(ino, block), Problem::Misplaced("a block"));
             return false;
         }
         let fresh = self.space.take(block.0);
         if !fresh {
-            self.find(Place::Block(ino, block), Problem::UsedTwice);
+            self.find(Location::Block(ino, block), Problem::UsedTwice);
         }
         fresh
     }

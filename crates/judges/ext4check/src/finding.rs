@@ -1,4 +1,4 @@
-//! What a check can find.
+//! The findings of a check.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub enum Unreadable {
     /// Another block size.
     #[error("blocks do not have 4096 bytes: use e2fsck")]
     BlockSize,
-    /// Features that this crate knows nothing of, or no journal.
+    /// Features that this crate does not know, or no journal.
     #[error(
         "unknown features (incompat {incompat:#x}, ro_compat {ro_compat:#x}), or no journal: \
          use e2fsck"
@@ -27,7 +27,7 @@ pub enum Unreadable {
         /// Bits of the read-only compatible set.
         ro_compat: u32,
     },
-    /// The superblock says something impossible, or is not whole.
+    /// A field of the superblock is impossible, or the superblock is damaged.
     #[error("the superblock: {0}: use e2fsck, which looks for copies")]
     Superblock(&'static str),
     /// The device failed.
@@ -38,7 +38,7 @@ pub enum Unreadable {
 /// Where something is wrong.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
+pub enum Location {
     /// The superblock.
     #[error("superblock")]
     Superblock,
@@ -59,13 +59,13 @@ pub enum Place {
     Journal,
 }
 
-/// A count that is kept, and what it ought to be.
+/// A count that the device stores, and its right value.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("{kept} kept, {found} found")]
 pub struct Count {
-    /// As it is on the device.
+    /// The count on the device.
     pub kept: u64,
-    /// As it was found.
+    /// The count that the check found.
     pub found: u64,
 }
 
@@ -85,18 +85,18 @@ pub enum Problem {
     /// A count is wrong.
     #[error("wrong count of {0}: {1}")]
     Count(&'static str, Count),
-    /// A field says something that is never said, or the structure cannot be read.
+    /// A field has an impossible value, or the structure cannot be read.
     #[error("impossible: {0}")]
     Impossible(&'static str),
-    /// Things stand in the wrong order, or overlap.
+    /// Entries are in the wrong order, or overlap.
     #[error("out of order: {0}")]
     Order(&'static str),
-    /// A bit of a bitmap and what was found do not agree.
+    /// A bitmap's bit differs from the use that was found.
     #[error("{what} {number} is in use, but its bit is clear")]
     BitClear {
         /// Blocks or inodes.
         what: &'static str,
-        /// Which, of the whole file system.
+        /// Its number in the whole file system.
         number: u64,
     },
     /// See [`Problem::BitClear`].
@@ -104,49 +104,50 @@ pub enum Problem {
     BitSet {
         /// Blocks or inodes.
         what: &'static str,
-        /// Which, of the whole file system.
+        /// Its number in the whole file system.
         number: u64,
     },
     /// A name leads to an inode that is not in use.
     #[error("a name leads to unused inode {0}")]
     DeadName(u32),
-    /// A name says another kind than its inode.
+    /// A name states another kind than its inode.
     #[error("a name says another kind than inode {0}")]
     WrongKind(u32),
-    /// A name is there twice in one directory.
+    /// A name occurs twice in one directory.
     #[error("the same name is there twice")]
     NameTwice,
-    /// A directory has two names, or none of its parents has it.
+    /// A directory has two names, or its `..` is wrong.
     #[error("a directory has several names, or a wrong '..'")]
     Parent,
-    /// Nothing leads to it.
+    /// No name leads to the inode.
     #[error("nothing leads to it")]
     Unreachable,
-    /// It is in the list of orphans: a mount has work to do.
+    /// The inode is in the list of orphans: a mount has work to do.
     #[error("it is an orphan, or the list of orphans is broken")]
     Orphan,
-    /// A name is not where the index looks for it, or a block of names is in no index.
+    /// A name is not where the index looks for it, or a block of names is missing from the index.
     #[error("index: {0}")]
     Index(&'static str),
 }
 
-/// Something that is wrong, and where.
+/// A problem, and its place.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("{place}: {problem}")]
 pub struct Finding {
-    /// Where.
-    pub place: Place,
-    /// What.
+    /// Its place.
+    pub place: Location,
+    /// The kind of problem.
     pub problem: Problem,
 }
 
 impl Finding {
-    /// Whether whoever mounts it, and e2fsck, puts it right without a word: nobody relies on what
-    /// is wrong. The counts of the superblock are such, as both the kernel and MLFS write them at
-    /// an unmount only, and those of groups count; so is its copy of where the journal is.
+    /// Whether every mount, and e2fsck, corrects the problem silently because nobody relies on the
+    /// wrong value. This holds for the counts of the superblock: both the kernel and MLFS write
+    /// them only at an unmount, and the groups' counts are the ones used. It also holds for its
+    /// copy of the journal's map.
     #[must_use]
     pub fn is_note(&self) -> bool {
-        let superblock = self.place == Place::Superblock;
+        let superblock = self.place == Location::Superblock;
         match self.problem {
             Problem::Count(..) => superblock,
             Problem::Impossible(what) => superblock && what == JOURNAL_COPY,
@@ -158,31 +159,31 @@ impl Finding {
 /// See [`Finding::is_note`].
 pub(crate) const JOURNAL_COPY: &str = "the copy of the journal's place is another";
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What is wrong, the first [`crate::FINDINGS_MAX`]; notes among them.
+    /// The first [`crate::FINDINGS_MAX`] findings, notes included.
     pub findings: Vec<Finding>,
-    /// How many findings more there are.
+    /// Number of findings beyond those.
     pub more: u64,
-    /// The journal holds what is not at home yet: findings may be due to that alone.
+    /// The journal holds blocks that are not at home yet: findings may be due to that alone.
     pub needs_recovery: bool,
-    /// Inodes in use, those of the file system itself included.
+    /// Number of inodes in use, including the file system's own.
     pub inodes: u64,
-    /// Directories.
+    /// Number of directories.
     pub directories: u64,
-    /// Blocks in use.
+    /// Number of blocks in use.
     pub blocks: u64,
 }
 
 impl Report {
-    /// Whether nothing is wrong but what a mount puts right: see [`Finding::is_note`].
+    /// Whether there are no findings but those that a mount corrects: see [`Finding::is_note`].
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.more == 0 && self.findings.iter().all(Finding::is_note)
     }
 
-    /// Whether there is not even a note.
+    /// Whether there are no findings, not even notes.
     #[must_use]
     pub fn is_spotless(&self) -> bool {
         self.findings.is_empty()

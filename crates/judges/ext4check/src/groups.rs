@@ -2,14 +2,14 @@
 
 use crate::bytes::{join, le16, le32};
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
-use crate::layout::{Layout, incompat};
+use crate::finding::{Location, Problem};
+use crate::layout::{Geometry, incompat};
 use crate::structures::Structure;
 use crate::units::{BlockNo, GroupNo};
 
-/// The bitmap of inodes, and all inodes, were never written.
+/// Flag: the bitmap of inodes, and all inodes, were never written.
 pub(crate) const INODE_UNINIT: u16 = 1;
-/// The bitmap of blocks was never written.
+/// Flag: the bitmap of blocks was never written.
 pub(crate) const BLOCK_UNINIT: u16 = 2;
 
 /// A descriptor.
@@ -24,17 +24,18 @@ pub(crate) struct Group {
     /// Inodes at the table's end that were never written.
     pub(crate) unused: u32,
     pub(crate) flags: u16,
-    /// It says that something was never written, which only groups with checksums may say.
+    /// Whether it says that something was never written, although only groups with checksums may.
     is_misflagged: bool,
-    /// Checksums of the bitmaps, blocks first; [`Group::sum_mask`] of them is kept.
+    /// Checksums of the bitmaps, blocks first. The device stores only the bits of
+    /// [`Group::sum_mask`].
     pub(crate) sums: [u32; 2],
     pub(crate) sum_mask: u32,
-    /// Its structures are where they can be.
+    /// Whether its structures lie at possible places.
     pub(crate) is_sound: bool,
 }
 
 impl Group {
-    fn decode(bytes: &[u8], layout: &Layout) -> Self {
+    fn decode(bytes: &[u8], layout: &Geometry) -> Self {
         let wide = bytes.len() >= 64;
         let number = |low, high| join(le32(bytes, low), if wide { le32(bytes, high) } else { 0 });
         let count = |low, high| {
@@ -66,7 +67,7 @@ impl Group {
 }
 
 impl Checker<'_> {
-    /// Reads all descriptors and takes the blocks of what they name.
+    /// Reads all descriptors, and takes the blocks of the structures that they name.
     pub(crate) fn read_groups(&mut self) -> Checked<()> {
         let layout = self.layout.clone();
         let mut table = (BlockNo(0), Box::new([0; crate::BLOCK_BYTES]));
@@ -83,7 +84,7 @@ impl Checker<'_> {
             let bytes = &table.1[at..at + layout.descriptor_bytes];
             self.note(Structure::Descriptor(number));
             if layout.descriptor_sum(number, bytes).is_some_and(|sum| sum != le16(bytes, 0x1E)) {
-                self.find(Place::Group(number), Problem::Checksum("the descriptor"));
+                self.find(Location::Group(number), Problem::Checksum("the descriptor"));
             }
             self.groups.push(Group::decode(bytes, &layout));
             let head = layout.first_block(number);
@@ -106,13 +107,13 @@ impl Checker<'_> {
             let end = place.0.checked_add(count).filter(|end| *end <= self.layout.blocks);
             let local = flexible || inside.contains(&place.0);
             let Some(end) = end.filter(|_| place.0 > 0 && local) else {
-                self.find(Place::Group(number), Problem::Misplaced("a bitmap or table"));
+                self.find(Location::Group(number), Problem::Misplaced("a bitmap or table"));
                 self.groups[number.0 as usize].is_sound = false;
                 continue;
             };
             for block in place.0..end {
                 if !self.space.take(block) {
-                    self.find(Place::Space(BlockNo(block)), Problem::UsedTwice);
+                    self.find(Location::Space(BlockNo(block)), Problem::UsedTwice);
                     self.groups[number.0 as usize].is_sound = false;
                 }
             }
@@ -126,7 +127,7 @@ impl Checker<'_> {
         ];
         for (is_so, what) in impossible {
             if is_so {
-                self.find(Place::Group(number), Problem::Impossible(what));
+                self.find(Location::Group(number), Problem::Impossible(what));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Hashes of names, as the index of a directory orders them.
 
-/// Where a chain begins if the file system has no seed: as MD4.
+/// Initial chain, if the file system has no seed: that of MD4.
 const CHAIN: [u32; 4] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476];
-/// A hash that is kept for the end of a directory.
+/// A hash that is reserved for the end of a directory.
 const END: u32 = 0xFFFF_FFFE;
 
 /// The functions that an index may use.
@@ -23,7 +23,7 @@ impl Function {
         }
     }
 
-    /// The hash of a name, whose lowest bit is clear.
+    /// The hash of a name; its lowest bit is clear.
     pub(crate) fn hash(self, name: &[u8], seed: [u32; 4], unsigned: bool) -> u32 {
         let mut chain = if seed == [0; 4] { CHAIN } else { seed };
         let value = match self {
@@ -65,7 +65,7 @@ fn legacy(name: &[u8], unsigned: bool) -> u32 {
     last << 1
 }
 
-/// Big-endian words of a name; what is missing is filled up with the length of what is there.
+/// Big-endian words of a name. Missing bytes are filled with the length of the present ones.
 fn words<const N: usize>(rest: &[u8], unsigned: bool) -> [u32; N] {
     let pad = u32::try_from(rest.len()).unwrap_or(0) * 0x0101_0101;
     let mut out = [pad; N];
@@ -115,7 +115,7 @@ fn tea(chain: &mut [u32; 4], key: [u32; 4]) {
 mod tests {
     use super::*;
 
-    /// As `dx_hash` of debugfs says, without a seed.
+    /// The hashes are those that `dx_hash` of debugfs prints, without a seed.
     #[test]
     fn hashes_are_those_of_debugfs() {
         let long = b"a name that is so long that it takes more than one step";

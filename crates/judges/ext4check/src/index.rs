@@ -2,28 +2,28 @@
 
 use crate::bytes::{crc32c, le16, le32};
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
+use crate::finding::{Location, Problem};
 use crate::hash::Function;
 use crate::inodes::Directory;
 use crate::layout::incompat;
 use crate::structures::Structure;
 use crate::units::{BLOCK_BYTES, Ino};
 
-/// Where the entries of the root begin, and those of another node.
+/// Where the entries begin in the root; see [`NODE`] for other nodes.
 const ROOT: usize = 32;
 /// See [`ROOT`].
 const NODE: usize = 8;
 const ENTRY: usize = 8;
-/// No hash is greater.
+/// The greatest hash.
 const LAST: u32 = 0xFFFF_FFFE;
 
-/// Hashes that a block may have.
+/// The hashes that the names in a block may have.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     first: u32,
     /// The first hash of the next block.
     next: u32,
-    /// Names with that hash may be here, too.
+    /// Whether names with the hash `next` may be in this block, too.
     goes_on: bool,
 }
 
@@ -34,7 +34,7 @@ enum Role {
     Leaf(Range),
 }
 
-/// What is known of an index.
+/// The index of one directory, as far as it was read.
 #[derive(Debug)]
 pub(crate) struct Index {
     function: Function,
@@ -51,7 +51,7 @@ impl Index {
         matches!(self.roles.get(block), Some(Role::Inner))
     }
 
-    /// Learns of a name in a block.
+    /// Checks the hash of a name in a block.
     pub(crate) fn note_name(&mut self, block: usize, name: &[u8]) {
         let hash = self.function.hash(name, self.seed, self.unsigned);
         if let Some(Role::Leaf(range)) = self.roles.get(block) {
@@ -60,7 +60,7 @@ impl Index {
         }
     }
 
-    /// Gives a block a role; false if it had one, or there is no such block.
+    /// Gives a block a role. Returns false if it has one already, or does not exist.
     fn assign(&mut self, block: u32, role: Role) -> bool {
         match self.roles.get_mut(block as usize) {
             Some(place @ Role::Unknown) => {
@@ -75,7 +75,8 @@ impl Index {
     }
 }
 
-/// The checksum of a node whose entries begin at `start`; `None` if there is no place for one.
+/// Place and value of the checksum of a node whose entries begin at `start`; `None` if there is no
+/// room for one.
 pub(crate) fn node_sum(seed: u32, bytes: &[u8], start: usize) -> Option<(usize, u32)> {
     let (limit, count) = (usize::from(le16(bytes, start)), usize::from(le16(bytes, start + 2)));
     let tail = start + limit * ENTRY;
@@ -90,7 +91,7 @@ pub(crate) const fn entries_at(root: bool) -> usize {
 }
 
 impl Checker<'_> {
-    /// Reads the nodes of an index; `None`, and a finding, if there is no such thing.
+    /// Reads the nodes of an index. Returns `None` if there is none; reports it if it is broken.
     pub(crate) fn read_index(&mut self, directory: &Directory) -> Checked<Option<Index>> {
         let ino = directory.ino;
         let Some(Some(block)) = directory.blocks.first().copied() else { return Ok(None) };
@@ -100,7 +101,7 @@ impl Checker<'_> {
         let function = Function::of(version).filter(|_| version <= 2);
         let sound = le32(&*bytes, 24) == 0 && bytes[29] == 8 && levels <= most;
         let (Some(function), true) = (function, sound) else {
-            self.find(Place::Inode(ino), Problem::Index("its root"));
+            self.find(Location::Inode(ino), Problem::Index("its root"));
             return Ok(None);
         };
         let mut index = Index {
@@ -117,7 +118,7 @@ impl Checker<'_> {
         Ok(Some(index))
     }
 
-    /// Reads a node, and those below it. The hashes of its children are within `range`.
+    /// Reads a node and the nodes below it. The hashes of its children must be within `range`.
     fn read_node(
         &mut self,
         directory: &Directory,
@@ -130,7 +131,7 @@ impl Checker<'_> {
             return Ok(());
         };
         let bytes = self.read(block)?;
-        let (root, place) = (number == 0, Place::Block(directory.ino, block));
+        let (root, place) = (number == 0, Location::Block(directory.ino, block));
         let start = entries_at(root);
         self.note(Structure::IndexNode { block, seed: directory.seed, root });
         let (limit, count) =
@@ -171,17 +172,18 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Every block is named once, and every name is where it is looked for.
+    /// Reports problems of the index: a block that is not named once, a name that a search would
+    /// miss.
     pub(crate) fn judge_index(&mut self, ino: Ino, index: &Index) {
         for problem in &index.problems {
-            self.find(Place::Inode(ino), Problem::Index(problem));
+            self.find(Location::Inode(ino), Problem::Index(problem));
         }
         if index.roles.iter().any(|role| matches!(role, Role::Unknown)) {
-            self.find(Place::Inode(ino), Problem::Index("a block is not in it"));
+            self.find(Location::Inode(ino), Problem::Index("a block is not in it"));
         }
         if index.misplaced > 0 {
             self.find(
-                Place::Inode(ino),
+                Location::Inode(ino),
                 Problem::Index("a name is in another block than its hash"),
             );
         }

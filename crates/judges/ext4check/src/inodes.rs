@@ -1,17 +1,17 @@
-//! Inodes: the fields of each, and the blocks that it has.
+//! Inodes: their fields, and their blocks.
 
 use crate::bytes::{crc32c, high16, join, le16, le32, low16, part};
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
+use crate::finding::{Location, Problem};
 use crate::groups::INODE_UNINIT;
-use crate::layout::{Layout, compat, incompat};
+use crate::layout::{Geometry, compat, incompat};
 use crate::map::Mapped;
 use crate::structures::Structure;
 use crate::units::{BLOCK_BYTES, BlockNo, GroupNo, Ino};
 
 /// Bytes of the oldest inodes.
 pub(crate) const SHORT: usize = 128;
-/// Where an inode's map is, or a short symbolic link.
+/// Place of an inode's map, or of a short symbolic link.
 pub(crate) const MAP: std::ops::Range<usize> = 0x28..0x64;
 
 pub(crate) const INDEX: u32 = 0x1000;
@@ -23,9 +23,9 @@ pub(crate) const ENCRYPTED: u32 = 0x800;
 pub(crate) const IMAGIC: u32 = 0x2000;
 const IMMUTABLE_OR_APPEND: u32 = 0x30;
 
-/// What an inode is.
+/// Kinds of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Fifo,
     CharDevice,
     Directory,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Socket,
 }
 
-impl Kind {
+impl FileKind {
     const fn of_mode(mode: u16) -> Option<Self> {
         Some(match mode >> 12 {
             0x1 => Self::Fifo,
@@ -49,7 +49,7 @@ impl Kind {
         })
     }
 
-    /// What names call it.
+    /// The number of the kind in a record of a directory.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::File => 1,
@@ -63,17 +63,17 @@ impl Kind {
     }
 }
 
-/// What the later steps need of an inode in use.
+/// The facts about an inode in use that later steps need.
 #[derive(Clone, Debug)]
 pub(crate) struct Inode {
     pub(crate) ino: Ino,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FileKind,
     pub(crate) links: u16,
-    /// Names that lead to it, `.` and `..` included.
+    /// Number of names that lead to it, `.` and `..` included.
     pub(crate) names: u64,
 }
 
-/// What the later steps need of a directory.
+/// The facts about a directory that later steps need.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
     pub(crate) ino: Ino,
@@ -81,9 +81,9 @@ pub(crate) struct Directory {
     pub(crate) seed: Option<u32>,
     /// Its blocks in order; `None` for a hole.
     pub(crate) blocks: Vec<Option<BlockNo>>,
-    /// Which directory has its name.
+    /// The directory that has its name.
     pub(crate) parent: Option<Ino>,
-    /// Where its `..` leads.
+    /// The directory to which its `..` leads.
     pub(crate) above: Option<Ino>,
 }
 
@@ -103,8 +103,8 @@ impl Raw<'_> {
         le32(self.bytes, at)
     }
 
-    pub(crate) fn kind(&self) -> Option<Kind> {
-        Kind::of_mode(self.u16(0))
+    pub(crate) fn kind(&self) -> Option<FileKind> {
+        FileKind::of_mode(self.u16(0))
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -131,16 +131,16 @@ impl Raw<'_> {
         BlockNo(join(self.u32(0x68), self.u16(0x76).into()))
     }
 
-    /// Bytes of fields behind the oldest ones.
+    /// Number of bytes of fields behind the oldest ones.
     pub(crate) fn extra(&self) -> usize {
         if self.bytes.len() > SHORT { self.u16(0x80).into() } else { 0 }
     }
 
-    pub(crate) fn seed(&self, layout: &Layout) -> Option<u32> {
+    pub(crate) fn seed(&self, layout: &Geometry) -> Option<u32> {
         layout.inode_seed(self.ino, self.u32(0x64))
     }
 
-    /// Blocks that it says it has, in blocks; `None` if that is no whole number.
+    /// The count of blocks in the inode, in units of blocks; `None` if that is no whole number.
     pub(crate) fn counted_blocks(&self) -> Option<u64> {
         let count = join(self.u32(0x1C), self.u16(0x74).into());
         if self.has_flag(HUGE_FILE) {
@@ -149,8 +149,8 @@ impl Raw<'_> {
         count.is_multiple_of(8).then_some(count / 8)
     }
 
-    /// The checksum that it ought to have, and the part of that which it keeps.
-    pub(crate) fn sum(&self, layout: &Layout) -> Option<(u32, u32)> {
+    /// The right checksum, and a mask of the bits that the inode stores.
+    pub(crate) fn sum(&self, layout: &Geometry) -> Option<(u32, u32)> {
         let seed = self.seed(layout)?;
         let (bytes, has_upper) = (self.bytes, self.extra() >= 4);
         let parts = if has_upper {
@@ -168,8 +168,8 @@ impl Raw<'_> {
     }
 }
 
-/// Puts an inode's checksum right.
-pub(crate) fn seal(layout: &Layout, ino: Ino, bytes: &mut [u8]) {
+/// Corrects an inode's checksum.
+pub(crate) fn seal(layout: &Geometry, ino: Ino, bytes: &mut [u8]) {
     let raw = Raw { ino, bytes };
     let (sum, upper) = (raw.sum(layout), raw.extra() >= 4);
     if let Some((sum, _)) = sum {
@@ -181,7 +181,7 @@ pub(crate) fn seal(layout: &Layout, ino: Ino, bytes: &mut [u8]) {
 }
 
 impl Checker<'_> {
-    /// Looks at every inode that was ever written.
+    /// Checks every inode that was ever written.
     pub(crate) fn read_inodes(&mut self) -> Checked<()> {
         let per_block = self.layout.inodes_per_block();
         for number in 0..self.layout.groups {
@@ -212,7 +212,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The bytes of an inode, whether or not it is in use.
+    /// The bytes of an inode, in use or not.
     pub(crate) fn raw_inode(&self, ino: Ino) -> Checked<Option<Vec<u8>>> {
         let index = ino.0.wrapping_sub(1);
         let (number, at) =
@@ -226,7 +226,7 @@ impl Checker<'_> {
     }
 
     fn check_inode(&mut self, raw: Raw<'_>) -> Checked<()> {
-        let place = Place::Inode(raw.ino);
+        let place = Location::Inode(raw.ino);
         if raw.sum(&self.layout).is_some_and(|(sum, mask)| sum & mask != raw.kept_sum()) {
             self.find(place, Problem::Checksum("the inode"));
         }
@@ -249,10 +249,10 @@ impl Checker<'_> {
         self.check_content(raw, kind)
     }
 
-    fn check_fields(&mut self, raw: Raw<'_>, kind: Kind) {
+    fn check_fields(&mut self, raw: Raw<'_>, kind: FileKind) {
         let (extra, room) = (raw.extra(), self.layout.inode_bytes - SHORT);
-        let special = !matches!(kind, Kind::File | Kind::Directory | Kind::Symlink);
-        let fast = kind == Kind::Symlink && raw.size() < 60;
+        let special = !matches!(kind, FileKind::File | FileKind::Directory | FileKind::Symlink);
+        let fast = kind == FileKind::Symlink && raw.size() < 60;
         let own = raw.ino == self.layout.journal;
         let impossible = [
             (raw.deleted() != 0, "a time of deletion, though it is in use"),
@@ -262,14 +262,14 @@ impl Checker<'_> {
             ),
             (
                 raw.has_flag(INDEX)
-                    && (kind != Kind::Directory || !self.layout.has_compat(compat::DIR_INDEX)),
+                    && (kind != FileKind::Directory || !self.layout.has_compat(compat::DIR_INDEX)),
                 "an index where none can be",
             ),
             (
                 raw.has_flag(EXTENTS) && !self.layout.has_incompat(incompat::EXTENTS),
                 "extents, which the file system does not have",
             ),
-            // Nobody looks at those of inodes without names.
+            // The fields of inodes without names are not used.
             (!own && raw.u32(0x70) != 0, "the address of a fragment"),
             (raw.has_flag(INLINE_DATA), "data in the inode, which the file system does not have"),
             (raw.has_flag(CASEFOLD), "names without case, which the file system does not have"),
@@ -288,29 +288,31 @@ impl Checker<'_> {
         ];
         for (is_so, what) in impossible {
             if is_so {
-                self.find(Place::Inode(raw.ino), Problem::Impossible(what));
+                self.find(Location::Inode(raw.ino), Problem::Impossible(what));
             }
         }
     }
 
-    /// Blocks, size, attributes.
-    fn check_content(&mut self, raw: Raw<'_>, kind: Kind) -> Checked<()> {
-        let fast = kind == Kind::Symlink && raw.size() < 60;
+    /// Checks blocks, size and attributes.
+    fn check_content(&mut self, raw: Raw<'_>, kind: FileKind) -> Checked<()> {
+        let fast = kind == FileKind::Symlink && raw.size() < 60;
         let mapped = match kind {
-            Kind::File | Kind::Directory | Kind::Symlink if !fast => self.walk(raw, kind)?,
+            FileKind::File | FileKind::Directory | FileKind::Symlink if !fast => {
+                self.walk(raw, kind)?
+            }
             _ => Mapped::default(),
         };
         let own = raw.ino == self.layout.journal;
         let attributes = if own { 0 } else { self.check_attributes(raw)? };
-        let place = Place::Inode(raw.ino);
+        let place = Location::Inode(raw.ino);
         match raw.counted_blocks() {
             Some(kept) => self.count(place, "blocks", kept, mapped.blocks + attributes),
             None => self.find(place, Problem::Impossible("a part of a block")),
         }
         match kind {
-            Kind::Directory => self.add_directory(raw, &mapped),
-            Kind::Symlink => self.check_target(raw, fast, &mapped)?,
-            Kind::File => self.check_size(raw, &mapped),
+            FileKind::Directory => self.add_directory(raw, &mapped),
+            FileKind::Symlink => self.check_target(raw, fast, &mapped)?,
+            FileKind::File => self.check_size(raw, &mapped),
             _ => {}
         }
         let blocks = || mapped.in_order().into_iter().flatten();
@@ -329,10 +331,13 @@ impl Checker<'_> {
         });
         let most: u64 = if raw.has_flag(EXTENTS) { (1 << 44) - 1 } else { 4_402_345_721_856 };
         if behind {
-            self.find(Place::Inode(raw.ino), Problem::Impossible("written blocks behind its end"));
+            self.find(
+                Location::Inode(raw.ino),
+                Problem::Impossible("written blocks behind its end"),
+            );
         }
         if raw.size() > most {
-            self.find(Place::Inode(raw.ino), Problem::Impossible("a size beyond all maps"));
+            self.find(Location::Inode(raw.ino), Problem::Impossible("a size beyond all maps"));
         }
     }
 
@@ -347,7 +352,7 @@ impl Checker<'_> {
         let len = target.iter().position(|byte| *byte == 0);
         if raw.size() == 0 || len.map(|len| len as u64) != Some(raw.size()) {
             let what = "a symbolic link of another length than it says";
-            self.find(Place::Inode(raw.ino), Problem::Impossible(what));
+            self.find(Location::Inode(raw.ino), Problem::Impossible(what));
         }
         Ok(())
     }
@@ -356,7 +361,7 @@ impl Checker<'_> {
         let blocks = mapped.in_order();
         let size = raw.size();
         if size != blocks.len() as u64 * BLOCK_BYTES as u64 {
-            self.find(Place::Inode(raw.ino), Problem::Impossible("a directory of another size"));
+            self.find(Location::Inode(raw.ino), Problem::Impossible("a directory of another size"));
         }
         self.directories.push(Directory {
             ino: raw.ino,

@@ -1,28 +1,28 @@
-//! The journal's superblock, and the copy of its place in the file system's.
+//! The journal's superblock, and the copy of the journal's map in the file system's superblock.
 
 use crate::bytes::{be32, crc32c, le32, put_be32};
 use crate::checker::{Checked, Checker};
-use crate::finding::{JOURNAL_COPY, Place, Problem};
+use crate::finding::{JOURNAL_COPY, Location, Problem};
 use crate::source::Block;
 use crate::structures::Structure;
 
 pub(crate) const MAGIC: u32 = 0xC03B_3998;
 /// Bytes of the superblock.
 const BYTES: usize = 1024;
-/// Where its checksum is.
+/// Place of its checksum.
 pub(crate) const SUM: usize = 0xFC;
 /// Incompatible features: `csum_v2` or `csum_v3`.
 const SUMMED: u32 = 0x18;
-/// All incompatible features that there are.
+/// All incompatible features that exist.
 const KNOWN: u32 = 0x3F;
 
-/// The checksum that the superblock ought to have, if it has one.
+/// The right checksum of the superblock; `None` if it has none.
 pub(crate) fn superblock_sum(bytes: &Block) -> Option<u32> {
     let is_summed = be32(bytes, 4) == 4 && be32(bytes, 0x28) & SUMMED != 0;
     is_summed.then(|| crc32c(!0, &[&bytes[..SUM], &[0; 4], &bytes[SUM + 4..BYTES]]))
 }
 
-/// Puts the checksum of a descriptor, a commit block or a revoke block right.
+/// Corrects the checksum of a descriptor, a commit block or a revoke block.
 pub(crate) fn seal_log(bytes: &mut Block, seed: u32) {
     if be32(bytes, 0) != MAGIC {
         return;
@@ -39,7 +39,7 @@ pub(crate) fn seal_log(bytes: &mut Block, seed: u32) {
 impl Checker<'_> {
     pub(crate) fn check_journal(&mut self) -> Checked<()> {
         let Some(first) = self.journal.first().copied() else {
-            self.find(Place::Journal, Problem::Impossible("there is none"));
+            self.find(Location::Journal, Problem::Impossible("there is none"));
             return Ok(());
         };
         self.note(Structure::Journal(first));
@@ -49,11 +49,11 @@ impl Checker<'_> {
         let bytes = self.read(first)?;
         let number = |at: usize| be32(&*bytes, at);
         if number(0) != MAGIC || !matches!(number(4), 3 | 4) {
-            self.find(Place::Journal, Problem::Impossible("no superblock"));
+            self.find(Location::Journal, Problem::Impossible("no superblock"));
             return Ok(());
         }
         if superblock_sum(&bytes).is_some_and(|sum| sum != number(SUM)) {
-            self.find(Place::Journal, Problem::Checksum("the superblock"));
+            self.find(Location::Journal, Problem::Checksum("the superblock"));
         }
         let (blocks, log, start) = (number(0x10), number(0x14), number(0x1C));
         let incompat = if number(4) == 4 { number(0x28) } else { 0 };
@@ -80,13 +80,13 @@ impl Checker<'_> {
         ];
         for (is_so, what) in impossible {
             if is_so {
-                self.find(Place::Journal, Problem::Impossible(what));
+                self.find(Location::Journal, Problem::Impossible(what));
             }
         }
         self.check_copy()
     }
 
-    /// The superblock keeps the map and the size of the journal's inode.
+    /// Compares the map and the size of the journal's inode with the copy in the superblock.
     fn check_copy(&mut self) -> Checked<()> {
         let Some(copy) = self.layout.journal_copy.clone() else { return Ok(()) };
         let Some(raw) = self.raw_inode(self.layout.journal)? else { return Ok(()) };
@@ -94,7 +94,7 @@ impl Checker<'_> {
             && le32(&copy, 60) == le32(&raw, 0x6C)
             && le32(&copy, 64) == le32(&raw, 0x4);
         if !same {
-            self.find(Place::Superblock, Problem::Impossible(JOURNAL_COPY));
+            self.find(Location::Superblock, Problem::Impossible(JOURNAL_COPY));
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! What the superblock says about where everything is.
+//! The layout of the file system, from its superblock.
 
 use crate::bytes::{crc16, crc32c, join, le16, le32};
 use crate::finding::Unreadable;
 use crate::source::Block;
 use crate::units::{BITS, BLOCK_BYTES, BlockNo, GroupNo, Ino};
 
-/// Where the superblock begins in block 0, and its length.
+/// Bytes of the superblock in block 0.
 pub(crate) const SUPERBLOCK: std::ops::Range<usize> = 1024..2048;
-/// Where its checksum lies in it.
+/// Place of the checksum in the superblock.
 pub(crate) const SUPERBLOCK_SUM: usize = 0x3FC;
 
 pub(crate) mod compat {
@@ -18,7 +18,7 @@ pub(crate) mod compat {
     pub(crate) const DIR_INDEX: u32 = 0x20;
     pub(crate) const SPARSE_SUPER2: u32 = 0x200;
     pub(crate) const ORPHAN_FILE: u32 = 0x1000;
-    /// All that this crate can judge: beside the above `dir_prealloc`, `imagic_inodes`,
+    /// All features that this crate can judge: those above, and `dir_prealloc`, `imagic_inodes`,
     /// `fast_commit` and `stable_inodes`.
     pub(crate) const KNOWN: u32 = HAS_JOURNAL
         | EXT_ATTR
@@ -40,9 +40,9 @@ pub(crate) mod incompat {
     pub(crate) const FLEX_BG: u32 = 0x200;
     pub(crate) const CSUM_SEED: u32 = 0x2000;
     pub(crate) const LARGE_DIR: u32 = 0x4000;
-    /// It belongs to MLFS; what is at home is judged.
+    /// The file system belongs to MLFS; the blocks at home are judged.
     pub(crate) const MLFS: u32 = 0x4000_0000;
-    /// All that this crate can judge.
+    /// All features that this crate can judge.
     pub(crate) const KNOWN: u32 =
         FILETYPE | RECOVER | META_BG | EXTENTS | BITS64 | FLEX_BG | CSUM_SEED | LARGE_DIR | MLFS;
 }
@@ -53,7 +53,8 @@ pub(crate) mod ro_compat {
     pub(crate) const DIR_NLINK: u32 = 0x20;
     pub(crate) const METADATA_CSUM: u32 = 0x400;
     pub(crate) const ORPHAN_PRESENT: u32 = 0x10000;
-    /// All that this crate can judge: beside the above `large_file`, `huge_file`, `extra_isize`.
+    /// All features that this crate can judge: those above, and `large_file`, `huge_file`,
+    /// `extra_isize`.
     pub(crate) const KNOWN: u32 =
         SPARSE_SUPER | 0x2 | 0x8 | GDT_CSUM | DIR_NLINK | 0x40 | METADATA_CSUM | ORPHAN_PRESENT;
 }
@@ -68,7 +69,7 @@ pub(crate) enum GroupSum {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct Geometry {
     pub(crate) blocks: u64,
     pub(crate) groups: u32,
     pub(crate) blocks_per_group: u32,
@@ -79,7 +80,7 @@ pub(crate) struct Layout {
     pub(crate) compat: u32,
     pub(crate) incompat: u32,
     pub(crate) ro_compat: u32,
-    /// What all checksums of metadata begin with, if there are any.
+    /// The seed of all checksums of metadata, if there are any.
     pub(crate) seed: Option<u32>,
     pub(crate) group_sum: GroupSum,
     pub(crate) first_inode: u32,
@@ -88,11 +89,12 @@ pub(crate) struct Layout {
     pub(crate) journal_copy: Option<Vec<u8>>,
     pub(crate) last_orphan: Ino,
     pub(crate) orphan_file: Ino,
-    /// The inodes of quotas that it names: of users, of groups, of projects.
+    /// The inodes of quotas that the superblock names: of users, of groups, of projects.
     pub(crate) quota_inodes: [u32; 3],
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u32,
-    /// The superblock's times are no numbers of inodes, so that those of inodes are none either.
+    /// Whether the superblock's times are too large to be numbers of inodes: then so are those of
+    /// inodes.
     pub(crate) times_are_real: bool,
     pub(crate) hash_seed: [u32; 4],
     pub(crate) hashes_unsigned: bool,
@@ -101,8 +103,8 @@ pub(crate) struct Layout {
     backup_groups: [u32; 2],
 }
 
-impl Layout {
-    /// What block 0 says, on a device of `device` blocks.
+impl Geometry {
+    /// Decodes block 0 of a device of `device` blocks.
     pub(crate) fn decode(block: &Block, device: u64) -> Result<Self, Unreadable> {
         let bytes = &block[SUPERBLOCK];
         let u16 = |at: usize| le16(bytes, at);
@@ -181,7 +183,7 @@ impl Layout {
         layout.checked(device, reserved, [u32(0x14), u32(0x24), u32(0x4C)])
     }
 
-    /// Counts the groups of a layout that is possible.
+    /// Checks that the layout is possible, and counts its groups.
     fn checked(
         mut self,
         device: u64,
@@ -248,7 +250,7 @@ impl Layout {
         u32::try_from(rest).map_or(self.blocks_per_group, |rest| rest.min(self.blocks_per_group))
     }
 
-    /// Blocks of a group's table of inodes.
+    /// Number of blocks of a group's table of inodes.
     pub(crate) fn table_blocks(&self) -> u32 {
         self.inodes_per_group / self.inodes_per_block()
     }
@@ -261,12 +263,13 @@ impl Layout {
         u32::try_from(BLOCK_BYTES / self.descriptor_bytes).unwrap_or(1)
     }
 
-    /// Blocks of descriptors at the file system's beginning, and copied into groups.
+    /// Number of blocks of descriptors at the file system's beginning, which are copied into
+    /// groups.
     pub(crate) fn table_of_groups(&self) -> u32 {
         self.groups.div_ceil(self.descriptors_per_block()).min(self.first_meta_group)
     }
 
-    /// Where a group's descriptor is: block and first byte.
+    /// Place of a group's descriptor: block and first byte.
     pub(crate) fn descriptor_at(&self, group: GroupNo) -> (BlockNo, usize) {
         let per_block = self.descriptors_per_block();
         let (meta, at) = (group.0 / per_block, (group.0 % per_block) as usize);
@@ -299,7 +302,8 @@ impl Layout {
         }
     }
 
-    /// Blocks at a group's beginning that hold superblock and descriptors, or are kept for those.
+    /// Number of blocks at a group's beginning that hold superblock and descriptors, or are
+    /// reserved for them.
     pub(crate) fn head_blocks(&self, group: GroupNo) -> u32 {
         let superblock = u32::from(self.has_superblock(group));
         let per_block = self.descriptors_per_block();
@@ -317,7 +321,7 @@ impl Layout {
         self.seed.map(|seed| crc32c(seed, &[&parts[0], &parts[1]]))
     }
 
-    /// The checksum that a descriptor ought to have.
+    /// The right checksum of a descriptor; `None` if descriptors have none.
     pub(crate) fn descriptor_sum(&self, group: GroupNo, bytes: &[u8]) -> Option<u16> {
         let (number, rest) = (group.0.to_le_bytes(), &bytes[32..]);
         match self.group_sum {

@@ -1,30 +1,30 @@
-//! Which blocks an inode has: extents, or the older maps of block numbers.
+//! The blocks of an inode: extents, or the older maps of block numbers.
 
 use crate::bytes::{crc32c, join, le16, le32};
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
-use crate::inodes::{EXTENTS, Kind, Raw};
+use crate::finding::{Location, Problem};
+use crate::inodes::{EXTENTS, FileKind, Raw};
 use crate::layout::compat;
 use crate::structures::Structure;
 use crate::units::{BLOCK_BYTES, BlockNo};
 
-/// Bytes of a header, and of each entry.
+/// Length of a header, and of each entry.
 const ENTRY: usize = 12;
-/// Where the checksum of a node in a block is.
+/// Place of the checksum of a node in a block.
 pub(crate) const NODE_SUM: usize = 4092;
-/// No file has a block behind this one.
+/// The end of the longest file, in blocks.
 const FILE_END: u64 = 1 << 32;
-/// An extent's length that is greater says that its blocks were not written.
+/// The greatest length of a written extent: a greater value marks unwritten blocks.
 const WRITTEN_MOST: u32 = 32_768;
 /// The deepest tree of extents.
 const DEPTH_MOST: u16 = 5;
-/// Block numbers in a block.
+/// Number of block numbers in a block.
 pub(crate) const NUMBERS: usize = BLOCK_BYTES / 4;
 
-/// What a map came to.
+/// The result of reading a map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mapped {
-    /// Blocks of data and of the map.
+    /// Number of blocks of data and of the map.
     pub(crate) blocks: u64,
     /// The last block of the file that holds data.
     pub(crate) last_written: Option<u64>,
@@ -33,7 +33,7 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// All blocks up to the last; holes have none. For what is small.
+    /// All blocks up to the last, `None` for holes. Meant for small files.
     pub(crate) fn in_order(&self) -> Vec<Option<BlockNo>> {
         let mut blocks = Vec::new();
         for (file, start, len) in &self.runs {
@@ -52,29 +52,29 @@ impl Mapped {
 /// The longest hole that a directory, or a file of the file system's own, may have: 1 GiB.
 const IN_ORDER_GAP: usize = 1 << 18;
 
-/// What is known of a tree while it is walked.
+/// State of a walk through a map.
 struct Walk<'r> {
     raw: Raw<'r>,
-    kind: Kind,
+    kind: FileKind,
     seed: Option<u32>,
     mapped: Mapped,
-    /// The first block of the file that was not passed.
+    /// The first block of the file that the walk has not passed yet.
     next: u64,
 }
 
 impl Walk<'_> {
-    /// Whether the order of a file's blocks is needed.
+    /// Whether the order of the file's blocks is needed later.
     fn is_kept(&self, checker: &Checker<'_>) -> bool {
         let layout = &checker.layout;
-        self.kind != Kind::File
+        self.kind != FileKind::File
             || self.raw.ino == layout.journal
             || (layout.has_compat(compat::ORPHAN_FILE) && self.raw.ino == layout.orphan_file)
     }
 }
 
 impl Checker<'_> {
-    /// Takes the blocks of an inode.
-    pub(crate) fn walk(&mut self, raw: Raw<'_>, kind: Kind) -> Checked<Mapped> {
+    /// Takes the blocks of an inode, data and map.
+    pub(crate) fn walk(&mut self, raw: Raw<'_>, kind: FileKind) -> Checked<Mapped> {
         let seed = raw.seed(&self.layout);
         let mut walk = Walk { raw, kind, seed, mapped: Mapped::default(), next: 0 };
         if raw.has_flag(EXTENTS) {
@@ -86,7 +86,8 @@ impl Checker<'_> {
         Ok(walk.mapped)
     }
 
-    /// A node whose first entry is for block `range.0` of the file, or behind it in the root.
+    /// Reads a node whose first entry must be for block `range.0` of the file; in the root a later
+    /// one will do.
     fn node(
         &mut self,
         walk: &mut Walk<'_>,
@@ -96,7 +97,7 @@ impl Checker<'_> {
         block: Option<BlockNo>,
     ) -> Checked<()> {
         let ino = walk.raw.ino;
-        let place = block.map_or(Place::Inode(ino), |block| Place::Block(ino, block));
+        let place = block.map_or(Location::Inode(ino), |block| Location::Block(ino, block));
         let (used, room) = (usize::from(le16(bytes, 2)), usize::from(le16(bytes, 4)));
         let most = bytes.len() / ENTRY - 1;
         if used == 0 && block.is_none() && depth > 0 {
@@ -136,7 +137,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn extent(&mut self, walk: &mut Walk<'_>, entry: &[u8], end: u64, place: Place) {
+    fn extent(&mut self, walk: &mut Walk<'_>, entry: &[u8], end: u64, place: Location) {
         let (first, len) = (u64::from(le32(entry, 0)), u32::from(le16(entry, 4)));
         let written = len <= WRITTEN_MOST;
         let len = if written { len } else { len - WRITTEN_MOST };
@@ -150,8 +151,8 @@ impl Checker<'_> {
             return;
         }
         let unwritten = match walk.kind {
-            Kind::File => None,
-            Kind::Symlink => Some("a target that was not written"),
+            FileKind::File => None,
+            FileKind::Symlink => Some("a target that was not written"),
             _ => Some("blocks that were not written"),
         };
         if let Some(what) = unwritten.filter(|_| !written) {
@@ -186,12 +187,12 @@ impl Checker<'_> {
         let bytes = self.read(child)?;
         let whole = |seed| crc32c(seed, &[&bytes[..NODE_SUM]]) == le32(&*bytes, NODE_SUM);
         if !walk.seed.is_none_or(whole) {
-            self.find(Place::Block(ino, child), Problem::Checksum("a node of extents"));
+            self.find(Location::Block(ino, child), Problem::Checksum("a node of extents"));
         }
         self.node(walk, &*bytes, depth, range, Some(child))
     }
 
-    /// Twelve blocks, and blocks of block numbers of one, two and three levels.
+    /// Reads a map of twelve blocks, and of blocks of block numbers with one, two and three levels.
     fn block_map(&mut self, walk: &mut Walk<'_>) -> Checked<()> {
         let map: Vec<u32> = (0..15).map(|number| le32(walk.raw.map(), 4 * number)).collect();
         for number in &map[..12] {
@@ -231,10 +232,10 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The list of bad blocks.
+    /// Takes the blocks in the list of bad blocks.
     pub(crate) fn walk_bad_blocks(&mut self, raw: Raw<'_>) -> Checked<()> {
         let seed = raw.seed(&self.layout);
-        let mut walk = Walk { raw, kind: Kind::File, seed, mapped: Mapped::default(), next: 0 };
+        let mut walk = Walk { raw, kind: FileKind::File, seed, mapped: Mapped::default(), next: 0 };
         self.block_map(&mut walk)
     }
 }

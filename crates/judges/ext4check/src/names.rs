@@ -1,21 +1,21 @@
-//! Directories: records of names, and where each name leads.
+//! Directories: the records of names, and the inode to which each name leads.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::bytes::{crc32c, le16, le32};
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
-use crate::inodes::{Directory, Kind};
+use crate::finding::{Location, Problem};
+use crate::inodes::{Directory, FileKind};
 use crate::layout::incompat;
 use crate::source::Block;
 use crate::structures::Structure;
 use crate::units::{BLOCK_BYTES, BlockNo, Ino};
 
-/// Bytes of a record without its name.
+/// Length of a record without its name.
 const RECORD: usize = 8;
-/// Bytes of the record at a block's end that holds its checksum.
+/// Length of the record at a block's end that holds its checksum.
 const TAIL: usize = 12;
-/// Where the checksum of a block of names is.
+/// Place of the checksum of a block of names.
 pub(crate) const NAMES_SUM: usize = BLOCK_BYTES - 4;
 
 /// One record.
@@ -25,7 +25,7 @@ pub(crate) struct Record<'b> {
     ino: Ino,
     code: u8,
     pub(crate) name: &'b [u8],
-    /// A zero follows the name.
+    /// Whether a zero follows the name.
     is_ended: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn names_sum(seed: u32, block: &[u8]) -> u32 {
     crc32c(seed, &[&block[..BLOCK_BYTES - TAIL]])
 }
 
-/// The records up to `end`; the last is `None` if they are broken.
+/// The records up to `end`; the last one is `None` if the records are broken.
 fn records(block: &Block, end: usize) -> impl Iterator<Item = Option<Record<'_>>> {
     let mut next = Some(0);
     std::iter::from_fn(move || {
@@ -57,12 +57,12 @@ fn record(block: &Block, at: usize, end: usize) -> Option<Record<'_>> {
 }
 
 impl Checker<'_> {
-    /// Looks at every block of every directory.
+    /// Checks every block of every directory.
     pub(crate) fn check_directories(&mut self) -> Checked<()> {
         if let Some(root) = self.directory_at(Ino::ROOT) {
             self.directories[root].parent = Some(Ino::ROOT);
         } else {
-            self.find(Place::Inode(Ino::ROOT), Problem::Impossible("it is no directory"));
+            self.find(Location::Inode(Ino::ROOT), Problem::Impossible("it is no directory"));
         }
         for at in 0..self.directories.len() {
             let directory = self.directories[at].clone();
@@ -72,7 +72,7 @@ impl Checker<'_> {
     }
 
     fn check_directory(&mut self, directory: &Directory, at: usize) -> Checked<()> {
-        let place = Place::Inode(directory.ino);
+        let place = Location::Inode(directory.ino);
         let mut index = if directory.indexed { self.read_index(directory)? } else { None };
         let mut hashes = Vec::new();
         for (number, block) in directory.blocks.iter().enumerate() {
@@ -88,7 +88,7 @@ impl Checker<'_> {
             let end = if inner { BLOCK_BYTES } else { self.names_end(directory, block, &bytes) };
             for (count, record) in records(&bytes, end).enumerate() {
                 let Some(record) = record else {
-                    let place = Place::Block(directory.ino, block);
+                    let place = Location::Block(directory.ino, block);
                     self.find(place, Problem::Impossible("a record of names"));
                     break;
                 };
@@ -121,12 +121,12 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Where the records of a leaf end, whose checksum is compared.
+    /// Checks the checksum of a leaf. Returns the end of its records.
     fn names_end(&mut self, directory: &Directory, block: BlockNo, bytes: &Block) -> usize {
         self.note(Structure::Names(block, directory.seed));
         let Some(seed) = directory.seed else { return BLOCK_BYTES };
         let end = BLOCK_BYTES - TAIL;
-        let place = Place::Block(directory.ino, block);
+        let place = Location::Block(directory.ino, block);
         let is_tail = le32(bytes, end) == 0
             && usize::from(le16(bytes, end + 4)) == TAIL
             && le16(bytes, end + 6) == 0xDE00;
@@ -144,7 +144,10 @@ impl Checker<'_> {
             || record.len != 12
             || !record.is_ended
         {
-            self.find(Place::Inode(directory.ino), Problem::Impossible("no '.' at its beginning"));
+            self.find(
+                Location::Inode(directory.ino),
+                Problem::Impossible("no '.' at its beginning"),
+            );
         }
         self.check_own_kind(directory.ino, record);
         self.add_name(directory.ino);
@@ -153,7 +156,7 @@ impl Checker<'_> {
     fn check_above(&mut self, at: usize, record: &Record<'_>) {
         let ino = self.directories[at].ino;
         if record.name != b".." || record.at != 12 || !record.is_ended {
-            self.find(Place::Inode(ino), Problem::Impossible("no '..' behind '.'"));
+            self.find(Location::Inode(ino), Problem::Impossible("no '..' behind '.'"));
         }
         self.directories[at].above = Some(record.ino);
         self.check_own_kind(ino, record);
@@ -161,7 +164,7 @@ impl Checker<'_> {
     }
 
     fn check_name(&mut self, directory: Ino, block: BlockNo, record: &Record<'_>) {
-        let place = Place::Block(directory, block);
+        let place = Location::Block(directory, block);
         let is_bad =
             |name: &[u8]| name.is_empty() || name == b"." || name == b".." || name.contains(&b'/');
         if is_bad(record.name) || record.name.contains(&0) {
@@ -181,23 +184,23 @@ impl Checker<'_> {
         if let Some(at) = self.directory_at(record.ino) {
             let named = self.directories[at].parent.replace(directory);
             if named.is_some() {
-                self.find(Place::Inode(record.ino), Problem::Parent);
+                self.find(Location::Inode(record.ino), Problem::Parent);
             }
         }
     }
 
     fn check_own_kind(&mut self, directory: Ino, record: &Record<'_>) {
         let known = self.layout.has_incompat(incompat::FILETYPE);
-        if record.code != if known { Kind::Directory.code() } else { 0 } {
-            self.find(Place::Inode(directory), Problem::Impossible("the kind of '.' or '..'"));
+        if record.code != if known { FileKind::Directory.code() } else { 0 } {
+            self.find(Location::Inode(directory), Problem::Impossible("the kind of '.' or '..'"));
         }
     }
 
-    fn check_kind(&mut self, directory: Ino, record: &Record<'_>, kind: Kind) {
+    fn check_kind(&mut self, directory: Ino, record: &Record<'_>, kind: FileKind) {
         let known = self.layout.has_incompat(incompat::FILETYPE);
         let expected = if known { kind.code() } else { 0 };
         if record.code != expected {
-            self.find(Place::Inode(directory), Problem::WrongKind(record.ino.0));
+            self.find(Location::Inode(directory), Problem::WrongKind(record.ino.0));
         }
     }
 
@@ -207,8 +210,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Every directory is below the root, where its `..` says, and every inode has as many names
-    /// as it says.
+    /// Checks that every directory is below the root, where its `..` says, and that the number of
+    /// names of every inode is the one it says.
     pub(crate) fn check_connections(&mut self) {
         let own = |checker: &Self, ino: Ino| {
             ino == checker.layout.orphan_file
@@ -217,15 +220,15 @@ impl Checker<'_> {
         for at in 0..self.directories.len() {
             let Directory { ino, parent, above, .. } = self.directories[at];
             if parent.is_none() || !self.reaches_root(at) {
-                self.find(Place::Inode(ino), Problem::Unreachable);
+                self.find(Location::Inode(ino), Problem::Unreachable);
             } else if above != parent {
-                self.find(Place::Inode(ino), Problem::Parent);
+                self.find(Location::Inode(ino), Problem::Parent);
             }
         }
         for inode in std::mem::take(&mut self.inodes) {
-            let (place, kept) = (Place::Inode(inode.ino), u64::from(inode.links));
-            let is_directory = inode.kind == Kind::Directory;
-            // A directory of more links than fit says 1.
+            let (place, kept) = (Location::Inode(inode.ino), u64::from(inode.links));
+            let is_directory = inode.kind == FileKind::Directory;
+            // A directory with more links than fit has the count 1.
             let many = is_directory && kept == 1 && self.may_have_many_links(inode.ino);
             if !own(self, inode.ino) && !many {
                 if inode.names == 0 && !is_directory {

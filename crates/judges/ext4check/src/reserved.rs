@@ -1,22 +1,22 @@
-//! Inodes of the file system's own, which have no names.
+//! The file system's own inodes, which have no names.
 
 use crate::bytes::le32;
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
-use crate::inodes::{CASEFOLD, ENCRYPTED, EXTENTS, IMAGIC, INDEX, INLINE_DATA, Kind, Raw};
+use crate::finding::{Location, Problem};
+use crate::inodes::{CASEFOLD, ENCRYPTED, EXTENTS, FileKind, IMAGIC, INDEX, INLINE_DATA, Raw};
 use crate::layout::compat;
 use crate::map::{Mapped, NUMBERS};
 use crate::units::{BlockNo, GroupNo, Ino};
 
-/// What those of users and groups keep of their quotas, if they have any.
+/// The inodes of the quotas of users and groups.
 const QUOTAS: [Ino; 2] = [Ino(3), Ino(4)];
-/// What a boot loader may keep.
+/// The inode that is reserved for a boot loader.
 const BOOT_LOADER: Ino = Ino(5);
 
 impl Checker<'_> {
-    /// An inode below the first for files; the root and the journal are not among them.
+    /// Checks an inode below the first one for files, except the root and the journal.
     pub(crate) fn check_reserved(&mut self, raw: Raw<'_>) -> Checked<()> {
-        let place = Place::Inode(raw.ino);
+        let place = Location::Inode(raw.ino);
         let times = self.layout.times_are_real && raw.deleted() != 0;
         if times && raw.deleted() < self.layout.inodes {
             let what = "a time of deletion that is a number of an inode";
@@ -49,8 +49,8 @@ impl Checker<'_> {
     }
 
     fn check_unused(&mut self, raw: Raw<'_>, may_have_mode: bool) {
-        let place = Place::Inode(raw.ino);
-        let is_directory = raw.kind() == Some(Kind::Directory);
+        let place = Location::Inode(raw.ino);
+        let is_directory = raw.kind() == Some(FileKind::Directory);
         if raw.u16(0) != 0 && (!may_have_mode || is_directory) {
             self.find(place, Problem::Impossible("a reserved inode is in use"));
         }
@@ -69,14 +69,14 @@ impl Checker<'_> {
         }
     }
 
-    /// The inode that keeps room for descriptors: a block of numbers of blocks that are kept, each
-    /// of which names its copies.
+    /// Checks the inode that reserves room for descriptors: a block of numbers of reserved blocks,
+    /// each of which names its copies.
     fn check_resizing(&mut self, raw: Raw<'_>) -> Checked<()> {
-        let place = Place::Inode(raw.ino);
+        let place = Location::Inode(raw.ino);
         let map: Vec<u32> = (0..15).map(|number| le32(raw.map(), 4 * number)).collect();
         let double = BlockNo(map[13].into());
         let others = map.iter().enumerate().any(|(at, number)| at != 13 && *number != 0);
-        if others || raw.has_flag(EXTENTS) || raw.kind() != Some(Kind::File) {
+        if others || raw.has_flag(EXTENTS) || raw.kind() != Some(FileKind::File) {
             self.find(place, Problem::Impossible("the inode for more descriptors"));
         }
         if raw.links() == 0 {
@@ -105,14 +105,14 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A block of block numbers says just this, and zeroes behind it.
+    /// Checks that a block of block numbers holds just `numbers`, and zeroes behind them.
     fn check_numbers(&mut self, ino: Ino, block: BlockNo, numbers: &[u64]) -> Checked<()> {
         let bytes = self.read(block)?;
         let said = bytes.chunks_exact(4).map(|at| u64::from(le32(at, 0)));
         let expected = numbers.iter().copied().chain(std::iter::repeat(0));
         if said.zip(expected).any(|(said, expected)| said != expected) {
             let what = "the map of blocks for more descriptors";
-            self.find(Place::Block(ino, block), Problem::Impossible(what));
+            self.find(Location::Block(ino, block), Problem::Impossible(what));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Where blocks come from.
+//! Where the blocks to be checked are read from.
 
 use std::fs::File;
 use std::io;
@@ -9,12 +9,12 @@ use crate::units::{BLOCK_BYTES, BlockNo};
 /// A block of the device.
 pub type Block = [u8; BLOCK_BYTES];
 
-/// A device or an image. Nobody changes it while it is checked.
+/// A device or an image. It must not change while it is checked.
 pub trait Source {
-    /// How many whole blocks there are.
+    /// Number of whole blocks.
     fn blocks(&self) -> u64;
 
-    /// Reads a block that is there.
+    /// Reads an existing block.
     ///
     /// # Errors
     /// Those of the device.
@@ -29,7 +29,7 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Reads from `file`, whose length is found by seeking, so that disks have one.
+    /// Reads from `file`. Its length is found by seeking, which also works for disks.
     ///
     /// # Errors
     /// Those of the file.

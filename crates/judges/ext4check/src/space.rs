@@ -1,12 +1,12 @@
-//! Which blocks were found in use.
+//! The blocks that were found in use.
 
-use crate::layout::Layout;
+use crate::layout::Geometry;
 use crate::units::GroupNo;
 
 /// Bits of one group.
 type Words = Box<[u64; 512]>;
 
-/// A bit for each block; groups of which none is in use take no memory.
+/// A bit for each block. A group with no block in use takes no memory.
 #[derive(Debug)]
 pub(crate) struct Space {
     groups: Vec<Option<Words>>,
@@ -16,12 +16,12 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub(crate) fn new(layout: &Layout) -> Self {
+    pub(crate) fn new(layout: &Geometry) -> Self {
         let groups = (0..layout.groups).map(|_| None).collect();
         Self { groups, per_group: layout.blocks_per_group.into(), blocks: layout.blocks, taken: 0 }
     }
 
-    /// Takes a block; false if it was taken before, or is not there.
+    /// Takes a block. Returns false if it was taken before, or does not exist.
     pub(crate) fn take(&mut self, block: u64) -> bool {
         if block >= self.blocks {
             return false;
@@ -38,12 +38,12 @@ impl Space {
         fresh
     }
 
-    /// A group's bits, the first block's lowest; `None` if no block is taken.
+    /// A group's bits, the lowest for the first block; `None` if no block of it is taken.
     pub(crate) fn of_group(&self, group: GroupNo) -> Option<&[u64; 512]> {
         self.groups.get(group.0 as usize)?.as_deref()
     }
 
-    /// Blocks in use.
+    /// Number of blocks in use.
     pub(crate) const fn taken(&self) -> u64 {
         self.taken
     }

@@ -1,5 +1,5 @@
-//! The structures of a file system: where each is, and how to make its checksum right again after
-//! a change, so that damage gets past the checksums.
+//! The structures of a file system: their places, and how to correct their checksums after a
+//! change, so that damage gets past the checksums.
 
 use std::io;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use std::ops::Range;
 use crate::bytes::{crc32c, high16, low16, put_be32, put_le16, put_le32};
 use crate::checker::{Checked, Checker};
 use crate::finding::Report;
-use crate::layout::{Layout, SUPERBLOCK, SUPERBLOCK_SUM};
+use crate::layout::{Geometry, SUPERBLOCK, SUPERBLOCK_SUM};
 use crate::source::{Block, Source};
 use crate::units::{BLOCK_BYTES, BlockNo, GroupNo, Ino};
 use crate::{attributes, index, inodes, journal, map, names, orphans};
 
-/// A structure that a check passed.
+/// A structure that a check visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Structure {
@@ -26,7 +26,7 @@ pub enum Structure {
     InodeBitmap(GroupNo, BlockNo),
     /// An inode in use: its block, and its first byte there.
     Inode(Ino, BlockNo, usize),
-    /// A node of an extent tree; the seed of its checksum, if there are any.
+    /// A node of an extent tree, and the seed of its checksum, if there is one.
     ExtentNode(BlockNo, Option<u32>),
     /// A block of block numbers, which has no checksum.
     BlockMap(BlockNo),
@@ -34,11 +34,11 @@ pub enum Structure {
     Names(BlockNo, Option<u32>),
     /// The root of an index, or a node.
     IndexNode {
-        /// Where.
+        /// Its block.
         block: BlockNo,
         /// The seed of its checksum.
         seed: Option<u32>,
-        /// Behind `.` and `..`.
+        /// Whether it is the root: its entries begin behind `.` and `..`.
         root: bool,
     },
     /// A block of extended attributes.
@@ -47,8 +47,8 @@ pub enum Structure {
     Orphans(BlockNo, Option<u32>),
     /// The journal's superblock.
     Journal(BlockNo),
-    /// Another block of the journal. The content of a logged block is not sealed: its checksum is
-    /// in a descriptor somewhere before it.
+    /// Another block of the journal. The content of a logged block is not sealed, because its
+    /// checksum is in an earlier descriptor.
     Log(BlockNo),
 }
 
@@ -64,11 +64,11 @@ pub trait Target: Source {
 /// A file system and its structures.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// What a check found.
+    /// The report of the check.
     pub report: Report,
-    /// All structures that it passed.
+    /// All structures that the check visited.
     pub structures: Vec<Structure>,
-    layout: Layout,
+    layout: Geometry,
     /// The seed of the journal's checksums, if it has any.
     journal_seed: Option<u32>,
 }
@@ -94,7 +94,7 @@ impl Survey {
         Ok(Self { report, structures, layout, journal_seed })
     }
 
-    /// The block of a structure, and its bytes there.
+    /// The block of a structure, and its bytes in the block.
     #[must_use]
     pub fn place(&self, structure: Structure) -> (BlockNo, Range<usize>) {
         match structure {
@@ -117,7 +117,7 @@ impl Survey {
         }
     }
 
-    /// Puts the checksums right that cover a structure, after it was changed.
+    /// Corrects the checksums that cover a structure, after a change of it.
     ///
     /// # Errors
     /// Those of the device.

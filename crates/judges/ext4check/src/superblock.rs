@@ -1,18 +1,18 @@
-//! Fields of the superblock that lead nowhere, but must fit together.
+//! Fields of the superblock that lead to no structure, but must fit together.
 
 use crate::bytes::{le16, le32};
 use crate::checker::Checker;
-use crate::finding::{Place, Problem};
+use crate::finding::{Location, Problem};
 use crate::inodes::SHORT;
 use crate::layout::{SUPERBLOCK, compat, incompat, ro_compat};
 use crate::source::Block;
 use crate::units::Ino;
 
-/// The inodes that are kept for the quotas of users and groups.
+/// The inodes that are reserved for the quotas of users and groups.
 const QUOTAS: [u32; 2] = [3, 4];
 
 impl Checker<'_> {
-    /// Looks at block 0, whose superblock was decoded.
+    /// Checks block 0, whose superblock was decoded.
     pub(crate) fn check_superblock(&mut self, block: &Block) {
         let bytes = &block[SUPERBLOCK];
         let layout = &self.layout;
@@ -51,14 +51,14 @@ impl Checker<'_> {
         ];
         for (is_so, what) in impossible {
             if is_so {
-                self.find(Place::Superblock, Problem::Impossible(what));
+                self.find(Location::Superblock, Problem::Impossible(what));
             }
         }
     }
 
-    /// No feature asks for quotas, as file systems that have some are not judged; without a feature
-    /// there is no file of orphans. An inode that is named all the same is taken for one by e2fsck,
-    /// which hides it.
+    /// Checks the inodes of quotas and of the file of orphans that the superblock names without the
+    /// feature: file systems with quotas are not judged at all, and a file of orphans needs its
+    /// feature. e2fsck takes such an inode for its own and hides it.
     pub(crate) fn check_named(&mut self) {
         let (first, count) = (self.layout.first_inode, self.layout.inodes);
         for ino in self.layout.quota_inodes {
@@ -66,14 +66,14 @@ impl Checker<'_> {
             let is_odd = ino < first || ino > count || self.inode(Ino(ino)).is_some();
             if !is_usual && is_odd {
                 let what = "an inode of quotas, which the file system does not have";
-                self.find(Place::Superblock, Problem::Impossible(what));
+                self.find(Location::Superblock, Problem::Impossible(what));
             }
         }
         let orphans = self.layout.orphan_file;
         let has_file = self.layout.has_compat(compat::ORPHAN_FILE);
         if !has_file && orphans.0 >= first && self.inode(orphans).is_some() {
             let what = "a file of orphans, which the file system does not have";
-            self.find(Place::Superblock, Problem::Impossible(what));
+            self.find(Location::Superblock, Problem::Impossible(what));
         }
     }
 }

@@ -1,30 +1,30 @@
-//! Numbers that must not be mistaken for one another.
+//! Types of numbers that must not be mistaken for one another.
 
 use std::fmt;
 
-/// Bytes of a block: other sizes are not read.
+/// Bytes of a block: other block sizes are not supported.
 pub const BLOCK_BYTES: usize = 4096;
-/// Blocks that one block of a bitmap covers at most.
+/// The most blocks that one block of a bitmap covers.
 pub(crate) const BITS: u32 = 32_768;
 
-/// A block of the device.
+/// Number of a block of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockNo(pub u64);
 
-/// An inode; the first is 1.
+/// Number of an inode; the first is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u32);
 
-/// A group of blocks; the first is 0.
+/// Number of a group of blocks; the first is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupNo(pub u32);
 
 impl Ino {
     /// The inode that lists bad blocks.
     pub(crate) const BAD_BLOCKS: Self = Self(1);
-    /// The directory that everything is in.
+    /// The root directory.
     pub(crate) const ROOT: Self = Self(2);
-    /// The inode that keeps room for more group descriptors.
+    /// The inode that reserves room for more group descriptors.
     pub(crate) const RESIZE: Self = Self(7);
 }
 

@@ -1,10 +1,10 @@
-//! Replays what dm-log-writes has logged below a volume, and checks the volume at each flush: what
-//! a power cut there would have left must be a good volume, hold a good ext4 file system, and every
-//! file whose mark came before.
+//! Replays a log that dm-log-writes made below a volume, and checks the volume at each flush. What
+//! a power cut there would have left must be a good volume with a good ext4 file system, and with
+//! every file whose mark came before.
 //!
 //! `replay_writes LOG IMAGE MANYLOGS [STATES]`: IMAGE is the disk as it was before the log began,
-//! and is changed; MANYLOGS is the program whose `check` is asked. At most STATES states are
-//! checked, spread over the log. A mark `fs` says that there is a file system from then on, a mark
+//! and is changed. MANYLOGS is the program whose `check` is run. At most STATES states are checked,
+//! spread over the log. A mark `fs` says that there is a file system from then on, and a mark
 //! `file:NAME:SHA256` that the file NAME is durable.
 
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]
@@ -32,16 +32,16 @@ const DISCARD: u64 = 4;
 const MARK: u64 = 8;
 /// Bytes of an entry before the text of a mark.
 const ENTRY_BYTES: usize = 32;
-/// Read from a volume at a time.
+/// Sectors read from a volume at a time.
 const PIECE: u64 = 2048;
-/// Files that are compared in each state: the last ones, which are most likely lost.
+/// Number of files that are compared in each state: the last ones, which are most likely lost.
 const FILES: usize = 8;
 
 struct Log {
     file: File,
     sector_bytes: u64,
     entries: u64,
-    /// Of the next entry.
+    /// Place of the next entry.
     at: u64,
 }
 
@@ -135,7 +135,7 @@ fn main() -> Any<()> {
     Ok(())
 }
 
-/// Flushes, FUA writes and marks in a log.
+/// Number of entries in a log that are flushes, FUA writes or marks.
 fn flushes(path: &Path) -> Any<u64> {
     let (mut log, mut count) = (Log::open(path)?, 0);
     while let Some(entry) = log.next()? {
@@ -146,9 +146,9 @@ fn flushes(path: &Path) -> Any<u64> {
 
 struct Checker {
     manylogs: PathBuf,
-    /// A copy of the disk, which an opening may change.
+    /// A copy of the disk, because an opening may change it.
     crashed: PathBuf,
-    /// What the volume exports.
+    /// The content that the volume exports.
     plain: PathBuf,
 }
 
@@ -162,7 +162,7 @@ impl Checker {
         }
         let mut journal = Command::new("e2fsck");
         let replayed = journal.args(["-y", "-E", "journal_only"]).arg(&self.plain).output()?;
-        // 1: something was done, which is what it is for.
+        // Code 1: e2fsck changed something, which is expected of a replay.
         if !matches!(replayed.status.code(), Some(0 | 1)) {
             return Err(said(&replayed).into());
         }

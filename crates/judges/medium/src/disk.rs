@@ -18,9 +18,9 @@ pub(crate) enum Asked {
     },
     Write {
         extent: Extent,
-        /// Without bytes it writes zeroes.
+        /// The content; without bytes the request writes zeroes.
         bytes: Option<Vec<u8>>,
-        /// Durable before it is answered.
+        /// Whether the data must be durable before the answer.
         fua: bool,
     },
     Flush,
@@ -91,7 +91,7 @@ impl Disk {
     }
 }
 
-/// The image as bytes. A torn sector holds bytes that nobody wrote.
+/// The image as bytes. A torn sector holds bytes that no client wrote.
 fn bytes_of(content: &Payload) -> Vec<u8> {
     let mut out = Vec::with_capacity(to_usize(content.len().bytes()));
     for sector in content.sectors() {

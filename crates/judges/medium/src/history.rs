@@ -26,7 +26,7 @@ static HISTORIES: AtomicU64 = AtomicU64::new(0);
 /// Description of a history.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Seed of all random choices but the interleaving of threads.
+    /// Seed of all random choices except the interleaving of threads.
     pub seed: u64,
     /// The layers above and below the program.
     pub stack: Stack,
@@ -75,7 +75,7 @@ impl History {
         Self { seed, stack: Stack::of_seed(seed), plant: None }
     }
 
-    /// Runs it with `program`.
+    /// Runs the history with `program`.
     ///
     /// # Errors
     /// The failure with a description of the layers.

@@ -2,14 +2,14 @@
 //!
 //! [`Medium`] is a file served through FUSE with direct I/O. It has a volatile write cache
 //! ([`manylogs_sim::WriteCache`]): a write stays there until an fsync that arrived after the
-//! write's answer, or until its own answer if the write is `RWF_DSYNC`. The medium therefore knows
-//! at each moment what a power cut would leave, which no test above the page cache can see. The
-//! real program serves the file in a process of its own, clients use what it serves, and at random
-//! events the medium keeps the image of a power cut. Each image is recovered in virtual time, and
-//! every sector is compared with what the clients were promised ([`manylogs_sim::Oracle`]).
+//! write's answer, or until its own answer if the write is `RWF_DSYNC`. So the medium knows at each
+//! moment what a power cut would leave, which no test above the page cache can see. The real
+//! program serves the file in a process of its own, and clients use the export. At random events
+//! the medium keeps the image of a power cut. Each image is recovered in virtual time, and every
+//! sector is compared with what the clients were promised ([`manylogs_sim::Oracle`]).
 //!
-//! A seed fixes what the clients ask for, how writes overtake one another in the medium, and where
-//! the cuts fall. How the threads interleave is not fixed: the same seed may pass and fail.
+//! A seed fixes the clients' requests, how writes overtake one another in the medium, and where the
+//! cuts fall. It does not fix how the threads interleave: the same seed may pass and fail.
 
 mod client;
 mod disk;

@@ -1,9 +1,9 @@
-//! The thread that owns the disk and the oracle: everything that happens is an event in its queue.
+//! The thread that owns the disk and the oracle. Everything that happens is an event in its queue.
 //!
-//! A client tells of a request before it sends it, and of an answer after it has it. An event of
-//! the disk therefore comes after the request that caused it and before the answer that relies on
-//! it. Whatever the oracle counts as answered at a cut had been answered, and whatever the disk
-//! holds had been asked for.
+//! A client reports a request before sending it, and an answer after receiving it. So an event of
+//! the disk comes after the request that caused it and before the answer that relies on it.
+//! Whatever the oracle counts as answered at a cut was answered, and whatever the disk holds was
+//! requested.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -95,8 +95,8 @@ pub(crate) struct State {
 }
 
 impl Medium {
-    /// Makes a disk with a new volume. The id of the volume comes from `volume`, all else from the
-    /// seed. Power is cut at most `cuts` times for each opening of the volume.
+    /// Makes a disk with a new volume. The id of the volume comes from `volume`, all other choices
+    /// from the seed. Power is cut at most `cuts` times for each opening of the volume.
     ///
     /// # Errors
     /// If the volume or the thread cannot be made.
@@ -144,8 +144,8 @@ impl Medium {
         Mount::new(file, path)
     }
 
-    /// Cuts the power. The recovered content is checked and becomes the truth of the oracle. Nobody
-    /// may use the disk meanwhile. A mounted file stays mounted without a disk.
+    /// Cuts the power. The recovered content is checked and becomes the truth of the oracle. The
+    /// disk must not be in use meanwhile. A mounted file stays mounted without a disk.
     ///
     /// # Errors
     /// If the recovered content breaks a promise.
@@ -155,7 +155,7 @@ impl Medium {
         self.order(move |state| state.cut_power(generation))?.map_err(Failure::of)
     }
 
-    /// Recovers and checks every image that was kept.
+    /// Recovers and checks all images of power cuts.
     ///
     /// # Errors
     /// If the thread has panicked.
@@ -244,7 +244,7 @@ impl State {
                 self.disk.begin(asked, reply);
                 self.happened(CUT_EVERY);
             }
-            // The server is dead. Dropping the reply gives an I/O error.
+            // The server is dead. Dropping the reply answers with an I/O error.
             Event::Disk { .. } => {}
             Event::Client { id, told } => {
                 let promise = matches!(told, Told::Written { durable: true } | Told::Flushed);

@@ -9,7 +9,7 @@ use manylogs_block::{Extent, SECTOR_BYTES, Sectors, to_usize};
 use manylogs_fuse::request::{Allocate, Open, Read, Sync, Write};
 use manylogs_fuse::{
     Attributes, BackgroundSession, Context, Device, Entry, Errno, FileHandle, Filesystem,
-    InitFlags, Kind, Known, MountFlags, MountOptions, NodeId, OpenFlags, Opened, OpenedFlags,
+    InitFlags, Known, MountFlags, MountOptions, NodeId, NodeKind, OpenFlags, Opened, OpenedFlags,
     Reply, Source, Superblock, Time, Wanted, Written,
 };
 use rustix::fs::FallocateFlags;
@@ -93,7 +93,7 @@ impl DiskFile {
             accessed: then,
             modified: then,
             changed: then,
-            kind: Kind::File,
+            kind: NodeKind::File,
             permissions: 0o600,
             links: 1,
             uid: rustix::process::geteuid().as_raw(),

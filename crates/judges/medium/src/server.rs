@@ -46,12 +46,12 @@ pub struct Stack {
     pub front_end: FrontEnd,
     /// The disk below the program.
     pub below: Below,
-    /// Requests go through `io_uring`, not through threads.
+    /// Whether requests go through `io_uring`; if not, through threads.
     pub ring: bool,
 }
 
 impl Stack {
-    /// The stack of a seed: each front end, each disk and either backend come up.
+    /// The stack of a seed: over many seeds every front end, disk and backend occurs.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(!seed);

@@ -1,7 +1,7 @@
-//! Units in which the oracle counts: the content of each unit names the write that it came from.
+//! Units of the oracle: the content of each unit names the write that it came from.
 //!
-//! The first sectors are written in parts of sectors, so the oracle knows them in cells of a
-//! quarter of a sector; it knows all others as whole sectors, which are atomic.
+//! The first sectors are written in parts, so the oracle knows them in cells of a quarter of a
+//! sector. It knows all others as whole sectors, which are atomic.
 
 use manylogs_block::{Extent, Payload, Rng, SECTOR_BYTES, Sector, Sectors, to_usize};
 

@@ -1,4 +1,4 @@
-//! What the tests of several crates share.
+//! Helpers that the tests of several crates share.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -9,15 +9,15 @@ use std::path::Path;
 /// The environment variable that names the file in which skipped tests are noted.
 pub const SKIPPED: &str = "MANYLOGS_SKIPPED";
 
-/// Says that the calling test cannot run here, and why: `needs mkfs.ext4`.
+/// Reports that the calling test cannot run here, and why: `needs mkfs.ext4`.
 ///
-/// The test returns after that, and counts as passed for cargo. So that nobody takes it for a test
-/// that ran, a line is added to the file that [`SKIPPED`] names: the program, the test and the
-/// reason, with tabs between. `make test` counts these lines.
+/// The test returns after that, and counts as passed for cargo. To show that it did not run, a line
+/// is added to the file that [`SKIPPED`] names: the program, the test and the reason, separated by
+/// tabs. `make test` counts these lines.
 ///
 /// # Panics
 ///
-/// If the file cannot be written: a skipped test that nobody counts would pass for one that ran.
+/// If the file cannot be written: otherwise nobody would notice the skipped test.
 pub fn skip(reason: impl Display) {
     eprintln!("skipped: {reason}");
     let Some(file) = std::env::var_os(SKIPPED).filter(|file| !file.is_empty()) else { return };
@@ -29,12 +29,12 @@ pub fn skip(reason: impl Display) {
 fn note(file: &Path, reason: &str) -> io::Result<()> {
     let program = std::env::current_exe()?;
     let program = program.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-    // Cargo puts a hash behind the name.
+    // Cargo appends a hash to the name.
     let program = program.rsplit_once('-').map_or(program, |(name, _)| name);
     let thread = std::thread::current();
     let test = thread.name().unwrap_or_default();
     let line = format!("{program}\t{test}\t{reason}\n");
-    // One write: lines of programs that run at the same time do not mix.
+    // One write, so that lines of programs that run at the same time do not mix.
     OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
 }
 

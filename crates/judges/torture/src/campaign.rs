@@ -1,7 +1,7 @@
 //! Many histories, on several threads, and their results together.
 //!
-//! Each history depends on its seed alone. Their reports are added up in the order of the seeds,
-//! whichever ended first, so the result is the same however many threads there are.
+//! Each history depends on its seed alone. Reports are added up in the order of the seeds,
+//! whichever ended first, so the number of threads does not change the result.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -33,7 +33,8 @@ pub enum System {
     Gecko,
     /// The file system ext4 with its own journal.
     Ext4,
-    /// The same, with a journal that keeps what it holds; some mounts are in another mode.
+    /// As [`System::Ext4`], but the journal keeps its transactions; some mounts are in another
+    /// mode.
     Lazy,
     /// File systems that MLFS takes over and gives back.
     Adopt,
@@ -41,14 +42,14 @@ pub enum System {
     Mlfs,
 }
 
-/// What histories of ext4 are, beside what their seeds say.
+/// Options of ext4 histories that do not come from their seeds.
 #[derive(Clone, Debug)]
 pub struct Ext4Campaign {
-    /// What histories begin with.
+    /// The images that histories begin with.
     pub images: Templates,
-    /// One judged state in so many is also judged by e2fsck; none if zero.
+    /// One judged state in this number is also judged by e2fsck; none if zero.
     pub e2fsck_every: u64,
-    /// Nothing crashes: each seed damages an image, which is then used.
+    /// Whether nothing crashes, and each seed damages an image, which is then used.
     pub mutate: bool,
 }
 
@@ -61,17 +62,17 @@ pub struct Campaign {
     pub seeds: RangeInclusive<u64>,
     /// Stop at this number of distinct crash states.
     pub states: Option<u64>,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
-    /// Also damage images, and see whether that is noticed.
+    /// Whether images are also damaged, to see whether that is noticed.
     pub faults: bool,
-    /// In every history of [`System::Volume`], [`System::Mlfs`] and [`System::Everest`] devices
-    /// fail requests. Few crashes are forked then, except with MLFS: such a campaign tests the
-    /// answers of requests and the history's own recoveries.
+    /// Whether devices fail requests in every history of [`System::Volume`], [`System::Mlfs`] and
+    /// [`System::Everest`]. Few crashes are forked then, except with MLFS: such a campaign tests
+    /// the answers of requests and the history's own recoveries.
     pub trouble: bool,
-    /// [`System::Volume`] on RAID-0 of so many members, whose caches are lost apart.
+    /// Puts [`System::Volume`] on RAID-0 of this many members, whose caches are lost apart.
     pub members: Option<u16>,
-    /// For [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
+    /// Options for [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,
 }
 
@@ -80,9 +81,9 @@ pub struct Campaign {
 pub struct Progress {
     /// Set to end the campaign after the histories under way.
     pub stop: AtomicBool,
-    /// Histories added up.
+    /// Number of histories that were added up.
     pub histories: AtomicU64,
-    /// Distinct crash states found.
+    /// Number of distinct crash states that were found.
     pub states: AtomicU64,
 }
 
@@ -104,19 +105,19 @@ pub struct Summary {
     pub failure: Option<Failure>,
     /// Whether it was stopped from outside.
     pub interrupted: bool,
-    /// What each history did, in the order of the seeds.
+    /// The digest of each history, in the order of the seeds.
     pub digests: Vec<Digest>,
 }
 
-/// What a history did, in short: two programs that give the same digest for a seed crashed at the
-/// same moments, found the same on the disks, and counted the same.
+/// A short form of what a history did. If two programs have the same digest for a seed, they
+/// crashed at the same moments, found the same content on the disks, and had the same counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// Seed of the history.
     pub seed: u64,
-    /// Its distinct crash states.
+    /// Number of its distinct crash states.
     pub states: u64,
-    /// A hash of these, in their order, and of all its counts.
+    /// A hash of these states, in order, and of all its counts.
     pub hash: u64,
 }
 
@@ -125,7 +126,8 @@ impl Digest {
         let mix = |hash: u64, value: u64| Rng::new(hash ^ value).next_u64();
         let states = report.states.iter().fold(0, |hash, (state, _)| mix(hash, *state));
         let counts = report.tally.counts().filter(|(_, count)| *count > 0);
-        // Names too, so that a count that is new and stays zero changes no digest.
+        // Names are hashed, too, and zero counts change no digest: so a new count that stays zero
+        // changes none.
         let hash = counts.fold(states, |hash, (name, count)| {
             mix(name.bytes().fold(hash, |hash, byte| mix(hash, byte.into())), count)
         });
@@ -136,16 +138,16 @@ impl Digest {
 struct Ledger {
     /// The next seed to be added up.
     next: u64,
-    /// Reports of seeds behind that.
+    /// Reports of seeds after that one.
     waiting: BTreeMap<u64, Result<Report, Violation>>,
     states: HashSet<u64>,
     summary: Summary,
-    /// Nothing more is added.
+    /// Whether no more reports are added.
     closed: bool,
 }
 
 impl Campaign {
-    /// Runs it.
+    /// Runs the campaign.
     #[must_use]
     pub fn run(&self, progress: &Progress) -> Summary {
         let ledger = Mutex::new(Ledger {
@@ -180,7 +182,8 @@ impl Campaign {
         if self.trouble { plan.in_trouble() } else { plan }
     }
 
-    /// A history of ext4. Disks do not cross threads, so each has images of its own.
+    /// Runs a history of ext4. Disks cannot be sent to other threads, so each thread has images of
+    /// its own.
     fn run_ext4(&self, seed: u64, images: &mut Option<Images>) -> Result<Report, Violation> {
         let Some(campaign) = &self.ext4 else {
             return Err(Violation("a campaign of ext4 needs images".to_owned()));
@@ -271,7 +274,7 @@ pub fn run_gecko(plan: &GeckoPlan) -> Result<Report, Violation> {
 /// Runs a history of ext4; a panic is a failure like any other.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub fn run_ext4(plan: &Ext4Plan, images: &Images) -> Result<Report, Violation> {
     caught(plan, || ext4::run_history(plan, images))
 }
@@ -280,16 +283,16 @@ pub fn run_ext4(plan: &Ext4Plan, images: &Images) -> Result<Report, Violation> {
 /// other.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub fn run_adopt(plan: &AdoptPlan, images: &Images) -> Result<Report, Violation> {
     caught(plan, || adopt::run_history(plan, images))
 }
 
-/// Damages an image by chance and uses it; a panic is a failure like any other. The verdicts of
-/// our own check and e2fsck are compared on one in `e2fsck_every`, on none if that is zero.
+/// Damages an image by chance and uses it; a panic is a failure like any other. One in
+/// `e2fsck_every` also compares the verdict of our own check with that of e2fsck; none if zero.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub fn run_mutant(seed: u64, images: &Images, e2fsck_every: u64) -> Result<Report, Violation> {
     caught(&seed, || ext4::run_mutant(seed, images, e2fsck_every))
 }
@@ -307,7 +310,7 @@ fn caught<P: fmt::Debug>(
 }
 
 impl Ledger {
-    /// Adds up all reports that are there without a gap.
+    /// Adds up the reports that follow the last one added without a gap.
     fn take_up(
         &mut self,
         seed: u64,

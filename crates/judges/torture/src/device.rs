@@ -7,7 +7,7 @@ use manylogs::{Phase, PhaseProbe};
 use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Extents, Request};
 use manylogs_sim::CrashDisk;
 
-/// A crashing disk that knows the phase of each request.
+/// A crashing disk that labels each request with its phase.
 #[derive(Debug)]
 pub(crate) struct PhasedDisk {
     pub(crate) disk: CrashDisk,

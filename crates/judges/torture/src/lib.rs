@@ -3,18 +3,18 @@
 //!
 //! A history runs clients against a tiny volume on a simulated disk. At its events the world is
 //! forked: the disk loses its power there (any subset of unflushed sectors survives, multi-sector
-//! writes torn) or its user is killed, perhaps again during the recovery; the volume is recovered,
-//! from its snapshot and from the logs alone, and every sector is compared with what the rules
-//! allow. At its end the history suffers the crash itself, recovers, and goes on. In some the
+//! writes are torn), or its user is killed, perhaps again during the recovery. The volume is
+//! recovered, from its snapshot and from the logs alone, and every sector is compared with what the
+//! rules allow. At its end the history itself crashes, recovers, and goes on. In some histories the
 //! device fails requests, and some images are damaged. Some volumes have their table in
-//! non-volatile RAM: these are forked between any two operations on that as well.
+//! non-volatile RAM: these are also forked between any two operations on that RAM.
 //!
-//! Everest's store, a chain of drives, and the file system ext4 with its journal, are crashed in
-//! the same way; images of ext4 are also damaged, and used. File systems that MLFS takes over and
+//! Everest's store, a chain of drives, and the file system ext4 with its journal are crashed in the
+//! same way. Images of ext4 are also damaged and then used. File systems that MLFS takes over and
 //! gives back are crashed on the way.
 //!
-//! What must hold is in `docs/semantics.md`, and for ext4 in `docs/mlfs.md`; the model that knows
-//! it is [`manylogs_sim::Oracle`], and for ext4 one of names and contents.
+//! The promises are in `docs/semantics.md`, and for ext4 in `docs/mlfs.md`. The model of them is
+//! [`manylogs_sim::Oracle`], and for ext4 a model of names and contents.
 
 mod adopt;
 mod campaign;

@@ -1,4 +1,4 @@
-//! What a history comes to: its counts, or a broken promise.
+//! The result of a history: its counts, or a broken promise.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use crate::tally::Tally;
 /// Counters of a history and its distinct crash states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Counts; without the states, which other histories may have seen as well.
+    /// Counts, without the states, which other histories may have seen as well.
     pub tally: Tally,
-    /// Hash of image and phase, and the phase.
+    /// Crash states: a hash of image and phase, and the phase.
     pub states: Vec<(u64, Phase)>,
 }
 
-/// A broken promise, in words.
+/// A broken promise, described in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub(crate) String);
 

@@ -31,17 +31,17 @@ impl Phases {
 pub struct FaultCount {
     /// Faults that changed the image.
     pub injected: u64,
-    /// The volume was refused, reported damage, or failed a read.
+    /// Faults for which the volume was refused, reported damage, or failed a read.
     pub detected: u64,
-    /// How those that were detected were noticed first, in the order of [`Detected::ALL`].
+    /// How the detected faults were noticed first, in the order of [`Detected::ALL`].
     pub detected_by: [u64; Detected::ALL.len()],
-    /// Every sector read as before.
+    /// Faults after which every sector read as before.
     pub harmless: u64,
-    /// What `docs/semantics.md` lists: home data, or the last records of a log, were lost.
+    /// Faults that lost home data, or the last records of a log, as `docs/semantics.md` lists.
     pub listed: u64,
 }
 
-/// Counts of what happens once in a history at most, and in few histories.
+/// Counts of events that happen at most once in a history, and in few histories.
 const RARE: [&str; 11] = [
     "refused_openings",
     "troubled_openings",
@@ -56,7 +56,7 @@ const RARE: [&str; 11] = [
     "nvram_histories",
 ];
 
-/// Counts of what only histories of ext4 do.
+/// Counts that only histories of ext4 have.
 const OF_EXT4: [&str; 8] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
@@ -98,7 +98,7 @@ macro_rules! tally {
                 $(self.$field += other.$field;)+
             }
 
-            /// The plain counts by name.
+            /// The name and value of each plain count.
             pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field),)+].into_iter()
             }
@@ -115,11 +115,11 @@ tally! {
     operations,
     /// Images compared with the model, each at every moment of the model.
     judged,
-    /// Images that were recovered for that.
+    /// Images that were recovered for those comparisons.
     recovered,
     /// Crashes during recovery.
     nested,
-    /// Recoveries that a snapshot made faster, and were repeated without it.
+    /// Recoveries that a snapshot made faster; these were repeated without it.
     from_snapshot,
     /// Crashes while a volume was being created.
     unborn,
@@ -131,11 +131,11 @@ tally! {
     troubled,
     /// Requests that the device failed.
     failed_requests,
-    /// Those of them after which the same request succeeds later.
+    /// Failed requests that would succeed when sent again later.
     transient_errors,
-    /// Openings that errors of the device prevented; it healed, and nothing was lost.
+    /// Openings that errors of the device prevented; the device healed, and nothing was lost.
     refused_openings,
-    /// Openings in spite of such errors.
+    /// Openings that succeeded in spite of such errors.
     troubled_openings,
     /// Histories with a limit to the rate of checkpoints.
     rate_limited,
@@ -145,7 +145,7 @@ tally! {
     many_logs,
     /// Histories that take days.
     days,
-    /// Checkpoints in these, at the time of day that the policy names.
+    /// Checkpoints in these histories, at the time of day that the policy names.
     daily_checkpoints,
     /// Histories on a disk that flushes its cache after each FUA write.
     emulated_fua,
@@ -155,7 +155,7 @@ tally! {
     grown,
     /// Histories in which the volume is repaired.
     repaired,
-    /// Histories in which the settings change that the volume keeps.
+    /// Histories that change the settings kept in the volume.
     settings_kept,
     /// Supersede entries appended.
     supersedes,
@@ -173,11 +173,11 @@ tally! {
     redirected,
     /// Histories with the table in non-volatile RAM.
     nvram_histories,
-    /// Crashes between two operations on that.
+    /// Crashes between two operations on that RAM.
     nvram_between,
-    /// New snapshots in it, most often because a half was full.
+    /// New snapshots in that RAM, most often because a half was full.
     nvram_rewrites,
-    /// Crash states of ext4 that e2fsck judged, too.
+    /// Crash states of ext4 that e2fsck judged as well.
     judged_by_e2fsck,
     /// Those of them whose journal e2fsck replayed.
     replayed_by_e2fsck,
@@ -189,9 +189,9 @@ tally! {
     mutated_found_by_both,
     /// Those that both judged alike, as sound.
     mutated_found_by_neither,
-    /// Those in which only our own check found something, which is meant to be so.
+    /// Those in which only our own check found something, as expected.
     mutated_found_by_check,
-    /// Those in which only e2fsck found something, which is meant to be so.
+    /// Those in which only e2fsck found something, as expected.
     mutated_found_by_e2fsck,
 }
 
@@ -235,8 +235,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another history did. Its crash states are not among that: see
-    /// [`crate::Campaign`].
+    /// Adds the counts of another history, without its crash states: see [`crate::Campaign`].
     pub(crate) fn add(&mut self, other: &Self) {
         self.add_counts(other);
         for (sum, more) in self.faults.iter_mut().zip(&other.faults) {
@@ -244,15 +243,15 @@ impl Tally {
         }
     }
 
-    /// Faults of all kinds together.
+    /// The sum of the faults of all kinds.
     #[must_use]
     pub fn all_faults(&self) -> FaultCount {
         self.faults.iter().fold(FaultCount::default(), |sum, more| sum.plus(more))
     }
 
     /// The counts that are too low for a campaign of volumes to prove anything. The limits are a
-    /// tenth of a per cent of all states for each phase, one history in 500 for what only some
-    /// histories have, and at least 10 of all else.
+    /// tenth of a per cent of all states for each phase, one history in 500 for features of only
+    /// some histories, and 10 for all other counts.
     #[must_use]
     pub fn neglected(&self) -> Vec<String> {
         let least = (self.phases.total() / 1000).max(20);

@@ -1,8 +1,8 @@
-//! Volumes that were changed at random, with checksums made right and not: never a panic, a hang,
-//! I/O without bound, or memory for what a header only claims.
+//! Volumes that were changed at random, with right and wrong checksums, cause no panic, no hang, no
+//! unbounded I/O, and take no memory for sizes that a header only claims.
 //!
-//! `MANYLOGS_MUTATIONS=N` tries so many, `MANYLOGS_SEED=N` that one alone. cargo-fuzz looks on where
-//! this ends (`fuzz/README.md`).
+//! `MANYLOGS_MUTATIONS=N` tries this many, `MANYLOGS_SEED=N` that one alone. cargo-fuzz goes on
+//! where this ends (`fuzz/README.md`).
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
@@ -10,17 +10,17 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{Rng, Sectors};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 use manylogs_torture::fuzz::{Image, exercise, mutate};
 
 const DEVICE: Sectors = Sectors(9000);
 const MUTATIONS: u64 = 12_000;
-/// Steps of the executor after which it counts as a hang.
+/// Number of steps of the executor after which it counts as a hang.
 const STEPS_MAX: u64 = 1_000_000;
-/// Peak memory of the test, threads and all.
+/// The most memory that the test may use, threads included.
 const MEMORY_MAX: u64 = 512 << 20;
 
-/// Names the seed that fails.
+/// Prints the seed that failed.
 struct Naming(u64);
 
 impl Drop for Naming {
@@ -35,9 +35,9 @@ fn from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap())
 }
 
-/// Whether the volume could be opened.
+/// Exercises the image; returns whether the volume could be opened.
 fn run(image: Image, physical: Sectors) -> bool {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let handle = sim.handle(sim.node());
     let outcome = Rc::new(Cell::new(None));
     let (told, runtime) = (Rc::clone(&outcome), handle.clone());
@@ -57,7 +57,7 @@ fn peak_memory() -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
-/// Even seeds change the one volume, odd seeds the other.
+/// Tries all seeds of one parity: even seeds change one volume, odd seeds the other.
 fn try_all(physical: Sectors, golden: &str, parity: u64) {
     let golden = Image::from_text(golden, DEVICE);
     assert!(run(golden.clone(), physical), "what was not changed opens");

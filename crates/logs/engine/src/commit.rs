@@ -11,10 +11,10 @@ use crate::phase::Phase;
 use crate::root::lose_member;
 use crate::system::{Shared, System};
 
-/// Tasks that are kept for the next records: most of the time no more are in flight.
+/// Tasks that are kept for later records: seldom are more in flight.
 const RECORD_WATCHERS_KEPT: usize = 2;
 
-/// Sees to it that records take effect when the device has answered.
+/// Makes records take effect when the device has answered.
 pub(crate) fn record_watchers<S: System>(runtime: &Handle) -> Watchers<RecordUnderWay<S>> {
     Watchers::new(runtime.clone(), RECORD_WATCHERS_KEPT, |record: RecordUnderWay<S>, result| {
         record_ended(&record, result);
@@ -51,8 +51,8 @@ fn commit_one<S: System>(system: &Rc<S>) -> bool {
     true
 }
 
-/// The log for the next record. While a record is on its way, the next goes behind it: the drive
-/// writes both in one pass, wherever its queue takes the head in between.
+/// The log for the next record. While a record is under way the next goes behind it, because the
+/// drive then writes both in one pass, wherever its queue moves the head in between.
 fn choose_log<S: System>(system: &S, state: &mut S::State) -> Option<LogId> {
     if let Some(log) = state.store().log_in_use().filter(|_| system.follows()) {
         return Some(log);
@@ -76,9 +76,9 @@ fn choose_log<S: System>(system: &S, state: &mut S::State) -> Option<LogId> {
     log
 }
 
-/// Begins an epoch in `log`, where that must be durable before entries follow: resolves when they
-/// may. A device that must be reset before it is written again is reset there first. False if there
-/// was nothing to write: another caller's record may be on its way.
+/// Begins an epoch in `log` if its begin must be durable before entries follow. Resolves when they
+/// may follow. A device that must be reset before it is written again is reset there first. False
+/// if there was nothing to write; another caller's record may be under way.
 pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
     let engine = system.engine();
     let begun = engine.with_store(|store| store.begin_epoch(log));
@@ -98,7 +98,8 @@ pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
     true
 }
 
-/// Writes the record; its entries take effect when it and all before it in the log are durable.
+/// Writes the record. Its entries take effect once it and all records before it in the log are
+/// durable.
 pub fn submit_record<S: System>(
     system: &Rc<S>,
     usually: Phase,
@@ -123,7 +124,7 @@ pub fn submit_record<S: System>(
     engine.records.watch(written, record);
 }
 
-/// The device has answered to a record.
+/// The device has answered the write of a record.
 fn record_ended<S: System>(record: &RecordUnderWay<S>, result: IoResult) {
     let RecordUnderWay { system, log, sequence, sent } = record;
     let (engine, log, sequence) = (system.engine(), *log, *sequence);
@@ -135,7 +136,7 @@ fn record_ended<S: System>(record: &RecordUnderWay<S>, result: IoResult) {
     system.record_ended(log, *sent);
 }
 
-/// Phase of a record, if it differs from that which records `usually` have.
+/// Phase of a record: `usually`, unless its place or its entries call for another.
 fn phase_of<S: System>(system: &S, usually: Phase, slot: &AppendSlot) -> Phase {
     let header = &slot.record.header;
     let begins = header.offset.0 == 0;
@@ -154,7 +155,7 @@ fn phase_of<S: System>(system: &S, usually: Phase, slot: &AppendSlot) -> Phase {
     }
 }
 
-/// The log is out of use. Entries on their way to it are appended elsewhere.
+/// Takes the log out of use. Entries on their way to it are appended elsewhere.
 fn record_failed<S: System>(system: &S, log: LogId, sequence: RecordSequence, error: &IoError) {
     let engine = system.engine();
     let device = engine.with_store(|store| {

@@ -1,4 +1,4 @@
-//! The engine of a system: its members, its store, and what its tasks call one another with.
+//! The engine of a system: its members, its store, and the signals between its tasks.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,20 +20,20 @@ pub struct Engine<S: System> {
     pub state: RefCell<S::State>,
     /// Something may be ready to be written into a record.
     pub commit: Signal,
-    /// An entry is durable, room was freed, or the store takes no more entries.
+    /// An entry became durable, room was freed, or the store stopped taking entries.
     pub progress: Signal,
-    /// Somebody waits for room.
+    /// A task waits for room.
     pub wanted: Signal,
     /// Placement asks for a log that is not opened, or a log has failed.
     pub log_wanted: Signal,
-    /// Wait for the devices' answers to records.
+    /// Tasks that wait for the devices' answers to records.
     pub(crate) records: Watchers<RecordUnderWay<S>>,
-    /// Log that placement would like to use but may not before it is opened.
+    /// Log that placement would like to use, but may not use before it is opened.
     pub(crate) unopened: Cell<Option<LogId>>,
     closed: Cell<bool>,
 }
 
-/// A record that a device has, and whose it is.
+/// A record that was sent to a device, and its system.
 pub(crate) struct RecordUnderWay<S: System> {
     pub(crate) system: Rc<S>,
     pub(crate) log: LogId,
@@ -67,7 +67,7 @@ impl<S: System> Engine<S> {
         work(self.state.borrow_mut().store_mut())
     }
 
-    /// Asks for `log` to be opened: records may go there some time later.
+    /// Asks the opener to open `log`; it may take records some time later.
     pub fn open_log(&self, log: LogId) {
         self.unopened.set(Some(log));
         self.log_wanted.notify();
@@ -79,13 +79,13 @@ impl<S: System> Engine<S> {
         self.commit.notify();
     }
 
-    /// Whether the tasks of the engine and of the system are to end.
+    /// Whether the tasks of the engine and of the system should end.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.get()
     }
 
-    /// Ends the engine's tasks. Those of the system that wait for one of its signals look at
+    /// Ends the engine's tasks. The system's own tasks are woken by the signals, and must look at
     /// [`Engine::is_closed`].
     pub fn close(&self) {
         self.closed.set(true);

@@ -9,7 +9,7 @@ use crate::root::update_root;
 use crate::system::System;
 use crate::wait::wait_durable;
 
-/// Makes the floors durable: entries below them are dead from then on. None is lowered.
+/// Makes the floors durable: entries below them are then dead. No floor is lowered.
 ///
 /// # Errors
 /// If the root cannot be written: see [`update_root`].
@@ -26,14 +26,14 @@ pub async fn raise_floor<S: System>(
     }
 }
 
-/// Raises the floor as far as possible without loss: logs that only supersede entries kept can
-/// then be reset. For systems whose logs are emptied from the oldest end.
+/// Raises the floor as far as possible without loss. Logs that only had to keep supersede entries
+/// can then be reset. For systems that empty their logs from the oldest end.
 ///
 /// # Errors
 /// If the root cannot be written, or the store stopped taking entries.
 pub async fn raise_floor_to_oldest<S: System>(system: &S) -> Result<(), IoError> {
     let engine = system.engine();
-    // Logs need what was displaced until the entries that displaced it are durable.
+    // The displaced versions are needed until the entries that displaced them are durable.
     let last = engine.with_store(|store| store.entries().tickets.last());
     if let Some(last) = last
         && !plant::is(Bug::FloorWithoutBarrier)

@@ -1,13 +1,13 @@
 //! The engine under every log-structured system.
 //!
 //! The store of `manylogs_logstore` is data structures and does no I/O. The engine owns a store and
-//! the devices that it lies on, its [`Member`]s, and does what every system does with them: it
-//! commits records, opens logs, sets sequences aside, reads from logs, moves and renews what logs
-//! hold, raises the floor, takes failed logs out of use, opens and recovers.
+//! its devices, the [`Member`]s, and does what every system needs: it commits records, opens logs,
+//! sets sequences aside, reads from logs, moves and renews their versions, raises the floor, takes
+//! failed logs out of use, opens and recovers.
 //!
-//! A [`System`] stands on it and says what only the system knows: where a record goes, what is due,
-//! how a log is cleaned, and what follows when something became durable. The volume of the crate
-//! `manylogs` and the circular store of `manylogs_everest` are systems.
+//! A [`System`] stands on it and decides what only the system knows: where a record goes, what is
+//! due, how a log is cleaned, and what follows when something became durable. The volume of the
+//! crate `manylogs` and the circular store of `manylogs_everest` are systems.
 
 mod commit;
 mod engine;

@@ -14,7 +14,7 @@ use manylogs_schedule::{Class, ScheduleStats, Scheduler, Targets};
 
 use crate::phase::{Phase, PhaseProbe};
 
-/// For whom is read.
+/// Who needs a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// A client, who waits.
@@ -26,29 +26,29 @@ pub enum Reader {
 /// Clients' reads and writes up to this long are small.
 const SMALL: Sectors = Sectors(128);
 
-/// A device that a system lives on. It is told why the system writes, and decides when a request
+/// A device that a system lives on. It learns why the system writes, and decides when a request
 /// goes. Clones are the same member.
 #[derive(Clone)]
 pub struct Member {
     device: Rc<dyn BlockDevice>,
-    /// The columns of the device, if it is an array that is known.
+    /// The columns of the device, if it is an array of known geometry.
     columns: Option<Rc<Columns>>,
     /// Scheduler of the device, or of each column, once the system serves clients.
     schedulers: Rc<[Scheduler]>,
-    /// For the tasks of flushes, once there are schedulers.
+    /// Runs the tasks of flushes; set together with the schedulers.
     runtime: Option<Handle>,
     probe: PhaseProbe,
     /// The end of the last request that was not logged.
     head: Rc<Cell<Lba>>,
-    /// Everything belongs to draining from now on.
+    /// All requests belong to a drain from now on.
     draining: Rc<Cell<bool>>,
-    /// Clients wait for room in the logs, and so for the system's own work.
+    /// Clients wait for room in the logs, and therefore for the system's own work.
     pressed: Rc<Cell<bool>>,
     gone: Rc<Cell<bool>>,
 }
 
 impl Member {
-    /// The member on `device`, whose writes `probe` is told of. Every request passes at once.
+    /// The member on `device`. `probe` learns of its writes. Every request passes at once.
     #[must_use]
     pub fn new(device: Rc<dyn BlockDevice>, probe: PhaseProbe) -> Self {
         Self {
@@ -64,8 +64,8 @@ impl Member {
         }
     }
 
-    /// The same device, its addresses arranged as `columns` has them. If they are the columns that
-    /// the device has now, `each` is set: then requests are scheduled column by column.
+    /// The same device with its addresses arranged by `columns`. `each` says whether the device has
+    /// these columns now: then requests are scheduled column by column.
     #[must_use]
     pub fn arranged(self, columns: Rc<Columns>, each: bool) -> Self {
         let device = Rc::clone(&columns) as Rc<dyn BlockDevice>;
@@ -88,7 +88,7 @@ impl Member {
         self.columns.as_ref().map_or(1, |columns| usize::from(columns.map().geometry().columns))
     }
 
-    /// The column that a log is on which begins at `at`; 0 if the device is no array.
+    /// The column of a log that begins at `at`; 0 if the device is no array.
     #[must_use]
     pub fn column_of(&self, at: Lba) -> usize {
         self.columns.as_ref().map_or(0, |columns| usize::from(columns.map().locate(at).0))
@@ -106,7 +106,7 @@ impl Member {
         each.reduce(ScheduleStats::with).unwrap_or_default()
     }
 
-    /// What the device can do.
+    /// Capabilities of the device.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.device.capabilities()
@@ -126,14 +126,14 @@ impl Member {
         self.device.extents(within)
     }
 
-    /// Submits anything but a read.
+    /// Submits any request except a read.
     pub fn submit(&self, phase: Phase, request: Request) -> Completion {
         let phase = if self.draining.get() { Phase::Drain } else { phase };
         self.probe.note(phase, &request);
         self.hand_over(self.class(phase, &request), request)
     }
 
-    /// Resets the device where `log` lies, if the device must be reset before it is written again.
+    /// Resets the device at `log`, if the device must be reset before it is written again.
     ///
     /// # Errors
     /// Those of the device.
@@ -159,8 +159,8 @@ impl Member {
         }
     }
 
-    /// Every flush is urgent: a client waits for it, or its next flush waits for one of the
-    /// volume's own work.
+    /// Every flush is urgent: a client waits for it, or a client's next flush waits for one that
+    /// the volume needs.
     fn class(&self, phase: Phase, request: &Request) -> Class {
         let Some(extent) = request.extent() else { return Class::Record };
         match phase {
@@ -184,15 +184,15 @@ impl Member {
         if self.pressed.get() { Class::Stream } else { Class::Background }
     }
 
-    /// Position of the head after the requests in the device, if requests are held back. Otherwise
-    /// the end of the last request that was not logged: see [`Member::asked`].
+    /// Position of the head after the requests that are in the device, if the scheduler knows it.
+    /// Otherwise the end of the last request that was not logged: see [`Member::asked`].
     #[must_use]
     pub fn head(&self) -> Lba {
         let seen = self.schedulers.first().filter(|_| self.columns.is_none());
         seen.and_then(Scheduler::head).unwrap_or(self.head.get())
     }
 
-    /// As [`Member::head`], of one column: an address of the array that lies where its head is.
+    /// As [`Member::head`], for one column: an address of the array at the head's position there.
     #[must_use]
     pub fn head_of(&self, column: usize) -> Lba {
         let Some(columns) = &self.columns else { return self.head() };
@@ -213,18 +213,19 @@ impl Member {
         self.head.set(end);
     }
 
-    /// Tells that a client asks for something to be durable.
+    /// Tells the schedulers that a client asks for something to be durable.
     pub fn sync_asked(&self) {
         self.schedulers.iter().for_each(Scheduler::sync_asked);
     }
 
-    /// Whether streams that last compete with records for the device, and nobody else does.
+    /// Whether lasting streams, and no other requests, compete with records for the device.
     #[must_use]
     pub fn serves_stream(&self) -> bool {
         self.schedulers.iter().any(Scheduler::serves_stream)
     }
 
-    /// Whether clients wait for small reads, and sync so often that these need their place.
+    /// Whether clients wait for small reads, and sync so often that the reads need a share of the
+    /// time.
     #[must_use]
     pub fn serves_database(&self) -> bool {
         self.schedulers.iter().any(Scheduler::serves_database)
@@ -241,7 +242,7 @@ impl Member {
         self.gone.set(true);
     }
 
-    /// From now on everything belongs to draining.
+    /// From now on all requests belong to a drain.
     pub fn set_draining(&self) {
         self.draining.set(true);
     }
@@ -252,7 +253,7 @@ impl Member {
         self.schedulers.iter().for_each(|scheduler| scheduler.set_pressed(pressed));
     }
 
-    /// For those who only read.
+    /// The device itself, for callers that only read.
     #[must_use]
     pub const fn device(&self) -> &Rc<dyn BlockDevice> {
         &self.device

@@ -45,7 +45,7 @@ impl Members {
         self.0.len()
     }
 
-    /// The devices, for those who only read.
+    /// The devices, for callers that only read.
     #[must_use]
     pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
         self.0.iter().map(|member| Rc::clone(member.device())).collect()

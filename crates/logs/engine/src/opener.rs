@@ -10,8 +10,8 @@ use crate::phase::Phase;
 use crate::root::update_root;
 use crate::system::System;
 
-/// Opens logs for as long as the system is open: a task of its own, as cleaning waits for records,
-/// which may wait for a log.
+/// Opens logs as long as the system is open. It is a task of its own, because cleaning waits for
+/// records, which may wait for a log.
 pub async fn run_opener<S: System>(system: Rc<S>) {
     let engine = system.engine();
     loop {
@@ -24,8 +24,8 @@ pub async fn run_opener<S: System>(system: Rc<S>) {
     }
 }
 
-/// Opens the logs around the one that placement asks for: the root names them as opened, ahead of
-/// use. Then begins an epoch there.
+/// Names the logs around the wanted one as opened in the root, ahead of their use. Then begins an
+/// epoch in the wanted log.
 async fn open_wanted_log<S: System>(system: &S) {
     note_retired(system).await;
     let engine = system.engine();
@@ -39,32 +39,32 @@ async fn open_wanted_log<S: System>(system: &S) {
         }
         let logs = engine.with_store(|store| store.logs().count());
         let opening = update_root(system, Phase::OpenedSet, |root| root.open_around(log, logs));
-        // Without it the system takes no writes any more.
+        // If the root cannot be written, the system takes no more writes.
         let _ = opening.await;
     }
     let mut changed = !opened;
     if engine.with_store(|store| store.is_opened(log)) || plant::is(Bug::OpenedSetLate) {
         changed |= begin_epoch(system, log).await;
     }
-    // While the record of another caller begins the epoch there is nothing new to tell: placement
-    // would ask again and again. That caller tells.
+    // While another caller's record begins the epoch, nothing has changed yet, and placement would
+    // ask again and again. That caller notifies.
     if changed || engine.with_store(|store| store.has_begun(log)) {
         engine.notify_progress();
     }
 }
 
-/// Tells the root of logs that went out of use, so that they stay so.
+/// Notes in the root which logs went out of use, so that they stay so.
 async fn note_retired<S: System>(system: &S) {
     let engine = system.engine();
     let mut retired: Vec<LogId> = engine.with_store(|store| store.newly_retired());
-    // The logs of a member that is gone are sound when it is back.
+    // The logs of a member that is gone will be sound when it is back.
     retired.retain(|log| {
         let device = engine.with_store(|store| store.logs().device(*log));
         !engine.members.of(device).is_gone()
     });
     if !retired.is_empty() {
         let noted = update_root(system, Phase::OpenedSet, |root| root.retired.extend(retired));
-        // A log that is tried again fails again.
+        // If that failed: a bad log that is used again fails again.
         let _ = noted.await;
     }
 }

@@ -1,4 +1,4 @@
-//! Reads that wait for a device that fails for a while.
+//! Reads that are repeated while a device fails for a moment.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,25 +17,26 @@ const TRIES: u32 = 7;
 const WAIT_IN_ALL: Nanos = Nanos::from_secs(60);
 
 /// A device whose reads are tried again while they end with [`IoError::Transient`]: up to seven
-/// times within 6.3 s, and all reads together wait at most a minute. Everything else passes as it
-/// is. Recovery reads through it: what cannot be read for a moment must not count as lost.
+/// times within 6.3 s, and all reads together wait at most a minute. All other requests pass
+/// unchanged. Recovery reads through it, because data that cannot be read for a moment must not
+/// count as lost.
 pub struct PatientReads {
     device: Rc<dyn BlockDevice>,
     runtime: Handle,
     left: Rc<Cell<Nanos>>,
-    /// Maps the last error of a read that failed to the end.
+    /// Maps the error of a read's last attempt.
     last_word: fn(IoError) -> IoError,
 }
 
 impl PatientReads {
-    /// A read that fails to the end fails as it did.
+    /// A read that fails at every attempt keeps its last error.
     #[must_use]
     pub fn new(device: Rc<dyn BlockDevice>, runtime: Handle) -> Rc<Self> {
         Self::with(device, runtime, |error| error)
     }
 
-    /// A read that fails to the end counts as a medium error: for an owner who gives up what
-    /// cannot be read.
+    /// A read that fails at every attempt counts as a medium error: for an owner who gives up data
+    /// that cannot be read.
     #[must_use]
     pub fn giving_up(device: Rc<dyn BlockDevice>, runtime: Handle) -> Rc<Self> {
         Self::with(device, runtime, |error| match error {
@@ -54,7 +55,7 @@ impl PatientReads {
     }
 }
 
-/// Takes `span` from the time that is left to wait; false if there is less.
+/// Takes `span` from the waiting time that is left; false if less is left.
 fn may_wait(left: &Cell<Nanos>, span: Nanos) -> bool {
     let enough = left.get() >= span;
     if enough {

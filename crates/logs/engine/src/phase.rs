@@ -1,5 +1,4 @@
-//! Purposes of the writes of a system. A crash campaign learns from them which work it has
-//! interrupted.
+//! Purposes of the writes of a system. A crash campaign learns from them which work it interrupted.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,7 +27,7 @@ pub enum Phase {
     OpenedSet,
     /// Format, the root with the new incarnation, and changes of the superblock.
     Open,
-    /// The flush and the scan before that.
+    /// The flush and the scan before that root.
     Recovery,
     /// A record with zeroed extents.
     Discard,
@@ -76,14 +75,13 @@ impl Phase {
 /// Writes of a system in one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Requests but reads.
+    /// Requests other than reads.
     pub requests: u64,
-    /// Length of those that have one.
+    /// Total length of the requests that have an extent.
     pub bytes: u64,
 }
 
-/// Tells what a system writes for, and how much it wrote for each purpose. Clones share the
-/// counters.
+/// Tells why a system writes, and how much it wrote for each purpose. Clones share the counters.
 #[derive(Clone, Debug, Default)]
 pub struct PhaseProbe(Rc<Probed>);
 

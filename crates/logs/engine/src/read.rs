@@ -1,4 +1,4 @@
-//! Reading what logs hold.
+//! Reading from logs.
 
 use manylogs_block::{Completion, Extent, IoError, IoResult, Payload};
 use manylogs_logstore::LogId;
@@ -7,23 +7,23 @@ use manylogs_logstore::store::{self, LogRead, Place};
 use crate::member::Reader;
 use crate::system::{Shared, System};
 
-/// Source of the content of a part.
+/// Where the content of a part comes from.
 #[derive(Debug)]
 pub enum Source {
-    /// At hand.
+    /// Memory: the content is known.
     Here(Payload),
-    /// Nowhere: the logged copy was found damaged.
+    /// Nowhere: the copy in the log is known to be damaged.
     Lost,
-    /// A log, which is being read.
+    /// A log, with the read under way.
     Log {
-        /// Which part of it.
+        /// The extent of the log that is read.
         read: LogRead,
         /// The device's answer.
         found: Completion,
     },
 }
 
-/// Starts to read `part`, which the map says is at `place`, for a client, and pins the log.
+/// Starts to read `part` for a client and pins its log. The map has `place` for it.
 pub fn begin_read<S: System>(
     system: &S,
     state: &mut S::State,
@@ -52,13 +52,14 @@ pub fn read_log<S: System>(
     (read, system.engine().members.of(read.device).read(reader, read.extent))
 }
 
-/// Verifies what was read from a log and unpins it. `home` is the extent as clients know it.
+/// Verifies content that was read from a log, and unpins the log. `home` is the extent as clients
+/// know it, for errors.
 ///
 /// # Errors
-/// The device's, or [`IoError::Checksum`] if it is not what was written.
+/// The device's error, or [`IoError::Checksum`] if the content is damaged.
 pub fn end_read<S: System>(system: &S, read: &LogRead, found: IoResult, home: Extent) -> IoResult {
     let result = system.engine().with_store(|store| store.end_read(read, found, home));
-    // A log that only this read held may have begun anew.
+    // The log may have begun anew if this was the last read of it.
     system.offer_room();
     result
 }

@@ -1,4 +1,4 @@
-//! Reads of what a log holds, some of them ahead of their use.
+//! Reads of a log that is cleaned, some of them ahead of their use.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ struct Reading<'a> {
     read: Option<(LogRead, Completion)>,
 }
 
-/// A chunk that was read: its versions, and what the log holds at the extent.
+/// A chunk that was read: its versions, and the content of the extent `within` of the log.
 pub(crate) struct Chunk<'a> {
     pub(crate) live: &'a [Live],
     pub(crate) within: Extent,
@@ -36,8 +36,8 @@ impl<'a, S: System> Chunks<'a, S> {
         Self { system, log, rest: live, under_way: VecDeque::new() }
     }
 
-    /// The next chunk; `None` after the last. As many as [`System::reads_ahead`] says are read in
-    /// the meantime.
+    /// The next chunk; `None` after the last. Up to [`System::reads_ahead`] reads are under way
+    /// meanwhile.
     pub(crate) async fn next(&mut self) -> Result<Option<Chunk<'a>>, IoError> {
         while self.under_way.len() < self.system.reads_ahead().max(1) && !self.rest.is_empty() {
             let (chunk, rest) = self.rest.split_at(chunk_len(self.rest));
@@ -58,17 +58,17 @@ impl<'a, S: System> Chunks<'a, S> {
         Ok(Some(Chunk { live: chunk, within, content }))
     }
 
-    /// Whether there is no other chunk.
+    /// Whether all chunks have been returned.
     pub(crate) fn is_over(&self) -> bool {
         self.rest.is_empty() && self.under_way.is_empty()
     }
 
-    /// Ends the reads that are under way: each keeps its log from a reset.
+    /// Ends the reads under way: until then each of them keeps its log from a reset.
     pub(crate) async fn end(self) {
         for Reading { chunk, read } in self.under_way {
             if let Some((read, found)) = read {
                 let home = Space::of(chunk[0].extent).1;
-                // Nobody wants the content, or whether it is whole.
+                // The content is not used, nor is an error.
                 let _ = end_read(self.system, &read, found.await, home);
             }
         }

@@ -1,4 +1,4 @@
-//! Recovery: the versions in the logs are found again. It only reads.
+//! Recovery: finds the versions in the logs again. It only reads.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use manylogs_logstore::store::{Device, Logs, Store};
 use manylogs_logstore::{BLANK, DataSequence, LogId, ScanOf, Scanned, VolumeId, scan};
 use manylogs_plant::{self as plant, Bug};
 
-/// Starts of logs that are read together.
+/// Number of logs whose starts are read together.
 const LOOKS: usize = 32;
 
-/// Takes out of use what the root says has failed.
+/// Takes the logs out of use that the root names as failed.
 pub fn retire_failed(store: &mut Store) {
     for id in store.root().retired.clone() {
         if (id.0 as usize) < store.logs().count() && !plant::is(Bug::RetiredForgotten) {
@@ -32,8 +32,8 @@ pub struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Of `wanted` among `logs`, which lie on `devices` and hold records of `volume` for addresses
-    /// below `capacity`, written in physical sectors of the length `physical`.
+    /// A scanner of the logs `wanted` among `logs`. The logs lie on `devices` and hold records of
+    /// `volume` for addresses below `capacity`, written in physical sectors of length `physical`.
     #[must_use]
     pub fn new(
         devices: &'a [Rc<dyn BlockDevice>],
@@ -51,7 +51,8 @@ impl<'a> Scanner<'a> {
     /// The records of the next log that is not blank; none after the last.
     ///
     /// # Errors
-    /// If a log cannot be read, and the medium is not at fault: it may hold what is newest.
+    /// If a log cannot be read and the medium is not at fault: the log may hold the newest
+    /// versions.
     pub async fn next(&mut self) -> Result<Option<(LogId, Scanned)>, IoError> {
         let Some((log, start)) = self.next_used().await? else { return Ok(None) };
         let (device, region) = self.places[log.0 as usize];
@@ -60,7 +61,7 @@ impl<'a> Scanner<'a> {
         Ok(Some((log, scanned)))
     }
 
-    /// The next one that is not blank, and what was read of its start.
+    /// The next log that is not blank, and the content of its start.
     async fn next_used(&mut self) -> Result<Option<(LogId, Payload)>, IoError> {
         loop {
             while self.asked.len() < LOOKS

@@ -1,4 +1,4 @@
-//! Emptying a log: what it holds moves as it is to another log, or is renewed at the newest end.
+//! Emptying a log: its versions move unchanged to another log, or are appended again as the newest.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::reads::{Chunk, Chunks};
 use crate::system::{Shared, System};
 use crate::wait::wait_done;
 
-/// Progress of moving a log.
+/// Result of moving a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// The source holds nothing that recovery needs.
@@ -25,8 +25,8 @@ pub enum Moved {
     Nothing,
 }
 
-/// What the table still has in `log`, in the order of the log: its records tell where to look, or
-/// what the log knows of its entries.
+/// The versions in `log` that the table still names, in the order of the log. They are found by the
+/// log's records, or by what the store remembers of its entries.
 ///
 /// # Errors
 /// If the log cannot be read.
@@ -56,15 +56,15 @@ pub async fn live_in<S: System>(system: &S, log: LogId) -> Result<Vec<Live>, IoE
     };
     let scanned = scan(engine.members.of(device).device(), of, Payload::default()).await?;
     if scanned.begins_absent {
-        // A modelled drive takes its time for the scan and keeps no records.
+        // On a modelled drive that keeps no content, the scan takes its time but finds no records.
         return Ok(engine.with_store(|store| store.live_by_table(log)));
     }
     Ok(engine.with_store(|store| store.live_in(log, &scanned.records)))
 }
 
-/// Copies what recovery needs of `from`, which the caller has set aside, to `to`, and points the
-/// table at the copies. Stops, without loss, when [`System::may_move`] says so; what was copied by
-/// then stays copied.
+/// Copies the entries of `from` that recovery needs to `to`, and points the table at the copies.
+/// The caller has set `from` aside. When [`System::may_move`] says so, it stops without loss, and
+/// the copies made by then stay.
 ///
 /// # Errors
 /// If the device fails, or the store stops taking entries.
@@ -115,7 +115,7 @@ async fn move_chunks<S: System>(
     }
 }
 
-/// The chunks that are moved next: as many as the system wants to have read by then.
+/// The chunks that are moved next: the system says how much content is read before a move.
 async fn next_turn<'a, S: System>(
     system: &S,
     chunks: &mut Chunks<'a, S>,
@@ -152,7 +152,7 @@ async fn move_supersedes<S: System>(
     Ok(true)
 }
 
-/// Writes a record of versions that keep their numbers. The ticket is done when they are durable.
+/// Writes a record of versions that keep their sequences. The ticket is done when they are durable.
 fn submit_moved<S: System>(system: &Rc<S>, to: LogId, moved: Relocated) -> Ticket {
     let Relocated { sequence, slot, last, .. } = moved;
     system.moving(&mut system.engine().state.borrow_mut(), slot.target.len);
@@ -188,8 +188,7 @@ async fn renew_chunks<S: System>(system: &S, chunks: &mut Chunks<'_, S>) -> Resu
     Ok(true)
 }
 
-/// Renews a version. False if there is no room for it, and none will become free by what is under
-/// way.
+/// Renews a version. False if there is no room for it, and no entry under way will free any.
 async fn renew_when_there_is_room<S: System>(
     system: &S,
     live: &Live,

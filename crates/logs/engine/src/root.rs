@@ -30,8 +30,8 @@ impl RootSlot {
     }
 }
 
-/// Changes the root, durably in both slots: first in the slot that does not hold the newest root.
-/// Changes follow one another.
+/// Changes the root, durably in both slots; the slot without the newest root is written first.
+/// Concurrent changes take turns.
 ///
 /// # Errors
 /// If one of the slots cannot be written. A crash may then find the old root or the new one, so
@@ -59,8 +59,8 @@ pub async fn update_root<S: System>(
     Ok(())
 }
 
-/// Writes the root to a slot, durably. Where the member of the slot is gone and the system goes on,
-/// the slot has another place.
+/// Writes the root to a slot, durably. If the slot's member is gone and the system goes on without
+/// it, the slot moves to another place.
 async fn write_slot<S: System>(
     system: &S,
     phase: Phase,
@@ -73,7 +73,7 @@ async fn write_slot<S: System>(
         let RootSlot { device, place } = system.root_slots()[slot];
         let written = write_twice(engine.members.of(device), phase, root.write_to(place, volume));
         match written.await {
-            // A record may have found it out while the root was on its way.
+            // A record that failed may have noticed first that the member is gone.
             Err(IoError::Gone)
                 if engine.members.of(device).is_gone() || lose_member(system, device) => {}
             result => return result,
@@ -81,8 +81,8 @@ async fn write_slot<S: System>(
     }
 }
 
-/// A member is gone: its logs are out of use. False if the system does not go on without it, or
-/// knew.
+/// Notes that a member is gone and takes its logs out of use. False if the system does not go on
+/// without it, or knew already.
 pub fn lose_member<S: System>(system: &S, device: Device) -> bool {
     let engine = system.engine();
     let member = engine.members.of(device);
@@ -95,8 +95,8 @@ pub fn lose_member<S: System>(system: &S, device: Device) -> bool {
     true
 }
 
-/// Writes a second time where the first write fails: drives replace a bad sector when it is
-/// written again.
+/// Writes a second time if the first write fails: drives replace a bad sector when it is written
+/// again.
 async fn write_twice(member: &Member, phase: Phase, write: Request) -> Result<(), IoError> {
     match member.submit(phase, write.clone()).await {
         Err(error) if error.is_local() => member.submit(phase, write).await.map(drop),
@@ -104,10 +104,10 @@ async fn write_twice(member: &Member, phase: Phase, write: Request) -> Result<()
     }
 }
 
-/// What the places of the root hold.
+/// Result of reading all places of the root.
 #[derive(Clone, Debug)]
 pub struct FoundRoot {
-    /// The newest whole root, and which of the places it is in; `None` if none holds a whole one.
+    /// The newest whole root and the index of its place; `None` if no root is whole.
     pub newest: Option<(Root, usize)>,
     /// How many places hold no whole root.
     pub damaged: u32,
@@ -127,8 +127,8 @@ pub async fn write_root(
     member.submit(phase, root.write_to(place, volume)).await.map(drop)
 }
 
-/// Reads the places where a root of `volume` may be, which has `logs` logs: both slots, and others
-/// that a slot may have had.
+/// Reads all places that may hold a root of `volume`, which has `logs` logs: both slots, and places
+/// that a slot may have had before.
 ///
 /// # Errors
 /// If a slot cannot be read, and the medium is not at fault: see [`read_copy`].
@@ -157,11 +157,11 @@ pub async fn find_root(
 }
 
 /// Reads one of two copies of a structure. The inner error says that the medium has lost this copy,
-/// so that the other one counts. The device must report a medium error twice to be believed.
+/// so the other one counts. It takes two medium errors in a row.
 ///
 /// # Errors
-/// If the copy cannot be read for another reason. The copy may be whole, and the newer one: the
-/// other copy must not be taken for it.
+/// If the copy cannot be read for another reason. The copy may be whole and the newer one, so the
+/// other copy must not be used in its place.
 pub async fn read_copy(
     device: &Rc<dyn BlockDevice>,
     place: Extent,

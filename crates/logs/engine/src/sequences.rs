@@ -1,4 +1,4 @@
-//! Setting sequences aside when a store is opened, and while it is in use.
+//! Setting sequences aside when a store is opened, and later during use.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::root::update_root;
 use crate::system::System;
 
 /// Counts an opening of a system in its root and sets sequences aside for it, durably in both
-/// slots. Nothing may be appended before. False if the sequences are used up: then nothing was
+/// slots. Until then nothing may be appended. False if the sequences are used up: then nothing was
 /// written.
 ///
 /// # Errors
@@ -29,7 +29,7 @@ pub async fn begin_incarnation<S: System>(system: &S) -> Result<bool, IoError> {
 
 /// Sets more sequences aside whenever they run low, until the engine is closed.
 ///
-/// Where the root cannot be written the store takes no more entries; an error needs no other
+/// If the root cannot be written, the store takes no more entries, so the error needs no other
 /// handling.
 pub async fn reserve_sequences<S: System>(system: Rc<S>) {
     let engine = system.engine();

@@ -1,4 +1,4 @@
-//! What the engine asks of a system.
+//! What the engine needs from a system.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use manylogs_logstore::store::{Batch, Choice, Device, Room, Store};
 use crate::engine::Engine;
 use crate::root::RootSlot;
 
-/// What a system changes together with its store, under one borrow.
+/// The state that a system changes together with its store, under one borrow.
 pub trait Shared {
     /// The store.
     fn store(&self) -> &Store;
@@ -20,7 +20,8 @@ pub trait Shared {
 
 /// A log-structured system: the decisions over an [`Engine`], which does the work.
 ///
-/// Nothing here waits: what takes time is a task of the engine, or of the system.
+/// Methods that are not async do not wait: work that takes time is a task of the engine, or of the
+/// system.
 pub trait System: Sized + 'static {
     /// The store, and the system's own state beside it.
     type State: Shared;
@@ -31,14 +32,14 @@ pub trait System: Sized + 'static {
     /// Where the two slots of the root are.
     fn root_slots(&self) -> [RootSlot; 2];
 
-    /// Whether the system goes on when `device` is gone for as long as it is open. Its logs are out
-    /// of use then, and [`System::root_slots`] are on others: each of them has two places for a
-    /// root, so that a torn write leaves one.
+    /// Whether the system goes on, until it is closed, when `device` is gone. The logs on it are
+    /// then out of use, and [`System::root_slots`] name other devices. Every device has two places
+    /// for a root, so that a torn write leaves one.
     fn goes_on_without(&self, _device: Device) -> bool {
         false
     }
 
-    /// End of the addresses of the store's map: no entry reaches beyond.
+    /// End of the addresses of the store's map: no entry reaches beyond it.
     fn capacity(&self) -> Sectors;
 
     // Where a record goes.
@@ -46,16 +47,16 @@ pub trait System: Sized + 'static {
     /// The log for the next record, by the system's policy: see [`Store::choose_log`].
     fn place(&self, state: &Self::State) -> Option<Choice>;
 
-    /// Whether the next record goes behind one that is on its way: a drive writes both in one pass.
+    /// Whether the next record goes behind one that is under way: a drive writes both in one pass.
     /// If not, it goes where [`System::place`] says.
     fn follows(&self) -> bool {
         true
     }
 
-    /// Most payload of a record that several batches share.
+    /// Longest payload of a record that several batches share.
     fn longest_record(&self) -> Sectors;
 
-    /// Whether a log that `place` would like is opened now; `serves` says whether another one takes
+    /// Whether a log that `place` would like is opened now. `serves` says whether another log takes
     /// the record meanwhile.
     fn may_open(&self, _state: &mut Self::State, _serves: bool) -> bool {
         true
@@ -67,20 +68,20 @@ pub trait System: Sized + 'static {
     /// after each record.
     fn is_due(self: &Rc<Self>, state: &mut Self::State) -> bool;
 
-    /// A record was put behind the others of `log`, and is about to be submitted.
+    /// A record was appended to `log`, and is about to be submitted.
     fn appended(&self, _state: &mut Self::State, _log: LogId) {}
 
-    /// The committer has nothing more to do until it is called: the time to set timers.
+    /// The committer has nothing to do until the next signal: a good time to set timers.
     fn committer_rests(self: &Rc<Self>) {}
 
     // What follows when something became durable.
 
-    /// A record that went to `log` at `sent` has ended, well or not, and those who wait for
-    /// progress were told.
+    /// A record that was sent to `log` at `sent` has ended, well or not. Tasks that wait for
+    /// progress have been notified.
     fn record_ended(&self, log: LogId, sent: Time);
 
-    /// A read or a move may have freed a log: no other event may follow that would tell those who
-    /// wait for room.
+    /// A read or a move may have freed a log. The system notifies tasks that wait for room, because
+    /// no other event may do so.
     fn offer_room(&self);
 
     // How a log is cleaned.
@@ -100,12 +101,12 @@ pub trait System: Sized + 'static {
         1
     }
 
-    /// Content that is read before any of it is moved; each part as it was read when zero.
+    /// Length of content that is read before any of it is moved; if zero, each chunk moves at once.
     fn moves_at_once(&self) -> Sectors {
         Sectors(0)
     }
 
-    /// Parts of a log that is cleaned that are read at a time.
+    /// Number of chunks of a log that are read at a time while it is cleaned.
     fn reads_ahead(&self) -> usize {
         1
     }
@@ -113,7 +114,7 @@ pub trait System: Sized + 'static {
     /// A record of moved versions is about to be submitted.
     fn moving(&self, _state: &mut Self::State, _len: Sectors) {}
 
-    /// Puts versions on their way that are renewed: see [`Store::put`].
+    /// Queues a batch of renewed versions: see [`Store::put`].
     fn put_renewed(&self, state: &mut Self::State, batch: Batch, room: Room) {
         state.store_mut().put(batch, room, None);
     }

@@ -14,7 +14,7 @@ pub async fn wait_durable<S: System>(system: &S, ticket: Ticket) -> Result<(), I
     wait_until(system, |store| store.entries().tickets.all_done(ticket)).await
 }
 
-/// Resolves when the entry with this ticket is durable, whatever becomes of older ones.
+/// Resolves when the entry with this ticket is durable, even if older ones are not.
 ///
 /// # Errors
 /// [`IoError::ReadOnly`] if the store stopped taking entries before.
@@ -22,7 +22,7 @@ pub async fn wait_done<S: System>(system: &S, ticket: Ticket) -> Result<(), IoEr
     wait_until(system, |store| store.entries().tickets.is_done(ticket)).await
 }
 
-/// Resolves when `done` holds for the store. It is asked again at each progress.
+/// Resolves when `done` holds for the store. It is checked at each progress.
 ///
 /// # Errors
 /// [`IoError::ReadOnly`] if the store stopped taking entries before.

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::{DataSequence, LogOffset, Record, RecordSequence, VolumeId};
 
-/// Where in its log the payload of each data entry of a record begins. Most records are short.
+/// Where the payload of each data entry of a record begins in its log. Most records are short.
 pub type Offsets = SmallVec<[LogOffset; 4]>;
 /// The checksums of a record's payload, unit by unit.
 pub type UnitChecksums = SmallVec<[u32; 8]>;
@@ -17,7 +17,7 @@ pub type Payloads = SmallVec<[Payload; 2]>;
 pub struct AppendSlot {
     /// Where on the device to write it.
     pub target: Extent,
-    /// Header, if it belongs into the log, payload and padding.
+    /// Header, if it belongs into the log, then payload and padding.
     pub payload: Payload,
     /// The record.
     pub record: Record,
@@ -25,12 +25,12 @@ pub struct AppendSlot {
     pub offsets: Offsets,
 }
 
-/// What a record needs to know of the volume.
+/// Values of the volume and its store that go into a record's header.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendOf {
     /// The volume.
     pub volume: VolumeId,
-    /// The record's number.
+    /// The record's sequence.
     pub sequence: RecordSequence,
     /// The durable floor.
     pub floor: DataSequence,

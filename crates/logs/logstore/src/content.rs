@@ -1,4 +1,4 @@
-//! Content of a log, without its place.
+//! Content of a log without its place, as a snapshot keeps it.
 
 use manylogs_block::Extent;
 

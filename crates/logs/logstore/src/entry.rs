@@ -1,4 +1,4 @@
-//! Entries of a record: each says something of one extent.
+//! Entries of a record: each concerns one extent.
 
 use manylogs_block::{Extent, Sectors};
 use zerocopy::little_endian::U64;
@@ -10,13 +10,13 @@ use crate::{DataSequence, RecordError};
 /// Bytes of one entry in a record header.
 pub const ENTRY_BYTES: usize = 32;
 
-/// Bit of the class: see [`Entry::over_kept`].
+/// Bit of the byte that holds the class: see [`Entry::over_kept`].
 const OVER_KEPT: u8 = 0x80;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
-    /// The block address below, the space above.
+    /// The block address in the low bits, the space above.
     address: U64,
     data_sequence: U64,
     version: U64,
@@ -40,7 +40,8 @@ pub enum EntryKind {
     Lost,
 }
 
-/// What a version is to its owner. Cleaners may treat the classes differently; the store does not.
+/// What a version means to its owner. Cleaners may treat the classes differently; the store does
+/// not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Content.
@@ -48,8 +49,8 @@ pub enum Class {
     Data,
     /// Metadata of a file system.
     Metadata,
-    /// Content that is kept in the logs: it must be durable and needs no place. Checkpoints neither
-    /// read nor write it. It has a floor of its own, see [`crate::Floors`].
+    /// Content that stays in the logs, because it must be durable but needs no place. Checkpoints
+    /// neither read nor write it. It has a floor of its own, see [`crate::Floors`].
     DurabilityOnly,
 }
 
@@ -61,20 +62,20 @@ impl Class {
 /// One extent of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The home address, as the store's map has it: see [`crate::Space`].
+    /// The address in the store's map, which includes the space: see [`crate::Space`].
     pub extent: Extent,
-    /// Which version of the extent: the store's number, in order of arrival.
+    /// Sequence of this version: the store numbers versions in order of arrival.
     pub data_sequence: DataSequence,
-    /// What the owner of the space calls this version. The store keeps it in the record, and
-    /// neither compares it nor has it in its map or in snapshots.
+    /// The owner's own number of this version. The store writes it to the record, but does not
+    /// compare it, and keeps it neither in its map nor in snapshots.
     pub version: u64,
     /// Meaning of the entry.
     pub kind: EntryKind,
-    /// What the version is to its owner.
+    /// What the version means to its owner.
     pub class: Class,
-    /// Whether the newest version before this one was kept: kept versions of the extent that are
-    /// older than this are dead for as long as they can be found, even when this one is below the
-    /// floor. No kept version has the mark.
+    /// Whether the newest version before this one was a kept version. Then kept versions of the
+    /// extent that are older than this entry are dead as long as recovery can find them, even if
+    /// this entry is below the floor. No kept version has the mark.
     pub over_kept: bool,
 }
 
@@ -85,7 +86,7 @@ impl Entry {
         Self { extent, data_sequence, version: 0, kind, class: Class::Data, over_kept: false }
     }
 
-    /// Whether the version is kept in the logs.
+    /// Whether the version stays in the logs until it is overwritten.
     #[must_use]
     pub const fn is_kept(&self) -> bool {
         matches!((self.kind, self.class), (EntryKind::Data, Class::DurabilityOnly))
@@ -101,7 +102,7 @@ impl Entry {
     }
 }
 
-/// The bytes of an entry in a header.
+/// The bytes of an entry, as in a header.
 pub(crate) fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
     let [a, b, c, d, e, f, 0, 0] = entry.extent.len.0.to_le_bytes() else {
         unreachable!("an extent ends within its space")

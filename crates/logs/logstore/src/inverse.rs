@@ -1,24 +1,24 @@
-//! What a log holds, in its order: the way back from a place to its address.
+//! The extents of a log's entries, in the order of the log: they lead from a place to its address.
 
 use manylogs_block::{Extent, Lba, Sectors};
 
-/// Sectors of a block of file systems: most entries are one of these, at a multiple of it.
+/// Sectors of a block of file systems: most entries are one such block, aligned.
 const BLOCK: u64 = 8;
 /// Bits of a pair of words that hold a length; the address is above them.
 const LEN_BITS: u32 = 16;
-/// No number of a block: a pair of words follows.
+/// Not a block number: it says that a pair of words follows.
 const PAIR: u32 = u32::MAX;
-/// A pair without a length: address and length follow in a pair each.
+/// A pair without a length: two pairs follow, one with the address and one with the length.
 const LONG: u64 = 0;
 
-/// The extents that the entries of a log name, in the order of the log: four bytes an entry that is
-/// a block of 4 KiB, twelve for others, and 28 for one that is long or in another address space.
-/// What a log holds is found by it without reading the log.
+/// The extents of a log's entries, in the order of the log. An entry that is a block of 4 KiB takes
+/// four bytes, others take twelve, and 28 if they are long or in another address space. With this
+/// list the store finds a log's live versions without reading the log.
 #[derive(Clone, Debug, Default)]
 pub struct Inverse(Vec<u32>);
 
 impl Inverse {
-    /// Adds the extent of an entry behind all others.
+    /// Appends the extent of an entry.
     pub fn push(&mut self, extent: Extent) {
         let (start, len) = (extent.start.0, extent.len.0);
         let block = u32::try_from(start / BLOCK).ok().filter(|block| *block != PAIR);

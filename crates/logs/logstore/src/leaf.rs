@@ -1,8 +1,8 @@
-//! A run of neighbouring entries of a tree in as few bytes as they need.
+//! A run of neighbouring entries of a tree, packed into as few bytes as they need.
 //!
-//! An entry is a row of words. A leaf stores of each word its difference from a base, in as many
-//! bytes as the largest difference in this leaf takes: none where all rows agree, eight where they
-//! have nothing in common. A row that does not fit makes the leaf be packed anew, wider.
+//! An entry is a row of words. For each word a leaf stores its difference from a base, in as many
+//! bytes as the largest difference in this leaf takes: none if all rows agree, eight if they have
+//! nothing in common. If a row does not fit, the leaf is packed again, wider.
 
 use manylogs_block::narrow;
 
@@ -10,17 +10,17 @@ use manylogs_block::narrow;
 pub(crate) const WORDS: usize = 5;
 /// The word that rows are ordered by.
 pub(crate) const START: usize = 0;
-/// The word behind it.
+/// The length, the word that follows.
 pub(crate) const LEN: usize = 1;
 
 pub(crate) type Row = [u64; WORDS];
 
-/// Rows that a leaf makes room for at a time.
+/// Number of rows by which a leaf grows when it is full.
 const GROWTH: usize = 8;
-/// Behind the last row, so that eight bytes can be read at every word.
+/// Bytes behind the last row, so that eight bytes can be read at every word.
 const PADDING: usize = 8;
 const WORD_BYTES: u32 = 8;
-/// The largest number of so many bytes.
+/// The largest number with this many bytes.
 const MASKS: [u64; 16] = {
     let mut masks = [u64::MAX; 16];
     let mut bytes = 0;
@@ -31,12 +31,12 @@ const MASKS: [u64; 16] = {
     masks
 };
 
-/// Never empty. See the module.
+/// A packed run of rows, never empty: see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     packed: Vec<u8>,
     base: Row,
-    /// Bytes that each word takes, and where in a row they are.
+    /// Bytes that each word takes in a row, and where they begin.
     width: [u8; WORDS],
     at: [u8; WORDS],
     row_bytes: u8,
@@ -44,7 +44,7 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// A leaf of these rows, which are in order.
+    /// A leaf that holds `rows`, which are in order.
     pub(crate) fn pack(rows: &[Row]) -> Self {
         let mut leaf = Self::fitting(rows);
         leaf.rows = narrow(rows.len());
@@ -55,7 +55,7 @@ impl Leaf {
         leaf
     }
 
-    /// An empty leaf into which all of `rows` fit.
+    /// An empty leaf with widths that all of `rows` fit.
     fn fitting(rows: &[Row]) -> Self {
         let (mut least, mut most) = (rows[0], rows[0]);
         for row in rows {
@@ -77,7 +77,7 @@ impl Leaf {
             leaf.width[word] = width_of(range);
             leaf.at[word] = leaf.row_bytes;
             leaf.row_bytes += leaf.width[word];
-            // What the width has to spare is spared on both sides.
+            // Divides the range that the width has to spare between both sides.
             let mask = leaf.mask(word);
             let spare = if mask == u64::MAX { mask } else { (mask - range) / 2 };
             leaf.base[word] = least[word].saturating_sub(spare);
@@ -118,7 +118,7 @@ impl Leaf {
         (0..self.len()).map(|index| self.row(index))
     }
 
-    /// Gives the words of a row from `first` on new contents.
+    /// Gives new contents to the words of a row from `first` on.
     pub(crate) fn set<const N: usize>(&mut self, index: usize, first: usize, words: [u64; N]) {
         let fits = (0..N).all(|i| self.fits(first + i, words[i]));
         if fits {
@@ -130,7 +130,7 @@ impl Leaf {
         }
     }
 
-    /// Puts `rows` in the place of the `gone` rows from `index` on. Some row must be left.
+    /// Replaces the `gone` rows from `index` on by `rows`. At least one row must be left.
     #[inline]
     pub(crate) fn replace(&mut self, index: usize, gone: usize, rows: &[Row]) {
         if !rows.iter().all(|row| (0..WORDS).all(|word| self.fits(word, row[word]))) {
@@ -156,7 +156,7 @@ impl Leaf {
         }
     }
 
-    /// Takes the rows from `index` on out. There must be rows on both sides.
+    /// Splits off the rows from `index` on as a leaf of their own. Both parts must have rows.
     pub(crate) fn split_off(&mut self, index: usize) -> Self {
         let range = |first, last| self.word(last, START) - self.word(first, START);
         let widest = range(0, index - 1).max(range(index, self.len() - 1));
@@ -165,7 +165,7 @@ impl Leaf {
             *self = Self::pack(&rows[..index]);
             return Self::pack(&rows[index..]);
         }
-        // Where starts would not become shorter, hardly anything would: that saves packing anew.
+        // If starts did not become narrower, hardly any word would: this saves packing again.
         let at = index * usize::from(self.row_bytes);
         let behind = Self {
             packed: self.packed[at..].to_vec(),
@@ -178,12 +178,12 @@ impl Leaf {
         behind
     }
 
-    /// Takes in the rows of the leaf behind this one.
+    /// Adds the rows of the leaf behind this one.
     pub(crate) fn append(&mut self, behind: &Self) {
         self.repack(|rows| rows.extend(behind.rows()));
     }
 
-    /// Bytes of memory in use, beside its own size.
+    /// Bytes of heap memory in use.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.packed.capacity()
     }
@@ -218,7 +218,7 @@ impl Leaf {
         self.packed[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// The largest difference that a word can have.
+    /// The largest difference that fits the word.
     fn mask(&self, word: usize) -> u64 {
         MASKS[usize::from(self.width[word]) % MASKS.len()]
     }

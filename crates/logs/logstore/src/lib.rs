@@ -1,6 +1,6 @@
 //! The log-structured core: self-describing records, logs, the extent map, and the recovery scan.
 //!
-//! A system over this decides where an append goes, and when and to where live blocks move. The
+//! A system on top of it decides where an append goes, and when and where live blocks move. The
 //! volumes of the crate `manylogs` and the stores of the crate `manylogs_everest` are such systems.
 //! The byte-exact format is in `docs/format.md`.
 

@@ -33,7 +33,8 @@ pub struct Log {
     epoch: Epoch,
     tail: Sectors,
     last_checksum: u32,
-    /// Sectors whose newest durable version may be here. They keep the log from a reset.
+    /// Sectors whose newest durable version may be here. While there are some, the log is not
+    /// reset.
     live: u64,
     /// No version in this epoch has a smaller data sequence.
     oldest: DataSequence,
@@ -45,18 +46,18 @@ pub struct Log {
     retired: bool,
     /// Whether the log takes no more records in this epoch.
     sealed: bool,
-    /// Entries on the disk, of this epoch or earlier ones, have smaller data sequences.
+    /// All entries on the disk, of this epoch or earlier ones, have smaller data sequences.
     bound: DataSequence,
     /// The epoch has begun with a record without entries, and holds nothing else yet.
     only_begun: bool,
     /// Whether an earlier epoch may still be on the disk.
     was_reset: bool,
-    /// Whether the next record begins an epoch. An empty log may have records all the same, if
-    /// headers are kept apart.
+    /// Whether the next record begins an epoch. A log with a tail of zero may have records all the
+    /// same, if headers are kept apart.
     fresh: bool,
-    /// What its entries name, if that is kept.
+    /// The extents of its entries, if the log keeps them.
     inverse: Option<Inverse>,
-    /// Its device must be reset before its first record.
+    /// The device must be reset at this log before each epoch's first record.
     reset_first: bool,
 }
 
@@ -89,24 +90,24 @@ impl Log {
         }
     }
 
-    /// From now on each epoch must begin before its first entry: the device is reset then.
+    /// From now on the device is reset for each epoch, so each must begin before its first entry.
     pub const fn reset_first(&mut self) {
         self.reset_first = true;
     }
 
-    /// From now on the log knows what its entries name.
+    /// From now on the log keeps the extents of its entries.
     pub fn keep_inverse(&mut self) {
         self.inverse.get_or_insert_default();
     }
 
-    /// What its entries name, in the order of the log, if that is kept. Some may be of an earlier
-    /// epoch.
+    /// The extents of its entries in the order of the log, if the log keeps them. Some may be of an
+    /// earlier epoch.
     #[must_use]
     pub const fn inverse(&self) -> Option<&Inverse> {
         self.inverse.as_ref()
     }
 
-    /// A log as a snapshot describes it: its end and what it holds.
+    /// Sets the log to the state that a snapshot describes: its end and its content.
     pub fn resume(&mut self, epoch: Epoch, tail: Sectors, last_checksum: u32, content: LogContent) {
         (self.epoch, self.tail, self.last_checksum) = (epoch, tail, last_checksum);
         self.fresh = tail.0 == 0 && last_checksum == 0;
@@ -151,23 +152,23 @@ impl Log {
         self.region.len - self.tail.max(self.head)
     }
 
-    /// Entries of this epoch, and of earlier ones that may still be found on the disk, have smaller
-    /// data sequences.
+    /// All entries of this epoch, and of earlier ones that may still be found on the disk, have
+    /// smaller data sequences.
     #[must_use]
     pub const fn bound(&self) -> DataSequence {
         self.bound
     }
 
-    /// Whether it holds no entries in this epoch.
+    /// Whether the log holds no entries in this epoch.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.tail.0 == 0 || self.only_begun
     }
 
-    /// Whether entries may be appended. If entries of an earlier epoch are not below the durable
-    /// floor, that of kept versions, the new epoch must first begin durably ([`Log::begin`]).
-    /// Otherwise a torn first record could not be told from damage to the earlier epoch. Where the
-    /// device must be reset first, each epoch must begin.
+    /// Whether entries may be appended. `floor` is the durable floor of kept versions. If an
+    /// earlier epoch has entries that are not below it, the new epoch must first begin durably
+    /// ([`Log::begin`]): otherwise a torn first record could not be told from damage to the earlier
+    /// epoch. If the device must be reset first, each epoch must begin so.
     #[must_use]
     pub fn is_begun(&self, floor: DataSequence) -> bool {
         if self.shape.headers == Headers::Apart {
@@ -185,25 +186,25 @@ impl Log {
         self.retired
     }
 
-    /// Whether it began a new epoch since it was opened.
+    /// Whether the log has begun a new epoch since the store was opened.
     #[must_use]
     pub const fn was_reset(&self) -> bool {
         self.was_reset
     }
 
-    /// Whether it takes no more records before it begins anew.
+    /// Whether the log takes no more records before it begins anew.
     #[must_use]
     pub const fn is_sealed(&self) -> bool {
         self.sealed
     }
 
-    /// Ends the appends of this epoch: what is left of the region stays unused until the log begins
+    /// Ends the appends of this epoch: the rest of the region stays unused until the log begins
     /// anew. For policies that fill logs one after the other.
     pub const fn seal(&mut self) {
         self.sealed = true;
     }
 
-    /// Takes the log out of use: nothing is appended any more, what it holds is still read.
+    /// Takes the log out of use: it takes no more records, but its content can still be read.
     pub const fn retire(&mut self) {
         self.retired = true;
     }
@@ -220,8 +221,8 @@ impl Log {
         !self.retired && !self.sealed && len <= self.free()
     }
 
-    /// Begins an epoch with a record without entries, which fills one physical sector and so is
-    /// never torn. Entries follow when it is durable.
+    /// Begins an epoch with a record without entries. It fills one physical sector, so it is never
+    /// torn. Entries may follow when it is durable.
     ///
     /// # Panics
     /// If the log is not empty.
@@ -232,7 +233,7 @@ impl Log {
     }
 
     /// Gives `entries` a place behind the last record. The caller writes the slot and then calls
-    /// [`Log::finish_append`]; several may be in flight.
+    /// [`Log::finish_append`]. Several appends may be in flight.
     ///
     /// # Panics
     /// If the record does not fit, or the epoch must begin first; ask [`Log::accepts`] and
@@ -281,11 +282,11 @@ impl Log {
     /// Returns where the payload of each data entry begins.
     pub fn take_up(&mut self, record: &Record) -> Offsets {
         if self.epoch != record.header.epoch {
-            // Headers that are kept apart also name the epoch before.
+            // Where headers are kept apart, headers of the epoch before may come first.
             self.units = UnitTable::default();
         }
         self.fresh = false;
-        // A scan may have passed over something damaged.
+        // A scan may have skipped a damaged part.
         self.tail = Sectors(record.header.offset.0.into());
         let mut at = self.tail + record.header_sectors;
         let mut checksums = record.unit_checksums.iter();
@@ -319,8 +320,8 @@ impl Log {
         offsets
     }
 
-    /// Notes that a record's write ended well. Returns the records that are durable from now on,
-    /// in order: a record counts only when all before it in the log do (no holes).
+    /// Notes that a record's write ended well. Returns the records that become durable by this, in
+    /// order: a record is durable only if all records before it in the log are (no holes).
     pub fn finish_append(&mut self, record: RecordSequence) -> SmallVec<[RecordSequence; 4]> {
         if let Some(entry) = self.in_flight.iter_mut().find(|entry| entry.record == record) {
             entry.durable = true;
@@ -332,8 +333,8 @@ impl Log {
         durable
     }
 
-    /// Notes that a record's write failed: it and all behind it in the log are void and returned,
-    /// to be appended elsewhere. The log is retired.
+    /// Notes that a record's write failed. The record and all behind it in the log are void and are
+    /// returned; the caller appends their entries elsewhere. The log is retired.
     pub fn fail_append(&mut self, record: RecordSequence) -> Vec<RecordSequence> {
         self.retired = true;
         let Some(first) = self.in_flight.iter().position(|entry| entry.record == record) else {
@@ -342,8 +343,8 @@ impl Log {
         self.in_flight.drain(first..).map(|entry| entry.record).collect()
     }
 
-    /// Whether recovery needs nothing of the log, no read points into it and no write is under way,
-    /// so that it may begin a new epoch.
+    /// Whether the log may begin a new epoch: recovery needs none of its entries, no read points
+    /// into it, and no write is under way.
     #[must_use]
     pub fn may_reset(&self) -> bool {
         self.live == 0 && self.pins == 0 && self.supersedes.is_empty() && self.in_flight.is_empty()
@@ -363,7 +364,7 @@ impl Log {
         self.was_reset = true;
         self.last_checksum = 0;
         self.oldest = DataSequence(u64::MAX);
-        // Dropped, not cleared: a volume has more logs than are in use at a time.
+        // Dropped, not cleared: most logs of a volume are not in use at a time.
         self.units = UnitTable::default();
         self.inverse = self.inverse.take().map(|_| Inverse::default());
     }

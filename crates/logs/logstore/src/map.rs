@@ -1,4 +1,4 @@
-//! Which version of each block is the newest, and where it is.
+//! The newest version of each block, and its place.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use crate::DataSequence;
 use crate::leaf::{LEN, Row, START};
 use crate::tree::{Position, Tree};
 
-/// The value of a mapped extent: where its content is, or what it is.
+/// The value of a mapped extent: the place of its content, or what stands for the content.
 pub trait MapValue: Copy + PartialEq {
     /// The value of the part that begins `by` sectors further on.
     #[must_use]
@@ -26,9 +26,9 @@ pub trait MapValue: Copy + PartialEq {
 /// The version that an extent has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped<V> {
-    /// Which write it is from.
+    /// The data sequence of the write.
     pub sequence: DataSequence,
-    /// Where it is.
+    /// The place or kind of its content.
     pub value: V,
 }
 
@@ -48,7 +48,7 @@ impl<V> Default for ExtentMap<V> {
     }
 }
 
-/// Runs that are replaced by one change of their leaf: a small write rarely overlaps more.
+/// Number of runs that one change of a leaf may replace: a small write rarely overlaps more.
 const FEW_RUNS: usize = 4;
 type FewRuns<V> = SmallVec<[(Extent, Mapped<V>); FEW_RUNS]>;
 const SEQUENCE: usize = LEN + 1;
@@ -83,8 +83,8 @@ impl<V: MapValue> ExtentMap<V> {
         self.len() == 0
     }
 
-    /// Maps `extent` to `mapped` wherever what is mapped now is older, and tells `displaced` each
-    /// part that was replaced.
+    /// Maps `extent` to `mapped` wherever the mapped version is older or missing. Calls `displaced`
+    /// for each part that it replaces.
     pub fn insert(
         &mut self,
         extent: Extent,
@@ -105,7 +105,7 @@ impl<V: MapValue> ExtentMap<V> {
         if extent.is_empty() {
             return;
         }
-        // Runs do not overlap, so the last that begins before the end tells whether there is any.
+        // Runs do not overlap, so it is enough to look at the last that begins before the end.
         let last = self.tree.before(extent.end().0);
         match last.map(|last| (last, self.extent(last))) {
             Some((at, old)) if old.end() > extent.start => {
@@ -139,9 +139,9 @@ impl<V: MapValue> ExtentMap<V> {
         }
     }
 
-    /// Maps `extent`, which overlaps the run at `last` and none behind it, with one change of one
-    /// leaf. Returns what was displaced; `None`, and nothing changes, if runs are not replaced, or
-    /// are many, or lie in several leaves.
+    /// Maps `extent` by one change of one leaf. The last run that it overlaps is at `last`. Returns
+    /// the displaced parts. Returns `None` and changes nothing if a run must stay, if the runs are
+    /// many, or if they lie in several leaves.
     fn replace_few(
         &mut self,
         last: Position,
@@ -189,14 +189,14 @@ impl<V: MapValue> ExtentMap<V> {
         self.remove_where(extent, |old| old.sequence < sequence, removed);
     }
 
-    /// Unmaps the parts of `extent` for which `doomed` holds; true if nothing is left in it.
+    /// Unmaps the parts of `extent` for which `doomed` holds; true if no part of it stays mapped.
     pub fn remove_where(
         &mut self,
         extent: Extent,
         doomed: impl Fn(&Mapped<V>) -> bool,
         removed: impl FnMut(Extent, Mapped<V>),
     ) -> bool {
-        // The most usual case: nothing is there.
+        // Usually nothing is mapped there.
         !self.overlaps(extent) || self.remove_overlapping(extent, doomed, removed)
     }
 
@@ -269,8 +269,8 @@ impl<V: MapValue> ExtentMap<V> {
         })
     }
 
-    /// Gives the runs that lie inside `extent` a new value where `value_of` returns one. Runs that
-    /// reach over its edges are left alone.
+    /// Gives a new value to the runs inside `extent` for which `value_of` returns one. Runs that
+    /// cross the edges of `extent` are left alone.
     pub fn update(
         &mut self,
         extent: Extent,
@@ -289,7 +289,7 @@ impl<V: MapValue> ExtentMap<V> {
         }
     }
 
-    /// Unmaps everything for which `keep` does not hold.
+    /// Unmaps every run for which `keep` does not hold.
     pub fn retain(&mut self, mut keep: impl FnMut(Extent, Mapped<V>) -> bool) {
         self.tree.retain(|row| {
             let (extent, mapped) = unpack(*row);
@@ -365,7 +365,7 @@ mod tests {
 
     /// Cells of the reference model.
     const SPACE: u64 = 200;
-    /// Sectors that a cell stands for: leaves of one byte a word and of eight.
+    /// Sectors that a cell stands for; they lead to leaves with words of one byte up to eight.
     const SCALES: [u64; 4] = [1, 7, 1 << 17, 1 << 36];
 
     #[derive(Clone, Debug)]
@@ -391,12 +391,12 @@ mod tests {
         })
     }
 
-    /// Ascends with `n`, through several openings.
+    /// Grows with `n`, through several incarnations.
     fn sequence(n: u64) -> DataSequence {
         DataSequence(((n / 8) << 44) + n)
     }
 
-    /// A map beside an array that has one version a cell.
+    /// A map, and an array with the version of each cell as its model.
     struct Pair {
         scale: u64,
         map: ExtentMap<At>,
@@ -426,7 +426,7 @@ mod tests {
             Extent::new(cells.start.0 * self.scale, cells.len.0 * self.scale)
         }
 
-        /// The versions of each cell of a part.
+        /// The version of each cell of a part.
         fn cells(&self, part: Extent, mapped: Mapped<At>) -> Vec<(u64, Mapped<At>)> {
             assert!(
                 part.start.0.is_multiple_of(self.scale) && part.len.0.is_multiple_of(self.scale)
@@ -520,7 +520,7 @@ mod tests {
             let model = vec![None; to_usize(SPACE)];
             let mut pair = Pair { scale, map: ExtentMap::new(), model };
             for (i, (op, random)) in ops.iter().enumerate() {
-                // Values from none to nearly all bits, with room to advance.
+                // Values with none to nearly all of their bits, and with room to advance.
                 let value = At((*random >> 2) >> (i % 62));
                 pair.apply(op, value)?;
                 let start = random % (SPACE - 20);
@@ -541,7 +541,7 @@ mod tests {
                 map.insert(Extent::new(at * 8, 8), mapped, |_, _| ());
             }
             assert_eq!(map.len(), to_usize(COUNT));
-            // With eight rows to a leaf its own size is most of it.
+            // A leaf of eight rows consists mostly of its fixed part.
             assert!(map.bytes() < map.len() * 80, "{} bytes, step {step}", map.bytes());
             for at in (0..COUNT).filter(|at| at % 16 > 0) {
                 map.remove_older(Extent::new(at * 8, 8), sequence(COUNT), |_, _| ());

@@ -1,4 +1,4 @@
-//! The log record: a header that proves where it belongs and what follows it.
+//! The log record: a header that proves its place and its payload.
 
 use bytes::{Bytes, BytesMut};
 use manylogs_block::{Handle, Payload, SECTOR_BYTES, Sectors, narrow, to_usize};
@@ -19,13 +19,12 @@ const CHECKSUM_RANGE: std::ops::Range<usize> = 8..12;
 
 /// Bytes of the fixed part of a record header.
 pub const HEADER_BYTES: usize = 96;
-/// Entries a record has at most.
+/// Most entries of a record.
 pub const MAX_ENTRIES: usize = 1024;
-/// A header that is in a log is never longer: [`MAX_ENTRIES`] with the longest payload need 80
-/// sectors.
+/// Longest header in a log; [`MAX_ENTRIES`] entries with the longest payload need only 80 sectors.
 pub(crate) const HEADER_SECTORS_MAX: Sectors = Sectors(128);
 
-/// Identifies a volume: random, given at format.
+/// Identifies a volume: random, chosen at format.
 pub type VolumeId = [u8; 16];
 
 /// An id that no other volume has.
@@ -103,7 +102,8 @@ pub struct Record {
     pub checksum: u32,
 }
 
-/// Why sectors are not the record that belongs there. At the end of a log one of these is normal.
+/// Why sectors do not hold the record that belongs there. At the end of a log one of these is
+/// normal.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RecordError {
     /// There is no record.
@@ -112,7 +112,8 @@ pub enum RecordError {
     /// The sectors cannot be read.
     #[error("the medium cannot be read where a record may begin")]
     Unreadable,
-    /// A record of another volume, log, epoch or place, or one that does not follow.
+    /// A record of another volume, log, epoch or place, or one that does not follow its
+    /// predecessor.
     #[error("a record of another place: {0} differs")]
     Misplaced(&'static str),
     /// Written by a newer version.
@@ -136,10 +137,10 @@ fn field(n: u64) -> U32 {
 impl Record {
     /// Builds the record, and encodes its header up to the end of the last sector in use; the rest
     /// of the header is zeroes. `payloads` are those of the data entries, in order. A record
-    /// without entries only begins an epoch.
+    /// without entries is allowed: it begins an epoch.
     ///
     /// # Panics
-    /// If there are more than [`MAX_ENTRIES`] entries, or a payload of another length.
+    /// If there are more than [`MAX_ENTRIES`] entries, or the payloads do not match the entries.
     #[must_use]
     pub fn build(
         header: RecordHeader,
@@ -180,7 +181,8 @@ impl Record {
         bytes.into()
     }
 
-    /// The header with its checksum left out. The buffer has room for whole sectors.
+    /// The bytes of the header, with zeroes for the checksum. The buffer has room for whole
+    /// sectors.
     fn used_bytes(&self) -> Vec<u8> {
         let used = header_bytes(self.entries.len(), self.unit_checksums.len());
         let mut bytes = Vec::with_capacity(used.next_multiple_of(to_usize(SECTOR_BYTES)));
@@ -218,10 +220,10 @@ impl Record {
     }
 
     /// The length of the header that begins with `first_sector`, as the header itself states it.
-    /// Only magic, version and plausible lengths are checked by then.
+    /// Only magic, version and plausible lengths have been checked then, not the checksum.
     ///
     /// # Errors
-    /// If it is no header.
+    /// If the sector does not begin a header.
     pub fn announced_header(first_sector: &[u8]) -> Result<Sectors, RecordError> {
         let raw = raw_of(first_sector)?;
         let (entries, units) = (usize::from(raw.entry_count.get()), raw.unit_count.get() as usize);
@@ -234,7 +236,7 @@ impl Record {
         Ok(len)
     }
 
-    /// Decodes the header in `bytes`, at least as long as [`Record::announced_header`] says.
+    /// Decodes the header in `bytes`, which has at least [`Record::announced_header`] sectors.
     ///
     /// # Errors
     /// If it is damaged or contradicts itself.
@@ -246,7 +248,7 @@ impl Record {
     /// Decodes a header that is kept apart from its payload.
     ///
     /// # Errors
-    /// If it is damaged or contradicts itself, or belongs into a log.
+    /// If it is damaged or contradicts itself, or if it is a header of a record in a log.
     pub fn decode_apart(bytes: &[u8]) -> Result<Self, RecordError> {
         let raw = raw_of(bytes)?;
         if raw.header_sectors.get() != 0 || usize::from(raw.entry_count.get()) > MAX_ENTRIES {
@@ -315,7 +317,7 @@ fn raw_of(bytes: &[u8]) -> Result<RawHeader, RecordError> {
     Ok(raw)
 }
 
-/// What follows the fixed part of a header.
+/// Entries and checksums, which follow the fixed part of a header.
 type BodyOfHeader = (Vec<Entry>, UnitChecksums);
 
 fn decode_body(raw: &RawHeader, body: &[u8]) -> Result<BodyOfHeader, RecordError> {

@@ -1,13 +1,13 @@
-//! The numbers that order versions and records, never reused in the life of a volume.
+//! The numbers that order versions and records. A volume never uses one twice.
 
-/// The number of an opening of a volume.
+/// The number of times a volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u32);
 
-/// The end of the sequences that a volume has set aside. Every data and record sequence that the
-/// volume ever used is below it, lost ones included. The limit is durable before a sequence below
-/// it is used. Each opening starts at the limit and raises it, and a volume in use raises it before
-/// it is reached.
+/// The end of the sequences that a volume has set aside. All data and record sequences that the
+/// volume ever used are below it, lost ones included. The limit is durable before a sequence below
+/// it is used. Each opening starts at the limit and raises it; a volume in use raises it before it
+/// gets there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SequenceLimit(pub u64);
 
@@ -31,24 +31,24 @@ pub struct LogId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogOffset(pub u32);
 
-/// Which entries are dead, wherever they are found: those with smaller data sequences.
+/// Entries with smaller data sequences than these are dead, wherever they are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Floors {
-    /// Of entries that go home.
+    /// Floor of entries that go home.
     pub home: DataSequence,
-    /// Of entries that are kept in the logs, see [`crate::Class::DurabilityOnly`], and of what says
-    /// that kept versions are dead. Never above `home`.
+    /// Floor of entries that are kept in the logs, see [`crate::Class::DurabilityOnly`], and of
+    /// entries that say that kept versions are dead. Never above `home`.
     pub kept: DataSequence,
 }
 
 impl Floors {
-    /// Everything below `floor` is dead.
+    /// One floor for all entries.
     #[must_use]
     pub const fn both(floor: DataSequence) -> Self {
         Self { home: floor, kept: floor }
     }
 
-    /// The floor of versions that are kept, or of the others.
+    /// The floor of kept versions, or of the others.
     #[must_use]
     pub const fn of(self, is_kept: bool) -> DataSequence {
         if is_kept { self.kept } else { self.home }
@@ -62,17 +62,17 @@ impl Floors {
 }
 
 impl Incarnation {
-    /// The last one that may be opened.
+    /// The last incarnation that may be opened.
     pub const MAX: Self = Self(u32::MAX - 1);
 }
 
 impl SequenceLimit {
-    /// How many are set aside at a time: at one opening a minute they last for 8,000 years, at a
-    /// million records a second, in use all the time, for half a million years.
+    /// Number of sequences that are set aside at a time. At one opening a minute all sequences last
+    /// for 8,000 years; at a million records a second, without a pause, for half a million years.
     pub const STEP: u64 = 1 << 32;
     /// Steps at the end that only a drain may take, so that a volume can always be left.
     pub const LAST_STEPS: u64 = 1 << 8;
-    /// Of a new volume: no sequence was used, and zero is none.
+    /// The limit of a new volume: no sequence was used yet, and zero is none.
     pub const NONE_USED: Self = Self(1);
 
     /// The limit with one step more; `None` if the sequences are used up.
@@ -89,7 +89,7 @@ impl SequenceLimit {
 }
 
 impl LogOffset {
-    /// Bits that every offset fits into: a log has at most 128 GiB.
+    /// Number of bits for every offset: a log has at most 128 GiB.
     pub const BITS: u32 = 28;
 }
 
@@ -108,7 +108,7 @@ impl RecordSequence {
         Self(self.0 + 1)
     }
 
-    /// The epoch that a log begins with this record.
+    /// The epoch that begins if this is the first record of a log.
     #[must_use]
     pub const fn epoch(self) -> Epoch {
         Epoch(self.0)

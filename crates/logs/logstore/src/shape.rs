@@ -18,33 +18,33 @@ pub enum Headers {
 pub struct RecordShape {
     /// Records are whole sectors of this length.
     pub physical: Sectors,
-    /// Headers in the log are whole sectors of this length. A short one shares its physical sector
-    /// with the first of the payload.
+    /// Headers in the log are whole multiples of this length. A short header shares its physical
+    /// sector with the first part of the payload.
     pub header_unit: Sectors,
     /// Place of the headers.
     pub headers: Headers,
 }
 
 impl RecordShape {
-    /// Records with their headers in the log, each in physical sectors of its own.
+    /// Records with their headers in the log; each header fills physical sectors of its own.
     #[must_use]
     pub const fn in_log(physical: Sectors) -> Self {
         Self { physical, header_unit: physical, headers: Headers::InLog }
     }
 
-    /// Records with their headers in the log, as short as they can be.
+    /// Records with their headers in the log; the headers are whole logical sectors only.
     #[must_use]
     pub const fn short_headers(physical: Sectors) -> Self {
         Self { header_unit: Sectors(1), ..Self::in_log(physical) }
     }
 
-    /// Records whose headers are kept elsewhere.
+    /// Records whose headers are not in the log.
     #[must_use]
     pub const fn apart(physical: Sectors) -> Self {
         Self { headers: Headers::Apart, ..Self::in_log(physical) }
     }
 
-    /// Length, in the log, of the header and of the whole record with these entries.
+    /// Lengths in the log of the header, and of the whole record, with these entries.
     #[must_use]
     pub fn measure(self, entries: &[Entry]) -> (Sectors, Sectors) {
         let data = entries.iter().map(Entry::payload_sectors);
@@ -71,7 +71,7 @@ impl RecordShape {
     }
 }
 
-/// Units of payload, each with a checksum of its own, that a record of `entries` has.
+/// Units of payload of a record of `entries`; each has its own checksum.
 #[must_use]
 pub fn units_in(entries: &[Entry]) -> u64 {
     entries.iter().map(|entry| entry.payload_sectors().0.div_ceil(8)).sum()

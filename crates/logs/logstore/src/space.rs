@@ -5,11 +5,11 @@ use manylogs_block::{Extent, Lba, Sectors};
 /// Bits of a block address within its space: 128 PiB.
 pub const LBA_BITS: u32 = 48;
 const LBA_END: u64 = 1 << LBA_BITS;
-/// Number of spaces, so that the end of every extent fits 64 bits.
+/// Number of spaces: few enough that the end of every extent fits 64 bits.
 const SPACES: u64 = 1 << 15;
 
-/// The address space of an entry: whose block it is. The store's map has one address for all of
-/// them, with the space above the block address, so that a store of one space pays nothing.
+/// The address space of an entry: it tells whose block it is. In the store's map the space stands
+/// above the block address in one number, so a store with one space pays nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u16);
 
@@ -20,7 +20,7 @@ impl Space {
     /// The space of a store that needs only one.
     pub const ONLY: Self = Self(0);
 
-    /// Where the store's map has this extent of the space.
+    /// The address of an extent of this space in the store's map.
     ///
     /// # Panics
     /// If the extent ends beyond 2^48 sectors, or the space is not below 2^15.
@@ -32,21 +32,21 @@ impl Space {
         Extent { start, len: extent.len }
     }
 
-    /// The space of an extent of the store's map, and the extent as its owner knows it.
+    /// The space of an extent of the store's map, and the extent within the space.
     #[must_use]
     pub fn of(extent: Extent) -> (Self, Extent) {
         let space = Self(manylogs_block::narrow(extent.start.0 >> LBA_BITS));
         (space, Extent { start: Lba(extent.start.0 & (LBA_END - 1)), len: extent.len })
     }
 
-    /// All of the space, as the store's map knows it.
+    /// The whole space, as an extent of the store's map.
     #[must_use]
     pub fn whole(self) -> Extent {
         self.address(Extent::new(0, LBA_END))
     }
 }
 
-/// Whether an extent of the store's map, as it was read, begins and ends in the same space.
+/// Whether an extent of the store's map, as read from the disk, lies in one space.
 pub(crate) fn is_in_one_space(extent: Extent) -> bool {
     let lba = extent.start.0 & (LBA_END - 1);
     extent.len.0 <= LBA_END - lba && extent.start.0 >> LBA_BITS < SPACES

@@ -1,39 +1,39 @@
 //! An ordered sequence of rows in packed leaves.
 //!
-//! Leaves are held by chunks and chunks by one list, so finding a row is three binary searches.
-//! A chunk and its list stay short enough to be moved about for one leaf in hundreds of inserts.
+//! Leaves are held by chunks and chunks by one list, so finding a row takes three binary searches.
+//! Chunks and list are short, so an insert seldom moves many leaves.
 
 use std::cell::Cell;
 
 use crate::leaf::{LEN, Leaf, Row, START};
 
-/// Rows in a leaf at most. Few in tests, so that leaves split and merge all the time.
+/// Most rows in a leaf. Few in tests, so that leaves split and merge all the time.
 const LEAF_ROWS: usize = if cfg!(test) { 8 } else { 128 };
-/// Leaves in a chunk at most.
+/// Most leaves in a chunk.
 const CHUNK_LEAVES: usize = if cfg!(test) { 8 } else { 128 };
-/// Leaves that a chunk makes room for at a time.
+/// Number of leaves by which a chunk's memory grows.
 const CHUNK_GROWTH: usize = 8;
 
 /// An ordered map of extents in packed leaves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
-    /// Where each chunk's first row starts.
+    /// Start of each chunk's first row.
     firsts: Vec<u64>,
     chunks: Vec<Chunk>,
     rows: usize,
-    /// Chunk and leaf that the last search led to: the next often asks for the same.
+    /// Chunk and leaf that the last search found: the next search often leads there, too.
     last: Cell<(usize, usize)>,
 }
 
-/// Never empty.
+/// A run of leaves, never empty.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
-    /// Where each leaf's first row starts.
+    /// Start of each leaf's first row.
     firsts: Vec<u64>,
     leaves: Vec<Leaf>,
 }
 
-/// Where a row is, until the next is inserted or removed.
+/// Position of a row. It is valid until a row is inserted or removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     chunk: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// The row so many behind this one, in the same leaf.
+    /// The row that is `rows` behind this one in the same leaf.
     pub(crate) const fn behind(self, rows: usize) -> Self {
         Self { row: self.row + rows, ..self }
     }
@@ -73,8 +73,8 @@ impl Tree {
         Some(Position { chunk, leaf, row })
     }
 
-    /// Whether the last row that starts before `end` is certainly in this leaf, if there still is
-    /// one of this number. Of the last leaf of a chunk that is not known.
+    /// Whether the last row that starts before `end` is surely in this leaf, if the leaf still
+    /// exists. For the last leaf of a chunk the answer is always false.
     fn leaf_has_before(&self, (chunk, leaf): (usize, usize), end: u64) -> bool {
         let firsts = self.chunks.get(chunk).map_or(&[][..], |chunk| &chunk.firsts);
         matches!(firsts.get(leaf..), Some([first, next, ..]) if *first < end && end <= *next)
@@ -126,12 +126,12 @@ impl Tree {
         })
     }
 
-    /// Gives the words of a row from `first` on, which is not [`START`], new contents.
+    /// Gives new contents to the words of a row from `first` on. `first` is not [`START`].
     pub(crate) fn set<const N: usize>(&mut self, at: Position, first: usize, words: [u64; N]) {
         self.chunks[at.chunk].leaves[at.leaf].set(at.row, first, words);
     }
 
-    /// Inserts a row behind the last that starts before it, or in front of all.
+    /// Inserts a row behind `before`, the last row that starts before it, or in front of all rows.
     pub(crate) fn insert_behind(&mut self, before: Option<Position>, row: Row) {
         let at = match before {
             Some(before) => Position { row: before.row + 1, ..before },
@@ -151,8 +151,8 @@ impl Tree {
         }
     }
 
-    /// A full leaf is left as it is: whoever writes in ascending order fills the next one too. The
-    /// leaf behind it may have room in front.
+    /// Inserts a row behind a full leaf, without splitting it: ascending writes then fill the next
+    /// leaf, too. The leaf behind may have room in front.
     fn insert_behind_full_leaf(&mut self, at: Position, row: Row) {
         match self.next_leaf(at) {
             Some(next) if self.leaf(next).len() < LEAF_ROWS => self.insert_at(next, row),
@@ -188,9 +188,9 @@ impl Tree {
         }
     }
 
-    /// The rows of one leaf, up to and including `last`, that reach beyond `start`: the first of
-    /// them, and how many there are. Rows must not overlap. `None` if rows of other leaves may
-    /// reach beyond it, too.
+    /// The rows of one leaf, up to and including `last`, that end behind `start`: the first of them
+    /// and their number. Rows must not overlap. `None` if rows of other leaves may end behind it,
+    /// too.
     pub(crate) fn reaching_beyond(&self, start: u64, last: Position) -> Option<(Position, usize)> {
         let leaf = self.leaf(last);
         let mut row = last.row;
@@ -204,8 +204,8 @@ impl Tree {
         Some((Position { row, ..last }, last.row + 1 - row))
     }
 
-    /// Puts `rows` in the place of the `gone` rows of a leaf from `at` on, if that neither fills
-    /// the leaf too much nor leaves it too small; else changes nothing and is false.
+    /// Replaces the `gone` rows of a leaf from `at` on by `rows`. Returns false and changes nothing
+    /// if the leaf would become too full or too small.
     pub(crate) fn replace(&mut self, at: Position, gone: usize, rows: &[Row]) -> bool {
         let leaf = &mut self.chunks[at.chunk].leaves[at.leaf];
         let count = leaf.len() - gone + rows.len();
@@ -220,7 +220,7 @@ impl Tree {
         true
     }
 
-    /// Removes the rows for which `keep` does not hold, and packs the others tightly.
+    /// Removes the rows for which `keep` is false, and packs the others tightly.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Row) -> bool) {
         let mut kept = Self::new();
         let mut rows: Vec<Row> = Vec::with_capacity(LEAF_ROWS);
@@ -242,7 +242,7 @@ impl Tree {
         *self = kept;
     }
 
-    /// Puts a leaf of these rows behind all others.
+    /// Adds a leaf of these rows behind all others.
     fn push_rows(&mut self, rows: &[Row]) {
         self.rows += rows.len();
         let leaf = Leaf::pack(rows);
@@ -274,7 +274,7 @@ impl Tree {
         &self.chunks[at.chunk].leaves[at.leaf]
     }
 
-    /// Notes where the leaf at `at` starts now.
+    /// Notes the start of the leaf at `at`, which may have changed.
     fn note_first(&mut self, at: Position) {
         let chunk = &mut self.chunks[at.chunk];
         chunk.firsts[at.leaf] = chunk.leaves[at.leaf].word(0, START);
@@ -308,7 +308,7 @@ impl Tree {
         }
     }
 
-    /// Joins a small leaf with the one before or behind it in its chunk, if the two leave room.
+    /// Joins a small leaf with a neighbour in its chunk, if the joined leaf has some room left.
     fn merge_leaf(&mut self, at: Position) {
         let leaves = &self.chunks[at.chunk].leaves;
         let pairs = [at.leaf.checked_sub(1), Some(at.leaf)];

@@ -4,20 +4,20 @@ use manylogs_block::{Extent, Payload, Sectors, narrow};
 
 use crate::LogOffset;
 
-/// Sectors a unit has at most: 4 KiB, so that reading a block back reads one unit.
+/// Most sectors of a unit: 4 KiB, so that reading a block back reads one unit.
 const UNIT_SECTORS: u64 = 8;
 /// Bits of a step that hold the length minus one; the other bits hold the gap in front.
 const LEN_BITS: u32 = 3;
 /// Longest gap in sectors that fits a step: enough for most record headers and padding.
 const GAP_MAX: u64 = (1 << (u8::BITS - LEN_BITS)) - 1;
-/// Units in a block at most: as many steps are taken to find one of them.
+/// Most units in a block: finding a unit takes up to this many steps.
 const BLOCK_UNITS: usize = 16;
 /// Memory grows by at least this many units, and by one part in [`GROWTH_PART`] of the units in
 /// use.
 const GROWTH_MIN: usize = 16;
 const GROWTH_PART: usize = 8;
 
-/// A run of logged sectors that is checked as one.
+/// A run of logged sectors with one checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// First sector in the log.
@@ -38,9 +38,9 @@ pub fn units_of(len: Sectors) -> impl Iterator<Item = (Sectors, Sectors)> {
 
 /// The checksums of one log's payload, by position: less than six bytes a unit.
 ///
-/// Units are in ascending order, as the log grows, and most begin near the end of the one before.
-/// One byte holds that distance and the length of the unit. Only one unit in 16 has its offset
-/// stored.
+/// Units are in ascending order, because logs grow, and most begin near the end of the one before.
+/// One byte holds that distance and the length of the unit. An offset is stored only for one unit
+/// in 16.
 #[derive(Clone, Debug, Default)]
 pub struct UnitTable {
     blocks: Vec<Block>,
@@ -53,25 +53,25 @@ pub struct UnitTable {
 /// A run of units that are found step by step.
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// Where the first one is, and which it is.
+    /// Offset of the first unit, and its index.
     offset: u32,
     first: u32,
 }
 
-/// Units in order from some place on.
+/// Iterates over units from some block on.
 #[derive(Clone, Debug)]
 struct Units<'a> {
     table: &'a UnitTable,
     blocks: std::slice::Iter<'a, Block>,
-    /// The next unit, and where the one before it ends.
+    /// Index of the next unit, and end of the one before it.
     index: usize,
     end: u64,
-    /// The unit with which the next block begins.
+    /// Index of the first unit of the next block.
     block_end: usize,
 }
 
 impl UnitTable {
-    /// Whether a log of `len` sectors can be described.
+    /// Whether a table can describe a log of `len` sectors.
     #[must_use]
     pub const fn fits(len: Sectors) -> bool {
         len.0 < 1 << LogOffset::BITS
@@ -97,7 +97,7 @@ impl UnitTable {
         self.end = offset + unit.len.0;
     }
 
-    /// The units that hold any of the `len` sectors from `offset`.
+    /// The units that overlap the `len` sectors from `offset`.
     pub fn covering(&self, offset: LogOffset, len: Sectors) -> impl Iterator<Item = Unit> {
         let block = self.blocks.partition_point(|block| block.offset <= offset.0);
         let end = u64::from(offset.0) + len.0;
@@ -117,8 +117,8 @@ impl UnitTable {
         Extent::new(start, end - start)
     }
 
-    /// Whether `payload`, read from `extent` of the log, is what was appended there. A unit that
-    /// `extent` holds only a part of counts as damaged: widen first.
+    /// Whether `payload`, read from `extent` of the log, is the content that was appended there. A
+    /// unit that `extent` covers only in part counts as damaged, so widen it first.
     #[must_use]
     pub fn verify(&self, extent: Extent, payload: &Payload) -> bool {
         let Ok(offset) = u32::try_from(extent.start.0) else { return false };
@@ -142,7 +142,7 @@ impl UnitTable {
             + self.checksums.capacity() * size_of::<u32>()
     }
 
-    /// Doubling would leave a quarter of the memory unused.
+    /// Grows by a fraction: doubling would leave a quarter of the memory unused on average.
     fn make_room(&mut self) {
         if self.steps.len() == self.steps.capacity() {
             let more = (self.steps.len() / GROWTH_PART).max(GROWTH_MIN);

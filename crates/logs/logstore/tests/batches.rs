@@ -1,4 +1,4 @@
-//! Batches: a crash keeps each or takes it as a whole, and keeps those of a stream in order.
+//! Batches: a crash keeps or loses each as a whole, and keeps the order within a stream.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +17,7 @@ const RECORD: Sectors = Sectors(32);
 const STREAMS: u64 = 3;
 const BATCHES: u64 = 60;
 
-/// A different log each time: what no stream must suffer from.
+/// Chooses another log each time, which must not change the order of streams.
 struct Anywhere(u64);
 
 impl Placement for Anywhere {
@@ -40,7 +40,7 @@ struct World {
     rng: Rng,
     store: Store,
     sent: Vec<Sent>,
-    /// Of each batch: its stream and how many entries it has.
+    /// Stream and number of entries of each batch.
     batches: Vec<(Option<Stream>, u64)>,
 }
 
@@ -55,7 +55,7 @@ impl World {
         Self { rng: Rng::new(seed), store, sent: Vec::new(), batches: Vec::new() }
     }
 
-    /// Puts a batch whose entries carry its number as their version.
+    /// Puts a batch. Its entries carry the number of the batch as their version.
     fn put(&mut self) {
         let number = self.batches.len() as u64;
         let count = 1 + self.rng.below(5);
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// One of the records on their way arrives; which one is up to the drive.
+    /// Lets one record under way arrive; the drive chooses which.
     fn arrive(&mut self) {
         let away: Vec<usize> = (0..self.sent.len()).filter(|i| !self.sent[*i].arrived).collect();
         if away.is_empty() {
@@ -102,8 +102,8 @@ impl World {
         self.store.record_written(log, sequence);
     }
 
-    /// What is believed after a power cut now: of each log the records up to the first that did not
-    /// arrive, whatever it is that arrives of those on their way.
+    /// Found and expected entries of each batch after a power cut now. Records under way may have
+    /// arrived. In each log the records count up to the first that did not arrive.
     fn believed(&mut self) -> Vec<(u64, u64)> {
         let arrived: Vec<bool> =
             self.sent.iter().map(|sent| sent.arrived || self.rng.one_in(2)).collect();

@@ -1,4 +1,4 @@
-//! Versions that move from one log to another, and what becomes of those that are overtaken.
+//! Versions that move from one log to another, and copies that newer versions overtake.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -34,9 +34,9 @@ fn is_free(store: &Store, log: LogId) -> bool {
     store.logs().get(log).is_some_and(|log| log.used() == Sectors(0))
 }
 
-/// A copy arrives of a version that a newer one has displaced on its way. Recovery may choose the
-/// copy until the newer one is durable: with headers kept apart it is told of the copy even if the
-/// target has begun anew.
+/// A copy arrives after a newer version displaced the version. Recovery may choose the copy until
+/// the newer one is durable. With headers kept apart, it would find the copy's header even after
+/// the target has begun anew.
 fn an_overtaken_copy_is_kept() -> bool {
     let mut store = store();
     put(&mut store, 1);

@@ -1,5 +1,5 @@
-//! What a scan believes: records written to memory, then some of them lost, torn or replaced by
-//! what was there before.
+//! Which records a scan believes. Records are written to memory, then some of them are lost, torn
+//! or replaced by older content.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -106,7 +106,7 @@ impl World {
         if self.worn.has_rules() {
             return alone;
         }
-        // What was read of the start before changes nothing.
+        // Passing in the start of the log, as read before, must not change the result.
         let start = self.read(Extent { len: Sectors(100), ..REGION });
         let led = ready(scan(&self.device, of, start)).unwrap();
         assert_eq!(offsets(&alone), offsets(&led));
@@ -115,7 +115,7 @@ impl World {
     }
 }
 
-/// Memory answers at once.
+/// The result of a future on a device in memory, which answers at once.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -168,19 +168,19 @@ fn a_record_that_was_durable_and_is_gone_is_damage() {
             slot
         })
         .into();
-    // All of it: nobody knows what it was.
+    // The whole record is lost: its header cannot tell what it held.
     let whole = world.read(slots[1].target);
     world.put(slots[1].target, Payload::zeroes(slots[1].target.len));
     let found = world.scan();
     assert_eq!(offsets(&found), [0, 9, 15]);
     assert_eq!(found.damage, damage(4, 5, false));
-    // Its payload: the header tells what is lost.
+    // Its payload is lost: the header tells which blocks.
     world.put(slots[1].target, whole);
     world.put(Extent::new(slots[1].target.start.0 + 2, 1), Payload::zeroes(Sectors(1)));
     let found = world.scan();
     assert_eq!(offsets(&found), [0, 4, 9, 15]);
     assert_eq!(found.damage, damage(4, 5, true));
-    // Below the floor nothing is missed.
+    // Entries below the floor are dead, so their loss is no damage.
     world.put(slots[1].target, Payload::zeroes(slots[1].target.len));
     world.floor = slots[2].record.header.next_data.0;
     assert_eq!(world.scan().damage, []);
@@ -191,7 +191,7 @@ fn the_header_of_an_older_record_is_not_taken_for_the_one_that_was_lost() {
     let mut world = World::new();
     let first = world.append(3);
     world.write(&first);
-    // In flight when the process was killed: its header arrived, and was never believed.
+    // In flight when the process was killed: only its header arrived; it was never acknowledged.
     let stale = world.append(20);
     let before = world.log_after(&first);
     world.put(
@@ -225,8 +225,8 @@ fn a_record_of_another_past_does_not_follow() {
     let [second, _third] = world.written([5, 2]);
     let [unlike] = other.written([5]);
     assert_eq!(second.target, unlike.target);
-    // The write of the second record was lost: what was there before is whole, and older than the
-    // third, but that follows on another.
+    // The write of the second record was lost. The record that was there before is whole and older
+    // than the third, but the third has another predecessor.
     world.put(unlike.target, unlike.payload.clone());
     assert_eq!(offsets(&world.scan()), [0, 4]);
 }
@@ -235,7 +235,7 @@ fn a_record_of_another_past_does_not_follow() {
 fn a_header_without_its_payload_is_not_the_record_that_was_lost() {
     let mut world = World::new();
     let [first] = world.written([3]);
-    // In flight when the process was killed: of the same length as what was written there later.
+    // In flight when the process was killed; just as long as the record written there later.
     let stale = world.append(5);
     (world.log, world.next) = (world.log_after(&first), 1 << 32);
     let [lost, _behind] = world.written([5, 2]);
@@ -256,14 +256,14 @@ fn a_header_without_its_payload_is_not_the_record_that_was_lost() {
 fn where_a_record_may_begin_that_cannot_be_read_the_log_may_go_on() {
     let mut world = World::new();
     let [_, _, last] = world.written([3, 4, 5]);
-    // The header of the last record: nothing behind proves that it was there.
+    // The header of the last record: no record behind it proves that it was there.
     world.fail(last.target.start.0, MEDIUM);
     let found = world.scan();
     assert_eq!(offsets(&found), [0, 4]);
     assert_eq!(found.damage, damage(9, 1, false));
     assert_eq!(found.end, Some(RecordError::Unreadable));
     assert_eq!(found.unreadable, [LogOffset(9)]);
-    // The first sector, of records that are all below the floor: another epoch may have begun.
+    // The first sector; all records are below the floor: another epoch may have begun there.
     let mut world = World::new();
     let [first, ..] = world.written([3, 4, 5]);
     world.floor = world.next;
@@ -271,7 +271,7 @@ fn where_a_record_may_begin_that_cannot_be_read_the_log_may_go_on() {
     let found = world.scan();
     assert_eq!(found.damage, damage(0, 4, false));
     assert_eq!(offsets(&found), [4, 9]);
-    // In the middle of them a record behind shows that nothing is missed.
+    // In the middle, a record behind shows that no live entry is lost.
     world.worn.clear();
     world.fail(first.target.end().0, MEDIUM);
     assert_eq!(world.scan().damage, []);
@@ -288,7 +288,7 @@ fn a_record_with_a_payload_that_cannot_be_read_keeps_its_entries() {
         assert_eq!(found.damage, damage(at, 21, true));
         world.worn.clear();
     }
-    // What can be read is not what the header says: a crash tore the record.
+    // The readable part does not match the header, so a crash tore the record.
     let first_unit = Extent::new(last.target.start.0 + 2, 1);
     world.put(first_unit, Payload::zeroes(Sectors(1)));
     world.fail(last.target.start.0 + 19, MEDIUM);
@@ -309,8 +309,8 @@ fn what_the_medium_is_not_to_blame_for_ends_the_scan() {
     }
 }
 
-/// A log of `region` sectors full of records that all lost their payload, and that only the last
-/// ones say were ever durable: each as little as it can.
+/// A log of `region` sectors full of records without their payload, where only the last records
+/// prove others durable, each one more than the last: the most expensive log for a scan.
 fn hostile(region: u64) -> Scanned {
     let device: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(region)));
     let region = Extent::new(0, region);
@@ -318,7 +318,7 @@ fn hostile(region: u64) -> Scanned {
     let (mut slots, mut durable) = (Vec::new(), 0);
     while log.free().0 >= 2 {
         if log.used().0 * 2 >= region.len.0 {
-            // Each record knows of one more that is durable.
+            // Each record states that one more record is durable.
             let done: &AppendSlot = &slots[durable];
             let _ = log.finish_append(done.record.header.record_sequence);
             durable += 1;
@@ -364,7 +364,7 @@ fn a_hostile_log_costs_no_more_than_its_length_allows() {
 }
 
 impl World {
-    /// The log as a recovery finds it when `first` is its only record.
+    /// The log as recovery leaves it if `first` is its only record.
     fn log_after(&self, first: &AppendSlot) -> Log {
         let mut log = Log::new(LogId(3), REGION, RecordShape::in_log(Sectors(1)));
         log.take_up(&first.record);

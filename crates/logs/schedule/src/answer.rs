@@ -40,7 +40,7 @@ impl Pieces {
         Answer::Piece(Rc::clone(self), parts.len() - 1)
     }
 
-    /// Records an answer and returns whether it completes the request.
+    /// Whether one answer is missing that will complete the request.
     fn is_last(&self) -> bool {
         self.left.get() == 1
     }

@@ -17,7 +17,7 @@ impl Class {
     /// All classes.
     pub const ALL: [Self; 4] = [Self::Record, Self::Small, Self::Stream, Self::Background];
 
-    /// Whether requests of the class are a client's, who waits for them.
+    /// Whether the requests are a client's own.
     #[must_use]
     pub const fn is_client(self) -> bool {
         matches!(self, Self::Small | Self::Stream)

@@ -5,7 +5,7 @@
 
 use manylogs_block::{Nanos, Time};
 
-/// Shorter pauses do not count, as a client needs time to send its next request.
+/// Shorter pauses do not count, because a client needs time to send its next request.
 pub(crate) const NO_PAUSE: Nanos = Nanos::from_millis(1);
 /// A client that continues its stream may pause for longer: a reader through the page cache asks
 /// for the next requests after it has copied the last ones (2 to 6 ms for 2.5 MiB, measured) ...
@@ -50,7 +50,7 @@ impl Contention {
         Self::of_columns(after, 1)
     }
 
-    /// As [`Contention::new`], of an array with so many columns.
+    /// As [`Contention::new`], for an array of `columns` columns.
     pub(crate) const fn of_columns(after: Nanos, columns: usize) -> Self {
         let (under_way, most, paused) = (0, [0; 3], Nanos(0));
         Self { after, columns, under_way, last_end: Time(0), paused, began: Time(0), most }
@@ -99,12 +99,12 @@ impl Contention {
         let most = most.max(current);
         let parts = IN_PARTS * self.columns;
         let tolerated = (least / STEADY).max(parts);
-        // Of an array's requests some are in two parts on each column at any time.
+        // Some requests of an array are in two parts on each column at any time.
         let few = if self.columns == 1 { FEW } else { FEW * self.columns + parts };
         most <= few || (most <= least + tolerated && most <= BACKLOG)
     }
 
-    /// How long clients have asked for nothing.
+    /// Time for which clients have had no request under way.
     pub(crate) fn pause(&self, now: Time) -> Nanos {
         if self.under_way == 0 { now.since(self.last_end) } else { Nanos(0) }
     }
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Whether a reader that pauses for `pause_ms` after each 30 ms is contention at last.
+    /// Whether a reader that pauses for `pause_ms` after each 30 ms becomes contention.
     fn reader_with_pauses(pause_ms: u64, goes_on: bool) -> bool {
         let mut contention = Contention::new(AFTER);
         let mut now = Time(0) + Nanos::from_secs(1);

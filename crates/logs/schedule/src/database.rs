@@ -1,21 +1,21 @@
-//! Recognises a database: small reads that clients wait for, beside syncs that come often.
+//! Recognises a database: small reads that clients wait for, beside frequent syncs.
 //!
-//! A record that goes before all reads costs them about what two of them take, and only one of the
-//! waits of a transaction gets shorter. Rare syncs are worth that. Frequent ones would leave no
-//! time for the reads, so that every transaction, and with it the next sync, comes later.
+//! A record that goes before all reads costs them about the time of two reads, and shortens only
+//! one of the waits of a transaction. That is worth while for rare syncs. Frequent ones would leave
+//! no time for the reads: then every transaction, and with it the next sync, comes later.
 
 use manylogs_block::{Nanos, Time};
 
 use crate::limits::Bounds;
 
-/// What is made durable within this time belongs to one sync.
+/// Requests to make data durable within this time belong to one sync.
 const ONE_SYNC: Nanos = Nanos::from_millis(1);
 /// A longer interval counts as this long.
 const LONGEST: Nanos = Nanos::from_secs(1);
 /// Weight of one sync and of one record in the moving means, as a divisor.
 const RECENT: f64 = 16.0;
 
-/// How often clients sync, and what a record takes that goes before all others.
+/// How often clients sync, and how long a record takes that goes before all others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Syncs {
     last: Option<Time>,
@@ -32,7 +32,7 @@ impl Default for Syncs {
 }
 
 impl Syncs {
-    /// A client asks for something to be durable.
+    /// Notes that a client asks for something to be durable.
     pub(crate) fn asked(&mut self, now: Time) {
         let gap = self.last.map_or(LONGEST, |last| now.since(last).min(LONGEST));
         if gap <= ONE_SYNC {
@@ -42,13 +42,13 @@ impl Syncs {
         self.apart_ns += (gap.0 as f64 - self.apart_ns) / RECENT;
     }
 
-    /// A record that went before all others has ended.
+    /// Notes the latency of a record that went before all others.
     pub(crate) fn record_took(&mut self, took: Nanos) {
         self.took_ns += (took.0 as f64 - self.took_ns) / RECENT;
     }
 
-    /// Whether syncs come so often that their records cannot all go before small reads: one in
-    /// three targets, or the next before the record of the last has ended.
+    /// Whether syncs are too frequent for all their records to go before small reads: they come
+    /// every three targets or sooner, or before the last sync's record has ended.
     pub(crate) fn are_frequent(&self, now: Time, bounds: &Bounds) -> bool {
         let lately = self.last.is_some_and(|last| now.since(last) < LONGEST);
         lately && self.apart_ns <= (bounds.frequent.0 as f64).max(self.took_ns)
@@ -59,7 +59,8 @@ impl Syncs {
 mod tests {
     use super::*;
 
-    /// Whether syncs are frequent after a hundred that are so far apart, each of several writes.
+    /// Whether syncs are frequent after a hundred of them, `apart_ms` apart. Each is several
+    /// writes.
     fn frequent(apart_ms: u64, took_ms: u64) -> bool {
         let mut syncs = Syncs::default();
         let mut now = Time(0);

@@ -1,30 +1,30 @@
-//! Writes beside a flush. A drive with a write cache answers a flush when all that the cache held
-//! is on the medium, and takes other writes meanwhile: the next flush waits for those. A stream
-//! that fills the cache during each flush keeps all flushes as long as the first. So less may
-//! follow a flush than it waits for, and the next one is shorter.
+//! Limits writes during a flush. A drive with a write cache answers a flush once all data in the
+//! cache is on the medium. It takes other writes meanwhile, and the next flush waits for those. If
+//! a stream fills the cache during each flush, all flushes take as long as the first. So fewer
+//! sectors may follow a flush than it waits for: then the next one is shorter.
 
 use manylogs_block::{Nanos, Request, Sectors, Time};
 
-/// So much may be written during a flush in any case, so that the drive need not stand still.
+/// Sectors that may always be written during a flush, so that the drive need not stand still.
 const LEAST: Sectors = Sectors(8192);
-/// Share of what the flush waits for that may follow it into the cache.
+/// Of the sectors that a flush waits for, one in this many may follow it into the cache.
 const SHARE: u64 = 2;
 
-/// What the drive's cache may hold.
+/// Data that the drive's cache may hold.
 #[derive(Default)]
 pub(crate) struct Flushes {
-    /// Written since the last flush went.
+    /// Sectors written since the last flush was sent.
     unflushed: Sectors,
     /// Flushes in the device.
     under_way: u32,
-    /// When the first of them went.
+    /// Time at which the first of them was sent.
     since: Time,
-    /// What may still follow it.
+    /// Sectors that may still follow the first flush.
     left: Sectors,
 }
 
 impl Flushes {
-    /// A request goes to the device.
+    /// Notes a request that goes to the device.
     pub(crate) fn sent(&mut self, request: &Request, now: Time) {
         if *request == Request::Flush {
             if self.under_way == 0 {
@@ -39,19 +39,19 @@ impl Flushes {
         }
     }
 
-    /// The device has answered a flush.
+    /// Notes that the device has answered a flush.
     pub(crate) const fn ended(&mut self) {
         self.under_way -= 1;
     }
 
-    /// Whether nothing more may go into the cache until a flush has ended. A flush holds nothing
-    /// back for longer than `longest`.
+    /// Whether writes into the cache must wait until a flush has ended. A flush holds writes back
+    /// for `longest` at most.
     pub(crate) fn hold_back(&self, now: Time, longest: Nanos) -> bool {
         self.under_way > 0 && self.left == Sectors(0) && now.since(self.since) < longest
     }
 }
 
-/// What the request may leave in the drive's cache.
+/// Length of data that the request may leave in the drive's cache; `None` if it leaves none.
 pub(crate) const fn cached(request: &Request) -> Option<Sectors> {
     match request {
         Request::Write { extent, fua: false, .. } => Some(extent.len),

@@ -13,7 +13,7 @@ const STREAM_SHARE: f64 = 0.15;
 pub(crate) const WRITES_LEAST: usize = 2;
 /// Latency of a record beside small reads, in targets. Ordering the reads is worth this much.
 const SMALL_TARGETS: f64 = 2.8;
-/// Length of a turn in targets, where both small reads and streams wait.
+/// Length of a turn in targets, if both small reads and streams wait.
 const TURN_TARGETS: f64 = 1.0;
 /// A class gets a turn after this many targets ...
 const PATIENCE_TARGETS: f64 = 1.0;
@@ -28,8 +28,8 @@ const RUN_TARGETS: f64 = 2.25;
 const BURST: usize = 16;
 /// If more requests than this wait ...
 const OVERWHELMED: usize = 32;
-/// ... and one of them for this many targets, scattered requests do not stop for records, as each
-/// stop would delay all others by a seek and more.
+/// ... and one of them for this many targets, scattered requests do not stop for records, because
+/// each stop would delay all others by a seek and more.
 const OVERWHELMED_TARGETS: f64 = 20.0;
 /// Number of other requests that may pass a record in flight if no stream goes on and few requests
 /// wait. Requests that the device has read ahead cost the record no time.
@@ -128,7 +128,7 @@ impl InDevice {
         self.scattered + self.flowing
     }
 
-    /// Adds a request that goes to the device, or removes one that was answered.
+    /// Adds a request that goes to the device, or removes one that comes back answered (`comes`).
     pub(crate) fn note(&mut self, class: Class, load: Load, comes: bool) {
         let step = |count: &mut usize| *count = if comes { *count - 1 } else { *count + 1 };
         match class {
@@ -176,8 +176,8 @@ impl Load {
 /// record.
 pub(crate) const BESIDE_PRIORITY: usize = 31;
 
-/// Tracks since when streams have lasted without a pause. Pieces let records pass at little cost to
-/// a stream that continues. A single large request ends sooner if it goes whole.
+/// Tracks how long streams have lasted without a pause. Pieces let records pass at little cost to a
+/// stream that continues. A single large request ends sooner if it goes whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Streak {
     since: Time,
@@ -250,8 +250,8 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Number of scattered requests that may be in the device, where `learned` is the number that
-    /// keeps records at the target.
+    /// Number of scattered requests that may be in the device. `learned` is the number that keeps
+    /// records at the target.
     pub(crate) fn depth(self, learned: usize) -> usize {
         learned.max(self.requests.saturating_sub(BURST))
     }
@@ -267,7 +267,7 @@ impl Backlog {
     }
 }
 
-/// Number of small reads that keeps records at the target, as learned.
+/// Values learned from the device: cost of a stream's sector, and number of small reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Learned {
     pub(crate) stream: StreamCost,

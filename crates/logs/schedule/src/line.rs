@@ -22,9 +22,9 @@ pub(crate) struct Line {
     by_arrival: BTreeMap<u64, Lba>,
     /// Position from which the sweep continues.
     sweep: Key,
-    /// A request of which a part has gone. Its rest goes next.
+    /// Whether a part of the request at `sweep` has gone. Its rest goes next.
     begun: bool,
-    /// Requests that go before deadlines are checked again.
+    /// Number of requests that go before deadlines are checked again.
     batch: u32,
 }
 
@@ -92,7 +92,7 @@ impl Line {
         ahead.or_else(|| self.by_address.first_key_value()).map(|(key, _)| *key)
     }
 
-    /// Number of requests that follow the oldest one if that is overdue.
+    /// Number of requests in a batch that begins now: zero if the oldest request is not overdue.
     fn batch_at(&self, now: Time) -> u32 {
         let overdue = self.oldest().is_some_and(|oldest| now.since(oldest.arrived) >= DEADLINE);
         if overdue { BATCH } else { 0 }

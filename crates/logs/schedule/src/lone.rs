@@ -1,18 +1,18 @@
 //! Whether the requests of a lone writer go in pieces.
 //!
 //! A client that writes one request after the other misses the sectors behind the last one, unless
-//! the drive has a write cache. Of two pieces the drive then begins with the one that comes under
-//! the head first. Where a piece takes a part of a revolution, that uses the time until the other
-//! one comes; where it takes whole revolutions, it costs one more. The scheduler knows neither
-//! revolutions nor places under the head, so it measures both ways, and goes on measuring.
+//! the drive has a write cache. Of two pieces the drive begins with the one that comes under the
+//! head first. If a piece takes a part of a revolution, that saves the wait for the other one. If
+//! it takes whole revolutions, it costs one more. The scheduler knows neither revolutions nor the
+//! head's angle, so it measures both ways, and goes on measuring.
 
 use manylogs_block::{Sectors, Time};
 
-/// Requests that are measured before a way counts.
+/// Number of requests that are measured before the result of a way counts.
 const FIRST: u32 = 4;
-/// Of so many requests ...
+/// Of this many requests ...
 const ROUND: u32 = 128;
-/// ... so many go the other way, as the drive's zones and the client's pauses differ.
+/// ... this many go the other way, because zones of the drive and pauses of the client differ.
 const TRIED: u32 = 2;
 /// Weight of a request in the moving mean, as a divisor.
 const RECENT: f64 = 8.0;
@@ -34,12 +34,12 @@ impl Way {
     }
 }
 
-/// What is known of a lone writer's requests.
+/// Measurements of a lone writer's requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoneWriter {
     pieces: Way,
     whole: Way,
-    /// Requests since the better way was looked for.
+    /// Number of the present request within its round.
     round: u32,
     under_way: Option<UnderWay>,
 }
@@ -65,17 +65,17 @@ impl LoneWriter {
         if self.round < TRIED { whole } else { !whole }
     }
 
-    /// A request goes at `now`, whole or in pieces, and its end is to be measured.
+    /// Notes a request that goes at `now`, whole or in pieces; its end will be measured.
     pub(crate) fn sent(&mut self, now: Time, len: Sectors, in_pieces: bool) {
         self.under_way = Some(UnderWay { sent: now, len, in_pieces });
     }
 
-    /// Something else goes to the device: the request under way says nothing.
+    /// Drops the measurement, because another request goes to the device.
     pub(crate) fn disturb(&mut self) {
         self.under_way = None;
     }
 
-    /// A request of the writer has ended, with all its pieces.
+    /// Notes that a request of the writer has ended, with all its pieces.
     pub(crate) fn ended(&mut self, now: Time) {
         let Some(UnderWay { sent, len, in_pieces }) = self.under_way.take() else { return };
         let way = if in_pieces { &mut self.pieces } else { &mut self.whole };
@@ -89,8 +89,8 @@ mod tests {
 
     use super::*;
 
-    /// Requests of 1 MiB one after the other, which take so long in either way; how many of the
-    /// last thousand went in pieces.
+    /// Sends requests of 1 MiB one after the other, which take the given times. Returns how many of
+    /// the last thousand went in pieces.
     fn in_pieces(pieces_ms: u64, whole_ms: u64) -> usize {
         let (mut writer, mut now) = (LoneWriter::default(), Time(0));
         let mut ways = Vec::new();
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_faster_way_is_found_and_the_other_is_tried_now_and_then() {
-        // A revolution of 4 ms is lost, or one of 8.3 ms is used.
+        // Pieces lose a revolution of 4 ms, or save a part of one of 8.3 ms.
         assert!((1..30).contains(&in_pieces(16, 12)), "{}", in_pieces(16, 12));
         assert!((970..1000).contains(&in_pieces(8, 12)), "{}", in_pieces(8, 12));
         assert!(in_pieces(12, 12) > 970, "of equal ways the one that lets records pass");

@@ -8,8 +8,8 @@ use crate::limits::Backlog;
 use crate::line::Line;
 use manylogs_plant::{self as plant, Bug};
 
-/// Pieces of streams of reads end at multiples of this length. They are small, as a drive reads
-/// ahead.
+/// Pieces of streams of reads end at multiples of this length. They are short, because a drive
+/// reads ahead.
 const READ_PIECE: Sectors = Sectors(128);
 /// Pieces of writes are longer, so that the drive has the next piece in time. A drive reads ahead,
 /// but cannot write ahead.
@@ -65,7 +65,7 @@ impl Waiting {
         (self.request.extent().map_or(Lba(0), |extent| extent.start), self.sequence)
     }
 
-    /// Whether the order of the two matters.
+    /// Whether the order of the two requests matters.
     fn conflicts(&self, other: &Request) -> bool {
         let (Some(own), Some(extent)) = (self.request.extent(), other.extent()) else {
             return false;
@@ -73,7 +73,7 @@ impl Waiting {
         (self.writes() || writes(other)) && own.overlaps(extent)
     }
 
-    /// The length of a write of which nothing has gone yet, and which would go in pieces.
+    /// The length of a write that has not gone yet, not even in part, and would go in pieces.
     pub(crate) fn divisible_write(&self) -> Option<Sectors> {
         let len = self.request.extent().filter(|_| self.writes())?.len;
         (self.sent == Sectors(0) && len.0 > WRITE_PIECE.0 + WRITE_PIECE.0 / 2).then_some(len)
@@ -85,7 +85,7 @@ impl Waiting {
         let rest = Extent::between(extent.start + self.sent, extent.end());
         let divisible = matches!(self.request, Request::Read { .. } | Request::Write { .. });
         let piece = if self.writes() { WRITE_PIECE } else { READ_PIECE };
-        // Pieces at both ends are not made too short.
+        // The first piece and the last are not made too short.
         if !in_pieces || !divisible || rest.len.0 <= piece.0 + piece.0 / 2 {
             return Some(rest);
         }
@@ -139,7 +139,7 @@ impl Queues {
         }
     }
 
-    /// The line of a class. Records never wait: their class gives the line of streams.
+    /// The line of a class. Records never wait, so for their class any line will do.
     const fn line_mut(&mut self, class: Class) -> &mut Line {
         match class {
             Class::Small => &mut self.small,
@@ -184,7 +184,7 @@ impl Queues {
         Backlog { requests, oldest }
     }
 
-    /// The request of `class` of which [`Queues::take`] would take the next piece.
+    /// The request of `class` that [`Queues::take`] would take from.
     pub(crate) fn next(&self, class: Class, now: Time) -> Option<&Waiting> {
         self.line(class)?.next(now)
     }

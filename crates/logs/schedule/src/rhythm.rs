@@ -1,13 +1,13 @@
-//! Predicts records: they are expected shortly after a record, and shortly before the next one is
-//! due.
+//! Predicts records. They are expected shortly after a record, and around the time at which the
+//! rhythm predicts the next one.
 
 use manylogs_block::{Nanos, Time};
 
-/// Records are expected for at least this long after the last.
+/// Records are expected for at least this long after the last one ...
 const LEAST: Nanos = Nanos::from_secs(1);
-/// ... and at most this long, unless the rhythm predicts the next one.
+/// ... and for at most this long, unless the rhythm predicts the next one.
 const MOST: Nanos = Nanos::from_secs(10);
-/// Between these bounds, for this many intervals.
+/// Between these bounds, they are expected for this many intervals.
 const INTERVALS: f64 = 4.0;
 /// Weight of one interval in the moving mean, as a divisor.
 const RECENT: f64 = 4.0;
@@ -32,7 +32,7 @@ const GRACE: (u64, u64) = (20_000, 500_000);
 pub(crate) struct Rhythm {
     last: Option<Time>,
     interval_ns: f64,
-    /// Share of records that another followed at once, and the mean gap between these.
+    /// Share of records that another record followed at once, and the mean gap between the two.
     followed: f64,
     gap_ns: f64,
     /// Time at which the last record in the device ended.
@@ -83,8 +83,8 @@ impl Rhythm {
         since <= recent || (DUE.0..DUE.1).contains(&intervals)
     }
 
-    /// Time for which other requests are held back after a record, as the next record may follow at
-    /// once.
+    /// Time for which other requests are held back after a record, because the next record may
+    /// follow at once.
     pub(crate) fn grace(&self) -> Nanos {
         if self.followed < FOLLOWED {
             return Nanos(0);

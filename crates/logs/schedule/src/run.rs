@@ -1,4 +1,4 @@
-//! Recognises a run: requests of one stream, with nobody else's between them.
+//! Recognises a run: requests of one stream, without other clients' requests between them.
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 
@@ -6,30 +6,30 @@ use crate::Class;
 use crate::state::State;
 use manylogs_plant::{self as plant, Bug};
 
-/// A run goes on behind a gap of this length: a log that lies in its way.
+/// A run may go on behind a gap of this length, where a log lies in its way.
 const GAP: Sectors = Sectors(32_768);
-/// So many small requests beside a run are a burst, which has an order.
+/// This many small requests beside a run are a burst, which is better put in order.
 const FEW: usize = 4;
-/// What is no longer than this, 1 MiB, takes a drive no longer than a movement or two.
+/// A run up to this length, 1 MiB, takes a drive about as long as one or two seeks.
 const SHORT: Sectors = Sectors(2048);
 
-/// Streams that nobody asks for something small beside, for this long, have the device alone.
+/// Streams have the device alone if clients have asked for nothing small for this long.
 const ALONE: Nanos = Nanos::from_secs(1);
 
-/// What clients ask for, as far as it is one run.
+/// Tracks whether all requests of clients form one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Run {
     /// End of the last request.
     end: Lba,
-    /// Whether all requests since nobody waited are of one run.
+    /// Whether all requests since the last time that no client waited form one run.
     only: bool,
-    /// Their length together.
+    /// Total length of these requests.
     len: Sectors,
 }
 
 impl Run {
-    /// A stream asks for `extent`. `alone`: no other request of a client is in the scheduler.
-    /// Returns whether it goes on exactly where the last one ended.
+    /// Notes that a stream asks for `extent`. `alone`: no other request of a client is in the
+    /// scheduler. Returns whether `extent` begins exactly where the last request ended.
     pub(crate) fn asked(&mut self, extent: Extent, alone: bool) -> bool {
         let goes_on = extent.start == self.end;
         let near = extent.start >= self.end && extent.start.0 - self.end.0 <= GAP.0;
@@ -39,22 +39,22 @@ impl Run {
         goes_on
     }
 
-    /// A client asks for a small read or write, while `others` of them wait. A few leave a run what
-    /// it is: they may be parts of the run that lie in a log, and have little order.
+    /// Notes that a client asks for a small read or write while `others` of them wait. A few do not
+    /// end a run: they may be parts of the run that lie in a log, and need little ordering.
     pub(crate) const fn small_asked(&mut self, others: usize) {
         self.only = self.only && others < FEW;
     }
 
-    /// Whether clients ask for one run alone, and for more of it than a record can wait for. There
-    /// is nothing to order, so that a drive needs none of it ahead of time.
+    /// Whether clients ask for a single run, and for so much of it that a record should not wait.
+    /// There is nothing to order then, so the drive needs none of it ahead of time.
     pub(crate) fn is_all(&self) -> bool {
         self.only && self.len > SHORT
     }
 }
 
 impl State {
-    /// Whether clients wait for one run alone, and the device has the time to hold it back: for
-    /// records that are rare, as each costs it a movement and back.
+    /// Whether clients wait for a single run, and the device has time to hold it back. That pays
+    /// only for rare records, because each costs the run a seek and back.
     pub(crate) fn is_a_run(&self, now: Time) -> bool {
         let run = self.run.is_all() && self.client_waits() && !plant::is(Bug::RunsPass);
         let rare =
@@ -63,8 +63,9 @@ impl State {
         run && rare && (time || plant::is(Bug::RunHeldBackForEver))
     }
 
-    /// Whether streams that last compete with records for the device, and nobody else does. Where
-    /// clients asked for small reads within a second, their commits are what they wait for next.
+    /// Whether lasting streams, and no other requests, compete with records for the device. If
+    /// clients asked for small reads within a second, they count as well: next they wait for their
+    /// commits.
     pub(crate) fn serves_stream(&self, now: Time) -> bool {
         let there = self.queues.waits(Class::Stream) || self.in_device.streams > 0;
         let lately = now.since(self.stream_sent) < self.bounds.latency;
@@ -72,7 +73,7 @@ impl State {
         (there || lately) && alone && self.holds_back(now)
     }
 
-    /// Whether a request of a stream has waited here for too long.
+    /// Whether a stream's request has waited in the scheduler for too long.
     pub(crate) fn is_overdue(&self, now: Time) -> bool {
         let oldest = self.queues.oldest(Class::Stream);
         oldest.is_some_and(|oldest| now.since(oldest) >= self.bounds.longest)

@@ -16,14 +16,14 @@ use crate::queue::Departing;
 use crate::state::{Flight, State};
 use crate::stats::ScheduleStats;
 
-/// Tasks that are kept for the next requests.
+/// Tasks that are kept for later requests.
 const WATCHERS_KEPT: usize = 2;
 
 /// A scheduler in front of a device. Clones share one scheduler.
 ///
-/// While no records are expected, and where clients do not keep the device busy, every request
-/// passes at once. Of requests that touch the same sectors, one of which writes, the one that
-/// arrived first goes first.
+/// If no records are expected, or clients do not keep the device busy, every request passes at
+/// once. If two requests touch the same sectors, and one of them writes, they go in the order of
+/// arrival.
 #[derive(Clone)]
 pub struct Scheduler(Rc<Inner>);
 
@@ -47,8 +47,8 @@ impl Scheduler {
         Self::contended(runtime, device, targets, contention)
     }
 
-    /// Makes a scheduler in front of each of an array's `columns`. Whether clients keep the array
-    /// busy without a pause is seen on all of them together: a column rests while others lag.
+    /// Makes a scheduler in front of each of an array's `columns`. They detect together whether
+    /// clients keep the array busy without a pause, because a column rests while others lag.
     #[must_use]
     pub fn of_columns(
         runtime: &Handle,
@@ -94,8 +94,8 @@ impl Scheduler {
         self.0.pump();
     }
 
-    /// Takes a request over. A record goes to the device before the call returns. Without a target
-    /// latency, and once nothing waits any more, requests are not even counted.
+    /// Takes a request over. A record goes to the device before the call returns. If there is no
+    /// target latency and no request waits, requests are not even counted.
     pub fn submit(&self, class: Class, request: Request) -> Completion {
         let inner = &self.0;
         let now = inner.runtime.now();
@@ -119,7 +119,8 @@ impl Scheduler {
         if state.queues.is_empty() && !state.expects_records(now) {
             state.last_turn = now;
             state.slack.unseen(now);
-            // The end of a flush that goes here is not seen, so that the flush does not count.
+            // The scheduler does not see the end of a flush that goes here, so the flush does not
+            // count.
             if request != Request::Flush {
                 state.flushes.sent(&request, now);
             }
@@ -143,31 +144,32 @@ impl Scheduler {
         completion
     }
 
-    /// Tells that a client asks for something to be durable. Its record, or the flush, follows.
+    /// Notes that a client asks for something to be durable. Its record or flush follows.
     pub fn sync_asked(&self) {
         let now = self.0.runtime.now();
         self.0.state.borrow_mut().syncs.asked(now);
     }
 
-    /// Whether clients wait for small reads, and sync so often that these need their place.
+    /// Whether clients wait for small reads, and sync so often that the reads need a share of the
+    /// time.
     #[must_use]
     pub fn serves_database(&self) -> bool {
         self.0.state.borrow().serves_database(self.0.runtime.now())
     }
 
-    /// Whether streams that last compete with records for the device, and nobody else does.
+    /// Whether lasting streams, and no other requests, compete with records for the device.
     #[must_use]
     pub fn serves_stream(&self) -> bool {
         self.0.state.borrow().serves_stream(self.0.runtime.now())
     }
 
-    /// Says whether clients wait for the volume's own work, as they need room in the logs.
+    /// Says whether clients wait for the volume's own work, because they need room in the logs.
     pub fn set_pressed(&self, pressed: bool) {
         self.0.state.borrow_mut().pressed = pressed;
     }
 
-    /// Position of the head while requests are held back, as far as it is known: the end of the
-    /// last client's request that the device has answered.
+    /// Position of the head, if requests are held back and it is known: the end of the last
+    /// client's request that the device has answered.
     #[must_use]
     pub fn head(&self) -> Option<Lba> {
         let state = self.0.state.borrow();
@@ -248,8 +250,8 @@ impl Inner {
                 && std::mem::take(&mut state.away)
             {
                 let write = matches!(request, Request::Write { .. });
-                // A drive reads ahead, but after a write the next one must be in the queue before
-                // the first has ended.
+                // A drive reads ahead, so reads can wait. But the next write must be in the queue
+                // before the last one has ended.
                 state.alone_until = if write { sent + work } else { sent + state.bounds.longest };
             }
             let flush = request == Request::Flush;
@@ -267,7 +269,7 @@ impl Inner {
         self.pump();
     }
 
-    /// Sets a timer for waiting requests if no request is in flight whose answer would send them.
+    /// Sets a timer for waiting requests, unless the answer to a request in flight will send them.
     fn arm(self: &Rc<Self>) {
         let at = {
             let state = self.state.borrow();
@@ -280,7 +282,7 @@ impl Inner {
             let held = [state.grace_until, state.alone_until].into_iter().filter(|at| *at > now);
             let usual =
                 if records { longest } else { held.min().map_or(longest, |at| at.min(longest)) };
-            // Beside a database a stream waits for its turn, whatever is answered.
+            // Beside a database a stream waits for its turn, even if requests are answered.
             let turn = state.serves_database(now).then(|| state.stream_turn());
             [usual, turn.unwrap_or(usual)].into_iter().filter(|at| *at > now).min().unwrap_or(now)
         };

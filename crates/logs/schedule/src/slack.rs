@@ -1,12 +1,11 @@
-//! Whether clients leave the device idle at times. To hold back a run that clients do not wait for
-//! costs bandwidth: time that the device is not asked for pays for it, and where there is none
-//! nothing does.
+//! Whether clients leave the device idle at times. Holding back a run costs bandwidth. Idle time of
+//! the device pays for it; if clients never pause, it would slow them down.
 
 use manylogs_block::{Nanos, Time};
 
-/// The idle share is looked at so often.
+/// Length of the spans for which the idle share is computed.
 const SPAN: Nanos = Nanos::from_secs(1);
-/// Clients leave the device idle if they ask for nothing in one part in this many of a span.
+/// Clients leave the device idle if they pause for at least one part in this many of a span.
 const IDLE_SHARE: u64 = 32;
 
 /// Idle time of the device, and whether it was enough.
@@ -14,20 +13,20 @@ const IDLE_SHARE: u64 = 32;
 pub(crate) struct Slack {
     /// Beginning of the present span.
     began: Time,
-    /// Idle time in it.
+    /// Idle time in the present span.
     idle: Nanos,
-    /// Whether the device was idle enough in the last span, and what was held back since has not
-    /// waited for too long.
+    /// Whether the device was idle enough in an earlier span, and no request that was held back has
+    /// waited too long since.
     there: bool,
 }
 
 impl Slack {
-    /// None is known of at `now`.
+    /// Without known idle time at `now`.
     pub(crate) const fn new(now: Time) -> Self {
         Self { began: now, idle: Nanos(0), there: false }
     }
 
-    /// A client asks for something after nobody has for `pause`.
+    /// Notes that a client asks for something after no client has for `pause`.
     pub(crate) fn arrived(&mut self, now: Time, pause: Nanos) {
         let span = now.since(self.began);
         self.idle += pause.min(span);
@@ -38,19 +37,20 @@ impl Slack {
         (self.began, self.idle) = (now, Nanos(0));
     }
 
-    /// Requests pass that are not seen: the time up to `now` says nothing.
+    /// Notes requests that pass uncounted: the time up to `now` shows nothing.
     pub(crate) fn unseen(&mut self, now: Time) {
         (self.began, self.idle) = (now, Nanos(0));
     }
 
-    /// A request that is held back has waited for too long: requests come faster than they go.
+    /// Notes that a request that is held back has waited too long: requests come faster than they
+    /// go.
     pub(crate) fn used_up(&mut self, now: Time) {
         if self.there {
             *self = Self::new(now);
         }
     }
 
-    /// Whether there is time that pays for holding back.
+    /// Whether there is idle time that pays for holding back.
     pub(crate) const fn is_there(&self) -> bool {
         self.there
     }

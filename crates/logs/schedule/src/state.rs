@@ -33,16 +33,16 @@ pub(crate) struct State {
     pub(crate) turns: Turns,
     /// Other requests wait until this time for a record that may follow at once.
     pub(crate) grace_until: Time,
-    /// Time at which a request other than a record last went, or nothing waited.
+    /// Time at which a request other than a record last went, or at which no request waited.
     pub(crate) last_turn: Time,
     pub(crate) streak: Streak,
-    /// Of the device; of an array, all its columns share one.
+    /// Contention for the device. All columns of an array share one.
     pub(crate) contention: Rc<RefCell<Contention>>,
     pub(crate) syncs: Syncs,
     pub(crate) run: Run,
     pub(crate) lone: LoneWriter,
     pub(crate) slack: Slack,
-    /// Clients wait for the volume's own work.
+    /// Whether clients wait for the volume's own work.
     pub(crate) pressed: bool,
     pub(crate) flushes: Flushes,
     /// Whether a record moved the head since a stream's request last went.
@@ -51,7 +51,7 @@ pub(crate) struct State {
     /// begin with the one that passes its head first, and would need another revolution for the
     /// other.
     pub(crate) alone_until: Time,
-    /// Number of records that have ended since that time.
+    /// Number of records that have ended since `last_turn`.
     pub(crate) records_since_turn: u32,
     /// Number of other requests that went while a record was in flight.
     pub(crate) passes: u32,
@@ -59,9 +59,9 @@ pub(crate) struct State {
     pub(crate) head: Option<Lba>,
     /// End of the last piece of a stream that went to the device.
     pub(crate) stream_end: Lba,
-    /// When that went.
+    /// Time at which that piece went.
     pub(crate) stream_sent: Time,
-    /// When a client last asked for something small.
+    /// Time at which a client last asked for something small.
     pub(crate) small_asked: Time,
     pub(crate) counters: Counters,
     /// Reason why the next request did not go when it was last checked.
@@ -80,7 +80,7 @@ pub(crate) struct Flight {
     pub(crate) end: Option<Lba>,
     /// Whether scattered requests were in the device when the request went.
     pub(crate) beside_scattered: bool,
-    /// Whether it is a record that went beside no database, so that others wait for it.
+    /// Whether it is a record that went first, because there was no database beside it.
     pub(crate) goes_first: bool,
 }
 
@@ -136,7 +136,7 @@ impl State {
         self.contention.borrow_mut().arrived(now, goes_on);
     }
 
-    /// Requests that go now: none, or one request with those that must go before it.
+    /// Requests that go now: none, or one request after those that must go before it.
     pub(crate) fn next(&mut self, now: Time, priorities: bool) -> Vec<Departing> {
         if self.queues.is_empty() {
             self.last_turn = now;
@@ -177,15 +177,15 @@ impl State {
         }
         // A request that needs its own seek goes whole.
         let flows = matches!(load, Load::Flowing(_));
-        // So does one beside requests that do: they take the head away, and each piece would need
-        // a seek back.
+        // So does one beside requests that need a seek: they move the head away, and each piece
+        // would need a seek back.
         let undisturbed = !self.queues.waits(Class::Small) && self.in_device.scattered == 0;
         let in_pieces = flows && goes_on && undisturbed && self.pieces_pay(class, now);
         self.queues.take(class, now, in_pieces || class == Class::Background)
     }
 
-    /// Whether pieces of the next request, a part of a stream, cost the stream nothing. Those of a
-    /// lone writer's may.
+    /// Whether pieces of the next request, a part of a stream, cost the stream nothing. Pieces of a
+    /// lone writer's request may.
     fn pieces_pay(&mut self, class: Class, now: Time) -> bool {
         let next = self.queues.next(class, now);
         let Some(len) = next.and_then(Waiting::divisible_write) else { return true };
@@ -214,7 +214,7 @@ impl State {
         held
     }
 
-    /// Nothing more goes now.
+    /// Notes why the next request does not go now.
     pub(crate) fn note_waits(&mut self, now: Time) {
         let cause = if self.queues.is_empty() { None } else { Some(self.cause) };
         self.waits.note(cause, now);
@@ -243,7 +243,7 @@ impl State {
         }
         let backlog = self.queues.backlog(now);
         let scattered = matches!(load, Load::Scattered);
-        // A device with priorities serves the record first, however many small reads it has.
+        // A device with priorities serves the record first, even if it has many small reads.
         let by_priority = priorities && class == Class::Small;
         let overwhelmed = scattered && backlog.overwhelms(now, &self.bounds);
         // A single request that is not part of a lasting stream delays a record only shortly.
@@ -255,24 +255,24 @@ impl State {
         Load::of(class, extent, self.stream_end, self.learned.stream)
     }
 
-    /// Whether a request of a client waits here or in the device.
+    /// Whether a request of a client is in the scheduler or in the device.
     pub(crate) fn client_waits(&self) -> bool {
         let waits = self.queues.waits(Class::Small) || self.queues.waits(Class::Stream);
         waits || self.in_device.clients() > 0
     }
 
     /// Whether requests are held back and limited because records are expected. A run is held back
-    /// from its second request on, as long as the device has time for that. Others are once
-    /// clients have kept the device busy for a while: before that they may be a burst, all of which
-    /// the device needs to order it.
+    /// from its second request on, as long as the device has time for that. Other requests are held
+    /// back once clients have kept the device busy for a while: earlier ones may be a burst, all of
+    /// which the device needs to order it.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
         self.expects_records(now) && (self.is_a_run(now) || self.contention.borrow().lasts(now))
     }
 
-    /// Whether clients wait for small reads, and sync so often that records do not go before
-    /// these. Where more requests of streams wait than small ones, streams are what clients are
-    /// about: a turn now and then would leave them behind for ever. Where clients wait for the
-    /// volume's own work, that must not wait for its turn either.
+    /// Whether clients wait for small reads, and sync so often that records do not go before the
+    /// reads. If more requests of streams wait than small ones, the streams matter more: turns now
+    /// and then would not be enough. If clients wait for the volume's own work, it must not wait
+    /// for turns either.
     pub(crate) fn serves_database(&self, now: Time) -> bool {
         let reads = self.small_reads();
         let mostly = reads > 0 && self.queues.len(Class::Stream) <= reads;
@@ -288,19 +288,19 @@ impl State {
         self.stream_sent + between.min(self.bounds.longest)
     }
 
-    /// Number of small requests of clients, here and in the device.
+    /// Number of clients' small requests in the scheduler and in the device.
     fn small_reads(&self) -> usize {
         self.in_device.small + self.queues.len(Class::Small)
     }
 
-    /// As [`State::next`] beside a database: small reads and records lie in the device together,
-    /// which orders them. Of streams there is one request at a time, and the more reads there are
-    /// the fewer.
+    /// As [`State::next`] beside a database: small reads and records are in the device together,
+    /// and it orders them. Streams send one request at a time, and less often the more reads there
+    /// are.
     fn next_beside_database(&mut self, now: Time) -> Vec<Departing> {
         let stream = self.in_device.streams == 0
             && (now >= self.stream_turn() && !plant::is(Bug::DatabaseStarvesStreams));
         let class = match self.class(now) {
-            // One at a time: nothing else bounds it here.
+            // One request at a time: no other limit applies here.
             Some(Class::Background) if self.in_device.background == 0 => Some(Class::Background),
             _ if self.queues.waits(Class::Small) => Some(Class::Small),
             _ if self.queues.waits(Class::Stream) && stream => Some(Class::Stream),
@@ -313,8 +313,8 @@ impl State {
 
     /// Whether records are expected, so that all requests are counted.
     pub(crate) fn expects_records(&self, now: Time) -> bool {
-        // One that the device leaves waiting for seconds must not be forgotten: its client sends
-        // no other meanwhile.
+        // A record that the device delays for seconds must not be forgotten: its client sends no
+        // other meanwhile.
         let under_way = self.in_device.records > 0;
         self.bounds.latency > Nanos(0) && (under_way || self.rhythm.expects(now))
     }
@@ -337,7 +337,7 @@ impl State {
         }
     }
 
-    /// Whether the next request, which has this load, may go.
+    /// Whether the next request, with load `load`, may go.
     fn has_room(&self, load: Load, writes: bool, now: Time, priorities: bool) -> bool {
         let there = &self.in_device;
         if there.others() == 0 {
@@ -378,7 +378,7 @@ impl State {
             Class::Stream if flight.len >= Sectors(64) => {
                 self.learned.stream.observe(flight.len, busy);
             }
-            // What a flush takes says nothing of records.
+            // The latency of a flush says nothing of records.
             Class::Record if flight.goes_first && !flight.flush => {
                 let took = now.since(flight.sent);
                 self.syncs.record_took(took.min(self.bounds.longest));

@@ -4,12 +4,12 @@ use manylogs_block::{Nanos, Time};
 
 use crate::Class;
 
-/// What requests wait for that could not go.
+/// What held-back requests wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// A record that is under way, or may follow one at once.
+    /// A record that is under way, or another that may follow one at once.
     Record,
-    /// Room in the device: as much lies there as a record may find ahead of it.
+    /// Room in the device: it holds as much work as a record may find ahead of it.
     Room,
 }
 
@@ -27,7 +27,7 @@ impl Cause {
     }
 }
 
-/// For how long something waited, by cause.
+/// Time for which requests waited, by cause.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     now: Option<(Cause, Time)>,
@@ -35,13 +35,13 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// From `now` on requests wait for `cause`, or none waits.
+    /// Notes that from `now` on the next request waits for `cause`, or that none waits.
     pub(crate) fn note(&mut self, cause: Option<Cause>, now: Time) {
         self.ns = self.until(now);
         self.now = cause.map(|cause| (cause, now));
     }
 
-    /// What the next request waits for, and the sums up to `now`.
+    /// The present cause, and the sums up to `now`.
     pub(crate) fn at(&self, now: Time) -> (Option<Cause>, [u64; 2]) {
         (self.now.map(|(cause, _)| cause), self.until(now))
     }
@@ -55,7 +55,7 @@ impl Waits {
     }
 }
 
-/// What goes so soon after it arrived was not held back: the same turn of the engine sent it.
+/// A request that goes this soon after its arrival was not held back.
 const SAME_TURN: Nanos = Nanos(100_000);
 
 /// Monotonic counters by class.
@@ -91,16 +91,16 @@ pub struct ScheduleStats {
     pub small_depth: u64,
     /// Time for which other requests are held back after a record, in nanoseconds.
     pub grace_ns: u64,
-    /// What the next request waits for, if one waits.
+    /// The cause for which the next request waits, if one waits.
     pub waits_for: Option<Cause>,
-    /// For how long requests waited, in nanoseconds: by what the next one waited for, in the order
-    /// of [`Cause::ALL`].
+    /// Time for which requests waited, in nanoseconds, by the cause for which the next one waited,
+    /// in the order of [`Cause::ALL`].
     pub waited_ns: [u64; 2],
 }
 
 impl ScheduleStats {
-    /// Of two schedulers together. What the next request waits for is that of the first where one
-    /// waits.
+    /// The sum of two schedulers' statistics. If requests wait in both, the first one's cause
+    /// counts.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         let both = self.classes.into_iter().zip(other.classes);
@@ -133,7 +133,7 @@ impl Counters {
         }
     }
 
-    /// What is known of each class, `waiting` of which wait.
+    /// Statistics of each class; `waiting` holds the numbers of waiting requests.
     pub(crate) fn classes(&self, waiting: [u64; 4]) -> [ClassStats; 4] {
         std::array::from_fn(|index| ClassStats {
             requests: self.requests[index],

@@ -1,4 +1,4 @@
-//! Databases in virtual time: who passes whom.
+//! Databases in virtual time: which requests go before others.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -56,13 +56,14 @@ fn frequent_records_have_no_right_of_way_over_small_reads() {
             runtime.sleep(Nanos::from_secs(1)).await;
             let (passed, syncs) = (drive.0.beside_writes.get(), done.get() - before);
             assert!(syncs > 5, "{syncs}");
-            // There are four reads for each sync, and few find a record in the device.
+            // There are four reads for each sync, so few of them find a record in the device if
+            // records go first.
             assert_eq!(2 * passed > syncs, frequent, "{passed} beside {syncs}");
         });
     }
 }
 
-/// A stream beside a database has its turn: once in 25 targets at the latest.
+/// A stream beside a database gets turns: at the latest after 25 targets.
 fn streams_have_turns() {
     in_virtual_time(AT_ONCE, |runtime, _, scheduler| async move {
         let _done = database(&runtime, &scheduler, 0);

@@ -10,25 +10,25 @@ use manylogs_block::{
     Request, Sectors, Time, completion,
 };
 use manylogs_schedule::{Class, Scheduler, Targets};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
-/// Bytes that the cache holds, and that go to the medium in a second.
+/// Bytes that the cache holds; bytes a second that go to the medium.
 const CACHE_BYTES: u64 = 64 << 20;
 const RATE: u64 = 256 << 20;
-/// A request takes so long to reach the cache: twice as fast as the medium.
+/// Time that a request takes to reach the cache: twice as fast as the medium.
 const TRANSFER: Nanos = Nanos::from_millis(2);
 const STREAM: Sectors = Sectors(2048);
 const TARGETS: Targets =
     Targets { latency: Nanos::from_millis(20), contended_after: Nanos::from_millis(100) };
 
-/// Takes writes into its cache, and answers a flush when what the cache held then is on the medium.
+/// Takes writes into its cache, and answers a flush when all bytes cached before are on the medium.
 #[derive(Clone)]
 struct Cached(Rc<Inner>);
 
 struct Inner {
     runtime: Handle,
     memory: MemoryDevice,
-    /// Bytes that have come, and of them those that are on the medium.
+    /// Bytes received, and how many of them are on the medium.
     written: Cell<u64>,
     on_medium: Cell<u64>,
     at: Cell<Time>,
@@ -86,11 +86,11 @@ fn write(number: u64) -> Request {
     Request::Write { extent, payload, fua: false, hint: Hint::None }
 }
 
-/// A stream writes one request after the other, and somebody else flushes 16 times a second from
-/// the moment on at which the cache is full: the times of the flushes, and the bytes that were
-/// streamed meanwhile in each second.
+/// A stream writes one request after the other. Once the cache is full, another client flushes 16
+/// times a second. Returns the times of the flushes, and the bytes a second of the stream
+/// meanwhile.
 fn flushed(targets: Targets) -> (Vec<Nanos>, u64) {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
     let drive = Cached::new(runtime.clone());
@@ -127,7 +127,7 @@ fn a_stream_does_not_fill_the_cache_again_while_it_is_flushed() {
     assert!(rate >= RATE * 9 / 10, "{rate} bytes a second");
 }
 
-/// What the scheduler is for: without it the flushes stay as long as the first.
+/// The case without the scheduler: the flushes stay as long as the first.
 #[test]
 fn a_stream_that_nobody_schedules_does() {
     let (times, _) = flushed(Targets { latency: Nanos(0), ..TARGETS });

@@ -1,4 +1,4 @@
-//! Requests that still wait when nobody expects a record any more.
+//! Requests that still wait when no record is expected any more.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,9 +9,9 @@ use manylogs_block::{
 };
 use manylogs_filters::Stop;
 use manylogs_schedule::{Class, Scheduler, Targets};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
-/// Requests are held back from the beginning.
+/// Targets that hold requests back from the beginning.
 const TARGETS: Targets = Targets { latency: Nanos::from_millis(10), contended_after: Nanos(0) };
 
 fn read(start: u64) -> Request {
@@ -22,11 +22,11 @@ fn write(start: u64, tag: u64) -> Request {
     Request::write_fua(Extent::new(start, 8), Payload::tags(tag, Sectors(8)))
 }
 
-/// A device that is busy for longer than records are expected: who waits for room goes before who
-/// comes later and writes to the same place.
+/// A device is busy for longer than records are expected. A request that waits for room then goes
+/// before a later one that writes to the same place.
 #[test]
 fn nobody_passes_who_waits_when_no_record_is_expected_any_more() {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
     sim.block_on(node, async move {

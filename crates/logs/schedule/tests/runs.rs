@@ -1,5 +1,5 @@
 //! Streams that pause, and streams that begin, in virtual time: a record beside them waits for a
-//! piece or two, as long as the device has the time for that.
+//! piece or two, as long as the device has time for that.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,19 +12,19 @@ use common::{in_virtual_time, read, write};
 use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_schedule::{Class, Scheduler, Targets};
 
-/// The defaults.
+/// The default targets.
 const USUAL: Targets =
     Targets { latency: Nanos::from_millis(10), contended_after: Nanos::from_millis(300) };
 /// A mebibyte, which takes the device 10.5 ms.
 const REQUEST: u64 = 2048;
 
-/// A record 5 ms after each of these bursts: the longest latency.
+/// Sends a record 5 ms after each of several bursts; returns the longest latency of the records.
 fn beside_bursts(starts: [u64; 16], frequent_syncs: bool) -> Nanos {
     let longest = Rc::new(Cell::new(Nanos(0)));
     let found = Rc::clone(&longest);
     in_virtual_time(USUAL, move |runtime, _, scheduler| async move {
         scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
-        // The device is seen to be idle at times.
+        // Lets the scheduler see that the device is idle at times.
         for _ in 0..12 {
             runtime.sleep(Nanos::from_millis(100)).await;
             scheduler.submit(Class::Small, read(0, 8)).await.unwrap();
@@ -71,7 +71,7 @@ const fn run() -> [u64; 16] {
     starts
 }
 
-/// A record waits for little, although bursts are far apart.
+/// A record waits only shortly, even if bursts are far apart.
 fn a_run_is_held_back() {
     let took = beside_bursts(run(), false);
     assert!(took <= Nanos::from_millis(30), "a piece or two of the run: {took:?}");
@@ -90,7 +90,7 @@ fn a_burst_that_has_an_order_goes_as_a_whole() {
     assert!(took >= Nanos::from_millis(100), "all of it is in the device: {took:?}");
 }
 
-/// Each of frequent records would cost the run a movement and back.
+/// If syncs are frequent, each record would cost the run a seek and back, so the run passes.
 fn a_run_beside_frequent_syncs_passes() {
     let took = beside_bursts(run(), true);
     assert!(took >= Nanos::from_millis(100), "all of it is in the device: {took:?}");
@@ -101,7 +101,7 @@ fn a_run_is_not_held_back_for_frequent_syncs() {
     a_run_beside_frequent_syncs_passes();
 }
 
-/// Records beside a reader of depth 16 that has just begun are fast, after a moment.
+/// Records beside a reader of depth 16 that has just begun are fast after a moment.
 #[test]
 fn records_beside_a_stream_that_begins_are_fast_within_a_tenth_of_a_second() {
     in_virtual_time(USUAL, |runtime, _, scheduler| async move {
@@ -131,12 +131,12 @@ fn records_beside_a_stream_that_begins_are_fast_within_a_tenth_of_a_second() {
     });
 }
 
-/// A reader that asks for more than the device gives beside the records, in time whatever is
-/// answered: the longest latency of its requests.
+/// Runs a reader that asks for more than the device can serve beside the records, at fixed times.
+/// Returns the longest latency of its requests.
 fn beside_overload() -> Nanos {
     let longest = Rc::new(Cell::new(Nanos(0)));
     let found = Rc::clone(&longest);
-    // Contention has rules of its own.
+    // Contention has rules of its own, so it is switched off.
     let targets = Targets { contended_after: Nanos::from_secs(1000), ..USUAL };
     in_virtual_time(targets, move |runtime, _, scheduler| async move {
         for round in 0..40 {
@@ -150,7 +150,7 @@ fn beside_overload() -> Nanos {
             let mut at = 1 << 19;
             while clock.now() < until {
                 clock.sleep(Nanos::from_millis(8)).await;
-                // Records that wait together take one movement.
+                // Records that wait together take one seek.
                 let _record = records.submit(Class::Record, write(at, 8, 1));
                 at += 8;
             }

@@ -24,14 +24,14 @@ fn where_nobody_syncs_everything_passes_at_once() {
     });
 }
 
-/// A record finds little ahead of it, whatever waits.
+/// A record finds little work ahead of it, even if many requests wait.
 #[test]
 fn a_record_waits_for_no_more_than_the_target_beside_a_deep_stream() {
     in_virtual_time(AT_ONCE, |runtime, drive, scheduler| async move {
         scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
         let stream: Vec<_> =
             (0..64).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
-        // From then on it counts as a stream that goes on.
+        // After this time the stream counts as one that goes on.
         runtime.sleep(Nanos::from_millis(150)).await;
         drive.0.most_sectors.set(0);
         for i in 0..20 {
@@ -81,7 +81,7 @@ fn a_stream_beside_scattered_reads_goes_in_whole_requests() {
             drop(submitted);
             drive.0.submitted.borrow_mut().clear();
         }
-        // Half a MiB takes 7 ms with the seek, and the others have their turns in between.
+        // Half a MiB takes 7 ms with the seek, and other requests have their turns in between.
         assert!(whole > 80, "{whole}");
     });
 }
@@ -92,7 +92,7 @@ fn it_says_what_waits_for_what() {
         let turns = |class: Class| scheduler.stats().classes[class as usize];
         scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
         assert_eq!((scheduler.stats().waits_for, scheduler.stats().waited_ns), (None, [0, 0]));
-        // The first two go on beside one another; the others find no room in the device.
+        // The first two go together; the others find no room in the device.
         let mut stream: VecDeque<_> =
             (0..8).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
         assert_eq!(scheduler.stats().waits_for, Some(Cause::Room));
@@ -101,7 +101,7 @@ fn it_says_what_waits_for_what() {
         stream.pop_front().unwrap().await.unwrap();
         let [for_record, for_room] = scheduler.stats().waited_ns;
         assert!(for_record == 0 && for_room > 0, "{for_record} {for_room}");
-        // While a record is under way the next of them waits for that.
+        // While a record is under way, the next request of the stream waits for it.
         let began = runtime.now();
         let record = scheduler.submit(Class::Record, write((1 << 19) + 8, 8, 2));
         stream.pop_front().unwrap().await.unwrap();
@@ -132,7 +132,7 @@ fn a_record_that_the_device_leaves_waiting_is_not_forgotten() {
         let began = runtime.now();
         let record = scheduler.submit(Class::Record, write(1 << 19, 8, 1));
         runtime.sleep(Nanos::from_millis(1500)).await;
-        // Some have a turn, as nobody had one for so long; the others are held back.
+        // Some of these get a turn, because none had one for so long; the others are held back.
         stream.extend((200..204).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))));
         assert!(scheduler.stats().classes[Class::Stream as usize].waiting > 0);
         record.await.unwrap();
@@ -143,7 +143,7 @@ fn a_record_that_the_device_leaves_waiting_is_not_forgotten() {
     });
 }
 
-/// Four clients append without a pause; everybody else has a turn all the same.
+/// Four clients append without a pause; requests of all other classes must still get turns.
 fn nobody_starves() {
     in_virtual_time(AT_ONCE, |runtime, _, scheduler| async move {
         let until = runtime.now() + Nanos::from_secs(4);
@@ -254,8 +254,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Each request is answered once, and with what it would have been answered in order of arrival:
-/// so none is lost, sent twice, or overtaken by one that touches the same sectors.
+/// Each request is answered once, with the answer it would get in order of arrival. So none is
+/// lost, sent twice, or overtaken by a request that touches the same sectors.
 fn answers_are_those_of_the_order_of_arrival(steps: Vec<Step>) {
     in_virtual_time(AT_ONCE, |runtime, drive, scheduler| async move {
         let model = MemoryDevice::new(CAPACITY);

@@ -1,10 +1,11 @@
-//! A set of processors, as libublk wants it of the crate `bitmaps`.
+//! A set of processors, with the interface of the crate `bitmaps` that libublk calls.
 //!
-//! That crate's licence (MPL-2.0) is none that this project links. `Cargo.toml` puts this one in
-//! its place, written after what libublk calls: it keeps the processors that the kernel would have
-//! a queue's thread run on. We do not ask the kernel, and let the thread run anywhere.
+//! This project does not link that crate because of its licence (MPL-2.0). `Cargo.toml` puts this
+//! crate in its place; it has only what libublk calls. libublk keeps in such a set the processors
+//! on which the kernel wants a queue's thread to run. We do not ask the kernel for them: the thread
+//! runs anywhere.
 
-/// Sets have room for so many numbers: libublk asks for no other.
+/// Numbers that a set has room for: libublk uses no other size.
 const BITS: usize = 1024;
 const BYTES: usize = BITS / 8;
 
@@ -28,10 +29,10 @@ impl<const SIZE: usize> Bitmap<SIZE> {
         &self.0
     }
 
-    /// Puts `number` in, or takes it out; whether it was there.
+    /// Puts `number` in if `there`, else takes it out; returns whether it was in the set before.
     ///
     /// # Panics
-    /// If it is `SIZE` or more.
+    /// If `number` is `SIZE` or more.
     pub const fn set(&mut self, number: usize, there: bool) -> bool {
         let (byte, bit) = (&mut self.0[number / 8], 1 << (number % 8));
         let was = *byte & bit != 0;

@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p manylogs-fuse --example memory -- DIRECTORY`
 //!
-//! It is mounted on DIRECTORY until that is unmounted. It agrees with the kernel upon what MLFS
-//! agrees upon, and answers from the thread that reads requests. Files and directories only; what
-//! benchmarks do not ask for is not implemented.
+//! It serves DIRECTORY until that is unmounted. It agrees with the kernel upon the same protocol
+//! flags as MLFS does, and answers from the thread that reads requests. Files and directories only;
+//! what benchmarks do not ask for is not implemented.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, HashMap};
@@ -15,11 +15,11 @@ use std::time::{Duration, SystemTime};
 use manylogs_fuse::request::{Create, MakeDirectory, MakeNode, Open, Read, SetAttributes, Write};
 use manylogs_fuse::{
     Answer, Attributes, Context, Created, Device, Entry, Errno, FileHandle, Filesystem, InitFlags,
-    Kind, Known, MountFlags, MountOptions, Names, NodeId, Opened, OpenedFlags, Reply, Source,
+    Known, MountFlags, MountOptions, Names, NodeId, NodeKind, Opened, OpenedFlags, Reply, Source,
     Superblock, Time, Wanted, Written,
 };
 
-/// What MLFS wants, but for lists of access.
+/// The protocol flags that MLFS wants, except access control lists.
 const WANTED: Wanted = Wanted {
     required: InitFlags::DONT_MASK.union(InitFlags::HANDLE_KILLPRIV_V2),
     desired: InitFlags::ASYNC_READ
@@ -38,9 +38,9 @@ const ATTRIBUTES_VALID: Duration = Duration::from_secs(1);
 struct Node {
     attributes: Attributes,
     content: Vec<u8>,
-    /// Numbers by name, of a directory.
+    /// Of a directory: inode numbers by name.
     names: BTreeMap<Vec<u8>, u64>,
-    /// How often the kernel was told of it, and has not forgotten it.
+    /// How often the kernel was told of the inode, less the times that it has forgotten.
     known: u64,
 }
 
@@ -52,7 +52,7 @@ struct Tree {
 struct Memory(RefCell<Tree>);
 
 impl Node {
-    fn new(number: u64, kind: Kind, permissions: u16, context: Context) -> Self {
+    fn new(number: u64, kind: NodeKind, permissions: u16, context: Context) -> Self {
         let now = Time::of(SystemTime::now());
         let attributes = Attributes {
             node: NodeId(number),
@@ -64,7 +64,7 @@ impl Node {
             changed: now,
             kind,
             permissions,
-            links: if kind == Kind::Directory { 2 } else { 1 },
+            links: if kind == NodeKind::Directory { 2 } else { 1 },
             uid: context.uid,
             gid: context.gid,
             device: Device::default(),
@@ -73,7 +73,7 @@ impl Node {
         Self { attributes, content: Vec::new(), names: BTreeMap::new(), known: 0 }
     }
 
-    /// What the kernel hears, which knows the inode once more from now on.
+    /// The answer that names the inode to the kernel, which counts it once more from now on.
     fn tell(&mut self) -> Entry {
         self.known += 1;
         Entry {
@@ -110,7 +110,7 @@ impl Tree {
         &mut self,
         context: Context,
         name: &[u8],
-        kind: Kind,
+        kind: NodeKind,
         permissions: u16,
     ) -> Result<Entry, Errno> {
         let number = self.next;
@@ -119,17 +119,17 @@ impl Tree {
             return Err(Errno::EXIST);
         }
         dir.names.insert(name.to_vec(), number);
-        dir.attributes.links += u32::from(kind == Kind::Directory);
+        dir.attributes.links += u32::from(kind == NodeKind::Directory);
         dir.touch();
         self.next += 1;
         let node = Node::new(number, kind, permissions, context);
         Ok(self.nodes.entry(number).insert_entry(node).into_mut().tell())
     }
 
-    fn remove(&mut self, dir: NodeId, name: &[u8], kind: Kind) -> Result<(), Errno> {
+    fn remove(&mut self, dir: NodeId, name: &[u8], kind: NodeKind) -> Result<(), Errno> {
         let found = self.find(dir, name)?;
         if found.attributes.kind != kind {
-            return Err(if kind == Kind::File { Errno::ISDIR } else { Errno::NOTDIR });
+            return Err(if kind == NodeKind::File { Errno::ISDIR } else { Errno::NOTDIR });
         }
         if !found.names.is_empty() {
             return Err(Errno::NOTEMPTY);
@@ -139,7 +139,7 @@ impl Tree {
         let number = found.attributes.node;
         let dir = self.node(dir)?;
         dir.names.remove(name);
-        dir.attributes.links -= u32::from(kind == Kind::Directory);
+        dir.attributes.links -= u32::from(kind == NodeKind::Directory);
         dir.touch();
         self.drop_unused(number);
         Ok(())
@@ -155,11 +155,12 @@ impl Tree {
     fn list(&mut self, dir: NodeId, read: Read) -> Result<Names, Errno> {
         let names = &self.node(dir)?.names;
         let mut listed = Names::with_room(read.size);
-        // A name is found again by the number of its inode, which only grows.
+        // Names are listed in the order of their inodes' numbers, which is how `offset` finds a
+        // place again.
         let mut rest: Vec<_> = names.iter().filter(|(_, number)| **number > read.offset).collect();
         rest.sort_unstable_by_key(|(_, number)| **number);
         for (name, number) in rest {
-            if !listed.push(*number, *number, Kind::File, name) {
+            if !listed.push(*number, *number, NodeKind::File, name) {
                 break;
             }
         }
@@ -196,7 +197,7 @@ impl Memory {
     fn new() -> Self {
         let root = Context { node: NodeId::ROOT, uid: 0, gid: 0, pid: 0 };
         let number = NodeId::ROOT.0;
-        let node = Node::new(number, Kind::Directory, 0o755, root);
+        let node = Node::new(number, NodeKind::Directory, 0o755, root);
         Self(RefCell::new(Tree { nodes: HashMap::from([(number, node)]), next: number + 1 }))
     }
 
@@ -230,30 +231,30 @@ impl Filesystem for Memory {
 
     fn make_node(&self, context: Context, new: MakeNode<'_>, reply: Reply<Entry>) {
         let permissions = new.permissions & !new.umask;
-        let made = self.tree().create(context, new.name, Kind::File, permissions);
+        let made = self.tree().create(context, new.name, NodeKind::File, permissions);
         answer(reply, made);
     }
 
     fn make_directory(&self, context: Context, new: MakeDirectory<'_>, reply: Reply<Entry>) {
         let permissions = new.permissions & !new.umask;
-        let made = self.tree().create(context, new.name, Kind::Directory, permissions);
+        let made = self.tree().create(context, new.name, NodeKind::Directory, permissions);
         answer(reply, made);
     }
 
     fn create(&self, context: Context, new: Create<'_>, reply: Reply<Created>) {
         let permissions = new.permissions & !new.umask;
-        let made = self.tree().create(context, new.name, Kind::File, permissions);
+        let made = self.tree().create(context, new.name, NodeKind::File, permissions);
         let created = made.map(|entry| Created { entry, opened: OPENED });
         answer(reply, created);
     }
 
     fn unlink(&self, context: Context, name: &[u8], reply: Reply<()>) {
-        let removed = self.tree().remove(context.node, name, Kind::File);
+        let removed = self.tree().remove(context.node, name, NodeKind::File);
         answer(reply, removed);
     }
 
     fn remove_directory(&self, context: Context, name: &[u8], reply: Reply<()>) {
-        let removed = self.tree().remove(context.node, name, Kind::Directory);
+        let removed = self.tree().remove(context.node, name, NodeKind::Directory);
         answer(reply, removed);
     }
 

@@ -4,41 +4,41 @@ use std::time::Duration;
 
 use zerocopy::IntoBytes;
 
-use crate::values::{Attributes, FileHandle, Kind, OpenedFlags, Time};
+use crate::values::{Attributes, FileHandle, NodeKind, OpenedFlags, Time};
 use crate::wire;
 
-/// What answers a request: the body of the message, in up to two parts that follow one another.
+/// An answer to a request: the body of the message, in up to two consecutive parts.
 pub trait Answer {
     /// Hands the parts to `send`.
     fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R;
 }
 
-/// An inode that the kernel knows from now on, under the name that it asked for or gave.
+/// An inode that the kernel knows from now on, under the name that the request contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What is known of it.
+    /// Attributes of the inode.
     pub attributes: Attributes,
-    /// Tells the lives of its number apart.
+    /// Generation of the inode number: tells the inodes apart that have had this number.
     pub generation: u64,
-    /// How long the name is right.
+    /// How long the kernel may keep the name.
     pub name_valid: Duration,
-    /// How long the attributes are right.
+    /// How long the kernel may keep the attributes.
     pub attributes_valid: Duration,
 }
 
-/// What is known of an inode.
+/// Attributes of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The attributes.
     pub attributes: Attributes,
-    /// How long they are right.
+    /// How long the kernel may keep them.
     pub valid: Duration,
 }
 
-/// What is known of an inode, and its time of birth.
+/// Attributes of an inode, and its time of birth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownFromBirth {
-    /// What is known otherwise.
+    /// Everything but the birth.
     pub known: Known,
     /// Birth, if it is known.
     pub born: Option<Time>,
@@ -77,24 +77,24 @@ pub struct Usage {
     pub block_bytes: u32,
     /// Blocks.
     pub blocks: u64,
-    /// Of those, free.
+    /// Free ones.
     pub free_blocks: u64,
-    /// Of those, what anybody may use.
+    /// Of the free ones, those that any user may take.
     pub available_blocks: u64,
     /// Inodes.
     pub inodes: u64,
-    /// Of those, free.
+    /// Free ones.
     pub free_inodes: u64,
     /// Bytes of the longest name.
     pub longest_name: u32,
 }
 
-/// What an `ioctl` returns.
+/// The result of an `ioctl`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoctlDone {
-    /// What the call returns.
+    /// Return value of the call.
     pub result: i32,
-    /// What the caller gets.
+    /// Bytes that the caller gets.
     pub data: Vec<u8>,
 }
 
@@ -106,40 +106,41 @@ pub struct Names {
 }
 
 impl Names {
-    /// None yet, and `room` bytes.
+    /// An empty list with `room` bytes for names.
     #[must_use]
     pub fn with_room(room: u32) -> Self {
         Self { bytes: Vec::new(), room: usize::try_from(room).unwrap_or(usize::MAX) }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Adds a name of inode `number`; `next` is the place from which listing goes on behind it.
-    /// False if there is no room: nothing is added then.
+    /// Adds a name of inode `number`; `next` is the offset at which the listing goes on behind the
+    /// name. Returns false and adds nothing if there is no room.
     #[must_use]
-    pub fn push(&mut self, number: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
+    pub fn push(&mut self, number: u64, next: u64, kind: NodeKind, name: &[u8]) -> bool {
         self.push_behind(&[], number, next, kind, name)
     }
 
-    /// As [`Names::push`], in a listing with what is known of each inode. The kernel knows the
-    /// inode from now on, under this name; without an `entry`, or of `.` and `..`, it does not.
+    /// Like [`Names::push`], for a listing that carries attributes of the inodes. The kernel counts
+    /// the inode as looked up under this name, unless `entry` is missing or the name is `.` or
+    /// `..`.
     #[must_use]
     pub fn push_known(
         &mut self,
         entry: Option<&Entry>,
         (number, next): (u64, u64),
-        kind: Kind,
+        kind: NodeKind,
         name: &[u8],
     ) -> bool {
         let entry = entry.map_or_else(wire::EntryOut::default, |entry| entry.to_wire());
         self.push_behind(entry.as_bytes(), number, next, kind, name)
     }
 
-    /// Whether a name of so many bytes has room, with what is known of its inode.
+    /// Whether there is room for a name of `name` bytes together with the attributes of its inode.
     #[must_use]
     pub fn have_room_for_known(&self, name: usize) -> bool {
         let bytes = size_of::<wire::EntryOut>() + size_of::<wire::Dirent>() + name;
@@ -151,7 +152,7 @@ impl Names {
         entry: &[u8],
         number: u64,
         next: u64,
-        kind: Kind,
+        kind: NodeKind,
         name: &[u8],
     ) -> bool {
         let Ok(namelen) = u32::try_from(name.len()) else { return false };

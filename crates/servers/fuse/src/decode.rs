@@ -9,39 +9,40 @@ use crate::request::{
     SetXattr, Sync, Write,
 };
 use crate::values::{
-    Device, FileHandle, InitFlags, Kind, NewTime, NodeId, OpenFlags, RenameFlags, Time, XattrFlags,
+    Device, FileHandle, InitFlags, NewTime, NodeId, NodeKind, OpenFlags, RenameFlags, Time,
+    XattrFlags,
 };
 use crate::wire::{self, InHeader, opcode, setattr};
 
-/// Why bytes are no request.
+/// Why bytes cannot be decoded as a request.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
-    /// There is not even a header, or it belongs to other bytes: nothing can be answered.
+    /// There is no whole header, or its length is not that of the bytes: no answer can be sent.
     #[error("{bytes} bytes are no request of FUSE: its header says {said:?}")]
     NoRequest {
-        /// Length of what was read.
+        /// Bytes that were read.
         bytes: usize,
-        /// Length that the header has, if there is one.
+        /// Length that the header states, if there is a header.
         said: Option<u32>,
     },
-    /// What follows the header is too short.
+    /// The body behind the header is too short.
     #[error("request {} of FUSE, operation {opcode}, is too short", id.0)]
     TooShort {
-        /// What its answer carries.
+        /// Number of the request, which the answer repeats.
         id: RequestId,
         /// Number of the operation.
         opcode: u32,
     },
 }
 
-/// What of the protocol depends on what was agreed upon.
+/// The parts of the protocol that depend on what was agreed upon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dialect {
-    /// [`InitFlags::SETXATTR_EXT`] was.
+    /// Whether [`InitFlags::SETXATTR_EXT`] was agreed upon.
     pub extended_setxattr: bool,
 }
 
-/// What follows the header is too short.
+/// The body behind the header is too short.
 struct TooShort;
 
 /// The rest of a request.
@@ -54,7 +55,7 @@ impl<'a> Rest<'a> {
         Ok(taken)
     }
 
-    /// A name, which ends with a zero.
+    /// The next name, which ends with a zero byte.
     fn name(&mut self) -> Result<&'a [u8], TooShort> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or(TooShort)?;
         let name = &self.0[..end];
@@ -71,7 +72,7 @@ impl<'a> Rest<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The request that `bytes` are, as one read from the kernel gives them.
+    /// Decodes `bytes`, which come from one read from the kernel.
     ///
     /// # Errors
     /// See [`DecodeError`].
@@ -83,7 +84,7 @@ impl<'a> Request<'a> {
         }
         let id = RequestId(header.unique);
         let too_short = || DecodeError::TooShort { id, opcode: header.opcode };
-        // Extensions, which nobody here agrees upon, lie at the end.
+        // Extensions lie at the end. They are skipped: no server here agrees upon any.
         let extensions = usize::from(header.total_extlen) * 8;
         let body = rest.len().checked_sub(extensions).ok_or_else(too_short)?;
         let operation = operation(header.opcode, Rest(&rest[..body]), dialect);
@@ -145,7 +146,7 @@ fn operation<'a>(
     })
 }
 
-/// Requests about what is open.
+/// Decodes requests about open files.
 fn of_open_file(code: u32, mut rest: Rest<'_>) -> Result<Operation<'_>, TooShort> {
     Ok(match code {
         opcode::OPEN => Operation::Open(open(rest.take()?)),
@@ -176,8 +177,8 @@ fn of_open_file(code: u32, mut rest: Rest<'_>) -> Result<Operation<'_>, TooShort
             let handle = FileHandle(of.fh);
             Operation::Seek(Seek { handle, offset: of.offset, whence: of.whence })
         }
-        // Among them COPY_FILE_RANGE, without which the kernel reads and writes, and INTERRUPT:
-        // whoever a signal reaches waits for the answer.
+        // Among others COPY_FILE_RANGE (the kernel then reads and writes instead) and INTERRUPT (a
+        // caller that gets a signal waits for the answer).
         _ => Operation::Other(code),
     })
 }
@@ -223,7 +224,7 @@ fn make_node(mut rest: Rest<'_>) -> Result<MakeNode<'_>, TooShort> {
     let of: wire::MknodIn = rest.take()?;
     Ok(MakeNode {
         name: rest.name()?,
-        kind: Kind::of_mode(of.mode),
+        kind: NodeKind::of_mode(of.mode),
         permissions: permissions(of.mode),
         umask: permissions(of.umask),
         device: Device::of_packed(of.rdev),

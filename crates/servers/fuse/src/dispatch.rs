@@ -1,4 +1,4 @@
-//! Requests on their way to the file system.
+//! Hands requests to the file system.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::request::{Operation, Request};
 /// What a session does after a request.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// It goes on.
+    /// Goes on with the next request.
     Request,
     /// The file system is unmounted, and the kernel waits for the answer.
     Destroy(Reply<()>),
@@ -23,7 +23,7 @@ pub(crate) enum Next {
 pub(crate) fn dispatch(fs: &impl Filesystem, request: Request<'_>, device: &Arc<OwnedFd>) -> Next {
     let Request { id, context, operation } = request;
     let of = context;
-    /// Each answer knows by its type what it answers.
+    /// The reply to request `id`; its type says what the answer must be.
     fn to<A: Answer + ?Sized>(device: &Arc<OwnedFd>, id: crate::request::RequestId) -> Reply<A> {
         Reply::new(Arc::clone(device), id)
     }

@@ -1,4 +1,4 @@
-//! What serves requests.
+//! The trait of a server of requests.
 
 use rustix::io::Errno;
 
@@ -12,31 +12,32 @@ use crate::request::{
 };
 use crate::values::{FileHandle, NodeId};
 
-/// Serves what the kernel asks for. Requests come from one thread, one after the other; answers
-/// may be sent later and from elsewhere. `context.node` is the inode, or the directory of names.
+/// Serves what the kernel asks for. Requests come from one thread, one after the other; answers may
+/// be sent later and from elsewhere. `context.node` is the inode of the request; for names, the
+/// inode of their directory.
 ///
-/// What is not implemented is answered by `ENOSYS`, and most of it is not asked for again then.
-/// Opening and closing succeed unless they are implemented.
+/// A method that is not implemented answers `ENOSYS`; the kernel does not send most of these
+/// requests again. Opening and closing succeed unless they are implemented.
 pub trait Filesystem {
     /// Finds a name. The kernel knows the inode until [`Filesystem::forget`].
     fn lookup(&self, _context: Context, _name: &[u8], reply: Reply<Entry>) {
         reply.error(Errno::NOSYS);
     }
 
-    /// `times` of the answers that named the inode are forgotten. No answer.
+    /// The kernel has forgotten `times` of the answers that named the inode. It expects no answer.
     fn forget(&self, _node: NodeId, _times: u64) {}
 
-    /// As [`Filesystem::forget`], of many inodes.
+    /// Like [`Filesystem::forget`], for many inodes.
     fn forget_many(&self, forgets: Forgets<'_>) {
         forgets.for_each(|(node, times)| self.forget(node, times));
     }
 
-    /// What is known of an inode.
+    /// Returns the attributes of an inode.
     fn attributes(&self, _context: Context, reply: Reply<Known>) {
         reply.error(Errno::NOSYS);
     }
 
-    /// The same, and its time of birth.
+    /// Returns the attributes of an inode, and its time of birth.
     fn statx(&self, _context: Context, reply: Reply<KnownFromBirth>) {
         reply.error(Errno::NOSYS);
     }
@@ -46,7 +47,7 @@ pub trait Filesystem {
         reply.error(Errno::NOSYS);
     }
 
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     fn read_link(&self, _context: Context, reply: Reply<[u8]>) {
         reply.error(Errno::NOSYS);
     }
@@ -126,7 +127,7 @@ pub trait Filesystem {
         reply.error(Errno::NOSYS);
     }
 
-    /// Makes the file system durable. Only mounts on disks are asked.
+    /// Makes the file system durable. The kernel asks this only of mounts on disks.
     fn sync_file_system(&self, _context: Context, reply: Reply<()>) {
         reply.error(Errno::NOSYS);
     }
@@ -141,8 +142,9 @@ pub trait Filesystem {
         reply.error(Errno::NOSYS);
     }
 
-    /// Opens a directory. `ENOSYS` says that none needs to be opened: the kernel does not ask
-    /// again, keeps lists, and asks for one when the directory was changed since.
+    /// Opens a directory. `ENOSYS` says that directories need not be opened: the kernel does not
+    /// ask again. It then caches lists, and asks for a new one when the directory was changed
+    /// since.
     fn open_directory(&self, _context: Context, _open: Open, reply: Reply<Opened>) {
         reply.send(&Opened::default());
     }
@@ -152,7 +154,7 @@ pub trait Filesystem {
         reply.error(Errno::NOSYS);
     }
 
-    /// Lists a directory, with what is known of each inode ([`Names::push_known`]). Asked only if
+    /// Lists a directory, with the attributes of each inode ([`Names::push_known`]). Asked only if
     /// [`crate::InitFlags::READDIRPLUS`] was agreed upon.
     fn read_directory_plus(&self, _context: Context, _read: Read, reply: Reply<Names>) {
         reply.error(Errno::NOSYS);
@@ -168,7 +170,7 @@ pub trait Filesystem {
         reply.error(Errno::NOSYS);
     }
 
-    /// How much is in use.
+    /// Returns how much space is in use.
     fn usage(&self, _context: Context, reply: Reply<Usage>) {
         reply.send(&Usage { block_bytes: 512, longest_name: 255, ..Usage::default() });
     }
@@ -193,8 +195,8 @@ pub trait Filesystem {
         reply.error(Errno::NOSYS);
     }
 
-    /// May the caller do what the bits of `mask` say? The kernel decides itself if it checks
-    /// permissions, or if this is not implemented.
+    /// Decides whether the caller may have the access that the bits of `mask` say. The kernel does
+    /// not ask if it checks permissions itself. It stops asking if this is not implemented.
     fn access(&self, _context: Context, _mask: u32, reply: Reply<()>) {
         reply.error(Errno::NOSYS);
     }

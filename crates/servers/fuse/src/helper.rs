@@ -1,7 +1,9 @@
-//! Mounting for users who may not: through `fusermount3`, a program of the system that may.
+//! Mounting for users without the privilege: through `fusermount3`, a program of the system that
+//! has it.
 //!
-//! It mounts, and passes the connection back over a socket whose number is in a variable of its
-//! environment. The socket is its standard input, so that no other program inherits it.
+//! `fusermount3` mounts, and passes the connection back over a socket. A variable of its
+//! environment has the socket's number. We pass the socket as its standard input, so that no other
+//! program inherits it.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,10 +18,10 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use crate::mount::{MountFlags, MountOptions, Source};
 
 const PROGRAM: &str = "fusermount3";
-/// Names the socket's number.
+/// The variable with the socket's number.
 const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 
-/// Mounts on `target`; the connection to the kernel.
+/// Mounts on `target`; returns the connection to the kernel.
 pub(crate) fn mount(target: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let helper = Command::new(PROGRAM)
@@ -43,7 +45,7 @@ pub(crate) fn mount(target: &Path, options: &MountOptions) -> io::Result<OwnedFd
     received?.ok_or_else(|| io::Error::new(io::ErrorKind::PermissionDenied, said))
 }
 
-/// Unmounts `target`; what is in use goes with its last user.
+/// Unmounts `target` lazily: a file system in use ends with its last user.
 pub(crate) fn unmount(target: &Path) -> io::Result<()> {
     let ended = Command::new(PROGRAM).args(["-u", "-q", "-z", "--"]).arg(target).output()?;
     if ended.status.success() {
@@ -52,7 +54,7 @@ pub(crate) fn unmount(target: &Path) -> io::Result<()> {
     Err(io::Error::other(String::from_utf8_lossy(&ended.stderr).trim().to_owned()))
 }
 
-/// Options as the program takes them, with commas between.
+/// Mount options in the syntax of `fusermount3`, separated by commas.
 fn list(options: &MountOptions) -> String {
     let name = match &options.source {
         Source::Named(name) => name.clone(),
@@ -76,7 +78,7 @@ fn list(options: &MountOptions) -> String {
     list.join(",")
 }
 
-/// The descriptor that comes over the socket; `None` if it is closed instead.
+/// Receives the descriptor over the socket; `None` if the socket is closed instead.
 fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

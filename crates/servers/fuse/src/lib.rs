@@ -1,10 +1,10 @@
 //! FUSE: the protocol by which the Linux kernel has file systems served by programs.
 //!
 //! Facts are from the kernel's public header `linux/fuse.h`, protocol 7.31 (Linux 5.4) to 7.45
-//! (Linux 6.18), and from what kernels were seen to do. Requests are decoded from bytes
+//! (Linux 6.18), and from the observed behaviour of kernels. Requests are decoded from bytes
 //! ([`Request::decode`]) and answers encoded ([`Answer`]) without any input or output; a
-//! [`Session`] reads, hands to a [`Filesystem`], and each [`Reply`] writes. Whatever the bytes are,
-//! decoding does not panic.
+//! [`Session`] reads requests and hands them to a [`Filesystem`], and each [`Reply`] writes one
+//! answer. Decoding does not panic, whatever the bytes are.
 //!
 //! Mounting goes in two steps: [`Superblock::create`] has the kernel claim the disk,
 //! [`Superblock::attach`] shows the file system once the server is ready.
@@ -36,6 +36,6 @@ pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Ended, PolledSession, Session, Turn};
 pub use tally::Tally;
 pub use values::{
-    Attributes, Device, FileHandle, InitFlags, Kind, NewTime, NodeId, OpenFlags, OpenedFlags,
+    Attributes, Device, FileHandle, InitFlags, NewTime, NodeId, NodeKind, OpenFlags, OpenedFlags,
     RenameFlags, Time, XattrFlags,
 };

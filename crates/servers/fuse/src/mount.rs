@@ -1,7 +1,7 @@
 //! Mounting and unmounting.
 //!
-//! The kernel makes a superblock first, which claims its disk, and shows it under a path when the
-//! server is ready. What fails before leaves nothing behind.
+//! First the kernel makes a superblock, which claims the disk. Once the server is ready the kernel
+//! shows the superblock under a path. A failure before that leaves nothing behind.
 
 use std::ffi::CString;
 use std::fs::{Metadata, canonicalize};
@@ -27,7 +27,7 @@ use crate::negotiate::Wanted;
 use crate::session::{Channel, Session};
 
 const DEVICE: &str = "/dev/fuse";
-/// Bytes of a block of a disk that a file system lies on, for the kernel's memory of that disk.
+/// Block size in bytes that the kernel's cache of the mounted disk uses.
 const DISK_BLOCK_BYTES: &str = "4096";
 
 bitflags! {
@@ -46,15 +46,15 @@ bitflags! {
         const NO_ATIME = 1 << 4;
         /// Writes are durable when they return.
         const SYNC = 1 << 5;
-        /// Changes of directories are.
+        /// Changes of directories are durable when they return.
         const DIR_SYNC = 1 << 6;
     }
 }
 
-/// What a file system lies on.
+/// What a file system is mounted from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Anything; the name is for people (`fuse`).
+    /// No device; the name is for people (type `fuse`).
     Named(String),
     /// A block device, which the kernel claims for the mount (`fuseblk`). `syncfs` arrives, and
     /// unmounting waits for the server.
@@ -64,19 +64,19 @@ pub enum Source {
 /// How a file system is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// What it lies on.
+    /// What the file system is mounted from.
     pub source: Source,
-    /// What the type is called behind the point, as in `fuse.manylogs`.
+    /// The part of the type's name behind the point, as in `fuse.manylogs`.
     pub subtype: Option<&'static str>,
     /// Other users than the one who mounts may use it.
     pub allow_other: bool,
     /// The kernel checks permissions.
     pub default_permissions: bool,
-    /// The rest.
+    /// Other flags.
     pub flags: MountFlags,
 }
 
-/// A file system that the kernel knows, and that is not yet served. Dropping it undoes it.
+/// A file system that the kernel knows and that is not yet served. Dropping it takes it back.
 #[derive(Debug)]
 pub struct Superblock {
     device: OwnedFd,
@@ -86,17 +86,17 @@ pub struct Superblock {
 
 #[derive(Debug)]
 enum Prepared {
-    /// The kernel's handle, and what the mount forbids.
+    /// The kernel's handle of the mount, and the flags to show it with.
     Handle(OwnedFd, MountFlags),
-    /// A program with more privileges has shown it already.
+    /// `fusermount3` has shown it already.
     Shown(Mount),
 }
 
-/// What is mounted; dropping it unmounts it, lazily.
+/// A mounted file system; dropping it unmounts it, lazily.
 #[derive(Debug)]
 pub(crate) struct Mount {
     target: PathBuf,
-    /// The kernel's end of the connection, while somebody serves it.
+    /// The connection to the kernel, while a session serves it.
     device: Weak<OwnedFd>,
     gone: AtomicBool,
 }
@@ -127,7 +127,7 @@ impl Superblock {
         }
     }
 
-    /// Comes to terms with the kernel, and shows the file system.
+    /// Negotiates with the kernel, and shows the file system.
     ///
     /// # Errors
     /// [`crate::InitError`], as [`io::ErrorKind::Unsupported`]; those of the kernel.
@@ -143,7 +143,8 @@ impl Superblock {
         };
         let channel = Channel::open(device, wanted)?;
         if let Err(error) = show(handle.as_fd(), flags, &target) {
-            // The connection ends first: nobody would answer the kernel's farewell.
+            // The connection is closed first, because nobody would answer the kernel's last
+            // request.
             drop(channel);
             return Err(error);
         }
@@ -209,12 +210,12 @@ impl Mount {
         Self { target, device, gone: AtomicBool::new(false) }
     }
 
-    /// The kernel has unmounted it.
+    /// Notes that the kernel has unmounted the file system.
     pub(crate) fn set_gone(&self) {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Unmounts the file system, unless that has been done.
+    /// Unmounts the file system, unless it is unmounted already.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         self.unmount_with(UnmountFlags::empty())
     }
@@ -232,8 +233,8 @@ impl Mount {
     }
 }
 
-/// Unmounts what is mounted on `target`, served or not; `lazily`, it vanishes now, and ends with
-/// its last user. Where the caller may not do so, `fusermount3` does.
+/// Unmounts the file system on `target`, whether it is served or not. `lazily` hides it now and
+/// ends it with its last user. Where the caller may not do so, `fusermount3` does.
 ///
 /// # Errors
 /// `EBUSY` if somebody uses it; those of the kernel or of `fusermount3`.
@@ -245,7 +246,7 @@ pub fn unmount_from(target: &Path, lazily: bool) -> io::Result<()> {
     }
 }
 
-/// Whether the kernel has closed its end of a connection.
+/// Whether the kernel has ended a connection.
 fn has_ended(device: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(device, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -7,31 +7,32 @@ use crate::request::Init;
 use crate::values::InitFlags;
 use crate::wire::InitOut;
 
-/// The protocol that is spoken here: the newest one.
+/// Major version of the newest protocol that this crate speaks.
 const MAJOR: u32 = 7;
-/// See [`MAJOR`].
+/// Minor version of that protocol.
 const MINOR: u32 = 45;
-/// Linux 5.4: from here on requests have the lengths that are expected.
+/// The oldest minor version accepted (Linux 5.4): from it on requests have the lengths that we
+/// decode.
 const MINOR_LEAST: u32 = 31;
-/// Bytes that a page has at least.
+/// Least bytes of a page.
 const PAGE_BYTES: u32 = 4096;
 
 /// What a file system wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// It cannot be served without.
+    /// Flags without which the file system cannot be served.
     pub required: InitFlags,
-    /// It can do without.
+    /// Flags that are used if the kernel offers them.
     pub desired: InitFlags,
     /// Most bytes of a write; whole pages.
     pub max_write: u32,
     /// Requests that the kernel keeps under way for itself: reading ahead, and direct I/O.
     pub max_background: u16,
-    /// From so many on it tells others that the file system is busy.
+    /// Requests of that kind from which on the kernel reports the file system as busy.
     pub congestion_threshold: u16,
 }
 
-/// Why nothing was agreed upon.
+/// Why kernel and server could not agree.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum InitError {
     /// The kernel is too old.
@@ -50,18 +51,18 @@ pub enum InitError {
 /// What was agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// What is in effect.
+    /// Flags in effect.
     pub flags: InitFlags,
-    /// How requests are written.
+    /// How requests are encoded.
     pub dialect: Dialect,
 }
 
-/// What the kernel hears.
+/// The answer to the kernel's first request.
 #[derive(Debug)]
 pub(crate) enum Answered {
-    /// It speaks a newer protocol, and begins again with this one.
+    /// The kernel speaks a newer protocol, and begins again with this version.
     Again(InitOut),
-    /// It goes on.
+    /// Both have agreed, and requests follow.
     Agreed(InitOut, Agreed),
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn negotiate(init: &Init, wanted: &Wanted) -> Result<Answered, InitEr
     Ok(Answered::Agreed(out, Agreed { flags, dialect }))
 }
 
-/// The lower and the upper 32 flags.
+/// The lower and the upper 32 bits of the flags.
 fn halves(flags: InitFlags) -> [u32; 2] {
     let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);
     [half(flags.bits()), half(flags.bits() >> 32)]

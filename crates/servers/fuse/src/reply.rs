@@ -1,4 +1,4 @@
-//! Where an answer goes.
+//! Sending answers and notifications to the kernel.
 
 use std::io::IoSlice;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use crate::request::{RequestId, Room};
 use crate::values::NodeId;
 use crate::wire::{EntryOut, GetxattrOut, InvalidateEntry, InvalidateInode, OutHeader, Prune};
 
-/// What notifications have in place of a request's number.
+/// The request number of a notification.
 const NO_REQUEST: RequestId = RequestId(0);
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const INVALIDATE_INODE: i32 = 2;
@@ -23,15 +23,15 @@ const INVALIDATE_ENTRY: i32 = 3;
 /// `FUSE_NOTIFY_PRUNE`.
 const PRUNE: i32 = 9;
 
-/// The answer to a request, which an `A` is if all goes well. It can be sent from any thread. If
-/// it is dropped the caller gets `EIO`, so that nobody waits for ever.
+/// Sends the answer to one request: an `A` if all goes well. It works from any thread. If it is
+/// dropped the caller gets `EIO`, so that nobody waits for ever.
 #[derive(Debug)]
 pub struct Reply<A: Answer + ?Sized> {
     pending: Option<Pending>,
     answer: PhantomData<fn(&A)>,
 }
 
-/// Has the kernel forget what it keeps, for as long as the session lasts.
+/// Has the kernel drop what it caches, for as long as the session lasts.
 #[derive(Clone, Debug)]
 pub struct Notifier(pub(crate) Weak<OwnedFd>);
 
@@ -40,17 +40,18 @@ impl Notifier {
         self.0.upgrade().ok_or(Errno::NODEV)
     }
 
-    /// The kernel forgets the attributes of an inode. It may wait for an inode that is being
-    /// forgotten.
+    /// The kernel forgets the attributes of an inode. The call may wait for an inode that the
+    /// kernel is just evicting.
     ///
     /// # Errors
-    /// [`Errno::NOENT`] if it does not know the inode, others at the session's end.
+    /// [`Errno::NOENT`] if the kernel does not know the inode, others at the session's end.
     pub fn forget_attributes(&self, node: NodeId) -> Result<(), Errno> {
         invalidate(&*self.device()?, node, -1)
     }
 
-    /// The kernel forgets the attributes of an inode, and its content or list of names. It waits
-    /// for whoever has a page of it locked, who may wait for an answer.
+    /// The kernel forgets the attributes of an inode, and its content or list of names. The call
+    /// waits for any thread that has a page of the inode locked; such a thread may wait for an
+    /// answer.
     ///
     /// # Errors
     /// As [`Notifier::forget_attributes`].
@@ -58,11 +59,11 @@ impl Notifier {
         invalidate(&*self.device()?, node, 0)
     }
 
-    /// The kernel forgets what a name stands for, or that it is missing. It takes the lock of the
-    /// directory for that: whoever has it may wait for an answer.
+    /// The kernel forgets what a name stands for, or that it is missing. The call takes the lock of
+    /// the directory: a thread that holds the lock may wait for an answer.
     ///
     /// # Errors
-    /// [`Errno::NOENT`] if it knows nothing of the name, others at the session's end.
+    /// [`Errno::NOENT`] if the kernel has no such name cached, others at the session's end.
     pub fn forget_name(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
         let namelen = u32::try_from(name.len()).map_err(|_| Errno::INVAL)?;
         let what = InvalidateEntry { parent: dir.0, namelen, flags: 0 };
@@ -70,8 +71,9 @@ impl Notifier {
         write(&*self.device()?, NO_REQUEST, INVALIDATE_ENTRY, [what.as_bytes(), &name])
     }
 
-    /// The kernel forgets those of the inodes that nobody uses, and tells so as always. It takes
-    /// locks of its own for that: whoever answers its requests must not be the one who asks.
+    /// The kernel forgets those of the inodes that nobody uses, and sends the usual requests to
+    /// forget them. The call takes locks of the kernel: the thread that answers requests must not
+    /// make it.
     ///
     /// # Errors
     /// [`Errno::INVAL`] from kernels that cannot (before Linux 6.18), others at the session's end.
@@ -92,35 +94,35 @@ struct Pending {
 }
 
 impl<A: Answer + ?Sized> Reply<A> {
-    /// The answer to request `id`, which came from `device`.
+    /// The reply to request `id`, which came from `device`.
     pub(crate) const fn new(device: Arc<OwnedFd>, id: RequestId) -> Self {
         Self { pending: Some(Pending { device, id }), answer: PhantomData }
     }
 
-    /// All went well.
+    /// Sends the answer of a request that succeeded.
     pub fn send(mut self, answer: &A) {
         if let Some(pending) = self.pending.take() {
             answer.with_parts(|parts| pending.send(parts));
         }
     }
 
-    /// The kernel forgets the attributes of an inode that it knows, since the request changes some
-    /// and its answer has no place for them.
+    /// The kernel forgets the attributes of an inode that it knows: the request changes some, and
+    /// its answer cannot carry them.
     pub fn forget_attributes(&self, node: NodeId) {
         if let Some(pending) = &self.pending {
-            // If it fails the kernel does not know the inode any more, or the mount is gone.
+            // On failure the kernel does not know the inode any more, or the mount is gone.
             let _ = invalidate(&pending.device, node, -1);
         }
     }
 
-    /// The request failed.
+    /// Answers that the request failed.
     pub fn error(mut self, errno: Errno) {
         if let Some(pending) = self.pending.take() {
             pending.fail(errno);
         }
     }
 
-    /// The answer, or why there is none.
+    /// Sends the answer, or the error.
     pub fn send_result(self, result: Result<&A, Errno>) {
         match result {
             Ok(answer) => self.send(answer),
@@ -130,7 +132,7 @@ impl<A: Answer + ?Sized> Reply<A> {
 }
 
 impl Reply<Entry> {
-    /// There is no such name, and that is right for so long.
+    /// Answers that there is no such name; the kernel may keep that for `valid`.
     pub fn missing(mut self, valid: Duration) {
         if let Some(pending) = self.pending.take() {
             let (entry_valid, entry_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
@@ -155,8 +157,9 @@ impl<A: Answer + ?Sized> Drop for Reply<A> {
 }
 
 impl Room {
-    /// Answers with an attribute's value, or with the names of attributes, each with a zero behind
-    /// it: with their length if the caller has no room, with `ERANGE` if it has too little.
+    /// Answers with an attribute's value, or with the names of attributes, each followed by a zero.
+    /// If the caller's room is 0 the answer is their length; if the room is too small it is
+    /// `ERANGE`.
     pub fn answer(self, reply: Reply<[u8]>, value: &[u8]) {
         match u32::try_from(value.len()) {
             Ok(size) if self.0 == 0 => reply.send(GetxattrOut { size, padding: 0 }.as_bytes()),
@@ -168,8 +171,8 @@ impl Room {
 
 impl Pending {
     fn send(&self, parts: [&[u8]; 2]) {
-        // What the kernel does not take (too long an answer, say) must not leave the caller
-        // waiting. Other errors say that nobody waits: the caller or the mount is gone.
+        // The kernel may refuse an answer (one that is too long, say): the caller must not wait for
+        // ever then. Other errors mean that nobody waits: the caller or the mount is gone.
         if let Err(Errno::INVAL) = write(&self.device, self.id, 0, parts) {
             self.fail(Errno::IO);
         }
@@ -180,8 +183,8 @@ impl Pending {
     }
 }
 
-/// Sends a message. `error` is 0 or a negative error number in an answer, and says what a
-/// notification is about.
+/// Sends a message. In an answer `error` is 0 or a negative error number, in a notification its
+/// kind.
 fn write(
     device: &OwnedFd,
     id: RequestId,
@@ -192,7 +195,7 @@ fn write(
     let len = u32::try_from(len).map_err(|_| Errno::INVAL)?;
     let header = OutHeader { len, error, unique: id.0 };
     let parts = [header.as_bytes(), first, second].map(IoSlice::new);
-    // One call is one message; the kernel takes all of it or nothing.
+    // One call is one message, of which the kernel takes all or nothing.
     loop {
         match writev(device, &parts) {
             Err(Errno::INTR) => {}

@@ -1,7 +1,7 @@
-//! What the kernel asks for, as types.
+//! The requests of the kernel, as types.
 
 use crate::values::{
-    Device, FileHandle, InitFlags, Kind, NewTime, NodeId, OpenFlags, RenameFlags, XattrFlags,
+    Device, FileHandle, InitFlags, NewTime, NodeId, NodeKind, OpenFlags, RenameFlags, XattrFlags,
 };
 use crate::wire::ForgetOne;
 use zerocopy::FromBytes;
@@ -9,15 +9,15 @@ use zerocopy::FromBytes;
 /// A request of the kernel. Names and contents lie in the bytes that it was decoded from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What its answer carries.
+    /// Its number, which the answer repeats.
     pub id: RequestId,
     /// Who asks, and about what.
     pub context: Context,
-    /// What is asked for.
+    /// The operation.
     pub operation: Operation<'a>,
 }
 
-/// What tells requests apart that are under way.
+/// Tells requests under way apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
@@ -26,30 +26,30 @@ pub struct RequestId(pub u64);
 pub struct Context {
     /// The inode; for names, the directory.
     pub node: NodeId,
-    /// The user that the caller has for file systems.
+    /// The caller's user ID for file system access.
     pub uid: u32,
-    /// The group that the caller has for file systems; it may be in others too.
+    /// The caller's group ID for file system access; the caller may be in other groups too.
     pub gid: u32,
     /// The process.
     pub pid: u32,
 }
 
-/// What is asked for. Names end before their zero.
+/// An operation that the kernel asks for. Names come without their terminating zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
     /// The first request of a session.
     Init(Init),
     /// The last one of a mount on a disk.
     Destroy,
-    /// What has a name in the directory?
+    /// Which inode has this name in the directory?
     Lookup(&'a [u8]),
-    /// The kernel has forgotten so many of the answers that named the inode. No answer.
+    /// The kernel has forgotten so many of the answers that named the inode. It expects no answer.
     Forget(u64),
-    /// The same of several inodes. No answer.
+    /// Like `Forget`, for several inodes. The kernel expects no answer.
     ForgetMany(Forgets<'a>),
-    /// What is known of the inode?
+    /// What are the attributes of the inode?
     GetAttributes,
-    /// The same, and its time of birth.
+    /// What are the attributes of the inode, and its time of birth?
     Statx,
     /// Change attributes and size.
     SetAttributes(SetAttributes),
@@ -95,7 +95,7 @@ pub enum Operation<'a> {
     OpenDirectory(Open),
     /// List a directory.
     ReadDirectory(Read),
-    /// List a directory, with what is known of each inode.
+    /// List a directory, with the attributes of each inode.
     ReadDirectoryPlus(Read),
     /// The open directory has no descriptors any more.
     ReleaseDirectory(FileHandle),
@@ -111,15 +111,16 @@ pub enum Operation<'a> {
     ListXattrs(Room),
     /// Take an extended attribute away.
     RemoveXattr(&'a [u8]),
-    /// May the caller? Not asked if the kernel checks permissions.
+    /// May the caller have the access of this mask? Not asked if the kernel checks permissions.
     Access(u32),
     /// An `ioctl`.
     Ioctl(Ioctl<'a>),
-    /// What nobody here offers, by its number. The kernel does without when told so.
+    /// An operation that this crate does not offer, by its number. The kernel does without it when
+    /// told so.
     Other(u32),
 }
 
-/// How the kernel introduces itself.
+/// The kernel's first request, which offers versions and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Init {
     /// Version of the protocol.
@@ -128,7 +129,7 @@ pub struct Init {
     pub minor: u32,
     /// Most bytes that it reads ahead.
     pub max_readahead: u32,
-    /// What it offers; bits without a name are kept.
+    /// Flags that the kernel offers; bits without a name are kept.
     pub offered: InitFlags,
 }
 
@@ -146,7 +147,7 @@ impl Iterator for Forgets<'_> {
     }
 }
 
-/// What is to change; the rest stays.
+/// The attributes to change; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// The lower twelve bits of the mode.
@@ -161,7 +162,7 @@ pub struct SetAttributes {
     pub accessed: Option<NewTime>,
     /// Last change of content.
     pub modified: Option<NewTime>,
-    /// Set-id bits go, as the caller may not keep them.
+    /// Set-id bits are to be cleared, because the caller may not keep them.
     pub kill_set_ids: bool,
 }
 
@@ -170,8 +171,8 @@ pub struct SetAttributes {
 pub struct MakeNode<'a> {
     /// Name in the directory.
     pub name: &'a [u8],
-    /// What it is; `None` for what nobody knows.
-    pub kind: Option<Kind>,
+    /// Kind of the inode; `None` for an unknown kind.
+    pub kind: Option<NodeKind>,
     /// The lower twelve bits of the mode.
     pub permissions: u16,
     /// Bits that the mode loses, if the server applies them.
@@ -209,7 +210,7 @@ pub struct Rename<'a> {
     pub to: NodeId,
     /// New name.
     pub to_name: &'a [u8],
-    /// What becomes of what has that name; bits without a name are kept.
+    /// What becomes of an inode that has that name already; bits without a name are kept.
     pub flags: RenameFlags,
 }
 
@@ -225,16 +226,16 @@ pub struct Link<'a> {
 /// See [`Operation::Open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// What for.
+    /// What it is opened for.
     pub flags: OpenFlags,
-    /// Set-id bits go.
+    /// Set-id bits are to be cleared.
     pub kill_set_ids: bool,
 }
 
 /// See [`Operation::Create`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Create<'a> {
-    /// Name in the directory; without meaning for what gets none.
+    /// Name in the directory; without meaning for `CreateUnnamed`.
     pub name: &'a [u8],
     /// What it is opened for.
     pub flags: OpenFlags,
@@ -247,9 +248,9 @@ pub struct Create<'a> {
 /// A part of a file, or of a list of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// As the server called it when it was opened.
+    /// The handle that the server gave when it was opened.
     pub handle: FileHandle,
-    /// From this byte on, or behind the name that has this place.
+    /// The first byte, or for lists the offset of the last name that was read.
     pub offset: u64,
     /// At most so many bytes.
     pub size: u32,
@@ -260,52 +261,52 @@ pub struct Read {
 /// See [`Operation::Write`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// As the server called it when it was opened.
+    /// The handle that the server gave when it was opened.
     pub handle: FileHandle,
-    /// From this byte on.
+    /// The first byte.
     pub offset: u64,
     /// What is written.
     pub data: &'a [u8],
     /// What the file was opened for; `O_DSYNC` and `O_SYNC` of this write are added.
     pub flags: OpenFlags,
-    /// Set-id bits go, as the caller may not keep them.
+    /// Set-id bits are to be cleared, because the caller may not keep them.
     pub kill_set_ids: bool,
 }
 
 /// See [`Operation::Sync`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// As the server called it when it was opened.
+    /// The handle that the server gave when it was opened.
     pub handle: FileHandle,
-    /// Times may be lost.
+    /// Content must become durable; times may be lost (`fdatasync`).
     pub content_alone: bool,
 }
 
 /// See [`Operation::Allocate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocate {
-    /// As the server called it when it was opened.
+    /// The handle that the server gave when it was opened.
     pub handle: FileHandle,
-    /// From this byte on.
+    /// The first byte.
     pub offset: u64,
-    /// So many bytes.
+    /// Number of bytes.
     pub len: u64,
-    /// As `fallocate` has it.
+    /// The flags of `fallocate`.
     pub mode: u32,
 }
 
 /// See [`Operation::Seek`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seek {
-    /// As the server called it when it was opened.
+    /// The handle that the server gave when it was opened.
     pub handle: FileHandle,
-    /// From this byte on.
+    /// The first byte.
     pub offset: u64,
-    /// As `lseek` has it.
+    /// The argument `whence` of `lseek`.
     pub whence: u32,
 }
 
-/// Bytes that a caller has room for; with none it asks how many there are.
+/// Bytes that the caller has room for; 0 asks how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room(pub u32);
 
@@ -316,10 +317,10 @@ pub struct SetXattr<'a> {
     pub name: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
-    /// When.
+    /// Whether the attribute may or must exist already.
     pub flags: XattrFlags,
-    /// With a list of access the set-group-id bit goes, as the caller may not keep it. Only told
-    /// if [`InitFlags::SETXATTR_EXT`] was agreed upon.
+    /// Setting an access control list is to clear the set-group-id bit, because the caller may not
+    /// keep it. Only sent if [`InitFlags::SETXATTR_EXT`] was agreed upon.
     pub kill_set_gid: bool,
 }
 
@@ -328,18 +329,18 @@ pub struct SetXattr<'a> {
 pub struct GetXattr<'a> {
     /// Its whole name.
     pub name: &'a [u8],
-    /// For the value.
+    /// Room for the value.
     pub room: Room,
 }
 
 /// See [`Operation::Ioctl`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ioctl<'a> {
-    /// As the server called it when it was opened.
+    /// The handle that the server gave when it was opened.
     pub handle: FileHandle,
     /// Number of the command.
     pub command: u32,
-    /// What the command's number says that the caller passes in.
+    /// The caller's input, whose length the command's number states.
     pub data: &'a [u8],
     /// Most bytes of the answer.
     pub room: u32,

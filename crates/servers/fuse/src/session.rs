@@ -21,7 +21,7 @@ use crate::wire::{InitOut, OutHeader};
 
 /// Least bytes that the kernel wants to be read at once.
 const READ_LEAST: usize = 8192;
-/// Room for what comes before the data of a write: headers, and names of other requests.
+/// Room for the headers before the data of a write, and for the names of other requests.
 const BEFORE_DATA: usize = 4096;
 
 /// Where requests come from and answers go.
@@ -40,15 +40,15 @@ pub struct Session {
     mount: Mount,
 }
 
-/// The end of a session. The kernel may wait until this is dropped: unmounting a file system on a
-/// disk returns then.
+/// The end of a session. Until it is dropped the kernel may wait: unmounting a file system on a
+/// disk returns only then.
 #[derive(Debug)]
 pub struct Ended(Option<Reply<()>>);
 
 /// A session whose thread does other work while the kernel has no requests.
 #[derive(Debug)]
 pub struct PolledSession {
-    // Dropped first: nobody would answer the kernel when the mount is taken away.
+    // Dropped before the mount: nobody would answer the kernel's last request to a server.
     channel: Channel,
     mount: Mount,
 }
@@ -56,7 +56,7 @@ pub struct PolledSession {
 /// What [`PolledSession::serve_next`] found.
 #[derive(Debug)]
 pub enum Turn {
-    /// A request, which the file system has now.
+    /// A request, which was handed to the file system.
     Request,
     /// No request: the session is readable when there is one.
     Nothing,
@@ -72,7 +72,7 @@ pub struct BackgroundSession {
 }
 
 impl Channel {
-    /// Waits for the kernel's introduction on `device` and answers it.
+    /// Waits for the kernel's first request (`INIT`) on `device` and answers it.
     pub(crate) fn open(device: OwnedFd, wanted: &Wanted) -> io::Result<Self> {
         let max_write = usize::try_from(wanted.max_write).map_err(io::Error::other)?;
         let bytes = (max_write + BEFORE_DATA).max(READ_LEAST);
@@ -101,7 +101,7 @@ impl Channel {
         }
     }
 
-    /// The kernel's end of the connection.
+    /// The connection to the kernel.
     pub(crate) const fn device(&self) -> &Arc<OwnedFd> {
         &self.device
     }
@@ -112,7 +112,7 @@ impl Channel {
         mount: &Mount,
     ) -> io::Result<Option<Reply<()>>> {
         let served = self.serve(fs);
-        // The connection ends before the mount is taken away: nobody would answer the kernel.
+        // The connection is closed before the mount goes, because nobody would answer the kernel.
         drop(self);
         if served.is_ok() {
             mount.set_gone();
@@ -120,10 +120,11 @@ impl Channel {
         served
     }
 
-    /// Serves requests until the kernel has none any more. The answer that it may wait for then.
+    /// Serves requests until the session ends. Returns the answer that the kernel then may wait
+    /// for.
     pub(crate) fn serve(&mut self, fs: &impl Filesystem) -> io::Result<Option<Reply<()>>> {
         loop {
-            // A read that blocks comes back with a request, or at the end.
+            // A blocking read returns with a request, or at the end.
             if let Turn::Ended(Ended(reply)) = self.serve_next(fs)? {
                 return Ok(reply);
             }
@@ -173,10 +174,10 @@ impl Session {
         self.channel.serve_until_unmounted(fs, &self.mount).map(Ended)
     }
 
-    /// The session as a thread serves it that does other work as well.
+    /// The session for a thread that also does other work: reads do not block.
     ///
     /// # Errors
-    /// If the kernel does not let reads return at once.
+    /// If the connection cannot be made non-blocking.
     pub fn polled(self) -> io::Result<PolledSession> {
         let Self { channel, mount } = self;
         let flags = fcntl_getfl(&channel.device)?;
@@ -187,7 +188,7 @@ impl Session {
     /// Serves requests in a thread of its own.
     ///
     /// # Errors
-    /// There is no thread left; the file system is unmounted then.
+    /// If no thread can be started; the file system is unmounted then.
     pub fn spawn(self, fs: impl Filesystem + Send + 'static) -> io::Result<BackgroundSession> {
         let Self { channel, mount } = self;
         let mount = Arc::new(mount);
@@ -199,23 +200,23 @@ impl Session {
 }
 
 impl PolledSession {
-    /// What has the kernel forget what it keeps.
+    /// A notifier, which has the kernel drop what it caches.
     #[must_use]
     pub fn notifier(&self) -> Notifier {
         Notifier(Arc::downgrade(&self.channel.device))
     }
 
-    /// Counts the requests that are served.
+    /// The counts of the requests that were served.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.channel.tally.clone()
     }
 
-    /// Another descriptor of the connection, to wait for requests with. The connection lasts until
-    /// both are closed, so this one must be closed first.
+    /// A second descriptor of the connection, for waiting until a request is there. The connection
+    /// lasts until both are closed, so this one must be closed first.
     ///
     /// # Errors
-    /// There are no descriptors left.
+    /// If there are no descriptors left.
     pub fn to_wait_for(&self) -> io::Result<OwnedFd> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.channel.device, 0)?)
     }
@@ -237,7 +238,7 @@ impl BackgroundSession {
     /// Unmounts the file system and waits for the thread, which ends when nobody uses it.
     ///
     /// # Errors
-    /// The file system cannot be unmounted, as it is in use; or the thread's error.
+    /// If the file system is in use and cannot be unmounted; or the thread's error.
     pub fn unmount_and_join(self) -> io::Result<()> {
         self.mount.unmount()?;
         let panicked = |_| io::Error::other("the thread that serves FUSE panicked");
@@ -245,17 +246,17 @@ impl BackgroundSession {
     }
 }
 
-/// What a read from the kernel brought.
+/// The result of a read from the kernel.
 enum Received {
     /// A request of so many bytes.
     Request(usize),
-    /// Nothing, where reads do not block.
+    /// No request; only where reads do not block.
     Nothing,
     /// The file system is unmounted.
     End,
 }
 
-/// What a request is about; its header says it behind the length.
+/// The number of a request's operation, which its header has behind the length.
 fn opcode_of(request: &[u8]) -> Option<u32> {
     request.get(4..)?.first_chunk().map(|number| u32::from_ne_bytes(*number))
 }
@@ -274,7 +275,7 @@ fn receive(device: &OwnedFd, buffer: &mut [u8]) -> io::Result<Received> {
     }
 }
 
-/// Answers the kernel's introduction.
+/// Answers the kernel's first request (`INIT`).
 fn introduce(device: &OwnedFd, id: RequestId, out: &InitOut) -> io::Result<()> {
     let len = u32::try_from(size_of::<OutHeader>() + size_of::<InitOut>());
     let header = OutHeader { len: len.map_err(io::Error::other)?, error: 0, unique: id.0 };

@@ -8,7 +8,7 @@ use crate::wire::opcode;
 /// Numbers of operations are below this.
 const KINDS: usize = 64;
 
-/// Counts requests by kind. Clones count together.
+/// Counts requests by kind. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Tally(Arc<[AtomicU64; KINDS]>);
 
@@ -19,14 +19,13 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// One more of the operation with this number. What no kernel of today sends counts as
-    /// number 0.
+    /// Counts one operation. Numbers that no kernel of today sends count as number 0.
     pub(crate) fn count(&self, opcode: u32) {
         let number = usize::try_from(opcode).ok().filter(|number| *number < KINDS);
         self.0[number.unwrap_or(0)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Those of which there were some, by the name that the protocol gives them.
+    /// The counts that are not zero, each with the protocol's name of the operation.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let loaded = self.0.iter().map(|count| count.load(Ordering::Relaxed));

@@ -1,10 +1,10 @@
-//! What requests and answers are made of.
+//! Values that requests and answers consist of.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bitflags::bitflags;
 
-/// What the kernel calls an inode.
+/// The kernel's number of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(pub u64);
 
@@ -13,7 +13,7 @@ impl NodeId {
     pub const ROOT: Self = Self(1);
 }
 
-/// What the server calls an open file; the kernel repeats it.
+/// The server's number of an open file; the kernel repeats it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileHandle(pub u64);
 
@@ -26,12 +26,12 @@ pub struct OpenFlags(pub u32);
 pub struct Time {
     /// Seconds since 1970, negative before.
     pub seconds: i64,
-    /// Less than a second, forward in time.
+    /// Nanoseconds added to the seconds, less than a second.
     pub nanos: u32,
 }
 
 impl Time {
-    /// A time of the standard library; times that no `i64` has are cut to what it has.
+    /// Converts a time of the standard library; seconds beyond the range of `i64` are clamped.
     #[must_use]
     pub fn of(time: SystemTime) -> Self {
         let whole = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -48,7 +48,7 @@ impl Time {
     }
 }
 
-/// What a time of a file becomes.
+/// The new value of a time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewTime {
     /// The server's clock.
@@ -57,9 +57,9 @@ pub enum NewTime {
     At(Time),
 }
 
-/// What an inode is.
+/// Kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// An ordinary file.
     File,
     /// A directory.
@@ -76,8 +76,8 @@ pub enum Kind {
     Socket,
 }
 
-impl Kind {
-    /// Bits of a mode.
+impl NodeKind {
+    /// The kind as bits of a mode.
     pub(crate) const fn mode(self) -> u16 {
         match self {
             Self::File => 0o100_000,
@@ -90,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// By the bits of a mode.
+    /// The kind in the bits of a mode.
     pub(crate) const fn of_mode(mode: u32) -> Option<Self> {
         Some(match mode & 0o170_000 {
             // The kernel's mknod(2) takes no kind for a file.
@@ -109,30 +109,30 @@ impl Kind {
 /// A device's major and minor number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Driver: 12 bits.
+    /// Number of the driver: 12 bits.
     pub major: u32,
-    /// Of the driver's devices: 20 bits.
+    /// Number among the driver's devices: 20 bits.
     pub minor: u32,
 }
 
 impl Device {
-    /// As the protocol packs it.
+    /// The number as the protocol packs it.
     pub(crate) const fn packed(self) -> u32 {
         self.minor & 0xff | (self.major & 0xfff) << 8 | (self.minor & 0xf_ff00) << 12
     }
 
-    /// See [`Device::packed`].
+    /// Unpacks a number, see [`Device::packed`].
     pub(crate) const fn of_packed(packed: u32) -> Self {
         Self { major: packed >> 8 & 0xfff, minor: packed & 0xff | packed >> 12 & 0xf_ff00 }
     }
 }
 
-/// What is known of an inode.
+/// The attributes of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// What the kernel calls it.
+    /// The kernel's number of the inode.
     pub node: NodeId,
-    /// Its number, which programs see: the kernel fixes what it calls the root, not this.
+    /// The inode number that programs see. The kernel fixes the root's `node`, not this number.
     pub number: u64,
     /// Bytes.
     pub size: u64,
@@ -144,8 +144,8 @@ pub struct Attributes {
     pub modified: Time,
     /// Last change of content or attributes.
     pub changed: Time,
-    /// What it is.
-    pub kind: Kind,
+    /// Kind of the inode.
+    pub kind: NodeKind,
     /// The lower twelve bits of its mode.
     pub permissions: u16,
     /// Names that lead to it.
@@ -156,7 +156,7 @@ pub struct Attributes {
     pub gid: u32,
     /// Of a device.
     pub device: Device,
-    /// Bytes that are best read or written at once.
+    /// Bytes that programs should best read or write at once.
     pub block_bytes: u32,
 }
 
@@ -164,10 +164,10 @@ bitflags! {
     /// What kernel and server may agree upon in `INIT`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct InitFlags: u64 {
-        /// Several reads of one file at a time.
+        /// The kernel may send several reads of one file at a time.
         const ASYNC_READ = 1 << 0;
-        /// Inodes that the kernel has forgotten are found by their numbers: it looks for the names
-        /// `.` and `..` in them (`open_by_handle_at`, NFS).
+        /// The server finds inodes by number that the kernel has forgotten: the kernel looks up the
+        /// names `.` and `..` in them (`open_by_handle_at`, NFS).
         const EXPORT_SUPPORT = 1 << 4;
         /// Writes longer than a page.
         const BIG_WRITES = 1 << 5;
@@ -175,23 +175,23 @@ bitflags! {
         const DONT_MASK = 1 << 6;
         /// `ioctl` on directories.
         const HAS_IOCTL_DIR = 1 << 11;
-        /// Listings come with what is known of each inode.
+        /// Listings come with the attributes of each inode.
         const READDIRPLUS = 1 << 13;
-        /// Direct I/O of one call goes on side by side.
+        /// The requests of one direct I/O call run in parallel.
         const ASYNC_DIO = 1 << 15;
-        /// Lookups and listings of one directory go on side by side.
+        /// Lookups and listings of one directory run in parallel.
         const PARALLEL_DIROPS = 1 << 18;
-        /// Where symbolic links lead is kept as content of files is.
+        /// The kernel caches the targets of symbolic links.
         const CACHE_SYMLINKS = 1 << 23;
         /// Directories need not be opened: see [`crate::Filesystem::open_directory`].
         const NO_OPENDIR_SUPPORT = 1 << 24;
-        /// The kernel checks lists of access, which the server keeps.
+        /// The kernel checks access control lists, which the server stores.
         const POSIX_ACL = 1 << 20;
         /// The server says how many pages a request may have.
         const MAX_PAGES = 1 << 22;
-        /// The server takes set-id bits away when it is told, and capabilities of files always.
+        /// The server clears set-id bits when told to, and always removes capabilities of files.
         const HANDLE_KILLPRIV_V2 = 1 << 28;
-        /// The kernel says whether a list of access takes the set-group-id bit away.
+        /// The kernel says whether setting an access control list clears the set-group-id bit.
         const SETXATTR_EXT = 1 << 29;
         /// More than 32 flags.
         const INIT_EXT = 1 << 30;
@@ -200,33 +200,33 @@ bitflags! {
     /// How the kernel treats an open file.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct OpenedFlags: u32 {
-        /// Past the kernel's memory.
+        /// I/O bypasses the page cache.
         const DIRECT_IO = 1 << 0;
-        /// What the kernel remembers of the content stays.
+        /// Opening leaves the cached content in place.
         const KEEP_CACHE = 1 << 1;
-        /// The kernel does not tell when a descriptor is closed, but for the last.
+        /// The kernel sends no request when a descriptor is closed, except for the last one.
         const NO_FLUSH = 1 << 5;
-        /// Direct writes go on side by side.
+        /// Direct writes run in parallel.
         const PARALLEL_DIRECT_WRITES = 1 << 6;
     }
 
     /// Flags of `renameat2`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RenameFlags: u32 {
-        /// What has the new name already stays.
+        /// Fails if the new name exists.
         const NO_REPLACE = 1;
-        /// The two change places.
+        /// The two inodes exchange their names.
         const EXCHANGE = 2;
-        /// A mark of overlays stays behind.
+        /// A whiteout of overlay file systems is left under the old name.
         const WHITEOUT = 4;
     }
 
     /// Flags of `setxattr`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct XattrFlags: u32 {
-        /// Only if it is not there.
+        /// Fails if the attribute exists.
         const CREATE = 1;
-        /// Only if it is there.
+        /// Fails if the attribute does not exist.
         const REPLACE = 2;
     }
 }
@@ -263,11 +263,11 @@ mod tests {
     fn kinds_survive_in_modes() {
         for mode in 0..16_u32 {
             let mode = mode << 12;
-            if let Some(kind) = Kind::of_mode(mode).filter(|_| mode > 0) {
+            if let Some(kind) = NodeKind::of_mode(mode).filter(|_| mode > 0) {
                 assert_eq!(u32::from(kind.mode()), mode);
             }
         }
-        assert_eq!(Kind::of_mode(0o644), Some(Kind::File));
-        assert_eq!(Kind::of_mode(0o170_644), None);
+        assert_eq!(NodeKind::of_mode(0o644), Some(NodeKind::File));
+        assert_eq!(NodeKind::of_mode(0o170_644), None);
     }
 }

@@ -30,7 +30,7 @@ macro_rules! operations {
         pub(crate) mod opcode {
             $(pub(crate) const $name: u32 = $number;)*
 
-            /// As people call it.
+            /// The name of an operation.
             pub(crate) const fn name(number: u32) -> &'static str {
                 match number {
                     $($number => $text,)*
@@ -97,18 +97,18 @@ pub(crate) mod setattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// Of a `WRITE`: set-id bits go.
+/// Of a `WRITE`: clear set-id bits.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
-/// Of an `OPEN` that cuts the file: set-id bits go.
+/// Of an `OPEN` that truncates the file: clear set-id bits.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
-/// Of a `SETXATTR`: a list of access takes the set-group-id bit away.
+/// Of a `SETXATTR` of an access control list: clear the set-group-id bit.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-/// Of an `FSYNC`: content alone.
+/// Of an `FSYNC`: only content must become durable.
 pub(crate) const FSYNC_DATASYNC: u32 = 1 << 0;
 
 /// Fields of a `STATX` answer that every file has: all but the birth.
 pub(crate) const STATX_BASIC: u32 = 0x7ff;
-/// The time of birth.
+/// The field of a `STATX` answer with the time of birth.
 pub(crate) const STATX_BIRTH: u32 = 0x800;
 
 structures! {
@@ -126,7 +126,7 @@ structures! {
     InvalidateEntry: 16 { parent: u64, namelen: u32, flags: u32 }
     /// A notification: the kernel forgets inodes that nobody uses, whose numbers follow.
     Prune: 16 { count: u32, padding: u32, spare: u64 }
-    /// Of an inode.
+    /// The attributes of an inode.
     Attr: 88 {
         ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64,
         atimensec: u32, mtimensec: u32, ctimensec: u32,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use manylogs_fuse::request::Read;
 use manylogs_fuse::{
-    Attributes, Context, Device, Errno, Filesystem, InitFlags, Kind, Known, MountFlags,
-    MountOptions, NodeId, Reply, Source, Superblock, Time, Wanted,
+    Attributes, Context, Device, Errno, Filesystem, InitFlags, Known, MountFlags, MountOptions,
+    NodeId, NodeKind, Reply, Source, Superblock, Time, Wanted,
 };
 use tempfile::TempDir;
 
@@ -25,7 +25,7 @@ const WANTED: Wanted = Wanted {
     congestion_threshold: 12,
 };
 
-/// One file, which is the root.
+/// A file system whose root is its only file.
 struct OneFile;
 
 impl Filesystem for OneFile {
@@ -38,7 +38,7 @@ impl Filesystem for OneFile {
             accessed: Time::default(),
             modified: Time { seconds: -5, nanos: 6 },
             changed: Time::default(),
-            kind: Kind::File,
+            kind: NodeKind::File,
             permissions: 0o640,
             links: 1,
             uid: 7,
@@ -69,7 +69,7 @@ fn options() -> MountOptions {
     }
 }
 
-/// A file to mount on; `None`, which is said, where this machine does not let us.
+/// A file to mount on; prints why and returns `None` where this machine does not let us mount.
 fn place() -> Option<(TempDir, PathBuf)> {
     let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root || !Path::new("/dev/fuse").exists() {
@@ -82,7 +82,7 @@ fn place() -> Option<(TempDir, PathBuf)> {
     Some((dir, path))
 }
 
-/// The line of the table of mounts.
+/// The line of the mount table for `path`.
 fn line(path: &Path) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     let point = format!(" {} ", path.display());
@@ -107,7 +107,7 @@ fn a_file_system_is_mounted_served_and_unmounted() {
     let known = fs::metadata(&path).unwrap();
     assert_eq!((known.mode(), known.uid(), known.gid()), (0o100_640, 7, 8));
     assert_eq!((known.mtime(), known.mtime_nsec()), (-5, 6));
-    // What the server does not offer.
+    // A request that the server does not offer.
     let refused = File::options().write(true).open(&path).and_then(|file| file.set_len(1));
     assert_eq!(refused.unwrap_err().raw_os_error(), Some(Errno::NOSYS.raw_os_error()));
     served.unmount_and_join().unwrap();
@@ -134,7 +134,7 @@ fn what_is_given_up_leaves_nothing_behind() {
     // A session that nobody serves.
     drop(Superblock::create(&path, &options()).unwrap().attach(&WANTED).unwrap());
     assert_eq!((line(&path), fs::read(&path).unwrap()), (None, b"below".to_vec()));
-    // Something that this kernel does not offer.
+    // A flag that this kernel does not offer.
     let required = InitFlags::from_bits_retain(1 << 60);
     let refused = Superblock::create(&path, &options()).unwrap();
     let refused = refused.attach(&Wanted { required, ..WANTED }).unwrap_err();

@@ -1,4 +1,4 @@
-//! What is agreed upon with the kernel.
+//! The protocol options agreed upon with the kernel.
 
 use manylogs_fuse::{FileHandle, InitFlags, Opened, OpenedFlags, Wanted};
 
@@ -7,11 +7,11 @@ use crate::caches::Caches;
 /// Most bytes of a write: 256 pages.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
-/// What is agreed upon with the kernel.
+/// The protocol options agreed upon with the kernel.
 pub(crate) fn wanted(caches: Caches) -> Wanted {
     Wanted {
-        // The kernel checks lists of access; the umask is ours, as a default list may replace it.
-        // Privileges of files are ours to take, as the kernel says who may keep them.
+        // The kernel checks access control lists. We apply the umask, because a default list may
+        // replace it. We remove privileges of files; the kernel says who may keep them.
         required: InitFlags::POSIX_ACL
             | InitFlags::DONT_MASK
             | InitFlags::HANDLE_KILLPRIV_V2
@@ -28,7 +28,8 @@ pub(crate) fn wanted(caches: Caches) -> Wanted {
     }
 }
 
-/// How the kernel treats open files: nobody else changes them. A close promises something of files
-/// that had content before, if they are open for writing; of others the kernel need not tell.
+/// How the kernel treats open files: their content stays cached, because nobody else changes them.
+/// The kernel need not report closes: a close matters only for files with earlier content that are
+/// open for writing.
 pub(crate) const OPENED: Opened =
     Opened { handle: FileHandle(0), flags: OpenedFlags::KEEP_CACHE.union(OpenedFlags::NO_FLUSH) };

@@ -1,4 +1,4 @@
-//! Answers that take more than one question to the file system.
+//! Answers that take more than one call of the file system.
 
 use std::ops::Range;
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 use manylogs_ext4::{
     AccessTimes, Allocate, Caller, DURABLE_XATTR, Error, Ext4, Ino, Listed, SIZE_MOST, SetIds,
 };
-use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
+use manylogs_fuse::{IoctlDone, Names, NodeKind, Reply, Usage, Written};
 use manylogs_operate::Asked;
-use manylogs_operate::status::Kind;
+use manylogs_operate::status::AskedKind;
 
 use crate::asker::Asker;
 use crate::asking::Touched;
@@ -19,26 +19,27 @@ use crate::jobs::{Refuse, answer_empty, note_access};
 use crate::listings::Listings;
 use crate::teller::Teller;
 
-/// Bytes of the largest directory whose listing comes with inodes: who lists a larger one may want
-/// its names alone, and the kernel has a KiB for each inode that it knows.
+/// Bytes of the largest directory whose listing comes with inodes. A program that lists a larger
+/// one may want names alone, and the kernel uses a KiB for each inode that it knows.
 const PLUS_MOST: u64 = 1 << 20;
 
-/// What is asked for of a directory.
+/// A request for a part of a directory's listing.
 pub(crate) struct Listing {
     pub(crate) dir: Ino,
     pub(crate) offset: u64,
     pub(crate) room: u32,
     /// The process that reads.
     pub(crate) reader: u32,
-    /// Each name comes with what is known of its inode, which the kernel keeps so.
+    /// If set, each name comes with its inode's attributes, which the kernel may cache as stated
+    /// here.
     pub(crate) plus: Option<Caches>,
     pub(crate) hidden: Hidden,
     pub(crate) times: AccessTimes,
 }
 
 impl Listing {
-    /// Answers with names from a place on, as many as there is room for. `kept` is there if the
-    /// kernel keeps lists.
+    /// Answers with the names from `offset` on, as many as there is room for. `kept` is given if
+    /// the kernel caches lists.
     pub(crate) async fn answer(
         self,
         fs: &Ext4,
@@ -72,7 +73,7 @@ impl Listing {
         };
         loop {
             let listed = match shown(fs, self.hidden, self.dir, offset).await {
-                // What was found so far is no less true.
+                // The names found before the error are valid.
                 Err(_) if !names.is_empty() => return Ok(names),
                 listed => listed?,
             };
@@ -86,9 +87,9 @@ impl Listing {
         }
     }
 
-    /// False if there is no room.
+    /// Adds a name; false if there is no room.
     async fn push(&self, fs: &Ext4, names: &mut Names, listed: &Listed, with_inode: bool) -> bool {
-        // What the directory does not say is said when somebody looks.
+        // If the directory does not record the kind, a program learns it when it looks up the name.
         let kind = listed.kind.map_or(NodeKind::File, to_kind);
         let number = listed.ino.0.into();
         let Some(caches) = self.plus else {
@@ -98,7 +99,7 @@ impl Listing {
             return false;
         }
         let is_own = matches!(&*listed.name, b"." | b"..");
-        // An inode that cannot be read says so to whoever looks for it.
+        // If an inode cannot be read its lookup reports the error.
         let known = match with_inode && !is_own {
             true => fs.attributes(listed.ino).await.ok(),
             false => None,
@@ -111,7 +112,7 @@ impl Listing {
     }
 }
 
-/// The next names that anybody may see; none at the end of the directory only.
+/// The next names that are not hidden; empty only at the end of the directory.
 async fn shown(fs: &Ext4, hidden: Hidden, ino: Ino, mut offset: u64) -> Result<Vec<Listed>, Error> {
     loop {
         let mut listed = fs.list(ino, offset).await?;
@@ -124,22 +125,22 @@ async fn shown(fs: &Ext4, hidden: Hidden, ino: Ino, mut offset: u64) -> Result<V
     }
 }
 
-/// A write, and what comes with it.
+/// A write with its options.
 pub(crate) struct Writing {
     pub(crate) offset: u64,
     pub(crate) data: Bytes,
-    /// Past caches, as `O_DIRECT` has it.
+    /// Bypasses caches, as `O_DIRECT` does.
     pub(crate) direct: bool,
     pub(crate) sync: Option<Sync>,
-    /// Set-id bits go, as the caller may not keep them.
+    /// Set-id bits are to be cleared, because the caller may not keep them.
     pub(crate) kill_set_ids: bool,
     pub(crate) asker: Asker,
 }
 
 impl Writing {
-    /// As the operator hears of it.
+    /// The write as the operator's statistics count it.
     pub(crate) fn asked(&self) -> Asked {
-        let kind = if self.sync.is_some() { Kind::DurableWrite } else { Kind::Write };
+        let kind = if self.sync.is_some() { AskedKind::DurableWrite } else { AskedKind::Write };
         Asked { kind, bytes: self.data.len() as u64 }
     }
 }
@@ -151,14 +152,14 @@ pub(crate) async fn write(
     write: Writing,
     reply: Reply<Written>,
 ) {
-    // What goes beyond the largest size is left out, unless it is all.
+    // The part beyond the largest file size is left out, unless that is all of it.
     let room = SIZE_MOST.checked_sub(write.offset).filter(|room| *room > 0);
     let room = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX);
     let data = write.data.slice(..write.data.len().min(room));
     let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
     let written = async {
         fs.check_write(write.offset, len.into())?;
-        // After a write past its page cache the kernel still has the mode from before.
+        // After a direct write the kernel's cache still has the old mode.
         let in_group = |gid| write.asker.is_in(gid);
         let set_ids = SetIds::taken_if(write.kill_set_ids, write.asker.credentials(&in_group));
         if fs.drop_privileges(ino, set_ids).await? {
@@ -230,14 +231,14 @@ pub(crate) fn usage(fs: &Ext4) -> Usage {
     }
 }
 
-/// The names of attributes, each with a zero behind it; `trusted` ones are for root.
+/// The names of attributes, each followed by a zero; `trusted` ones are for root.
 pub(crate) async fn xattrs(fs: &Ext4, ino: Ino, trusted: bool) -> Result<Bytes, Error> {
     let names = fs.xattrs(ino).await?.into_iter();
     let shown = names.filter(|name| trusted || !name.starts_with(b"trusted."));
     Ok(shown.flat_map(|name| name.into_iter().chain([0])).collect())
 }
 
-/// Answers `lsattr` and `chattr`, and asks for files that need durability but no place.
+/// Answers the `ioctl`s of `lsattr` and `chattr`, and those of the durable-only property of files.
 pub(crate) async fn inode_flags(
     fs: &Ext4,
     refuse: Refuse,
@@ -249,7 +250,7 @@ pub(crate) async fn inode_flags(
         Order::GetFlags => fs.inode_flags(ino).await.map(|flags| flags.to_ne_bytes().to_vec()),
         Order::GetExtended => fs.inode_flags(ino).await.map(|flags| to_extended(flags).to_vec()),
         Order::SetFlags(flags) => fs.set_inode_flags(ino, flags).await.map(|()| {
-            // The time of change, which the kernel has from before.
+            // The kernel's cache still has the old time of change.
             reply.forget_attributes(to_node(ino));
             Vec::new()
         }),
@@ -265,7 +266,7 @@ pub(crate) async fn inode_flags(
     }
 }
 
-/// 1 if the inode has the attribute with that value, else 0.
+/// 1 if the inode has the durable attribute with the value 1, else 0.
 async fn durable(fs: &Ext4, ino: Ino) -> manylogs_ext4::Result<u32> {
     match fs.xattr(ino, DURABLE_XATTR.as_bytes()).await {
         Ok(value) => Ok(u32::from(*value == *b"1")),
@@ -274,7 +275,8 @@ async fn durable(fs: &Ext4, ino: Ino) -> manylogs_ext4::Result<u32> {
     }
 }
 
-/// As `setfattr` does. The kernel checks permissions for that one, and none for an `ioctl`.
+/// Sets the durable attribute as `setfattr` would. The kernel does not check permissions for an
+/// `ioctl`, so this does.
 async fn set_durable(fs: &Ext4, caller: Caller, ino: Ino, flag: u32) -> manylogs_ext4::Result<()> {
     let owner = fs.attributes(ino).await?.uid;
     if caller.uid != Caller::ROOT.uid && caller.uid != owner {

@@ -1,11 +1,12 @@
-//! Who asks, as the kernel says: a user, a group and a process, whose other groups `/proc` knows.
+//! The caller of a request: the kernel names a user, a group and a process; `/proc` has the
+//! process's other groups.
 
 use std::fs;
 
 use manylogs_ext4::Credentials;
 use manylogs_fuse::Context;
 
-/// See the module. The one who asks waits for the answer, so that what `/proc` says is true.
+/// The caller of a request. It waits for the answer, so that `/proc` still describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     uid: u32,
@@ -18,12 +19,12 @@ impl Asker {
         Self { uid: context.uid, gid: context.gid, pid: context.pid }
     }
 
-    /// As the file system knows the asker; `in_group` is [`Asker::is_in`].
+    /// The asker in the file system's terms; `in_group` is [`Asker::is_in`].
     pub(crate) fn credentials<'c>(&self, in_group: &'c dyn Fn(u32) -> bool) -> Credentials<'c> {
         Credentials { uid: self.uid, in_group }
     }
 
-    /// Whether the asker is in a group, or root. Where that cannot be found out it is not so.
+    /// Whether the asker is in a group, or root. False if `/proc` cannot be read.
     pub(crate) fn is_in(&self, gid: u32) -> bool {
         let status = || fs::read_to_string(format!("/proc/{}/status", self.pid));
         self.uid == 0 || self.gid == gid || status().is_ok_and(|status| lists(&status, gid))

@@ -1,10 +1,11 @@
-//! Who asks for attributes, and may take an older answer in after a change.
+//! Threads that ask for attributes and may cache an answer that a change has made stale.
 //!
-//! The kernel drops an answer that a later change overtook only if the change raised the version
-//! of the inode's attributes. Changes of extended attributes, of names (for their directory and
-//! for an inode that moves or gets one more), and `fallocate` that keeps the size do not: an answer
-//! from before, taken in after them, would stay for good. To forget the attributes raises it. That
-//! costs a question more, and is left out where nobody can have such an answer.
+//! The kernel drops an answer that a later change overtook only if the change raised the version of
+//! the inode's attributes. Some changes do not raise it: those of extended attributes, of names
+//! (for their directory and for an inode that moves or gets one more), and `fallocate` that keeps
+//! the size. An answer from before such a change would stay cached for good if it were taken in
+//! afterwards. Telling the kernel to forget the attributes raises the version. That costs one more
+//! request for attributes, and is left out where no thread can have such an answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +15,10 @@ use manylogs_fuse::{Answer, NodeId, Reply};
 
 use crate::convert::to_node;
 
-/// An answer is taken in by then: whoever asked was woken with it.
+/// After this time the kernel has cached an answer: the thread that asked was woken with it.
 const TAKEN_IN: Duration = Duration::from_secs(1);
 
-/// See the module. Clones are the same.
+/// The questions for attributes under way. Clones share one table.
 #[derive(Clone, Default)]
 pub(crate) struct Asking(Arc<Mutex<Table>>);
 
@@ -31,7 +32,7 @@ struct Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     One(NodeId),
-    /// Of many, or not known yet.
+    /// Those of many inodes, or of one that is not known yet.
     Any,
 }
 
@@ -55,12 +56,12 @@ impl Asking {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread asks for the attributes of an inode.
+    /// Notes that a thread asks for the attributes of an inode.
     pub(crate) fn of(&self, thread: u32, node: NodeId) -> Asked {
         self.begin(thread, Whose::One(node))
     }
 
-    /// A thread asks for those of many, or of one that is not known yet.
+    /// Notes that a thread asks for the attributes of many inodes, or of one that is not known yet.
     pub(crate) fn of_any(&self, thread: u32) -> Asked {
         self.begin(thread, Whose::Any)
     }
@@ -74,14 +75,14 @@ impl Asking {
         Asked { asking: self.clone(), number }
     }
 
-    /// Whether nobody but `thread` may have any older answer.
+    /// Whether no thread but `thread` may have an older answer.
     fn is_quiet(&self, thread: u32) -> bool {
         let mut table = self.table();
         table.settle(thread, Instant::now());
         table.questions.is_empty()
     }
 
-    /// Whether somebody may have an older answer about an inode that `thread` has changed.
+    /// Whether a thread may have an older answer about `node`, which `thread` has changed.
     fn overtaken(&self, thread: u32, node: NodeId) -> bool {
         let mut table = self.table();
         table.settle(thread, Instant::now());
@@ -91,7 +92,8 @@ impl Asking {
 }
 
 impl Table {
-    /// A thread that asks again has taken in what it was answered.
+    /// Drops the answered questions of `thread`, which asks again and so has taken in its answers,
+    /// and those that were answered long ago.
     fn settle(&mut self, thread: u32, now: Instant) {
         self.questions.retain(|question| match question.answered {
             Some(at) => question.thread != thread && now.duration_since(at) < TAKEN_IN,
@@ -101,7 +103,7 @@ impl Table {
 }
 
 impl Asked {
-    /// It is about this inode alone.
+    /// The question turned out to be about this inode alone.
     pub(crate) fn found(&self, node: NodeId) {
         let mut table = self.asking.table();
         let own = table.questions.iter_mut().find(|question| question.number == self.number);
@@ -121,14 +123,14 @@ impl Drop for Asked {
     }
 }
 
-/// Inodes that a change touches, whose attributes its answer does not have.
+/// Inodes that a change touches and whose attributes its answer does not carry.
 pub(crate) struct Touched {
     asking: Asking,
     thread: u32,
     nodes: Vec<NodeId>,
-    /// Names of more of them, before and after the change.
+    /// Names of further touched inodes: old and new names of the change.
     names: Vec<(Ino, Vec<u8>)>,
-    /// The kernel itself forgets too little of them.
+    /// Has the kernel always forget their attributes, because it does not do so by itself.
     always: bool,
 }
 
@@ -137,7 +139,7 @@ impl Touched {
         Self { asking: asking.clone(), thread, nodes, names: Vec::new(), always: false }
     }
 
-    /// As well as what these names stand for.
+    /// Adds the inodes that have these names.
     pub(crate) fn and_named(self, names: Vec<(Ino, Vec<u8>)>) -> Self {
         Self { names, ..self }
     }
@@ -146,8 +148,8 @@ impl Touched {
         Self { always: true, ..self }
     }
 
-    /// The change was made, or failed and may have been made in part: has the kernel forget what
-    /// it is not told, before the answer.
+    /// Called before the answer, when the change was made or failed (and may have been made in
+    /// part): has the kernel forget attributes that the answer does not carry.
     pub(crate) async fn forget<A: Answer + ?Sized, T>(
         mut self,
         fs: &Ext4,
@@ -159,7 +161,7 @@ impl Touched {
             return;
         }
         for (dir, name) in std::mem::take(&mut self.names) {
-            // Who cannot be found is asked for by name again.
+            // An inode that cannot be found is looked up by name again anyway.
             if let Ok(known) = fs.lookup(dir, &name).await {
                 self.nodes.push(to_node(known.ino));
             }

@@ -1,8 +1,7 @@
-//! What the kernel keeps of names, attributes and lists.
+//! Which names, attributes and lists the kernel caches.
 //!
-//! Nobody else changes a mounted disk, so that all of it stays right: what programs change the
-//! kernel sees, and of what changes by itself it is told ([`crate::teller`]). Options turn each
-//! off.
+//! Only this mount changes the disk, so that the caches stay right: the kernel sees the changes
+//! that programs make, and is told of all others ([`crate::teller`]). Options turn each cache off.
 
 use std::time::Duration;
 
@@ -11,10 +10,10 @@ use manylogs_fuse::{Entry, InitFlags, Known};
 
 use crate::convert::to_attributes;
 
-/// Until it is told otherwise: some thirty years.
+/// How long cached data are valid unless the kernel is told otherwise: some thirty years.
 const FOR_GOOD: Duration = Duration::from_secs(1 << 30);
 
-/// See the module.
+/// What the kernel caches; a field for each option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caches {
     /// Attributes: `attrcache`.
@@ -25,8 +24,8 @@ pub(crate) struct Caches {
     pub(crate) missing: bool,
     /// Lists of directories: `dircache`.
     pub(crate) lists: bool,
-    /// Where symbolic links lead. Whoever follows a link reads it: kept only where that is not
-    /// noticed.
+    /// Targets of symbolic links. Following a link reads it, so they are cached only where no time
+    /// of access has to change.
     pub(crate) links: bool,
     /// Lists come with attributes: `readdirplus`.
     pub(crate) plus: bool,
@@ -39,7 +38,7 @@ impl Default for Caches {
 }
 
 impl Caches {
-    /// Takes an option, if it is one of these.
+    /// Applies an option; false if it is none of these.
     pub(crate) fn add(&mut self, option: &str) -> bool {
         match option {
             "attrcache" => self.attributes = true,
@@ -60,7 +59,7 @@ impl Caches {
         true
     }
 
-    /// As they are where each reading of a file or a directory is to be noticed.
+    /// The caches that remain where readings of files and directories must change times of access.
     pub(crate) fn noticing(self, files: AccessTimes, directories: AccessTimes) -> Self {
         Self {
             lists: self.lists && directories != AccessTimes::Strict,
@@ -69,7 +68,7 @@ impl Caches {
         }
     }
 
-    /// What is agreed upon with the kernel for these.
+    /// The protocol flags for these caches.
     pub(crate) fn flags(self) -> InitFlags {
         let mut flags = InitFlags::empty();
         flags.set(InitFlags::NO_OPENDIR_SUPPORT, self.lists);
@@ -82,7 +81,7 @@ impl Caches {
         if kept { FOR_GOOD } else { Duration::ZERO }
     }
 
-    /// How long it is right that a name is missing, if that is kept at all.
+    /// How long the kernel may cache that a name is missing; `None` if not at all.
     pub(crate) fn missing_valid(self) -> Option<Duration> {
         self.missing.then_some(FOR_GOOD)
     }

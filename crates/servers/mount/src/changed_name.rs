@@ -1,4 +1,4 @@
-//! Names that change, and inodes that nobody knows any more.
+//! Changes of names, and inodes that the kernel has forgotten.
 
 use manylogs_block::IoError;
 use manylogs_ext4::{Error, Ext4, Ino};
@@ -7,8 +7,8 @@ use manylogs_plant::{Bug, is};
 use crate::listings::Listings;
 use crate::teller::Teller;
 
-/// The kernel has forgotten an inode so many times. A failure leaves an orphan, which the next
-/// mount ends.
+/// Ends `users` uses of an inode, because the kernel has forgotten it that often. A failure leaves
+/// an orphan, which the next mount deletes.
 pub(crate) async fn forget(fs: &Ext4, listings: &Listings, ino: Ino, users: u32) {
     drop(fs.close(ino, users).await);
     if !fs.is_known(ino) {
@@ -24,8 +24,8 @@ pub(crate) struct ChangedName {
 }
 
 impl ChangedName {
-    /// Whether the change was made where it failed is clear from most errors, and not from those of
-    /// the device: the kernel must not go on with what it knew before.
+    /// Passes the result of the change on. After an error of the device it is unclear whether the
+    /// change was made: the kernel then must forget the name.
     pub(crate) fn noted<T>(&self, done: Result<T, Error>) -> Result<T, Error> {
         let done = match done {
             Ok(_) if is(Bug::MlfsCreateFails) && self.name.starts_with(b"fails") => {

@@ -1,4 +1,4 @@
-//! What FUSE calls things.
+//! Conversions between the types of FUSE and those of the file system.
 
 use manylogs_ext4::{
     Allocate, Attributes, Caller, Change, Descriptor, Error, FileKind, Ino, NewTime, OpenFor, Seek,
@@ -6,10 +6,11 @@ use manylogs_ext4::{
 };
 use manylogs_fuse as fuse;
 use manylogs_fuse::request::SetAttributes;
-use manylogs_fuse::{Device, Errno, FileHandle, Kind, NodeId, OpenFlags, RenameFlags, Time};
+use manylogs_fuse::{Device, Errno, FileHandle, NodeId, NodeKind, OpenFlags, RenameFlags, Time};
 use rustix::fs::OFlags;
 
-/// The kernel calls the root 1, which is a reserved inode of ext4: the two change places.
+/// The kernel's number of an inode. The kernel's root is 1, a reserved inode of ext4: those two
+/// numbers are exchanged.
 pub(crate) fn to_node(ino: Ino) -> NodeId {
     NodeId(match ino {
         Ino::ROOT => 1,
@@ -18,7 +19,7 @@ pub(crate) fn to_node(ino: Ino) -> NodeId {
     })
 }
 
-/// See [`to_node`]; the kernel only knows numbers that it was given.
+/// The inverse of [`to_node`]; the kernel only knows numbers that it was given.
 pub(crate) fn to_ino(node: NodeId) -> Ino {
     match node.0 {
         1 => Ino::ROOT,
@@ -27,38 +28,38 @@ pub(crate) fn to_ino(node: NodeId) -> Ino {
     }
 }
 
-/// Who asks. The kernel tells neither further groups nor capabilities.
+/// The caller of a request. The kernel passes neither further groups nor capabilities.
 pub(crate) const fn to_caller(context: fuse::Context) -> Caller {
     Caller { uid: context.uid, gid: context.gid }
 }
 
-/// The opening that the kernel repeats; those for reading alone are not told apart.
+/// The descriptor of an open file; `None` if it was opened for reading alone.
 pub(crate) fn to_descriptor(handle: FileHandle) -> Option<Descriptor> {
     (handle.0 > 0).then_some(Descriptor(handle.0))
 }
 
-pub(crate) const fn to_kind(kind: FileKind) -> Kind {
+pub(crate) const fn to_kind(kind: FileKind) -> NodeKind {
     match kind {
-        FileKind::File => Kind::File,
-        FileKind::Directory => Kind::Directory,
-        FileKind::Symlink => Kind::Symlink,
-        FileKind::CharDevice => Kind::CharDevice,
-        FileKind::BlockDevice => Kind::BlockDevice,
-        FileKind::Fifo => Kind::Fifo,
-        FileKind::Socket => Kind::Socket,
+        FileKind::File => NodeKind::File,
+        FileKind::Directory => NodeKind::Directory,
+        FileKind::Symlink => NodeKind::Symlink,
+        FileKind::CharDevice => NodeKind::CharDevice,
+        FileKind::BlockDevice => NodeKind::BlockDevice,
+        FileKind::Fifo => NodeKind::Fifo,
+        FileKind::Socket => NodeKind::Socket,
     }
 }
 
 /// See [`to_kind`].
-pub(crate) const fn of_kind(kind: Kind) -> FileKind {
+pub(crate) const fn of_kind(kind: NodeKind) -> FileKind {
     match kind {
-        Kind::File => FileKind::File,
-        Kind::Directory => FileKind::Directory,
-        Kind::Symlink => FileKind::Symlink,
-        Kind::CharDevice => FileKind::CharDevice,
-        Kind::BlockDevice => FileKind::BlockDevice,
-        Kind::Fifo => FileKind::Fifo,
-        Kind::Socket => FileKind::Socket,
+        NodeKind::File => FileKind::File,
+        NodeKind::Directory => FileKind::Directory,
+        NodeKind::Symlink => FileKind::Symlink,
+        NodeKind::CharDevice => FileKind::CharDevice,
+        NodeKind::BlockDevice => FileKind::BlockDevice,
+        NodeKind::Fifo => FileKind::Fifo,
+        NodeKind::Socket => FileKind::Socket,
     }
 }
 
@@ -109,7 +110,7 @@ pub(crate) fn to_errno(error: &Error) -> Errno {
     Errno::from_raw_os_error(error.errno())
 }
 
-/// What a rename does with a name that is taken, and whether it leaves a whiteout.
+/// What a rename does if the new name exists, and whether it leaves a whiteout.
 pub(crate) fn to_taken(flags: RenameFlags) -> Option<(Taken, bool)> {
     let leaves = flags.contains(RenameFlags::WHITEOUT);
     let flags = flags - RenameFlags::WHITEOUT;
@@ -143,7 +144,7 @@ pub(crate) const fn has(flags: OpenFlags, flag: OFlags) -> bool {
     flags.0 & flag.bits() != 0
 }
 
-/// What is durable when a write is answered.
+/// What must be durable when a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sync {
     /// The content, and what is needed to find it.
@@ -152,10 +153,10 @@ pub(crate) enum Sync {
     All,
 }
 
-/// Bits of `O_SYNC`; rustix does not tell `O_DSYNC`, which is the lower one, apart.
+/// The two bits of `O_SYNC`. The lower one is `O_DSYNC`, which rustix does not name.
 const SYNC: u32 = 0o4_010_000;
 
-/// What the flags that a file was opened with say of its writes.
+/// What must be durable after a write, by the flags that its file was opened with.
 pub(crate) const fn to_sync(flags: OpenFlags) -> Option<Sync> {
     match flags.0 & SYNC {
         0 => None,
@@ -173,21 +174,21 @@ pub(crate) fn to_open(flags: OpenFlags) -> OpenFor {
     }
 }
 
-/// What is asked about an inode's flags.
+/// An `ioctl` about an inode's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum FlagsIoctl {
     GetFlags,
-    /// In the form that XFS began with, which the kernel asks for before it sets any.
+    /// Gets the flags as `struct fsxattr`; the kernel sends this before it sets flags.
     GetExtended,
     SetFlags(u32),
     /// Whether the inode has [`DURABLE_XATTR`](manylogs_ext4::DURABLE_XATTR).
     GetDurable,
-    /// 1 and 0, as values of that attribute.
+    /// Sets that attribute to 1 or 0.
     SetDurable(u32),
 }
 
-/// What `ioctl` asks for; `None` for what is not known.
-pub(crate) fn to_order(command: u32, data: &[u8]) -> Option<Order> {
+/// Decodes an `ioctl`; `None` if it is unknown.
+pub(crate) fn to_order(command: u32, data: &[u8]) -> Option<FlagsIoctl> {
     /// `FS_IOC_GETFLAGS`, `FS_IOC_FSGETXATTR` and `FS_IOC_SETFLAGS`, on 64 bits.
     const GET_FLAGS: u32 = 0x8008_6601;
     const GET_EXTENDED: u32 = 0x801c_581f;
@@ -197,18 +198,19 @@ pub(crate) fn to_order(command: u32, data: &[u8]) -> Option<Order> {
     const SET_DURABLE: u32 = 0x4004_4d71;
     let number = || data.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
     match command {
-        GET_FLAGS => Some(Order::GetFlags),
-        GET_EXTENDED => Some(Order::GetExtended),
-        SET_FLAGS => number().map(Order::SetFlags),
-        GET_DURABLE => Some(Order::GetDurable),
-        SET_DURABLE => number().map(Order::SetDurable),
+        GET_FLAGS => Some(FlagsIoctl::GetFlags),
+        GET_EXTENDED => Some(FlagsIoctl::GetExtended),
+        SET_FLAGS => number().map(FlagsIoctl::SetFlags),
+        GET_DURABLE => Some(FlagsIoctl::GetDurable),
+        SET_DURABLE => number().map(FlagsIoctl::SetDurable),
         _ => None,
     }
 }
 
 /// Flags of an inode as `struct fsxattr` has them.
 pub(crate) fn to_extended(flags: u32) -> [u8; 28] {
-    /// Immutable, append-only, sync, no times of access, no dump: here and there.
+    /// Immutable, append-only, sync, no times of access, no dump: as ext4's flag and as the bit of
+    /// `fsxattr`.
     const SAME: [(u32, u32); 5] =
         [(0x10, 0x8), (0x20, 0x10), (0x8, 0x20), (0x80, 0x40), (0x40, 0x80)];
     let extended = SAME.into_iter().filter(|(here, _)| flags & here != 0);
@@ -241,11 +243,11 @@ mod tests {
 
     #[test]
     fn orders_are_told_by_their_numbers() {
-        assert_eq!(to_order(0x8004_4d70, &[]), Some(Order::GetDurable));
+        assert_eq!(to_order(0x8004_4d70, &[]), Some(FlagsIoctl::GetDurable));
         let one = 1_u32.to_ne_bytes();
-        assert_eq!(to_order(0x4004_4d71, &one), Some(Order::SetDurable(1)));
+        assert_eq!(to_order(0x4004_4d71, &one), Some(FlagsIoctl::SetDurable(1)));
         assert_eq!(to_order(0x4004_4d71, &one[..2]), None);
-        assert_eq!(to_order(0x4008_6602, &one), Some(Order::SetFlags(1)));
+        assert_eq!(to_order(0x4008_6602, &one), Some(FlagsIoctl::SetFlags(1)));
         assert_eq!(to_order(0x4004_4d72, &one), None);
     }
 

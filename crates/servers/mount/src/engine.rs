@@ -1,4 +1,4 @@
-//! The thread that has the file system.
+//! The thread that owns the file system.
 
 use std::fs::File;
 use std::io;
@@ -20,23 +20,23 @@ use crate::front::Front;
 use crate::jobs::LARGEST;
 use crate::served::Served;
 use crate::teller::ToTell;
-use crate::{MountOptions, ServeError};
+use crate::{MountOptions, MountServerError};
 
-/// What other threads ask of the file system: becomes a task of its thread.
+/// A request of another thread to the file system: becomes a task of the file system's thread.
 pub(crate) type Job = Box<dyn FnOnce(&Served) -> LocalTask + Send>;
 
-/// Sends jobs to the thread. A thread that has ended, however it ended, drops the job, which tells
-/// whoever waits for it.
+/// Sends jobs to the thread. If the thread has ended, for any reason, the job is dropped, and its
+/// sender notices.
 pub(crate) type Queue = Mailbox<Job>;
 
-/// The thread that has the file system.
+/// The thread that owns the file system.
 pub(crate) struct Engine {
     queue: Queue,
     is_adopted: bool,
-    thread: JoinHandle<Result<(), ServeError>>,
+    thread: JoinHandle<Result<(), MountServerError>>,
 }
 
-/// Has an order of the operator carried out, and blocks until that is done.
+/// Has the thread carry out an order of the operator, and blocks until it is done.
 pub(crate) fn order(queue: &Queue, order: Order) -> Answer {
     let (tell, told) = mpsc::channel();
     let reply = move |answer| drop(tell.send(answer));
@@ -45,14 +45,14 @@ pub(crate) fn order(queue: &Queue, order: Order) -> Answer {
 }
 
 impl Engine {
-    /// Mounts the file system on `source`, which is opened so, in a thread of its own. Programs
-    /// will find it at `target`.
+    /// Mounts the file system on `source`, opened in the given mode, in a thread of its own.
+    /// Programs will find it at `target`.
     pub(crate) fn start(
         source: &Path,
         target: &Path,
         (options, memory): (MountOptions, Memory),
         open: OpenMode,
-    ) -> Result<Self, ServeError> {
+    ) -> Result<Self, MountServerError> {
         let (queue, jobs) = mailbox();
         let (tell, told) = mpsc::channel();
         let (source, target) = (source.to_owned(), target.to_owned());
@@ -63,8 +63,10 @@ impl Engine {
         let engine = Self { queue, is_adopted: told == Ok(true), thread };
         match told {
             Ok(_) => Ok(engine),
-            // It did not come so far, and says why.
-            Err(_) => engine.stop().and(Err(ServeError::Lost)).map(|()| unreachable!("an error")),
+            // The thread ended before it had mounted; its result says why.
+            Err(_) => {
+                engine.stop().and(Err(MountServerError::Lost)).map(|()| unreachable!("an error"))
+            }
         }
     }
 
@@ -72,10 +74,10 @@ impl Engine {
         &self.queue
     }
 
-    /// Serves requests in this thread, which has the file system, until it is unmounted.
+    /// Has the thread serve the session's requests, and blocks until the file system is unmounted.
     ///
     /// # Errors
-    /// Those of reading from the kernel; [`ServeError::Lost`].
+    /// Those of reading from the kernel; [`MountServerError::Lost`].
     pub(crate) fn serve(
         &self,
         session: PolledSession,
@@ -87,21 +89,21 @@ impl Engine {
         self.queue.push(Box::new(move |served| {
             let (watcher, fs, front) = (served.watcher.clone(), served.fs().clone(), front(served));
             served.tally.replace(Some(session.tally()));
-            // Nobody listens any more only if the program is ending.
+            // The receiver is gone only if the program is ending.
             Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
         }));
-        told.recv().unwrap_or_else(|_| Err(io::Error::other(ServeError::Lost)))
+        told.recv().unwrap_or_else(|_| Err(io::Error::other(MountServerError::Lost)))
     }
 
-    /// The journal is in the log file.
+    /// Whether the journal is in the log file.
     pub(crate) const fn is_adopted(&self) -> bool {
         self.is_adopted
     }
 
     /// Finishes the jobs under way, makes everything durable, and unmounts the file system.
-    pub(crate) fn stop(self) -> Result<(), ServeError> {
+    pub(crate) fn stop(self) -> Result<(), MountServerError> {
         self.queue.close();
-        self.thread.join().unwrap_or(Err(ServeError::Lost))
+        self.thread.join().unwrap_or(Err(MountServerError::Lost))
     }
 }
 
@@ -110,13 +112,13 @@ fn run(
     (options, memory, open): (MountOptions, Memory, OpenMode),
     jobs: Inbox<Job>,
     tell: &mpsc::Sender<bool>,
-) -> Result<(), ServeError> {
+) -> Result<(), MountServerError> {
     let durability = options.durability();
     let reactor = Reactor::new()?;
     let device = Rc::new(FileDevice::open(&reactor, source, &OpenOptions::new(open))?);
     let (device, drive): (Rc<dyn BlockDevice>, _) = match options.between {
         Some(between) => {
-            let emulated = between(&reactor, device).map_err(ServeError::Between)?;
+            let emulated = between(&reactor, device).map_err(MountServerError::Between)?;
             (Rc::new(emulated.drive.clone()), Some(emulated))
         }
         None => (device, None),
@@ -135,7 +137,7 @@ fn run(
     if !durable.0.is_empty() || durable.1 {
         keep(&mounted, durable, source);
     }
-    // Nobody listens any more only if the program is ending.
+    // The receiver is gone only if the program is ending.
     let _ = tell.send(mounted.volume().is_some());
     let on = (runtime.clone(), reactor.watcher());
     let served = Served::new(mounted, (source, target), drive, probe, on);
@@ -145,7 +147,8 @@ fn run(
     })
 }
 
-/// Files under such names, and what is `synced` at once, are kept in the logs, if there are any.
+/// Has files with such names, and with `synced` also synchronous writes, stay in the logs; warns if
+/// the mode has no logs.
 fn keep(mounted: &Mounted, (names, synced): (DurableNames, bool), source: &Path) {
     if mounted.keeps() {
         mounted.fs().keep_named(names);
@@ -161,23 +164,23 @@ fn keep(mounted: &Mounted, (names, synced): (DurableNames, bool), source: &Path)
     line(Level::Warning, Some(source), &message, &[]);
 }
 
-/// Whether there is a request to read when one is answered. A program that asks for one thing after
-/// another has none then: to look for it before waiting would cost a call for each.
+/// Predicts whether the next request is already there when one is answered. It is not if a single
+/// program sends one request after another: a read before each wait would be a wasted system call.
 #[derive(Debug, Default)]
 struct Pace {
-    /// So many requests are waited for before a look.
+    /// Number of requests still to be waited for without a try to read.
     waits: u32,
 }
 
 impl Pace {
-    /// So many are not looked for after a look in vain.
+    /// Requests that are waited for at once after a read found nothing.
     const WAITS: u32 = 15;
 
     fn found_nothing(&mut self) {
         self.waits = Self::WAITS;
     }
 
-    /// Whether to wait without a look.
+    /// Whether to wait without a try to read.
     fn waits(&mut self) -> bool {
         let waits = self.waits > 0;
         self.waits = self.waits.saturating_sub(1);
@@ -197,12 +200,12 @@ async fn serve(
     fs.tell_changes(move |ino, what| teller.changed(ino, what));
     let mut pace = Pace::default();
     loop {
-        // The kernel keeps what there is no memory for, and its callers wait. Each request under
-        // way ends without a later one.
+        // Requests stay in the kernel until there is memory for them, and their callers wait. No
+        // request under way needs a later one in order to end.
         fs.memory().room(Part::Requests, LARGEST).await;
         front.teller.remind(fs);
         match session.serve_next(front)? {
-            // What was asked for is under way before the next request is read.
+            // The request's task begins before the next request is read.
             Turn::Request => {
                 yield_now().await;
                 if pace.waits() {
@@ -221,7 +224,7 @@ async fn serve(
     }
 }
 
-/// Begins jobs until no more come.
+/// Begins jobs until the queue is closed.
 async fn work(served: &Served, inbox: &Inbox<Job>) {
     loop {
         let jobs = inbox.take().await;

@@ -1,4 +1,4 @@
-//! What the kernel asks for, as jobs for the file system.
+//! Translates the kernel's requests into jobs for the file system.
 
 mod lists;
 mod names;
@@ -29,7 +29,7 @@ use crate::jobs::Jobs;
 use crate::listings::Listings;
 use crate::teller::Teller;
 
-/// Translates.
+/// The translator of one mount's requests.
 pub(crate) struct Front {
     jobs: Jobs,
     hidden: Hidden,
@@ -49,25 +49,27 @@ impl Front {
         Self { jobs, hidden, files, directories, listings, teller }
     }
 
-    /// A name of `dir` is about to change. What is to be told if nobody knows whether it did.
+    /// Notes that a name of `dir` is about to change. The result tells the kernel if it remains
+    /// unknown whether the name changed.
     fn changes(&self, dir: NodeId, name: &[u8]) -> ChangedName {
         let dir = to_ino(dir);
         self.listings.changes(dir);
         ChangedName { dir, name: name.to_vec(), teller: self.teller.clone() }
     }
 
-    /// What a change of the request's inode, or of names in it, touches.
+    /// The inodes touched by a change of the request's inode, or of names in it.
     fn touched(&self, context: Context) -> Touched {
         Touched::new(&self.jobs.asking, context.pid, vec![context.node])
     }
 
-    /// Whether nobody may see the name.
+    /// Whether the name is hidden from programs.
     fn hides(&self, dir: NodeId, name: &[u8]) -> bool {
         self.hidden.has(to_ino(dir), name)
     }
 
-    /// Where each reading counts, the kernel drops what it remembers when a file is opened: it
-    /// asks for the content again then, so that the reading is noticed.
+    /// How a file is opened. Where each reading must change the time of access, the kernel drops
+    /// cached content at each open: it then asks for the content again, so that the reading is
+    /// noticed.
     fn opened(&self) -> Opened {
         match self.files {
             AccessTimes::Strict => Opened { flags: OpenedFlags::NO_FLUSH, ..OPENED },
@@ -76,7 +78,7 @@ impl Front {
     }
 }
 
-/// What is created, for whoever asks.
+/// A new inode, owned by the caller.
 fn new(context: Context, kind: FileKind, permissions: u16, umask: u16) -> New {
     New { uid: context.uid, gid: context.gid, umask, ..New::plain(kind, permissions) }
 }
@@ -90,7 +92,8 @@ impl Filesystem for Front {
         let asked = self.jobs.asking.of_any(context.pid);
         self.jobs.run(async move |fs, refuse| {
             let found = match &*name {
-                // Of any inode, whose number somebody has kept.
+                // The inode itself, found by a number that the kernel's caller has kept (a file
+                // handle).
                 b"." => fs.attributes_by_number(dir).await,
                 name => fs.lookup(dir, name).await,
             };
@@ -274,7 +277,7 @@ impl Filesystem for Front {
 
     fn open_directory(&self, _: Context, _: Open, reply: Reply<Opened>) {
         match self.jobs.caches.lists {
-            // The kernel opens them itself from now on, and keeps their lists.
+            // From now on the kernel opens directories without asking, and caches their lists.
             true => reply.error(Errno::NOSYS),
             false => reply.send(&Opened::default()),
         }
@@ -293,8 +296,8 @@ impl Filesystem for Front {
             return reply.error(Errno::OPNOTSUPP);
         };
         let range = allocate.offset..allocate.offset.saturating_add(allocate.len);
-        // The kernel does not say whether the caller may keep set-id bits, and still has those that
-        // go.
+        // The kernel does not say whether the caller may keep set-id bits, and its cache still has
+        // the cleared ones.
         let (ino, caller) = (to_ino(context.node), to_caller(context));
         let asker = Asker::of(context);
         let touched = self.touched(context);
@@ -340,7 +343,7 @@ impl Filesystem for Front {
         };
         let (ino, bytes) = (to_ino(context.node), value.len() as u64);
         let caller = to_caller(context);
-        // Their blocks count, of which the kernel does not know.
+        // Attributes take up blocks, and the kernel does not know of the new number of blocks.
         let touched = self.touched(context).always();
         self.jobs.change(bytes, reply, touched, async move |fs| {
             fs.on_behalf_of(caller).set_xattr(ino, &name, value, how).await

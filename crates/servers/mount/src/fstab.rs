@@ -1,4 +1,4 @@
-//! What the system that the disk is in expects of it: `/etc/fstab`, and the root file system.
+//! How the running system uses the disk: `/etc/fstab`, and the root file system.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::MountOptions;
 
-/// What a file system is called in `/etc/fstab`.
+/// The names by which `/etc/fstab` may call a file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// The device or image, without symbolic links.
@@ -22,9 +22,9 @@ pub struct Names {
 pub struct FstabLine {
     /// Counted from 1.
     pub number: usize,
-    /// As it is.
+    /// The present text.
     pub text: String,
-    /// What it should be for MLFS.
+    /// The line that mounts it as MLFS instead.
     pub for_mlfs: String,
 }
 
@@ -52,7 +52,8 @@ pub fn fstab_lines(fstab: &str, names: &Names) -> Vec<FstabLine> {
     fstab.lines().enumerate().filter_map(line).collect()
 }
 
-/// Those options that MLFS has as well; modes of ext4's own journal are none of an adopted one.
+/// Those options that MLFS has as well. Modes of ext4's own journal are dropped: an adopted file
+/// system has none of them.
 fn kept(options: &str) -> String {
     let is_known = |option: &&str| {
         let mut options = MountOptions::default();

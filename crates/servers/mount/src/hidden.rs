@@ -1,5 +1,5 @@
-//! The log file, which nobody sees while its logs are in use: nobody can open, move or remove it,
-//! and its name is taken.
+//! The log file, which is hidden while its logs are in use: no program can list, open, move or
+//! remove it, or create a file of its name.
 
 use manylogs_ext4::{Ino, LOG_FILE_NAME};
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Memory, Part, Permit, Timestamp};
 use manylogs_fuse::request::Room;
 use manylogs_fuse::{Created, Entry, Errno, FileHandle, Known, KnownFromBirth, Opened, Reply};
-use manylogs_operate::status::Kind;
+use manylogs_operate::status::AskedKind;
 use manylogs_operate::{Asked, Operated};
 
 use crate::agreed::{MAX_WRITE, OPENED};
@@ -18,13 +18,13 @@ use crate::options::OnError;
 use crate::served::Served;
 use crate::tasks::TaskGroup;
 
-/// Memory of a job and its answer, beside the content of files: names, values of attributes, and
-/// the work itself.
+/// Bytes of memory of a job and its answer without the content of files: names, values of
+/// attributes, and the task itself.
 const JOB_COST: u64 = 32 << 10;
-/// The largest request: to read 1 MiB.
+/// Memory of the largest request: a read of 1 MiB.
 pub(crate) const LARGEST: u64 = JOB_COST + 2 * MAX_WRITE as u64;
 
-/// Begins jobs, in the thread that has the file system.
+/// Begins jobs, in the thread that owns the file system.
 pub(crate) struct Jobs {
     fs: Ext4,
     operated: Rc<Operated>,
@@ -35,16 +35,17 @@ pub(crate) struct Jobs {
     pub(crate) asking: Asking,
 }
 
-/// What is known of an error before the kernel hears of it.
+/// Handles a job's errors before the kernel gets them.
 #[derive(Clone)]
 pub(crate) struct Refuse {
     on_error: OnError,
-    /// An error was met.
+    /// Whether the job met an error.
     failed: Rc<Cell<bool>>,
 }
 
 impl Refuse {
-    /// The error's number. Damage is marked, or ends all changes.
+    /// Returns the error's number. If the error is damage, the file system is marked, or accepts no
+    /// more changes.
     pub(crate) fn errno(&self, fs: &Ext4, error: &Error) -> Errno {
         self.failed.set(true);
         if let Error::Corrupt(what) = error {
@@ -72,7 +73,7 @@ impl Jobs {
         self.run_with(0, job);
     }
 
-    /// As [`Jobs::run`]. The job holds so many bytes more than others do.
+    /// Like [`Jobs::run`], for a job that holds `bytes` more than others do.
     pub(crate) fn run_with<F: Future<Output = ()> + 'static>(
         &self,
         bytes: u64,
@@ -86,20 +87,20 @@ impl Jobs {
         });
     }
 
-    /// The memory of a job, which holds so many bytes more than others do. There is room for it:
-    /// no request is read before.
+    /// Takes the memory of a job that holds `bytes` more than others do. There is room for it,
+    /// because requests are read only when there is.
     fn hold(&self, bytes: u64) -> Permit {
         self.memory.hold(Part::Requests, JOB_COST + bytes)
     }
 
-    /// As [`Jobs::run`], for what the operator hears of.
+    /// Like [`Jobs::run`], for a request that the operator's statistics count.
     pub(crate) fn run_counted<F: Future<Output = ()> + 'static>(
         &self,
         asked: Asked,
         job: impl FnOnce(Ext4, Refuse) -> F + 'static,
     ) {
-        // Content that is read is with the device's answers and in one piece.
-        let copies = if asked.kind == Kind::Read { 2 } else { 1 };
+        // A read holds its content twice: in the device's answers, and in one piece for the kernel.
+        let copies = if asked.kind == AskedKind::Read { 2 } else { 1 };
         let (on_error, held) = (self.on_error, self.hold(copies * asked.bytes));
         let counted = self.operated.count(asked);
         let failed = Rc::<Cell<bool>>::default();
@@ -111,13 +112,13 @@ impl Jobs {
         });
     }
 
-    /// Makes something durable.
+    /// Runs `job`, which makes something durable, and answers with its result.
     pub(crate) fn sync<F: Future<Output = Result<(), Error>> + 'static>(
         &self,
         reply: Reply<()>,
         job: impl FnOnce(Ext4) -> F + 'static,
     ) {
-        let asked = Asked { kind: Kind::Flush, bytes: 0 };
+        let asked = Asked { kind: AskedKind::Flush, bytes: 0 };
         self.run_counted(asked, async move |fs, refuse| {
             answer_empty(&fs, &refuse, reply, job(fs.clone()).await);
         });
@@ -133,7 +134,7 @@ impl Jobs {
         });
     }
 
-    /// As [`Jobs::empty`], for a change. The job holds so many bytes more than others do.
+    /// Like [`Jobs::empty`], for a change. The job holds `bytes` more than others do.
     pub(crate) fn change<F: Future<Output = Result<(), Error>> + 'static>(
         &self,
         bytes: u64,
@@ -169,7 +170,7 @@ impl Jobs {
         });
     }
 
-    /// Answers with a file that has this user already.
+    /// Answers with a new open file, whose inode the job has already opened for the kernel.
     pub(crate) fn created<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
         reply: Reply<Created>,
@@ -190,7 +191,7 @@ impl Jobs {
         });
     }
 
-    /// Answers with what is known of an inode, and when it was born.
+    /// Answers with the attributes of an inode, and its time of birth.
     pub(crate) fn known_from_birth<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
         reply: Reply<KnownFromBirth>,
@@ -210,7 +211,7 @@ impl Jobs {
         });
     }
 
-    /// Answers with what is known of an inode.
+    /// Answers with the attributes of an inode.
     pub(crate) fn attributes<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
         reply: Reply<Known>,
@@ -227,7 +228,8 @@ impl Jobs {
         });
     }
 
-    /// Answers a change of attributes with what they are then: that is newer than any answer.
+    /// Answers a change of attributes with the new ones, which the kernel takes as newer than any
+    /// other answer.
     pub(crate) fn set_attributes<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
         reply: Reply<Known>,
@@ -246,7 +248,7 @@ impl Jobs {
         });
     }
 
-    /// Answers with what was read of `ino`, which is to be so many bytes.
+    /// Answers with content read from `ino`; `bytes` is the length asked for.
     pub(crate) fn content<F: Future<Output = Result<Bytes, Error>> + 'static>(
         &self,
         reply: Reply<[u8]>,
@@ -255,7 +257,7 @@ impl Jobs {
         bytes: u64,
         job: impl FnOnce(Ext4) -> F + 'static,
     ) {
-        let asked = Asked { kind: Kind::Read, bytes };
+        let asked = Asked { kind: AskedKind::Read, bytes };
         self.run_counted(asked, async move |fs, refuse| match job(fs.clone()).await {
             Ok(bytes) => {
                 let noted = note_access(&fs, ino, times).await;
@@ -266,7 +268,7 @@ impl Jobs {
         });
     }
 
-    /// Answers with bytes as far as the caller has `room`.
+    /// Answers with the bytes if the caller has `room` for them.
     pub(crate) fn xattr<F: Future<Output = Result<Bytes, Error>> + 'static>(
         &self,
         reply: Reply<[u8]>,
@@ -292,17 +294,17 @@ pub(crate) fn answer_empty(
     }
 }
 
-/// A time of access that is shown, and has to be kept.
+/// An inode whose time of access has changed in memory and is still to be stored.
 #[must_use]
 pub(crate) struct Noted(Option<Ino>);
 
-/// An inode was read. That its time cannot be kept is no reason to fail.
+/// Notes that an inode was read. A failure to do so does not fail the reading.
 pub(crate) async fn note_access(fs: &Ext4, ino: Ino, times: AccessTimes) -> Noted {
     Noted(fs.note_access(ino, times).await.is_ok_and(|noted| noted).then_some(ino))
 }
 
 impl Noted {
-    /// Keeps it. Nobody who reads waits for that.
+    /// Stores the time of access, after the reader was answered.
     pub(crate) async fn keep(self, fs: &Ext4) {
         if let Some(ino) = self.0 {
             let _ = fs.keep_access(ino).await;

@@ -1,9 +1,9 @@
 //! Serves MLFS (`manylogs_mlfs`) to the kernel through FUSE.
 //!
-//! One thread has the file system and its device and runs all its tasks. It also reads what the
-//! kernel asks for, which becomes jobs, and sends the answers: to hand a request to another thread
-//! takes longer than most requests. An inode is in use for as long as the kernel knows it, whether
-//! or not it has a name.
+//! One thread owns the file system and its device and runs all its tasks. It also reads the
+//! kernel's requests, which become jobs, and sends the answers, because handing a request to
+//! another thread takes longer than most requests. An inode is in use for as long as the kernel
+//! knows it, whether or not it has a name.
 
 mod agreed;
 mod answers;
@@ -49,15 +49,15 @@ use teller::Teller;
 
 pub use options::{Between, Ignored, MountOptions, OnError, OptionError};
 
-/// How long a disk may have a user whom nobody can name: a file system that is being unmounted is
-/// in no table of mounts any more, and has the disk until its last write is there. The kernel's own
-/// file systems wait for it as well.
+/// How long we wait for a disk in use by an unknown user. A file system that is being unmounted is
+/// no longer in the mount table, and keeps the disk until its last write is done. The kernel's own
+/// file systems wait for that as well.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a file system is not served.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ServeError {
+pub enum MountServerError {
     /// The kernel has no FUSE.
     #[error("there is no /dev/fuse: load the module (modprobe fuse)")]
     NoFuse,
@@ -70,7 +70,7 @@ pub enum ServeError {
     /// The kernel does not mount it.
     #[error("cannot mount on {}: {source}", path.display())]
     Mount {
-        /// Where.
+        /// The directory to mount on.
         path: PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -87,34 +87,35 @@ pub enum ServeError {
 }
 
 /// Mounts the file system on the disk or in the image `source` on the directory `target`, and
-/// serves it until it is unmounted. `mounted` is called when it is there.
+/// serves it until it is unmounted. `mounted` is called once it is mounted.
 ///
 /// A disk is mounted as one (`fuseblk`), if the caller is root: the kernel claims it, `syncfs`
-/// makes everything durable, and `umount` returns when the file system has ended. An image is not.
+/// makes everything durable, and `umount` returns when the file system has ended. None of this
+/// holds for an image.
 ///
 /// # Errors
-/// See [`ServeError`]. After an error other than [`ServeError::Mount`] nothing is mounted, and the
-/// next mount replays the journal if it must.
+/// See [`MountServerError`]. After an error other than [`MountServerError::Mount`] nothing is
+/// mounted, and the next mount replays the journal if it must.
 pub fn serve(
     source: &Path,
     target: &Path,
     options: MountOptions,
     mounted: impl FnOnce(),
-) -> Result<(), ServeError> {
+) -> Result<(), MountServerError> {
     if !Path::new("/dev/fuse").exists() {
-        return Err(ServeError::NoFuse);
+        return Err(MountServerError::NoFuse);
     }
-    let failed = |source| ServeError::Mount { path: target.to_owned(), source };
+    let failed = |source| MountServerError::Mount { path: target.to_owned(), source };
     let root = rustix::process::geteuid().is_root();
     let claimed = root && is_disk(source);
-    // The kernel's answer is shorter than ours, and comes too late to change nothing.
+    // Checked first: the kernel's error says less than ours, and comes after changes were made.
     if options.read_only {
         manylogs_storage::check_readable(source)?;
     } else {
         let patience = if claimed { UNMOUNT_PATIENCE } else { Duration::ZERO };
         manylogs_storage::check_unused(source, patience)?;
     }
-    // The table of mounts is read from everywhere.
+    // The mount table needs an absolute path: its readers have other working directories.
     let source = &std::path::absolute(source)?;
     let mounting = Mounting {
         source: match claimed {
@@ -127,10 +128,10 @@ pub fn serve(
         flags: options.for_kernel(root),
     };
     let superblock = Superblock::create(target, &mounting).map_err(|error| match error.kind() {
-        // Whoever has claimed the disk can be named.
+        // Our check names the user that has claimed the disk.
         io::ErrorKind::ResourceBusy if claimed => {
             let busy = manylogs_storage::check_unused(source, Duration::ZERO);
-            busy.err().map_or_else(|| failed(error), ServeError::Open)
+            busy.err().map_or_else(|| failed(error), MountServerError::Open)
         }
         _ => failed(error),
     })?;
@@ -145,7 +146,7 @@ pub fn serve(
     let (memory, caches) = (options.account(), options.caches());
     let (teller, to_tell) = Teller::new();
     let engine = Engine::start(source, target, (options, memory.clone()), open)?;
-    // Others may have it open read-only as well: only who has it alone is found by its name.
+    // A read-only mount may share the source with others: only a sole owner gets a control socket.
     let control = (open != OpenMode::ReadOnly).then(|| listen(source, engine.queue()));
     let listings = Listings::new(&memory);
     let hidden = Hidden(engine.is_adopted());
@@ -164,7 +165,7 @@ pub fn serve(
     closed
 }
 
-/// Takes orders for the file system on `source`. Without a socket it is served all the same.
+/// Takes orders for the file system on `source`. It is served even if the socket cannot be made.
 fn listen(source: &Path, queue: &Queue) -> Option<ControlSocket> {
     let queue = queue.clone();
     match ControlSocket::listen(source, Arc::new(move |asked| order(&queue, asked))) {

@@ -1,11 +1,11 @@
-//! Lists of directories that the kernel is making.
+//! Lists of directories that the kernel is building in its cache.
 //!
-//! The kernel keeps a list when one reader, or several in turn, have read a directory to its end,
-//! and asks for a new one when the directory was changed since the list was begun. It asks itself
-//! that at the first name only: a reader who is beyond it goes on in a list that another began
-//! before the change, and misses what is new. So a list that is complete after a change is to be
-//! forgotten before its end is told. Nobody reads or changes names while an end is on its way: the
-//! kernel locks the directory for both.
+//! The kernel caches a list when one reader, or several in turn, have read a directory to its end.
+//! It asks for a new list if the directory was changed since the list was begun, but checks that at
+//! the first name only. A reader beyond the first name goes on in a list that another reader began
+//! before the change, and misses new names. So if a directory was changed while its list was built,
+//! the kernel must forget the list before it hears that the list is complete. While it waits for
+//! that answer it locks the directory: no program can list it or change its names meanwhile.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use manylogs_ext4::{Ino, Memory, Part, Permit};
 use manylogs_plant::{Bug, is};
 
-/// Memory of a directory that was listed.
+/// Bytes of memory for a directory that was listed.
 const COST: u64 = 96;
 /// Readers of one directory at a time that are told apart.
 const READERS: usize = 8;
 
-/// See the module. Clones are the same.
+/// The directories of which the kernel may have lists. Clones share one table.
 #[derive(Clone)]
 pub(crate) struct Listings(Arc<Mutex<Table>>);
 
@@ -32,16 +32,16 @@ struct Table {
 struct Listing {
     /// Processes that began to read it and have not come to the end.
     readers: Vec<u32>,
-    /// There were more of them than are told apart: some may be reading for ever.
+    /// There were more readers than are told apart: some of them may never reach the end.
     crowded: bool,
-    /// It was changed since a list was begun that may go on.
+    /// The directory was changed since a list was begun that a reader may continue.
     changed: bool,
 }
 
 impl Listing {
     fn begin(&mut self, reader: u32) {
         if self.readers.is_empty() && !self.crowded {
-            // Nobody has a part of an older list.
+            // No reader has a part of an older list.
             self.changed = false;
         }
         if self.readers.len() < READERS {
@@ -51,14 +51,15 @@ impl Listing {
         }
     }
 
-    /// Whether what was listed is to be forgotten.
+    /// A reader comes to the end: returns whether the kernel must forget the list.
     fn end(&mut self, reader: u32) -> bool {
         if let Some(at) = self.readers.iter().position(|other| *other == reader) {
             self.readers.swap_remove(at);
         }
         let forgotten = std::mem::take(&mut self.changed);
         if forgotten {
-            // Nobody has a part of what the kernel forgets, nor do those who stopped halfway.
+            // The kernel forgets the list: no reader has a part of it, not even those that stopped
+            // halfway.
             self.readers.clear();
             self.crowded = false;
         }
@@ -84,13 +85,14 @@ impl Listings {
         table.count();
     }
 
-    /// It comes to the end. Whether the kernel is to forget the list before it is told so.
+    /// The process comes to the end. Returns whether the kernel must forget the list before it gets
+    /// the answer.
     #[must_use]
     pub(crate) fn end(&self, dir: Ino, reader: u32) -> bool {
         self.table().listed.get_mut(&dir).is_some_and(|listing| listing.end(reader))
     }
 
-    /// Names of the directory are about to change.
+    /// Notes that names of the directory are about to change.
     pub(crate) fn changes(&self, dir: Ino) {
         if is(Bug::MlfsListStale) {
             return;
@@ -100,7 +102,7 @@ impl Listings {
         }
     }
 
-    /// The kernel has forgotten the directory.
+    /// Drops the directory, because the kernel has forgotten it.
     pub(crate) fn forget(&self, dir: Ino) {
         let mut table = self.table();
         if table.listed.remove(&dir).is_some() {

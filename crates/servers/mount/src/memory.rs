@@ -1,14 +1,14 @@
-//! How much memory a mount may use where nobody says it.
+//! How much memory a mount may use if no option says it.
 
 use std::fs;
 use std::path::Path;
 
 use manylogs_ext4::Memory;
 
-/// The part of the machine's memory, or of its group's if that is less.
+/// One part in so many of the machine's memory, or of the control group's limit if that is less.
 const PART: u64 = 16;
 
-/// A sixteenth of the memory that this process may use: between the least and the most useful.
+/// A sixteenth of the memory that this process may use, but not less or more than is useful.
 pub(crate) fn usual_memory() -> u64 {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let machine = read(Path::new("/proc/meminfo")).and_then(|table| total(&table));
@@ -19,13 +19,13 @@ pub(crate) fn usual_memory() -> u64 {
     usual.clamp(Memory::LEAST, Memory::USUAL)
 }
 
-/// What the kernel says of the whole machine.
+/// Bytes of the whole machine's memory, from `/proc/meminfo`.
 fn total(meminfo: &str) -> Option<u64> {
     let mut words = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?.split_whitespace();
     words.nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least limit of the group and those that it belongs to, where groups are of the second kind.
+/// The least limit of the process's control group and the groups above it (control groups v2 only).
 fn limit(groups: &str, root: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let group = root.join(group);

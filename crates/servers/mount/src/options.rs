@@ -27,26 +27,27 @@ pub struct MountOptions {
     pub read_only: bool,
     /// When reading changes times.
     pub access_times: AccessTimes,
-    /// Reading directories does not.
+    /// Reading directories does not change times.
     pub no_directory_times: bool,
-    /// What follows damage that is found.
+    /// What happens after damage is found.
     pub on_error: OnError,
     /// Where the journal is, and what it holds. When not given, [`JournalMode::Manylogs`] for an
     /// adopted file system, and [`JournalMode::Ordered`] for plain ext4.
     pub mode: Option<JournalMode>,
-    /// What the kernel keeps.
+    /// What the kernel caches.
     caches: Caches,
     /// What the mount forbids, and how it works.
     flags: MountFlags,
-    /// What it allows although a user may not by default.
+    /// Flags that options have lifted: devices or set-id programs that are forbidden to users by
+    /// default.
     allowed: MountFlags,
-    /// Seconds after which a change is durable though nobody syncs; ext4's five when not given.
+    /// Seconds after which a change is durable without a sync; ext4's five when not given.
     pub commit: Option<NonZeroU32>,
     /// A file that replaces another may be found empty after a crash.
     no_auto_alloc: bool,
-    /// Names of files that need durability and no place.
+    /// Names of files that need durability but no home (durable-only files).
     pub(crate) durable: DurableNames,
-    /// What is written with `O_DSYNC` or `O_SYNC` does, too.
+    /// Writes with `O_DSYNC` or `O_SYNC` need durability but no home either.
     pub durable_dsync: bool,
     /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
     memory: Option<u64>,
@@ -61,7 +62,7 @@ pub struct MountOptions {
 pub struct Ignored {
     /// As it was given.
     pub option: String,
-    /// What is so without it.
+    /// What holds without the option.
     pub why: &'static str,
 }
 
@@ -71,7 +72,7 @@ impl std::fmt::Display for Ignored {
     }
 }
 
-/// What follows when an operation finds damage.
+/// What happens when an operation finds damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
     /// The operation fails; others go on.
@@ -81,25 +82,25 @@ pub enum OnError {
     ReadOnly,
 }
 
-/// An option that cannot be had.
+/// Why an option is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// Nobody knows it.
+    /// The option is unknown.
     #[error("unknown mount option {0}: see manylogs fs mount --help")]
     Unknown(String),
-    /// It is known from others, and not offered.
+    /// The option is one of the kernel's ext4, and not offered here.
     #[error("mount option {option}: {why}")]
     NotOffered {
         /// As it was given.
         option: String,
-        /// What is the matter.
+        /// Why it is not offered.
         why: &'static str,
     },
-    /// A name of files that need durability and no place.
+    /// A pattern for durable-only files is invalid.
     #[error("durable: {0}")]
     Durable(#[from] PatternError),
-    /// The largest requests and transactions would not fit.
+    /// The memory is too little for the largest requests and transactions.
     #[error(
         "memory={0}: a size of at least {least} is needed, such as 256M",
         least = bytes_text(Memory::LEAST)
@@ -108,24 +109,25 @@ pub enum OptionError {
 }
 
 impl MountOptions {
-    /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
-    /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
-    /// `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `durable_dsync`, `sync`,
-    /// `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their opposites,
-    /// `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
-    /// `noreaddirplus`, and what ext4 has besides: `commit=SECONDS` counts, and others are taken
-    /// where nothing is lost by it ([`MountOptions::ignored`]). Those for programs that read fstab
-    /// (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
+    /// Adds options in the syntax of `mount -o`, separated by commas: `ro`, `rw`, `noatime`,
+    /// `relatime`, `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`,
+    /// `data=ordered`, `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `durable_dsync`,
+    /// `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their
+    /// opposites, `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
+    /// `noreaddirplus`, and further options of ext4: `commit=SECONDS` has effect; others are
+    /// accepted and change nothing if no program can rely on them ([`MountOptions::ignored`]).
+    /// Options for programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...)
+    /// change nothing.
     ///
     /// # Errors
-    /// For an option that is not among them; none of the list may be in effect then.
+    /// If an option is not among these; the options before it may have taken effect.
     pub fn add(&mut self, list: &str) -> Result<(), OptionError> {
         list.split(',')
             .filter(|option| !option.is_empty())
             .try_for_each(|option| self.add_one(option))
     }
 
-    /// Bounds what the server uses of memory, as `256M` or `1G`.
+    /// Bounds the memory that the server uses, as `256M` or `1G`.
     ///
     /// # Errors
     /// [`OptionError::Memory`].
@@ -135,8 +137,8 @@ impl MountOptions {
         Ok(())
     }
 
-    /// Files under such names need durability and no place, if the journal is in logs near the
-    /// head; see [`DurableNames`]. `between` stands between patterns.
+    /// Marks files with such names as durable-only, which has effect if the journal is in logs near
+    /// the head; see [`DurableNames`]. `between` separates the patterns.
     ///
     /// # Errors
     /// [`OptionError::Durable`].
@@ -145,14 +147,14 @@ impl MountOptions {
         Ok(())
     }
 
-    /// What the kernel keeps of it.
+    /// What the kernel caches of the file system.
     pub(crate) fn caches(&self) -> Caches {
         let directories =
             if self.no_directory_times { AccessTimes::Off } else { self.access_times };
         self.caches.noticing(self.access_times, directories)
     }
 
-    /// A new account of its memory.
+    /// A new account of the server's memory.
     pub(crate) fn account(&self) -> Memory {
         Memory::new(self.memory.unwrap_or_else(usual_memory))
     }
@@ -205,7 +207,7 @@ impl MountOptions {
         Ok(())
     }
 
-    /// An option that ext4 has, and this file system has not, or has in its own way.
+    /// Adds an option of ext4 that this file system lacks, or treats in its own way.
     fn add_foreign(&mut self, option: &str) -> Result<(), OptionError> {
         use foreign::Meaning::{Commit, Differs, Fits, Refused};
         let not_offered = |why| OptionError::NotOffered { option: option.to_owned(), why };
@@ -240,7 +242,7 @@ impl MountOptions {
         self.allowed.insert(flag);
     }
 
-    /// What is durable without a sync.
+    /// Which changes are durable without a sync.
     pub(crate) fn durability(&self) -> Durability {
         Durability {
             sync: self.flags.contains(MountFlags::SYNC),
@@ -249,7 +251,8 @@ impl MountOptions {
         }
     }
 
-    /// What the kernel is told. Whoever may mount may have devices and set-user-id programs.
+    /// The flags for the kernel. A caller that may mount anything may have devices and set-user-id
+    /// programs.
     pub(crate) fn for_kernel(&self, may_all: bool) -> MountFlags {
         let by_default = MountFlags::NO_DEV | MountFlags::NO_SUID;
         let mut flags = self.flags;

@@ -1,4 +1,4 @@
-//! What the thread of a server has: the file system, and the operator's view of it.
+//! The state of a server's thread: the file system, and the operator's view of it.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -27,11 +27,11 @@ pub(crate) struct Served {
     mounted_on: String,
     pub(crate) operated: Rc<Operated>,
     runtime: Handle,
-    /// What was asked for.
+    /// The jobs under way.
     pub(crate) tasks: TaskGroup,
     /// Waits for the kernel's requests.
     pub(crate) watcher: Watcher,
-    /// Counts them, once they are served.
+    /// Counts of the kernel's requests, once a session serves them.
     pub(crate) tally: RefCell<Option<Tally>>,
 }
 
@@ -70,7 +70,8 @@ impl Served {
         self.mounted.fs()
     }
 
-    /// Waits for what was asked for, and makes everything durable. What is logged stays so.
+    /// Waits for the jobs under way, and makes everything durable. Logged versions stay in the
+    /// logs.
     pub(crate) async fn unmount(self) -> Result<(), MountError> {
         self.tasks.none().await;
         self.operated.stop();
@@ -103,7 +104,7 @@ impl Served {
         counts.map(status).collect()
     }
 
-    /// Begins to carry out an order; `reply` hears the answer.
+    /// Begins to carry out an order; `reply` gets the answer.
     pub(crate) fn obey(&self, order: Order, reply: impl FnOnce(Answer) + 'static) -> LocalTask {
         let answer = match order {
             Order::Status => serde_json::to_value(self.status()).map_err(OrderError::new),
@@ -134,7 +135,7 @@ impl Served {
     }
 }
 
-/// Brings home what a journal holds that keeps it.
+/// Writes home what a lazy journal holds, and reports how much that was.
 async fn bring_home(fs: &Ext4, runtime: &Handle) -> Answer {
     let (began, before) = (runtime.now(), fs.journal_stats());
     fs.bring_home().await.map_err(OrderError::new)?;
@@ -150,7 +151,7 @@ async fn bring_home(fs: &Ext4, runtime: &Handle) -> Answer {
     serde_json::to_value(report).map_err(OrderError::new)
 }
 
-/// Of the whole file system, whoever has its blocks.
+/// Size of the whole file system, including blocks of overhead.
 const fn capacity_of(usage: &Usage) -> Sectors {
     Sectors((usage.blocks + usage.overhead_blocks) * BLOCK_SECTORS)
 }

@@ -1,11 +1,11 @@
-//! Tasks of the thread that has the file system, which an unmount waits for.
+//! Tasks of the file system's thread, which an unmount waits for.
 
 use std::rc::Rc;
 
 use manylogs_block::Handle;
 use manylogs_operate::UnderWay;
 
-/// Begins tasks, and knows which have not ended. Clones know of the same tasks.
+/// Begins tasks, and counts those that have not ended. Clones share the count.
 #[derive(Clone)]
 pub(crate) struct TaskGroup {
     runtime: Handle,

@@ -1,4 +1,4 @@
-//! Telling the kernel to forget what it keeps.
+//! Telling the kernel to forget what it caches.
 
 use std::io;
 use std::sync::Arc;
@@ -12,34 +12,36 @@ use manylogs_plant::{Bug, is};
 
 use crate::convert::to_node;
 
-/// What takes locks of names.
+/// Notifications for which the kernel locks names.
 enum OfNames {
     /// Inodes that nobody uses.
     Inodes(Vec<NodeId>),
-    /// What a name stands for.
+    /// The inode of a name.
     Name(NodeId, Vec<u8>),
 }
 
-/// What takes locks of inodes and pages.
+/// Notifications for which the kernel locks inodes and pages.
 enum OfInodes {
     Attributes(NodeId),
     Content(NodeId),
-    /// The list of a directory, before its end is told.
+    /// The list of a directory. The reply, which tells the list's end, follows.
     List(NodeId, Reply<Names>),
 }
 
-/// Threads that tell: the kernel takes locks for that, and whoever holds them may wait for an
-/// answer of the file system's thread. Who has a directory locked may wait for the end of its list,
-/// which another thread tells than the one that waits for such locks.
+/// Sends notifications in two threads of its own. The kernel takes locks for a notification, and a
+/// program that holds such a lock may wait for an answer of the file system's thread. A program
+/// that has a directory locked may wait for the end of its list: so the thread that tells the end
+/// is not the one that waits for locks of names.
 #[derive(Clone)]
 pub(crate) struct Teller {
     names: Sender<OfNames>,
     inodes: Sender<OfInodes>,
-    /// The kernel has not answered the last question to forget inodes, or cannot be asked.
+    /// The kernel has not yet answered the last request to forget inodes, or does not know that
+    /// request.
     busy: Arc<AtomicBool>,
 }
 
-/// What a teller has to tell, before there is a session.
+/// The receiving end of a [`Teller`], until there is a session.
 pub(crate) struct ToTell {
     names: Receiver<OfNames>,
     inodes: Receiver<OfInodes>,
@@ -47,8 +49,8 @@ pub(crate) struct ToTell {
 }
 
 impl ToTell {
-    /// Tells from now on, in threads that end when nobody has anything to tell any more. Nobody
-    /// waits for that: they may be in the kernel.
+    /// Starts the threads, which end when the last [`Teller`] is dropped. They are not joined,
+    /// because they may be blocked in the kernel.
     pub(crate) fn start(self, notifier: Notifier) -> io::Result<()> {
         let Self { names, inodes, busy } = self;
         let (name, other) = (|name: &str| thread::Builder::new().name(name.to_owned()), notifier);
@@ -78,11 +80,11 @@ impl Teller {
         }
         self.busy.store(true, Ordering::Release);
         let nodes = too_many.into_iter().map(to_node).collect();
-        // Nobody listens any more only at the end.
+        // The receiver is gone only at the end of the session.
         drop(self.names.send(OfNames::Inodes(nodes)));
     }
 
-    /// An inode changed, though nobody asked for that.
+    /// Tells that an inode changed although no program asked for that.
     pub(crate) fn changed(&self, ino: Ino, what: Changed) {
         let node = to_node(ino);
         drop(self.inodes.send(match what {
@@ -91,9 +93,9 @@ impl Teller {
         }));
     }
 
-    /// Nobody knows what became of a name: the kernel asks again, of the directory and its list as
-    /// well. Whoever asked for the change has the directory locked until it is answered, so that
-    /// the name can be told no sooner.
+    /// Has the kernel look up a name, its directory and the list again, because it is unknown
+    /// whether the name changed. The caller of the change has the directory locked until its
+    /// answer, so that the kernel cannot forget the name before that.
     pub(crate) fn unknown(&self, dir: Ino, name: &[u8]) {
         if !is(Bug::MlfsMissingStays) {
             drop(self.names.send(OfNames::Name(to_node(dir), name.to_vec())));
@@ -101,19 +103,20 @@ impl Teller {
         }
     }
 
-    /// Tells the end of a list, once the kernel has forgotten what it has of it.
+    /// Tells the end of a list, once the kernel has forgotten its part of the list.
     pub(crate) fn end_forgotten(&self, dir: Ino, reply: Reply<Names>) {
         drop(self.inodes.send(OfInodes::List(to_node(dir), reply)));
     }
 }
 
-// What fails is not known to the kernel, or the session has ended.
+// A notification fails if the kernel does not know the inode or name, or if the session has ended.
 
 fn tell_of_names(notifier: &Notifier, told: &Receiver<OfNames>, busy: &AtomicBool) {
     for tell in told {
         match tell {
             OfNames::Name(dir, name) => drop(notifier.forget_name(dir, &name)),
-            // Kernels before Linux 6.18 cannot be asked: they forget as their own memory needs.
+            // Kernels before Linux 6.18 do not know this request: they forget inodes when they need
+            // memory.
             OfNames::Inodes(nodes) if notifier.prune(&nodes) == Err(Errno::INVAL) => {}
             OfNames::Inodes(_) => busy.store(false, Ordering::Release),
         }

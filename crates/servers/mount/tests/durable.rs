@@ -1,4 +1,5 @@
-//! What is durable without a sync, after kills of the server; and for whom blocks are reserved.
+//! Which changes are durable without a sync after a kill of the server; and for whom blocks are
+//! reserved.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,10 +16,11 @@ use std::time::Duration;
 use common::{Mount, have, sh, unmount};
 use manylogs_mount::{MountOptions, serve};
 
-/// What the server of [`Served`] is told: image, directory and options, with tabs between.
+/// The variable with the arguments of [`Served`]'s server: image, directory and options, separated
+/// by tabs.
 const TOLD: &str = "MLFS_TEST_SERVES";
 
-/// No test: the process that [`Served`] kills.
+/// Not a test by itself: the process that [`Served`] starts and kills.
 #[test]
 fn serves_what_the_environment_says() {
     let Ok(told) = std::env::var(TOLD) else { return };
@@ -40,7 +42,7 @@ impl<'m> Served<'m> {
         let mut server = Command::new(std::env::current_exe().unwrap());
         server.args(["--exact", "serves_what_the_environment_says", "--nocapture"]);
         server.env(TOLD, told).stdout(Stdio::null());
-        // The lock of a killed process may be there for a moment more.
+        // The lock of a killed process may last for a moment more.
         for _ in 0..1000 {
             let mut server = server.spawn().unwrap();
             while server.try_wait().unwrap().is_none() {
@@ -74,7 +76,7 @@ fn create(path: &Path, bytes: &[u8]) -> File {
     file
 }
 
-/// Changes of names in `dir`, and what is seen after them.
+/// Changes names in `dir`, and checks the result.
 fn change_names(dir: &Path) {
     fs::create_dir(dir.join("made")).unwrap();
     drop(File::create(dir.join("created")).unwrap());
@@ -148,7 +150,7 @@ fn kills_leave_no_empty_file_where_another_was() {
             }
             drop(create(&root.join("new"), &new));
             fs::rename(root.join("new"), root.join("renamed")).unwrap();
-            // As a shell: it and what it starts have copies of the descriptor.
+            // As under a shell, which shares the descriptor with the programs that it starts.
             drop(create(&root.join("saved"), &new));
             let file = File::options().write(true).open(root.join("cut")).unwrap();
             file.set_len(0).unwrap();
@@ -158,7 +160,7 @@ fn kills_leave_no_empty_file_where_another_was() {
         }
         let served = Served::start(&mount, "");
         if mode.contains("noauto") {
-            // Nothing is promised; the option is taken.
+            // The option is accepted, and promises nothing to check.
             continue;
         }
         for name in ["renamed", "saved", "cut"] {

@@ -1,4 +1,4 @@
-//! A mounted image: programs of the kernel's side use it, and e2fsck judges it.
+//! A mounted image: programs use it through the kernel, and e2fsck checks it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -86,7 +86,7 @@ fn attributes_and_lists_of_access_are_those_of_a_local_file_system() {
     );
     assert!(said.contains("user.a=\"1\"") && said.contains("trusted.b=\"2\""), "{said}");
     assert!(said.contains("No such attribute") && said.contains("No space left"), "{said}");
-    // The kernel asks our lists who may do what.
+    // The kernel checks permissions by our access control lists.
     let script = format!(
         "chmod 711 .; mkdir d; chmod 700 d; echo secret >d/s; chmod 600 d/s
         ! {nobody} cat d/s
@@ -148,7 +148,7 @@ fn privileges_are_lost_when_a_file_changes() {
 fn times_of_access_change_as_the_options_say() {
     let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
     let old = "touch -a -d @1000000000 f; touch -m -d @1100000000 f";
-    // Content that is not in the kernel's memory is asked for.
+    // Reads content that is not in the page cache.
     let read = "cat f >/dev/null; stat -c %X f";
     for (list, first, again) in
         [("noatime", false, false), ("", true, false), ("strictatime", true, true)]
@@ -167,7 +167,7 @@ fn times_of_access_change_as_the_options_say() {
         sh(&mount, "cat f >/dev/null");
         let changed = sh(&mount, "stat -c %x f") != before;
         assert_eq!(changed, again, "{list}: again");
-        // It is in the kernel's memory now, and opened once more.
+        // Its content is in the page cache now, and the file is opened once more.
         let before = sh(&mount, "stat -c %x f");
         std::thread::sleep(Duration::from_millis(20));
         sh(&mount, "cat f >/dev/null");
@@ -207,7 +207,7 @@ fn flags_of_inodes_are_shown_changed_and_obeyed() {
     mount.stop();
 }
 
-/// The kernel keeps attributes, and only the server knows which of them these change.
+/// The kernel caches attributes, and only the server knows which ones these programs change.
 #[test]
 fn programs_see_the_number_of_the_root_and_times_of_changes() {
     if !have(&["chattr"]) {
@@ -281,7 +281,7 @@ fn damage_is_marked_or_ends_changes() {
     }
 }
 
-/// Somebody has to look first.
+/// Checks that the image cannot be mounted before somebody has looked at it.
 fn check_refused(mount: &Mount, why: &str) {
     let refused = serve(&mount.image(), &mount.root(), MountOptions::default(), || ());
     let refused = refused.unwrap_err().to_string();

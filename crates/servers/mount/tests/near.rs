@@ -12,12 +12,12 @@ use std::process::Command;
 use std::rc::Rc;
 
 use common::{Mount, sh};
-use manylogs_mlfs::adopt::{AdoptError, Layout, Site, Volumes, adopt, release};
+use manylogs_mlfs::adopt::{AdoptError, LogLayout, Site, Volumes, adopt, release};
 use manylogs_mlfs::{JournalMode, MountError};
-use manylogs_mount::{MountOptions, ServeError, serve};
+use manylogs_mount::{MountOptions, MountServerError, serve};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
-/// Has something done to an image that nobody uses.
+/// Runs `what` on an image that is not in use.
 fn at<F: Future<Output = Result<(), AdoptError>> + 'static>(
     image: &Path,
     what: impl FnOnce(Site) -> F,
@@ -30,14 +30,14 @@ fn at<F: Future<Output = Result<(), AdoptError>> + 'static>(
 }
 
 fn take_over(image: &Path) {
-    at(image, async |site| adopt(&site, &Layout::default(), &Volumes).await.map(drop));
+    at(image, async |site| adopt(&site, &LogLayout::default(), &Volumes).await.map(drop));
 }
 
 fn give_back(image: &Path) {
     at(image, async |site| release(&site, &Volumes).await);
 }
 
-/// Unmounts it. What is logged stays so, and only MLFS can read the image.
+/// Unmounts the image. Its logs still hold versions, so that only MLFS can read it.
 fn unmount(mount: &mut Mount) {
     assert!(Command::new("umount").arg(mount.root()).status().unwrap().success());
     mount.server.take().unwrap().join().unwrap().unwrap();
@@ -77,7 +77,7 @@ fn programs_find_what_they_wrote_and_a_released_image_is_plain_ext4() {
     fs::write(root.join("long"), vec![7; 500_000]).unwrap();
     unmount(&mut mount);
     give_back(&mount.image());
-    // By ext4's own journal.
+    // Mounts it with ext4's own journal.
     mount.start_with("mode=ordered");
     check_files(&root);
     mount.stop();
@@ -112,7 +112,7 @@ fn the_log_file_is_not_seen_and_its_name_is_taken() {
     ];
     let errors = errors.map(|done| done.unwrap_err().raw_os_error());
     assert_eq!(errors, [Some(1); 5], "EPERM");
-    // Elsewhere it is a name as others are.
+    // In other directories the name is an ordinary one.
     fs::create_dir(root.join("dir")).unwrap();
     fs::write(root.join("dir/.manylogs"), "x").unwrap();
     assert_eq!(sh(&mount, "ls -A dir"), ".manylogs\n");
@@ -138,7 +138,7 @@ fn a_mode_that_does_not_fit_the_file_system_is_refused() {
     {
         let error = refused(list);
         assert!(
-            matches!(error, ServeError::FileSystem(MountError::NotAdopted(of)) if of == mode),
+            matches!(error, MountServerError::FileSystem(MountError::NotAdopted(of)) if of == mode),
             "{error}"
         );
         assert!(error.to_string().contains("manylogs fs adopt"));
@@ -148,7 +148,7 @@ fn a_mode_that_does_not_fit_the_file_system_is_refused() {
     for (list, mode) in [("data=ordered", JournalMode::Ordered), ("mode=data", JournalMode::Data)] {
         let error = refused(list);
         assert!(
-            matches!(error, ServeError::FileSystem(MountError::Adopted(of)) if of == mode),
+            matches!(error, MountServerError::FileSystem(MountError::Adopted(of)) if of == mode),
             "{error}"
         );
     }

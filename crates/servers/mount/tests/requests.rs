@@ -1,4 +1,4 @@
-//! What newer kernels ask: files without a name, times of birth, `syncfs`, privileges.
+//! Requests of newer kernels: files without a name, times of birth, `syncfs`, privileges.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -47,7 +47,7 @@ fn a_file_without_a_name_can_be_used_and_named() {
     let ends = unnamed(&dir, OFlags::empty());
     ends.write_all_at(&[8; 50_000], 0).unwrap();
     ends.sync_all().unwrap();
-    // Whoever asks for it gets a file that nobody can name.
+    // With `O_EXCL` the file can never get a name.
     let kept = unnamed(&dir, OFlags::EXCL);
     assert_eq!(name(&kept, &dir.join("kept")), Err(rustix::io::Errno::NOENT));
     drop((file, ends, kept));
@@ -75,7 +75,7 @@ fn births_are_told_and_stay() {
     assert_eq!(file.metadata().unwrap().modified().unwrap(), SystemTime::UNIX_EPOCH);
     drop(file);
     mount.stop();
-    // Inodes of 128 bytes have no room for it.
+    // Inodes of 128 bytes have no room for the time of birth.
     let Some(mut mount) = Mount::new(&["-b", "4096", "-I", "128"]) else { return };
     mount.start();
     fs::write(mount.root().join("file"), "content").unwrap();
@@ -112,7 +112,7 @@ fn a_disk_is_claimed_synced_as_a_whole_and_free_when_umount_returns() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = format!("{} {} fuseblk.manylogs ", disk.0.display(), mount.root().display());
     assert!(mounts.contains(&line), "{mounts}");
-    // The kernel has it for itself, and says where.
+    // The kernel has claimed the disk, and the refusal says where it is mounted.
     let other = mount.dir.path().join("other");
     fs::create_dir(&other).unwrap();
     let refused = serve(&disk.0, &other, MountOptions::default(), || ()).unwrap_err().to_string();
@@ -129,7 +129,7 @@ fn a_disk_is_claimed_synced_as_a_whole_and_free_when_umount_returns() {
 
     fs::write(mount.root().join("late"), vec![8; 300_000]).unwrap();
     common::unmount(&mount.root());
-    // Nobody has waited for the server.
+    // Checked at once, without waiting for the server.
     let checked = Command::new("e2fsck").arg("-fn").arg(mount.image()).output().unwrap();
     let said = String::from_utf8_lossy(&checked.stdout);
     assert!(checked.status.success() && !said.contains("recover"), "{said}");
@@ -193,7 +193,8 @@ fn a_copy_within_the_file_system_is_done_by_the_kernel() {
     mount.stop();
 }
 
-/// Writes handles of files into a file, or opens files by them: `handles.py take|open LIST NAME...`.
+/// Writes the handles of files into a file, or opens files by such handles: `handles.py take|open
+/// LIST NAME...`.
 const HANDLES: &str = r#"
 import ctypes, os, pickle, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -239,7 +240,8 @@ fn files_are_found_by_handles_that_somebody_kept() {
     assert_eq!(handles("open", &[]), "one,two,directory,directory,three\n");
     mount.stop();
     mount.start();
-    // The number of a file that is gone may be another file's by now, of another generation.
+    // The inode number of the deleted file may belong to a new file by now, with another
+    // generation.
     sh(&mount, "rm gone; echo -n new >new; rm other");
     let found = handles("open", &[]);
     let stale = "Stale file handle";

@@ -68,7 +68,7 @@ impl Parameters {
 /// Takes one parameter.
 ///
 /// # Errors
-/// If there is none of this name, or it cannot be what `value` says.
+/// If there is no such parameter, or `value` is invalid for it.
 pub(crate) fn set(key: &str, value: &str) -> Result<()> {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     match key {
@@ -90,10 +90,10 @@ pub(crate) fn set(key: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// The served device.
+/// The options of the engine, from the parameters given.
 ///
 /// # Errors
-/// If no device was given, or a table for what has none.
+/// If no device was given, or parameters were that do not fit the device.
 pub(crate) fn options() -> Result<EngineOptions> {
     let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(device) = &given.device else {
@@ -126,7 +126,7 @@ pub(crate) fn options() -> Result<EngineOptions> {
     })
 }
 
-/// The chain of drives that the device is of, if it is of one.
+/// The chain of drives that the device belongs to, if any.
 fn chain(device: &Path, given: &Parameters) -> Result<Option<ServedChain>> {
     if given.raw {
         return Ok(None);
@@ -137,7 +137,7 @@ fn chain(device: &Path, given: &Parameters) -> Result<Option<ServedChain>> {
     found.map_err(|error| invalid(error.to_string()))
 }
 
-/// nbdkit changes its directory when it goes to the background.
+/// Makes a path absolute, because nbdkit changes its directory when it goes to the background.
 fn absolute(path: &str) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| invalid(format!("{path:?}: {error}")))
 }

@@ -12,14 +12,14 @@ use crate::service::{self, Access};
 /// A connection; nbdkit calls it from many threads.
 pub(crate) struct Connection(Access);
 
-/// The bindings share a connection between threads without asking whether that is allowed.
+/// The bindings share a connection between threads without checking that its type allows it.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Connection>();
 };
 
 impl Connection {
-    /// Carries `call` out; what is written are `bytes`, or they are what is read.
+    /// Carries `call` out. A write takes its data from `bytes`; a read returns its data.
     fn perform(&self, call: Call, bytes: &[u8]) -> Result<Bytes> {
         let content = |_| Ok(Payload::bytes(Bytes::copy_from_slice(bytes)));
         let request = call.request(self.0.capabilities.capacity, content);
@@ -30,7 +30,7 @@ impl Connection {
     }
 }
 
-/// A call as nbdkit makes it.
+/// A call, from the arguments that nbdkit passes.
 fn call(operation: Operation, offset: u64, count: usize, flags: Flags) -> Call {
     Call {
         fua: flags.contains(Flags::FUA),
@@ -169,8 +169,8 @@ impl Server for Connection {
     }
 }
 
-/// A request that failed. Of a server that is gone a client hears that it shuts down: nbdkit then
-/// ends the connection.
+/// The error of a failed request. If the engine is gone the client hears that the server shuts
+/// down, and nbdkit ends the connection.
 fn refused(error: &IoError) -> Error {
     Error::new(nbd_errno(error).raw_os_error(), error.to_string())
 }

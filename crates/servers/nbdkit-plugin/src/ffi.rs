@@ -8,18 +8,19 @@ use nbdkit::{Builder, Plugin};
 
 use crate::connection::Connection;
 
-/// Requests of less are read, changed and written by a filter of nbdkit (`blocksize`), if at all.
+/// Smaller requests work only through a filter of nbdkit (`blocksize`), which reads, changes and
+/// writes whole blocks.
 const BLOCK_MIN: u32 = 512;
 /// Block size that file systems write. Smaller blocks share records and physical sectors.
 const BLOCK_PREFERRED: u32 = 4096;
-/// Longer requests are legal to refuse; nbdkit refuses those over 64 MiB.
+/// Longer requests may be refused; nbdkit refuses those over 64 MiB.
 const BLOCK_MAX: u32 = 32 << 20;
 
 type Absent = Option<extern "C" fn()>;
 type BlockSize = extern "C" fn(*mut c_void, *mut u32, *mut u32, *mut u32) -> c_int;
 
-/// `struct nbdkit_plugin` of nbdkit 1.30 and later: the bindings' is what it was in 1.26, which
-/// later ones begin with. An older nbdkit does not look behind what it knows.
+/// `struct nbdkit_plugin` of nbdkit 1.30 and later. It begins with the structure of 1.26, which the
+/// bindings have. An older nbdkit does not read beyond the fields that it knows.
 #[repr(C)]
 struct Table {
     known: Plugin,
@@ -47,11 +48,11 @@ pub extern "C" fn plugin_init() -> *const Plugin {
         cleanup: None,
         block_size,
     };
-    // nbdkit keeps it for as long as it runs. It begins with what the bindings call it.
+    // nbdkit keeps the table for as long as it runs. The table begins with the bindings' structure.
     Box::into_raw(Box::new(table)).cast_const().cast()
 }
 
-/// The callbacks that [`Connection`] has.
+/// A builder with the callbacks that [`Connection`] implements.
 fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.after_fork = true;

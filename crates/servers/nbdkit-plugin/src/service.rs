@@ -27,7 +27,7 @@ enum State {
     /// The service has not started, or a signal ended it.
     Idle,
     Running(Box<Service>),
-    /// An operator has ended it, and may not have heard of it yet.
+    /// An operator's order has ended the service, and the answer may still be on its way.
     Stopped {
         in_order: bool,
     },
@@ -54,10 +54,11 @@ fn state() -> MutexGuard<'static, State> {
     SERVICE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the engine: threads do not survive a fork, so it is done after nbdkit's.
+/// Starts the engine. nbdkit calls this after its fork, because threads do not survive one.
 ///
 /// # Errors
-/// If the device or the volume cannot be opened, or nobody could ask for the server's end.
+/// If the device or the volume cannot be opened, or there can be no control socket, without which
+/// the server could not be stopped.
 pub(crate) fn start() -> Result<()> {
     if let Err(refused) = protect() {
         let message = format!("{refused}: do not mount the device on a machine short of memory");
@@ -110,7 +111,7 @@ pub(crate) fn end() {
     let state = std::mem::replace(&mut *state(), State::Idle);
     match state {
         State::Idle => {}
-        // The thread that passes the answer on goes with this process.
+        // The thread that sends the answer ends with this process, so it gets a moment.
         State::Stopped { in_order } => {
             thread::sleep(LAST_WORDS);
             if !in_order {
@@ -126,7 +127,7 @@ pub(crate) fn end() {
     }
 }
 
-/// nbdkit asks for no result of the end, and would report success.
+/// Ends the process: nbdkit takes no result from the plugin's end, and would report success.
 #[expect(clippy::exit, reason = "the only way to report it")]
 fn exit(in_order: bool) -> ! {
     std::process::exit(i32::from(!in_order));
@@ -137,10 +138,10 @@ fn close(service: Service) -> std::result::Result<u64, ServeError> {
     service.engine.join().map(|left| left.at_risk_bytes)
 }
 
-/// Most orders are the engine's; whether the server may end is decided here.
+/// Passes orders to the engine, except `Stop`, which is decided here.
 fn obey(port: &Port, order: Order) -> Answer {
     let Order::Stop { force } = order else { return port.order(order) };
-    // Held while the volume is closed: nobody connects, and nbdkit does not end before.
+    // Held while the volume is closed, so that no client connects and nbdkit does not end before.
     let mut state = state();
     let connections = CONNECTIONS.load(Ordering::SeqCst);
     if connections > 0 && !force {

@@ -1,7 +1,8 @@
 //! The control socket, by which an operator gives orders to a running server: one JSON object a
 //! line.
 //!
-//! The socket is found by the device ([`connect`]), and only its user may open it.
+//! Clients find the socket by the device ([`connect`]). Only the user who runs the server may open
+//! it.
 
 mod client;
 
@@ -28,29 +29,30 @@ pub use client::{Control, connect, status};
 const LINE_MAX: u64 = 64 * 1024;
 /// A client that is silent for this long is disconnected.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Longest time that a server that ends waits until orders are answered.
+/// Longest time that an ending server waits until its answers are sent.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Orders of an operator to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
-    /// Tell the [`crate::status::Status`].
+    /// Return the [`crate::status::Status`].
     Status,
-    /// Change settings, each given as `key=value`, and tell them all. They are kept.
+    /// Change settings, each given as `key=value`, and return all settings. The volume keeps the
+    /// changes.
     Set {
-        /// The changes; none, to be told only.
+        /// The changes; empty to return the settings only.
         changes: Vec<String>,
     },
-    /// Move everything that is logged home, now.
+    /// Write all logged versions home, now.
     Checkpoint,
     /// Write a table snapshot.
     Snapshot,
-    /// Count the lateness of the emulated drive anew, from now on.
+    /// Start the count of the emulated drive's lateness anew.
     ForgetLateness,
     /// Finish what is under way, close the volume, and end.
     Stop {
-        /// Also while the device is in use.
+        /// Do so even while the device is in use.
         force: bool,
     },
 }
@@ -59,13 +61,13 @@ pub enum Order {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{reason}")]
 pub struct OrderError {
-    /// In words.
+    /// The reason in words.
     pub reason: String,
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub kind: OrderErrorKind,
 }
 
-/// What kind of failure an order ended with: its exit code follows from that.
+/// Kind of an order's failure: decides the exit code of the operator's program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OrderErrorKind {
@@ -74,7 +76,7 @@ pub enum OrderErrorKind {
     Failed,
     /// The device is in use.
     InUse,
-    /// What was ordered makes no sense, or not here.
+    /// The order makes no sense, in general or for this server.
     BadInput,
 }
 
@@ -107,7 +109,7 @@ pub type Answer = Result<Value, OrderError>;
 /// Executor of orders.
 pub type Obey = dyn Fn(Order) -> Answer + Send + Sync;
 
-/// Why a server cannot be asked.
+/// Why a server did not answer an order.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -117,7 +119,7 @@ pub enum ControlError {
         /// The device.
         path: PathBuf,
     },
-    /// There is nothing of that name.
+    /// There is no such device or file.
     #[error("{} does not exist: check the name", path.display())]
     NoDevice {
         /// The device.
@@ -144,7 +146,7 @@ pub enum ControlError {
     /// The server refused, or failed.
     #[error(transparent)]
     Refused(#[from] OrderError),
-    /// The answer is none that this program understands.
+    /// This program does not understand the answer.
     #[error("the server of {} is of another version: {source}", path.display())]
     OtherVersion {
         /// The device.
@@ -162,7 +164,7 @@ pub enum ControlError {
     },
 }
 
-/// The socket on which a server takes orders; gone when dropped.
+/// The socket on which a server takes orders; removed when dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
@@ -173,17 +175,17 @@ pub struct ControlSocket {
 
 impl ControlSocket {
     /// Takes orders for the server of the device at `device`, in threads of its own; `obey` may
-    /// block. The caller holds the lock of the device, so a socket that is there is stale.
+    /// block. The caller holds the lock of the device, so a socket found there is stale.
     ///
     /// # Errors
     /// If the socket cannot be made.
     pub fn listen(device: &Path, obey: Arc<Obey>) -> io::Result<Self> {
         let directory = runtime_dir()?;
         let path = socket_path(&directory, device)?;
-        // Remains of other servers do not prevent a start.
+        // A failure to clear away remains of other servers does not prevent a start.
         let _ = sweep(&directory);
         let listener = bind(&path)?;
-        // Without it the server is only not listed once it was killed.
+        // An error is ignored: without the note only the list of killed servers is incomplete.
         let _ = note_device(&path, device);
         let inode = inode(&path)?;
         let device: Arc<Path> = device.into();
@@ -220,8 +222,8 @@ impl Orders {
         self.answered.notify_all();
     }
 
-    /// Waits a while until all are answered, so that whoever ordered the server to stop hears that
-    /// it has.
+    /// Waits a while until all orders are answered, so that the operator who ordered the stop gets
+    /// the answer.
     fn wait(&self) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self.answered.wait_timeout_while(open, LAST_ANSWERS, |open| *open > 0);
@@ -231,9 +233,9 @@ impl Orders {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.orders.wait();
-        // The device may be free, and the next server may be making its socket.
+        // The device may be free already, and its next server may be making its socket.
         let _directory = self.path.parent().map(DirectoryLock::take).transpose();
-        // A socket that stays is found stale by the next server.
+        // If the socket stays, the next server finds it stale.
         if inode(&self.path).is_ok_and(|found| found == self.inode) {
             let _ = std::fs::remove_file(&self.path);
             let _ = std::fs::remove_file(self.path.with_extension(NOTE));
@@ -245,9 +247,9 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Binds, in place of a socket that nobody listens at.
+/// Binds the socket, and replaces a stale one.
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    // A socket that is bound but not yet listened at looks as if its server were dead.
+    // Held because a socket that is bound but does not listen yet looks stale to other servers.
     let _directory = path.parent().map(DirectoryLock::take).transpose()?;
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -280,7 +282,7 @@ fn answer_client(device: &Path, stream: &UnixStream, orders: &Orders, obey: &Obe
     }
 }
 
-/// Carries out an order; those that change something leave a trace in the log.
+/// Carries out an order; one that changes something is logged.
 fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
     let what = match &order {
         Order::Set { changes } if !changes.is_empty() => format!("set {}", changes.join(" ")),
@@ -308,8 +310,8 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
     answer
 }
 
-/// An answer as it goes over the socket: `ok` with a value, or `error` with the reason, and then
-/// what kind of failure that is.
+/// An answer as sent over the socket: `ok` with a value, or `error` with the reason and the kind of
+/// failure.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", untagged)]
 enum Line {

@@ -5,16 +5,16 @@ use manylogs_disk::EmulatedDrive;
 
 use crate::status::{EmulationStatus, Lateness};
 
-/// A drive that is emulated.
+/// A drive that a server emulates.
 #[derive(Clone, Debug)]
 pub struct Emulated {
-    /// Asked how late it is.
+    /// The drive, which measures its lateness.
     pub drive: EmulatedDrive,
     /// Its name.
     pub name: String,
 }
 
-/// How late the drive was so far.
+/// The status of the drive: how late it was so far.
 pub(crate) fn status(emulated: &Emulated) -> EmulationStatus {
     let report = emulated.drive.lateness();
     let micros = |time: Nanos| time.0 as f64 / 1e3;

@@ -1,9 +1,9 @@
 //! What operators see of running servers, and the orders that servers take.
 //!
-//! A server, whatever its clients speak, has an [`Operated`] on its thread: the operator's view of
-//! what is served. A [`control::ControlSocket`] takes orders from other processes, which find it by
-//! the device ([`control::connect`]), and hands them to that thread. Answers are a
-//! [`status::Status`], as JSON or as [`metrics`].
+//! Every server, whatever its front end, has an [`Operated`] on its thread: the operator's view of
+//! what it serves. A [`control::ControlSocket`] takes orders from other processes, which find it by
+//! the device ([`control::connect`]), and hands them to that thread. A [`status::Status`] comes as
+//! JSON or as [`metrics`].
 
 pub mod control;
 mod emulation;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-/// How lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// `manylogs: DEVICE: MESSAGE`
@@ -15,14 +15,14 @@ pub enum LogFormat {
     Text,
     /// `level=info msg="..." key=value`
     Logfmt,
-    /// An object a line.
+    /// One JSON object a line.
     Json,
 }
 
-/// How much a line matters.
+/// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// As expected.
+    /// Expected events.
     Info,
     /// Somebody should look at it.
     Warning,
@@ -40,22 +40,22 @@ impl Level {
     }
 }
 
-/// A field of a line, beside the message.
+/// A key and value beside the message.
 pub type Field<'a> = (&'a str, Value);
 
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Decides how this process writes lines; the first decision holds.
+/// Sets the format of this process's lines; only the first call has effect.
 pub fn set_format(format: LogFormat) {
     let _ = FORMAT.set(format);
 }
 
-/// Writes a line about `device`, or about none.
+/// Writes a line, about `device` if one is given.
 pub fn line(level: Level, device: Option<&Path>, message: &str, fields: &[Field<'_>]) {
     let format = FORMAT.get().copied().unwrap_or_default();
     let text = formatted(format, level, device, message, fields) + "\n";
-    // Written in one piece, as other processes write there too. Errors are ignored: without a
-    // reader nobody misses the line.
+    // Written in one call, because other processes write there too. Errors are ignored: if the
+    // output has no reader nobody misses the line.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -85,7 +85,7 @@ fn formatted(
     all.iter().map(pair).collect::<Vec<_>>().join(" ")
 }
 
-/// Words go without quotes, all else is quoted as in JSON.
+/// A value in logfmt: plain words without quotes, all other text quoted as in JSON.
 fn logfmt(value: &Value) -> String {
     let plain = |c: char| c.is_ascii_graphic() && !"\"=\\".contains(c);
     match value {

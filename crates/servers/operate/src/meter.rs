@@ -6,18 +6,18 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use manylogs_block::{Nanos, Request, Time};
 
-use crate::status::{Kind, KindStatus, Latency};
+use crate::status::{AskedKind, KindStatus, Latency};
 
 /// Rates and latencies cover about this many seconds.
 const WINDOW_S: usize = 10;
-/// Longer latencies count as this, in microseconds.
+/// Longer latencies count as this one, in microseconds.
 const LATENCY_MAX_US: u64 = 600_000_000;
 
-/// Counts requests by kind; the last seconds are kept apart for rates and latencies.
+/// Counts requests by kind; keeps the last seconds separately for rates and latencies.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    kinds: RefCell<[Counts; Kind::ALL.len()]>,
-    /// The last seconds, the present one at the back.
+    kinds: RefCell<[Counts; AskedKind::ALL.len()]>,
+    /// The last seconds; the current one is at the back.
     seconds: RefCell<VecDeque<Second>>,
 }
 
@@ -44,11 +44,11 @@ struct Window {
 impl Second {
     fn new(began: Time) -> Self {
         let window = |_| Window { counts: Counts::default(), latency_us: histogram() };
-        Self { began, kinds: Kind::ALL.iter().map(window).collect() }
+        Self { began, kinds: AskedKind::ALL.iter().map(window).collect() }
     }
 }
 
-/// With two digits: 1 % of a latency is more than enough.
+/// A histogram with two digits: 1 % of a latency is precise enough.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_MAX_US, 2).unwrap_or_else(|_| unreachable!("fixed bounds"))
 }
@@ -67,7 +67,7 @@ impl Meter {
         Self { kinds: RefCell::default(), seconds: RefCell::new([Second::new(now)].into()) }
     }
 
-    /// Notes an answered request.
+    /// Counts an answered request.
     pub(crate) fn note(&self, what: Asked, failed: bool, took: Nanos) {
         let index = what.kind as usize;
         self.kinds.borrow_mut()[index].add(what.bytes, failed, took);
@@ -87,18 +87,18 @@ impl Meter {
         seconds.push_back(Second::new(now));
     }
 
-    /// All kinds, in their order.
+    /// The status of all kinds, in the order of their declaration.
     pub(crate) fn status(&self, now: Time) -> Vec<KindStatus> {
         let (kinds, seconds) = (self.kinds.borrow(), self.seconds.borrow());
         let began = seconds.front().map_or(now, |second| second.began);
         let span_s = (now.since(began).0 as f64 / 1e9).max(1e-3);
-        let status = |(kind, counts): (Kind, &Counts)| {
+        let status = |(kind, counts): (AskedKind, &Counts)| {
             let (mut latency_us, mut recent) = (histogram(), Counts::default());
             for second in seconds.iter() {
                 let window = &second.kinds[kind as usize];
                 recent.requests += window.counts.requests;
                 recent.bytes += window.counts.bytes;
-                // The bounds are the same.
+                // Cannot fail: both have the same bounds.
                 let _ = latency_us.add(&window.latency_us);
             }
             KindStatus {
@@ -117,30 +117,30 @@ impl Meter {
                 },
             }
         };
-        Kind::ALL.into_iter().zip(kinds.iter()).map(status).collect()
+        AskedKind::ALL.into_iter().zip(kinds.iter()).map(status).collect()
     }
 }
 
-/// What a request was, once it is gone to the device.
+/// Kind and length of a request, for the statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: AskedKind,
     /// Its length.
     pub bytes: u64,
 }
 
 impl Asked {
-    /// As a request to a block device has it.
+    /// Kind and length of a block device request.
     #[must_use]
     pub fn of(request: &Request) -> Self {
         let kind = match request {
-            Request::Read { .. } => Kind::Read,
-            Request::Write { fua: false, .. } => Kind::Write,
-            Request::Write { fua: true, .. } => Kind::DurableWrite,
-            Request::Flush => Kind::Flush,
-            Request::Discard { .. } => Kind::Discard,
-            Request::WriteZeroes { .. } => Kind::WriteZeroes,
+            Request::Read { .. } => AskedKind::Read,
+            Request::Write { fua: false, .. } => AskedKind::Write,
+            Request::Write { fua: true, .. } => AskedKind::DurableWrite,
+            Request::Flush => AskedKind::Flush,
+            Request::Discard { .. } => AskedKind::Discard,
+            Request::WriteZeroes { .. } => AskedKind::WriteZeroes,
         };
         Self { kind, bytes: request.extent().map_or(0, |extent| extent.len.bytes()) }
     }

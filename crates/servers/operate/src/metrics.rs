@@ -1,4 +1,4 @@
-//! A status as Prometheus reads it: its text format, version 0.0.4.
+//! A status in the text format of Prometheus, version 0.0.4.
 
 mod chain;
 
@@ -8,9 +8,9 @@ use crate::status::{
     EmulationStatus, KindStatus, MemoryPart, MemoryStatus, Status, TurnStatus, VolumeStatus,
 };
 
-/// What the text is called in HTTP.
+/// The content type of the text in HTTP.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// What a volume's health can be.
+/// The values of a volume's health.
 const HEALTHS: [&str; 3] = ["good", "degraded", "read-only"];
 
 /// Name without the prefix, help, value.
@@ -233,7 +233,7 @@ fn emulated(page: &mut Page, emulation: &EmulationStatus) {
 /// The text so far.
 struct Page {
     text: String,
-    /// Of every sample.
+    /// Labels of every sample.
     labels: String,
 }
 
@@ -249,7 +249,7 @@ impl Page {
         let _ = writeln!(self.text, "manylogs_{name}{{{}{own}}} {value}", self.labels);
     }
 
-    /// A family of one.
+    /// Adds a family with one sample.
     fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);

@@ -1,4 +1,4 @@
-//! A server as its operator sees it, on the thread that it works on.
+//! A server as its operator sees it, on the server's thread.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::volume_status::volume_status;
 /// Interval at which a server that is stopping logs what it waits for.
 const PATIENCE: Nanos = Nanos::from_secs(10);
 
-/// What is served.
+/// The served device and what stands behind it.
 #[derive(Debug)]
 pub struct Subject {
     /// Name of the device.
@@ -29,18 +29,18 @@ pub struct Subject {
     pub capacity: Sectors,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<Volume>,
-    /// What is served in the place of the volume, or over it.
+    /// A system served instead of the volume, or on top of it.
     pub system: Option<Rc<dyn ServedSystem>>,
-    /// What is emulated.
+    /// The emulated drive, if any.
     pub drive: Option<Emulated>,
-    /// What the disk was recognised as, in words.
+    /// The recognised model of the disk, in words.
     pub recognised: Option<String>,
-    /// The writes of the volume by purpose.
+    /// Counts the writes of the volume by purpose.
     pub probe: PhaseProbe,
 }
 
 impl Subject {
-    /// The id of the volume, or of the system that is there alone.
+    /// The ID of the volume, or of the system if there is no volume.
     #[must_use]
     pub fn id(&self) -> Option<[u8; 16]> {
         let volume = self.volume.as_ref().map(Volume::id);
@@ -48,8 +48,8 @@ impl Subject {
     }
 }
 
-/// A server as its operator sees it: what is served, what clients asked for, and whether it is
-/// about to end.
+/// A server as its operator sees it: what it serves, its clients' requests, and whether it is
+/// stopping.
 #[derive(Debug)]
 pub struct Operated {
     subject: Subject,
@@ -57,7 +57,7 @@ pub struct Operated {
     started: Time,
     meter: Meter,
     under_way: Rc<UnderWay>,
-    /// Since when the server has been stopping.
+    /// When the server began to stop.
     stopping: Cell<Option<Time>>,
 }
 
@@ -71,7 +71,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// The request was answered now, with an error if it `failed`.
+    /// Counts the request as answered now, with an error if it `failed`.
     pub fn end(self, failed: bool) {
         let took = self.operated.runtime.now().since(self.began);
         self.operated.meter.note(self.asked, failed, took);
@@ -80,7 +80,7 @@ impl Counted {
 }
 
 impl Operated {
-    /// A server that begins now, in the time and with the tasks of `runtime`.
+    /// Starts the view of a server that begins now, with the clock and the tasks of `runtime`.
     #[must_use]
     pub fn start(runtime: Handle, subject: Subject) -> Rc<Self> {
         let started = runtime.now();
@@ -96,7 +96,7 @@ impl Operated {
         operated
     }
 
-    /// What is served.
+    /// The served device and what stands behind it.
     #[must_use]
     pub const fn subject(&self) -> &Subject {
         &self.subject
@@ -115,7 +115,7 @@ impl Operated {
         Counted { operated: Rc::clone(self), asked, began, token: self.under_way.enter(began) }
     }
 
-    /// The server is stopping from now on; what it waits for is logged again and again.
+    /// Marks the server as stopping, and logs regularly what it still waits for.
     pub fn stop(self: &Rc<Self>) {
         if self.is_stopping() {
             return;
@@ -127,13 +127,13 @@ impl Operated {
         });
     }
 
-    /// Whether it is stopping.
+    /// Whether the server is stopping.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.get().is_some()
     }
 
-    /// Calls `what` repeatedly as long as the server is there.
+    /// Calls `what` at intervals of `span` as long as the server exists.
     fn each(self: &Rc<Self>, span: Nanos, what: impl Fn(&Self, Time) + 'static) {
         let (runtime, operated) = (self.runtime.clone(), Rc::downgrade(self));
         self.runtime.spawn(async move {
@@ -145,7 +145,7 @@ impl Operated {
         });
     }
 
-    /// What a server that stops still has to wait for, in words.
+    /// What a stopping server still waits for, in words.
     #[must_use]
     pub fn waits_for(&self) -> String {
         let now = self.runtime.now();
@@ -161,7 +161,7 @@ impl Operated {
         }
     }
 
-    /// The state now. Clients over NBD and file systems are for the server to add.
+    /// The status now. The server itself adds clients over NBD and the file system.
     #[must_use]
     pub fn status(&self) -> Status {
         let (now, subject) = (self.runtime.now(), &self.subject);
@@ -194,7 +194,8 @@ impl Operated {
     /// Carries out an order of the operator.
     ///
     /// # Errors
-    /// Why it was not carried out. [`Order::Stop`] is for the server, which knows who uses it.
+    /// Why the order was not carried out. It refuses [`Order::Stop`], which the server handles
+    /// because it knows the users of the device.
     pub async fn obey(&self, order: Order) -> Answer {
         match order {
             Order::Status => serde_json::to_value(self.status()).map_err(OrderError::new),

@@ -1,4 +1,4 @@
-//! Where servers keep their sockets and mount points: private to the user.
+//! The directory for sockets and mount points of servers, private to the user.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, read_dir, remove_file};
@@ -15,15 +15,15 @@ use rustix::mount::{UnmountFlags, unmount};
 
 /// Extension of the sockets of servers.
 pub const SOCKET: &str = "sock";
-/// Extension of the notes that say which device a server has: one that was killed leaves its note.
+/// Extension of the notes that name a server's device. A killed server leaves its note behind.
 pub const NOTE: &str = "device";
 /// Extension of the files that servers show through FUSE.
 pub const EXPORT: &str = "export";
 
-/// The directory, made if it is not there.
+/// The directory, created if it is missing.
 ///
 /// # Errors
-/// If there is none for this user, or it cannot be made.
+/// If this user has no such directory, or it cannot be created.
 pub fn runtime_dir() -> io::Result<PathBuf> {
     let found = manylogs_storage::runtime_dir().map_err(io::Error::other)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&found);
@@ -53,8 +53,8 @@ pub(crate) fn socket_path(directory: &Path, path: &Path) -> io::Result<PathBuf> 
     Ok(directory.join(name_of(path)?).with_extension(SOCKET))
 }
 
-/// Takes away what killed servers have left in `directory`: locks that nobody holds, sockets that
-/// nobody listens at, and mount points without a server. What is in use stays.
+/// Removes what killed servers have left in `directory`: locks that no process holds, sockets
+/// without a listener, and mount points without a server. Files in use stay.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -64,7 +64,7 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     for path in read_dir(directory)?.flatten().map(|entry| entry.path()) {
         let extension = path.extension().and_then(|extension| extension.to_str());
         if extension == Some(NOTE) && !is_heard(&path.with_extension(SOCKET)) {
-            // What is left of a device that is no more tells nothing.
+            // The note is useless if its device no longer exists.
             if noted_device(&path).is_none() {
                 let _ = remove_file(&path);
             }
@@ -75,32 +75,32 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
             continue;
         }
         if extension == Some(EXPORT) && is_dead(&path) {
-            // Not by force: a loop device may hold the file, and a file system that. Its own next
-            // server takes both away.
+            // Not by force: a loop device may hold the file, and a file system may be mounted on
+            // the loop device. The next server of the device removes both.
             let _ = unmount(&path, UnmountFlags::empty());
         }
-        // A file that is mounted on cannot be removed, and need not.
+        // A file that is still a mount point cannot be removed, and need not be.
         let _ = remove_file(&path);
     }
     Ok(())
 }
 
-/// Whether somebody listens. A busy listener counts.
+/// Whether a server listens at the socket, busy or not.
 fn is_heard(socket: &Path) -> bool {
     let gone = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
     !matches!(UnixStream::connect(socket), Err(error) if gone.contains(&error.kind()))
 }
 
-/// Whether the server of what is mounted at `path` is no more. The kernel remembers the file's
-/// attributes for long: it is the server that is asked.
+/// Whether the server of the file mounted at `path` has ended. The kernel caches the file's
+/// attributes for long, so this makes it ask the server.
 #[must_use]
 pub fn is_dead(path: &Path) -> bool {
     let asked = statx(CWD, path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
     asked.err() == Some(Errno::NOTCONN)
 }
 
-/// Where the server of the device at `path` notes which ublk device it serves: one that was killed
-/// leaves it to its successor.
+/// The file in which the server of the device at `path` notes which ublk device it serves. A killed
+/// server leaves that device to its successor.
 ///
 /// # Errors
 /// If there is no such device, or no directory for this user.
@@ -108,10 +108,10 @@ pub fn ublk_note(path: &Path) -> io::Result<PathBuf> {
     Ok(runtime_dir()?.join(format!("{}.ublk", name_of(path)?)))
 }
 
-/// Where the lent store at `path` listens if nothing else is asked for.
+/// The default socket of the lent store at `path`.
 ///
 /// # Errors
-/// If there is nothing of that name, or no directory for this user.
+/// If there is no such device or file, or no directory for this user.
 pub fn store_socket(path: &Path) -> io::Result<PathBuf> {
     Ok(runtime_dir()?.join(format!("{}.store", name_of(path)?)))
 }
@@ -122,7 +122,8 @@ pub(crate) fn note_device(socket: &Path, path: &Path) -> io::Result<()> {
     fs::write(socket.with_extension(NOTE), whole.as_os_str().as_bytes())
 }
 
-/// The device that `note` names, if its server is no more and it is still the same device.
+/// The device that `note` names, if its server has ended and the path still leads to the same
+/// device.
 #[must_use]
 pub fn noted_device(note: &Path) -> Option<PathBuf> {
     let device = PathBuf::from(OsString::from_vec(fs::read(note).ok()?));
@@ -130,11 +131,11 @@ pub fn noted_device(note: &Path) -> Option<PathBuf> {
     (is_it && !is_heard(&note.with_extension(SOCKET))).then_some(device)
 }
 
-/// A name for whatever is at `path`, the same under all its names: the volume itself need not be
-/// read to find its server.
+/// A name for the device or file at `path`, the same for all paths to it. So a server is found
+/// without reading the volume.
 ///
 /// # Errors
-/// If nothing is there.
+/// If nothing is at `path`.
 pub(crate) fn name_of(path: &Path) -> io::Result<String> {
     let metadata = path.metadata()?;
     Ok(if metadata.file_type().is_block_device() {

@@ -22,13 +22,13 @@ pub use nbd::NbdStatus;
 pub use offload::{LentStatus, OffloadStatus, StoreStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
 
-/// Stretches of the disk in a status.
+/// Number of stretches of the disk in a status.
 const STRETCHES: usize = 64;
 
 /// Kinds of requests, as they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum AskedKind {
     /// Reads.
     Read,
     /// Writes that may wait for a flush.
@@ -43,7 +43,7 @@ pub enum Kind {
     WriteZeroes,
 }
 
-impl Kind {
+impl AskedKind {
     /// All kinds in the order of their declaration.
     pub const ALL: [Self; 6] = [
         Self::Read,
@@ -73,11 +73,11 @@ impl Kind {
 pub struct Latency {
     /// Mean latency.
     pub mean: f64,
-    /// Half are no longer.
+    /// Median.
     pub p50: u64,
-    /// 99 % are no longer.
+    /// 99th percentile.
     pub p99: u64,
-    /// The longest.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -85,14 +85,14 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindStatus {
     /// The kind.
-    pub kind: Kind,
+    pub kind: AskedKind,
     /// Requests since the server started.
     pub requests: u64,
     /// Total length.
     pub bytes: u64,
     /// Number of requests that failed.
     pub errors: u64,
-    /// Seconds that they took, added up.
+    /// Seconds that they took in total.
     pub waited_s: f64,
     /// Requests a second, about the last ten seconds.
     pub requests_per_s: f64,
@@ -105,9 +105,9 @@ pub struct KindStatus {
 /// Writes of the volume to the device for one purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// Why: append, bypass, checkpoint, and so on.
+    /// The purpose: append, bypass, checkpoint, and so on.
     pub phase: String,
-    /// Requests but reads.
+    /// Requests other than reads.
     pub requests: u64,
     /// Total length.
     pub bytes: u64,
@@ -118,7 +118,7 @@ pub struct Reason {
 pub struct Stretch {
     /// Room for logs in the stretch.
     pub log_bytes: u64,
-    /// Appended there.
+    /// Bytes appended there.
     pub used_bytes: u64,
     /// Home bytes whose newest version is there.
     pub live_bytes: u64,
@@ -137,13 +137,13 @@ pub struct VolumeStatus {
     pub read_only: Option<String>,
     /// Home bytes whose newest version is in a log: the plain disk has older data there.
     pub at_risk_bytes: u64,
-    /// Of those, what was zeroed or discarded; `None` in a table too large to walk through.
+    /// Of those, zeroed or discarded bytes; `None` if the table is too large to walk through.
     pub zeroed_bytes: Option<u64>,
     /// Acknowledged bytes that only memory holds until the next flush.
     pub volatile_bytes: u64,
     /// About how long a drain would take.
     pub drain_estimate_s: f64,
-    /// Whether that is by what checkpoints took since the volume was opened.
+    /// Whether the estimate is based on the checkpoints since the volume was opened.
     #[serde(default)]
     pub drain_seen: bool,
     /// Client writes that were logged, and their length.
@@ -156,19 +156,20 @@ pub struct VolumeStatus {
     pub records: u64,
     /// See `records`.
     pub record_bytes: u64,
-    /// What a record took since the server began, from the command to the device's answer; `None`
-    /// before the first one.
+    /// Mean time of a record since the server began, from the command to the device's answer;
+    /// `None` before the first one.
     #[serde(default)]
     pub record_mean_us: Option<f64>,
     /// Writes that found the logs full and had to wait.
     pub starved_writes: u64,
-    /// The longest write that is logged now: the setting, or less while the logs fill too fast.
+    /// The longest write that is logged at present: the setting, or less while the logs fill too
+    /// fast.
     #[serde(default)]
     pub threshold_bytes: u64,
-    /// Writes up to the setting's length that went home, as the threshold had fallen.
+    /// Writes up to the setting's length that went home because the threshold was lower.
     #[serde(default)]
     pub sent_home_writes: u64,
-    /// Extents in the mapping table, and the memory of it.
+    /// Extents in the mapping table, and its memory.
     pub mapped_extents: u64,
     /// See `mapped_extents`.
     pub table_bytes: u64,
@@ -176,7 +177,7 @@ pub struct VolumeStatus {
     pub log_swaps: u64,
     /// Checkpoints that ran to the end.
     pub checkpoints: u64,
-    /// Checkpoints that did not.
+    /// Checkpoints that failed.
     pub failed_checkpoints: u64,
     /// How far through the volume the checkpoint under way is; `None` if none is.
     pub checkpoint_progress: Option<f64>,
@@ -189,20 +190,19 @@ pub struct VolumeStatus {
     /// Extents whose logged copy the last checkpoint could not read: the next one tries again.
     #[serde(default)]
     pub unread_extents: u64,
-    /// Bytes that are kept in the logs, as they need durability but no place: they do not wait to
-    /// go home.
+    /// Durable-only bytes (`O_DUR`) in the logs: they do not wait to go home.
     #[serde(default)]
     pub o_dur_live_bytes: u64,
-    /// Those that went home all the same since the server began.
+    /// Durable-only bytes that went home all the same since the server began.
     #[serde(default)]
     pub o_dur_home_bytes: u64,
-    /// Those that moved from log to log.
+    /// Durable-only bytes that moved from log to log.
     #[serde(default)]
     pub o_dur_moved_bytes: u64,
-    /// What was appended to the logs that are there for them.
+    /// Bytes appended to the logs reserved for durable-only content.
     #[serde(default)]
     pub o_dur_pinned_bytes: u64,
-    /// The array that it was made for, if it was.
+    /// The array that the volume was made for, if any.
     #[serde(default)]
     pub array: Option<ArrayStatus>,
     /// Writes of the volume to the device by purpose.
@@ -212,9 +212,9 @@ pub struct VolumeStatus {
     /// Scheduler of the device: waiting and held-back requests.
     #[serde(default)]
     pub turns: Vec<TurnStatus>,
-    /// What they wait for, as in `waited`; `None` if none waits.
+    /// What the requests wait for now, as in `waited`; `None` if none waits.
     pub waits_for: Option<String>,
-    /// For how long they waited, by cause.
+    /// How long requests waited, by cause.
     #[serde(default)]
     pub waited: Vec<WaitStatus>,
 }
@@ -222,11 +222,11 @@ pub struct VolumeStatus {
 /// Something that went wrong with a volume, and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
-    /// The field of [`VolumeStatus`].
+    /// Name of the field of [`VolumeStatus`].
     pub name: &'static str,
     /// The value.
     pub count: fn(&VolumeStatus) -> u64,
-    /// Words that follow the count in a message.
+    /// The words behind the count in a message.
     pub what: &'static str,
     /// Whether data is gone.
     pub is_loss: bool,
@@ -277,11 +277,11 @@ pub const TROUBLES: [Trouble; 6] = [
 pub struct Lateness {
     /// Requests that count.
     pub requests: u64,
-    /// Half are no later, in microseconds.
+    /// Median lateness in microseconds.
     pub p50_us: f64,
-    /// 99 % are no later.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// The latest.
+    /// Maximum.
     pub max_us: f64,
 }
 
@@ -296,11 +296,11 @@ pub struct EmulationStatus {
     pub lateness: Lateness,
     /// Late because the thread was not woken in time.
     pub by_timer: Lateness,
-    /// Late because the content is slower than the drive.
+    /// Late because the backing store of the content is slower than the drive.
     pub by_content: Lateness,
 }
 
-/// A server, now.
+/// The status of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The device that is served from.
@@ -317,13 +317,13 @@ pub struct Status {
     pub under_way: u64,
     /// Age of the oldest request in flight.
     pub oldest_under_way_s: f64,
-    /// Reason for which a stopping server waits; `None` if it is not stopping.
+    /// What a stopping server waits for; `None` if it is not stopping.
     pub stopping: Option<String>,
     /// The clients over NBD, where the server itself speaks it.
     pub nbd: Option<NbdStatus>,
     /// The drive that is emulated, if one is.
     pub emulation: Option<EmulationStatus>,
-    /// The disk below, emulated or real; `None` of a file.
+    /// The disk below, emulated or real; `None` for a file.
     #[serde(default)]
     pub disk: Option<DiskStatus>,
     /// The volume; `None` if the device is served as it is.
@@ -334,17 +334,17 @@ pub struct Status {
     /// The stores that a base volume borrows, if it is one.
     #[serde(default)]
     pub offload: Option<OffloadStatus>,
-    /// What is lent, if the server is one of a store.
+    /// The lent store, if the server serves one.
     #[serde(default)]
     pub lent: Option<LentStatus>,
-    /// The file system that is mounted, if the server is one of a file system. Its volume, if it
-    /// has one, holds its journal.
+    /// The mounted file system, if the server serves one. Its volume, if it has one, holds its
+    /// journal.
     #[serde(default)]
     pub file_system: Option<FileSystemStatus>,
 }
 
 impl VolumeStatus {
-    /// Bytes of data, zeroes left out, whose newest version is in a log.
+    /// Home bytes whose newest version is in a log, without zeroed and discarded ones.
     #[must_use]
     pub const fn data_at_risk_bytes(&self) -> u64 {
         match self.zeroed_bytes {
@@ -353,7 +353,7 @@ impl VolumeStatus {
         }
     }
 
-    /// Share of client writes that were logged, of all; zero without any.
+    /// Share of all client writes that were logged; zero if there were none.
     #[must_use]
     pub fn share_logged(&self) -> f64 {
         let all = self.logged_writes + self.bypassed_writes;

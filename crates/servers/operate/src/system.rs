@@ -1,4 +1,4 @@
-//! What is served in the place of a volume, or over one.
+//! Systems that are served instead of a volume, or on top of one.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -8,22 +8,22 @@ use manylogs_block::IoError;
 
 use crate::status::Status;
 
-/// A block device over others, as the operator of its server sees it: a chain of drives in the
-/// place of a volume, or a base volume of Everest, which may be over one.
+/// A block device over others, as the operator of its server sees it: a chain of drives instead of
+/// a volume, or a base volume of Everest, which may lie over a volume.
 pub trait ServedSystem: Debug {
-    /// What it is, in words that follow "the device is served as".
+    /// The kind of system, in words that follow "the device is served as".
     fn kind(&self) -> &'static str;
 
-    /// Its id: the name of a link, and of what the kernel shows.
+    /// Its ID, which names its link and the block device.
     fn id(&self) -> [u8; 16];
 
-    /// Adds what is to be told of it to a status.
+    /// Adds its part to a status.
     fn tell(&self, status: &mut Status);
 
-    /// Makes durable what was answered, and ends its tasks. A volume below it stays open. Fails if
-    /// a device does.
+    /// Makes all answered writes durable, and ends its tasks. A volume below it stays open. Fails
+    /// if a device fails.
     fn close(&self) -> Closing;
 }
 
-/// The end of a system.
+/// The closing of a system under way.
 pub type Closing = Pin<Box<dyn Future<Output = Result<(), IoError>>>>;

@@ -22,7 +22,7 @@ pub struct Token {
 }
 
 impl UnderWay {
-    /// A request begins now, and ends when the token is dropped.
+    /// Adds a request that begins now; it ends when the token is dropped.
     #[must_use]
     pub fn enter(self: &Rc<Self>, now: Time) -> Token {
         let number = self.entered.get();
@@ -31,25 +31,25 @@ impl UnderWay {
         Token { all: Rc::clone(self), number }
     }
 
-    /// How many there are.
+    /// Number of requests under way.
     #[must_use]
     pub fn len(&self) -> usize {
         self.began.borrow().len()
     }
 
-    /// Whether there is none.
+    /// Whether no request is under way.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.began.borrow().is_empty()
     }
 
-    /// When the oldest began.
+    /// When the oldest request began.
     #[must_use]
     pub fn oldest(&self) -> Option<Time> {
         self.began.borrow().first_key_value().map(|(_, began)| *began)
     }
 
-    /// Waits until there is none.
+    /// Waits until no request is under way.
     pub async fn none(&self) {
         loop {
             let ended = self.ended.wait();

@@ -1,4 +1,4 @@
-//! Logs what an operator should hear of without asking.
+//! Logs events that an operator should learn of without asking.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::status::{TROUBLES, VolumeStatus};
 
 /// Interval between two checks.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// An opening that takes longer is worth a line.
+/// An opening that takes longer is logged.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// Something that happened between two looks.
+/// An event between two checks.
 struct Event {
     level: Level,
     message: String,
@@ -26,7 +26,7 @@ struct Event {
 /// Watches the server of `device`, in a thread of its own, until the process ends.
 ///
 /// # Errors
-/// If there is no thread to be had.
+/// If no thread can be started.
 pub fn watch(device: PathBuf) -> io::Result<()> {
     thread::Builder::new().name("watch".to_owned()).spawn(move || run(&device)).map(drop)
 }
@@ -35,7 +35,7 @@ fn run(device: &Path) {
     wait_for_opening(device);
     let mut before = None;
     loop {
-        // There is no status while the server ends.
+        // A server that is ending gives no status.
         if let Some(now) = control::status(device).ok().and_then(|status| status.volume) {
             for event in events(&before.unwrap_or_else(|| untroubled(&now)), &now) {
                 line(event.level, Some(device), &event.message, &event.fields);
@@ -46,7 +46,8 @@ fn run(device: &Path) {
     }
 }
 
-/// Recovery reads the logs, which takes minutes on a large disk that was not closed in order.
+/// Waits until the device is open, and logs if that takes long: recovery reads the logs, which
+/// takes minutes on a large disk after a crash.
 fn wait_for_opening(device: &Path) {
     let (began, mut told) = (Instant::now(), false);
     let fields = |took: Duration| [("seconds", Value::from(took.as_secs()))];

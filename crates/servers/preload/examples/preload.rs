@@ -1,4 +1,4 @@
-//! The library once more, for tests: see the package's manifest.
+//! A second build of the library, for tests: see the package's manifest.
 
 #[path = "../src/lib.rs"]
 mod preload;

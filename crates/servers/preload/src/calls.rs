@@ -11,11 +11,12 @@ use super::mark::{named, opened};
 use super::real::{self, Real};
 use super::{DUR_LETTER, O_DUR};
 
-/// What `fopen` gives a file that it makes.
+/// The mode of files that `fopen` creates.
 const FOPEN_MODE: mode_t = 0o666;
 
-// The C library's functions take `mode` as a variable argument. On all 64-bit Linux it is where a
-// further argument is, and no argument is looked at that was not given: see `Real::open`.
+// The C library's functions take `mode` as a variable argument. On 64-bit Linux a variable argument
+// is passed like a fixed one. If the caller gave no mode, nobody reads the argument: see
+// `Real::open`.
 
 /// See open(2).
 ///
@@ -111,7 +112,7 @@ pub(crate) unsafe extern "C" fn __openat64_2(
     opened(flags, |flags| unsafe { real::OPENAT64_2.open_at_2(dir, path, flags) })
 }
 
-/// See creat(2): it has no flags, names alone count.
+/// See creat(2). It has no flags, so only a matching name gives the property.
 ///
 /// # Safety
 /// As of that function.
@@ -156,7 +157,7 @@ pub(crate) unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char
 unsafe fn stream(real: &Real, path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller's.
     let letters = unsafe { CStr::from_ptr(mode) }.to_bytes();
-    // What follows a comma is the name of a set of characters.
+    // A comma precedes the name of a character set.
     let letters = letters.split(|letter| *letter == b',').next().unwrap_or_default();
     let Some(flags) = flags_of(letters).filter(|_| letters.contains(&DUR_LETTER)) else {
         // SAFETY: the caller's.
@@ -185,7 +186,7 @@ unsafe fn stream(real: &Real, path: *const c_char, mode: *const c_char) -> *mut 
     }
 }
 
-/// The flags that `fopen` opens with; nothing if the C library refuses the mode.
+/// The flags with which `fopen` opens a file; `None` if the C library refuses the mode.
 fn flags_of(letters: &[u8]) -> Option<c_int> {
     let (first, rest) = letters.split_first()?;
     let (alone, more) = match first {

@@ -1,4 +1,4 @@
-//! Giving an open file the property.
+//! Giving an open file the durable property.
 
 #![expect(unsafe_code, reason = "it calls the C library")]
 
@@ -12,14 +12,15 @@ use manylogs_ext4::DurableNames;
 use super::O_DUR;
 
 unsafe extern "C" {
-    /// As `getenv`; nothing in programs that run with rights of others than who started them.
+    /// Like `getenv`, but null in programs that run with other rights than the user who started
+    /// them.
     fn secure_getenv(name: *const c_char) -> *mut c_char;
 }
 
 /// `_IOR('M', 0x70, __u32)` and `_IOW('M', 0x71, __u32)` of MLFS.
 const GET_DURABLE: libc::Ioctl = 0x8004_4d70;
 const SET_DURABLE: libc::Ioctl = 0x4004_4d71;
-/// What is kept of flags when a file is opened once more.
+/// The flags that are kept when a file is opened once more.
 const AGAIN: c_int = libc::O_ACCMODE
     | libc::O_APPEND
     | libc::O_NONBLOCK
@@ -27,13 +28,14 @@ const AGAIN: c_int = libc::O_ACCMODE
     | libc::O_NOATIME
     | libc::O_LARGEFILE
     | libc::O_CLOEXEC;
-/// Flags of what is no file that somebody writes.
+/// Flags with which no file is opened for writing.
 const NO_FILE: c_int = libc::O_PATH | (libc::O_DIRECTORY & !libc::O_TMPFILE);
 
-/// What the environment said when the library was loaded.
+/// The patterns in the environment when the library was loaded.
 static NAMES: OnceLock<DurableNames> = OnceLock::new();
 
-/// The loader calls it before the program begins, so that nothing has to wait for it later.
+/// The loader calls this before the program begins, so that no later call has to read the
+/// environment.
 // SAFETY: the section holds functions that the loader calls without arguments that are used.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -65,13 +67,13 @@ fn read_names() {
     }
 }
 
-/// Whether a file that is opened so is written.
+/// Whether these flags open a file for writing.
 const fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY && flags & NO_FILE == 0
 }
 
-/// Opens a file with the flags that the kernel is given, and gives it the property that was asked
-/// for, by the flag or by its name.
+/// Opens a file, and gives it the property if the flag `O_DUR` or its name asks for that. `open`
+/// gets the flags for the kernel.
 pub(crate) fn opened(flags: c_int, open: impl Fn(c_int) -> c_int) -> c_int {
     let given = flags & !O_DUR;
     if !writes(given) {
@@ -113,7 +115,7 @@ fn quietly(what: impl FnOnce()) {
     *errno = before;
 }
 
-/// Whether the file has the property now.
+/// Gives the file the property; returns whether it has it now.
 fn keep(file: c_int) -> bool {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: there is room for what it writes.
@@ -122,7 +124,7 @@ fn keep(file: c_int) -> bool {
     }
     // SAFETY: it was written.
     let kind = unsafe { stat.assume_init() }.st_mode & libc::S_IFMT;
-    // The numbers may mean something else to a device.
+    // The `ioctl` numbers may mean something else to a device.
     if kind != libc::S_IFREG {
         return false;
     }
@@ -134,8 +136,8 @@ fn keep(file: c_int) -> bool {
     }
 }
 
-/// Puts the same file under the same number, without `O_DSYNC`. If that fails, its writes are
-/// durable all the same.
+/// Opens the same file under the same number without `O_DSYNC`. If that fails its writes stay
+/// synchronous, which is slower but correct.
 fn open_again(file: c_int, flags: c_int) {
     let mut path = [0; 32];
     own_path(file, &mut path);
@@ -149,7 +151,7 @@ fn open_again(file: c_int, flags: c_int) {
     }
 }
 
-/// `/proc/self/fd/N`.
+/// Writes the path `/proc/self/fd/N` of an open file.
 fn own_path(file: c_int, path: &mut [u8; 32]) {
     const DIR: &[u8] = b"/proc/self/fd/";
     path[..DIR.len()].copy_from_slice(DIR);
@@ -164,7 +166,7 @@ fn own_path(file: c_int, path: &mut [u8; 32]) {
     }
 }
 
-/// The path of an open file; nothing where there is no `/proc`.
+/// The path of an open file; empty if there is no `/proc`.
 fn path_of(file: c_int, path: &mut [u8; libc::PATH_MAX as usize]) -> &[u8] {
     let mut link = [0; 32];
     own_path(file, &mut link);

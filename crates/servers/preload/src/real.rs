@@ -1,4 +1,4 @@
-//! The functions that stand behind those of this library.
+//! The C library's functions, which this library's functions call.
 
 #![expect(unsafe_code, reason = "they are C")]
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{FILE, c_char, c_int, c_void, mode_t};
 
-/// A function that is looked up when it is called first.
+/// A function that is looked up at its first call.
 pub(crate) struct Real {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -39,7 +39,7 @@ impl Real {
         Self { name, found: AtomicPtr::new(null_mut()) }
     }
 
-    /// Where it is. Looking it up twice finds the same.
+    /// The function's address. Two threads may both look it up, and find the same.
     fn find(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() {

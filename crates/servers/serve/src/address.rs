@@ -1,4 +1,4 @@
-//! Where servers listen: the addresses of NBD clients and of Prometheus.
+//! Where servers listen: addresses for NBD clients and for Prometheus.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ const NBD_PORT: u16 = 10809;
 pub struct AddressError {
     /// What was given.
     pub given: String,
-    /// The forms that are understood.
+    /// The valid forms.
     pub expected: &'static str,
 }
 
@@ -36,14 +36,14 @@ pub enum NbdAddress {
 /// Where metrics are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsAddress {
-    /// A name or an address; this machine alone unless the user names another.
+    /// A name or an address; the loopback address unless the user names a host.
     pub host: String,
     /// The port; zero for a free one.
     pub port: u16,
 }
 
 impl NbdAddress {
-    /// The URI, as libnbd and qemu take it.
+    /// The URI in the form of libnbd and qemu.
     #[must_use]
     pub fn uri(&self, tls: bool) -> String {
         let scheme = if tls { "nbds" } else { "nbd" };
@@ -100,7 +100,7 @@ impl FromStr for NbdAddress {
 fn tcp(rest: &str) -> Option<NbdAddress> {
     let (host, port) = host_port(rest)?;
     let port = port.unwrap_or(NBD_PORT);
-    // A free port is no use: nobody would be told which one it is.
+    // Port 0 (any free port) is refused: no client would be told which port it is.
     (!host.is_empty() && port != 0).then(|| NbdAddress::Tcp { host: host.to_owned(), port })
 }
 
@@ -109,7 +109,7 @@ impl FromStr for MetricsAddress {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let host_and_port = match text.strip_prefix(':').unwrap_or(text).parse() {
-            // Other machines are let in only if the user names a host.
+            // Other machines can connect only if the user names a host.
             Ok(port) => Some(("127.0.0.1", Some(port))),
             Err(_) => host_port(text).filter(|(host, _)| !host.is_empty()),
         };

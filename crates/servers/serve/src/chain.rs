@@ -1,4 +1,4 @@
-//! A chain of drives in the place of a volume: finding its members, opening them, serving it.
+//! A chain of drives served instead of a volume: finds its members, opens them, and serves it.
 
 mod members;
 
@@ -23,26 +23,26 @@ pub use members::{Member, MembersError, identity};
 pub struct ServedChain {
     /// Id of the chain.
     pub id: [u8; 16],
-    /// Size of the device that the chain is.
+    /// Size of the exported device.
     pub export: Sectors,
     /// Its drives, in the order of the chain.
     pub members: Vec<PathBuf>,
-    /// How it is opened.
+    /// Settings for opening it.
     pub settings: ChainSettings,
 }
 
 impl ServedChain {
-    /// The chain that `device` and `named` are members of, with the rest of its members; `None` if
-    /// `device` is of no chain, and no member was named.
+    /// Finds the chain of which `device` and `named` are members, with its other members; `None` if
+    /// `device` belongs to no chain and no member was named.
     ///
     /// # Errors
-    /// If members are missing, foreign or there twice.
+    /// If members are missing, belong to another chain, or are found twice.
     pub fn of(
         device: &Path,
         named: &[PathBuf],
         settings: ChainSettings,
     ) -> Result<Option<Self>, MembersError> {
-        // A device that is not there, or may not be read, is refused where it is opened.
+        // If the device is missing or cannot be read, opening it reports that later.
         if named.is_empty() && !matches!(Member::at(device), Ok(Some(_))) {
             return Ok(None);
         }
@@ -54,17 +54,17 @@ impl ServedChain {
     }
 }
 
-/// Why a chain was not opened, with the drive that is to blame.
+/// Why a chain was not opened, with the drive at fault.
 #[derive(Debug)]
 pub struct ChainRefused {
-    /// The drive that is to blame, or the first one.
+    /// The drive at fault, or the first one.
     pub path: PathBuf,
     /// The reason.
     pub error: ChainError,
 }
 
 impl ChainRefused {
-    /// `error` of a chain of `members`, in the order in which they were opened.
+    /// The refusal for `error`; `members` are in the order in which they were opened.
     #[must_use]
     pub fn new(members: &[PathBuf], error: ChainError) -> Self {
         let at = error.drive().unwrap_or(0);
@@ -81,7 +81,7 @@ impl fmt::Display for ChainRefused {
 
 impl std::error::Error for ChainRefused {}
 
-/// A chain that is open, for its operator.
+/// An open chain as its operator sees it.
 #[derive(Debug)]
 struct OpenChain {
     chain: Chain,

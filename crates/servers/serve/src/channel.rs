@@ -1,13 +1,13 @@
-//! A connection's bytes: what was read and not used yet.
+//! Reading from and writing to a connection, with a buffer for bytes that were read ahead.
 
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use manylogs_storage::{Shelf, Stream};
+use manylogs_storage::{Shelf, SocketStream};
 
-/// Size of the buffer: many requests, or a small write or two.
+/// Size of the buffer: room for many requests, or for one or two small writes.
 const INPUT_BYTES: usize = 64 << 10;
 
 /// Both ways of a connection.
@@ -42,7 +42,7 @@ impl<S: Duplex> Input<S> {
         Self { stream, buffer: vec![0; INPUT_BYTES].into(), used: 0, filled: 0 }
     }
 
-    /// Fills `into`.
+    /// Reads bytes until `into` is full.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the peer ends before, or the connection's.
@@ -81,7 +81,7 @@ impl<S: Duplex> Input<S> {
         self.array().await.map(u32::from_be_bytes)
     }
 
-    /// The next `len` bytes, in memory that devices like.
+    /// The next `len` bytes, in memory aligned for devices.
     pub(crate) async fn bytes(&mut self, shelf: &Arc<Shelf>, len: usize) -> io::Result<Bytes> {
         if len <= self.filled - self.used {
             let bytes = shelf.copy(&self.buffer[self.used..self.used + len]);
@@ -109,7 +109,7 @@ impl<S: Duplex> Input<S> {
 ///
 /// # Errors
 /// The connection's.
-pub(crate) async fn write_all(stream: &Stream, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_all(stream: &SocketStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let written = stream.write_vectored(&[IoSlice::new(bytes)]).await?;
         bytes = &bytes[written..];

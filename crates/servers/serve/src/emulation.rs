@@ -11,8 +11,8 @@ use manylogs_storage::{Reactor, prefer_this_thread};
 use crate::engine::ServeError;
 use crate::stack::Stack;
 
-/// The thread polls the clock in this last span before a timer is due: about as long as the kernel
-/// takes to wake a thread.
+/// For this long before a timer is due the thread polls the clock instead of sleeping: about the
+/// time that the kernel takes to wake a thread.
 const SPIN: Nanos = Nanos(100_000);
 
 /// The drive to emulate.
@@ -20,13 +20,13 @@ const SPIN: Nanos = Nanos(100_000);
 pub struct Emulation {
     /// The model.
     pub profile: Profile,
-    /// Whether the drive is fitted to the content ([`Profile::fitted`]): its whole span on a small
-    /// image. Else the content is the beginning of the drive.
+    /// Whether the drive is fitted to the content ([`Profile::fitted`]): a small image then spans
+    /// the whole drive. Otherwise the content is the beginning of the drive.
     pub fit: bool,
-    /// Whether the drive acknowledges writes from a volatile cache; as its profile says if not
-    /// given.
+    /// Whether the drive acknowledges writes from a volatile cache; `None` takes the profile's
+    /// setting.
     pub write_cache: Option<bool>,
-    /// The drive's link to the host, where it is not that of the profile.
+    /// The drive's link to the host, where it differs from the profile's.
     pub link: LinkSettings,
 }
 
@@ -41,8 +41,8 @@ impl Emulation {
         Ok(emulated)
     }
 
-    /// The drive with the content of a device, in the time of `reactor`, whose thread it prefers
-    /// to others.
+    /// The drive with the content of a device and the clock of `reactor`. Raises the priority of
+    /// the calling thread.
     ///
     /// # Errors
     /// If the content does not fit the drive, or no drive that small can be modelled.
@@ -58,7 +58,7 @@ impl Emulation {
         let options = Options { write_cache, link: self.link.over(usual.link), ..usual };
         let drive = EmulatedDrive::new(reactor.handle(), &profile, &options, content)?;
         reactor.spin_before_timers(SPIN);
-        // Without the privilege the drive may be late, which its report says.
+        // Without the privilege the drive may answer late; its report of lateness shows that.
         let _ = prefer_this_thread();
         Ok(Emulated { drive, name: self.profile.model.clone() })
     }

@@ -1,4 +1,4 @@
-//! When a server ends, and what its users and its operator hear of it.
+//! When a server ends, and how its users and its operator learn of it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::port::Port;
 use manylogs_operate::control::{Answer, Obey, Order, OrderError};
 use manylogs_operate::log::{Level, line};
 
-/// How long the thread that passes the last answer on is given.
+/// Time for the thread that sends the last answer.
 const LAST_ANSWER: Duration = Duration::from_millis(50);
 
-/// Why the server is asked to end, and who hears whether it does.
+/// Why the server is asked to end, and where the answer goes.
 enum Wanted {
     Signal,
     Stop {
@@ -91,8 +91,9 @@ impl Ending {
         })
     }
 
-    /// Blocks until the server of the device at `path` is to end: asked while nobody uses what is
-    /// `shown`, or forced to. Whoever asks for the end later hears that the server is stopping.
+    /// Blocks until the server of the device at `path` is to end: when it is asked and `shown` is
+    /// not in use, or when it is forced to. Later requests to end are answered that the server is
+    /// stopping.
     #[must_use]
     pub fn wait(self, shown: &Shown, path: &Path) -> End {
         let mut refused = false;
@@ -122,7 +123,7 @@ impl Ending {
     }
 }
 
-/// What a server that stops waits for.
+/// The answer to an order that comes while the server is stopping: what it waits for.
 fn already_stopping(port: &Port) -> OrderError {
     let status = port.order(Order::Status).ok();
     let told = status.and_then(|status| status["stopping"].as_str().map(str::to_owned));
@@ -130,8 +131,8 @@ fn already_stopping(port: &Port) -> OrderError {
 }
 
 impl End {
-    /// Takes away what is `shown` of the device at `path`, closes the volume, and answers the order
-    /// to stop if there was one.
+    /// Removes the front end `shown` of the device at `path`, closes the volume, and answers the
+    /// order to stop if there was one.
     ///
     /// # Errors
     /// If the volume was not closed in order.
@@ -150,7 +151,7 @@ impl End {
                 Err(error) => Err(OrderError::new(error)),
             };
             let _ = answer.send(said);
-            // The thread that passes it on goes with this process.
+            // The thread that sends the answer ends with this process.
             thread::sleep(LAST_ANSWER);
         }
         left

@@ -34,32 +34,32 @@ pub struct EngineOptions {
     pub stack: StackOptions,
     /// The file of the mapping table, if it is not in the logs.
     pub table: Option<PathBuf>,
-    /// Open with an empty table in the place of one that is lost.
+    /// Open with an empty table if the table is lost.
     pub give_up_table: bool,
     /// Serve the device as it is, without a volume.
     pub raw: bool,
-    /// The chain of drives to serve in the place of a volume; the device is the first of them.
+    /// The chain of drives to serve instead of a volume; the device is its first member.
     pub chain: Option<ServedChain>,
-    /// The stores that it borrows, if it is a base volume.
+    /// The stores that the device borrows, if it is a base volume.
     pub borrowing: Borrowing,
     /// A drive to emulate.
     pub emulation: Option<Emulation>,
-    /// The drive that the device is, if that is known and none is emulated.
+    /// The recognised model of the device, if no drive is emulated.
     pub recognised: Option<Recognised>,
 }
 
-/// What a disk was found to be.
+/// The recognised model of a disk.
 #[derive(Clone, Debug)]
 pub struct Recognised {
-    /// The model of it.
+    /// Profile of the model.
     pub profile: Profile,
     /// Which profile, and why that one.
     pub words: String,
 }
 
 impl EngineOptions {
-    /// How fast the drive, the emulated one or the disk's own, takes what goes home. Nothing is
-    /// said of shingled ones: what their persistent cache takes is not yet on its bands.
+    /// How fast the emulated or recognised drive takes writes home. `None` for shingled drives:
+    /// writes in their persistent cache have not reached their bands yet.
     fn pace(&self) -> Option<HomePace> {
         let emulated = self.emulation.as_ref().map(|drive| &drive.profile);
         let profile = emulated.or(self.recognised.as_ref().map(|drive| &drive.profile))?;
@@ -90,7 +90,7 @@ pub enum ServeError {
     /// No drive of the size of the device can be modelled.
     #[error("cannot emulate the drive: {0}")]
     Drive(#[from] ProfileError),
-    /// What is served does not fit the drive.
+    /// The content does not fit the emulated drive.
     #[error("cannot emulate the drive: {0}")]
     Content(#[from] ContentTooLarge),
     /// The base volume cannot be opened with these stores.
@@ -101,7 +101,7 @@ pub enum ServeError {
         /// The fault.
         error: OffloadError,
     },
-    /// Stores are given, and the device is no base volume.
+    /// Stores are given, but the device is no base volume.
     #[error(
         "{} is no base volume, so that it can borrow no stores: make it one (manylogs format \
          --everest), or leave --store out", path.display()
@@ -113,9 +113,9 @@ pub enum ServeError {
     /// A store does not answer.
     #[error("store {store}: {why}")]
     StoreAway {
-        /// Which.
+        /// Its name or address.
         store: String,
-        /// What is known of it.
+        /// Why it does not answer.
         why: String,
     },
     /// A store is on another machine and has no key, or its address is not known.
@@ -132,7 +132,7 @@ pub enum ServeError {
         /// The fault.
         error: StoreError,
     },
-    /// What is to be lent has another size than the user says.
+    /// The device to lend has another size than the user stated.
     #[error(
         "{} has {} bytes, not {}: leave --size out to lend it as it is", path.display(),
         have.bytes(), asked.bytes()
@@ -145,16 +145,16 @@ pub enum ServeError {
         /// Its size.
         have: Sectors,
     },
-    /// There is no thread to be had for the engine.
+    /// No thread can be started for the engine.
     #[error("cannot start the engine's thread: {0}")]
     NoThread(#[source] io::Error),
     /// The engine's thread ended before it served.
     #[error("the engine's thread ended before it had begun to serve")]
     EndedEarly,
-    /// The engine's thread panicked: the volume is as a crash leaves it.
+    /// The engine's thread panicked: the volume is in the state that a crash leaves.
     #[error("the engine's thread panicked: the next opening recovers the volume")]
     Panicked,
-    /// The volume was not closed in order: it is as a crash leaves it.
+    /// The volume was not closed in order: it is in the state that a crash leaves.
     #[error("the volume was not closed in order, the next opening recovers it: {0}")]
     Close(VolumeError),
 }
@@ -164,18 +164,18 @@ pub enum ServeError {
 pub struct About {
     /// The export.
     pub capabilities: Capabilities,
-    /// The id of the volume, or of what is served in its place.
+    /// The ID of the volume, or of the system served instead.
     pub volume: Option<[u8; 16]>,
     /// Report of the recovery, if a volume is served.
     pub recovery: Option<RecoveryReport>,
 }
 
-/// Result of an engine.
+/// What an engine leaves when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Home bytes whose newest version stays in a log.
     pub at_risk_bytes: u64,
-    /// Those of them that are zeroes: no data of clients.
+    /// Of those, zeroed or discarded bytes: no data of clients.
     pub zeroed_bytes: u64,
 }
 
@@ -192,7 +192,7 @@ impl Engine {
     /// Opens the device, recovers the volume and serves it, all in a thread of its own. NBD clients
     /// that come to `listener`, if one is given, are served by that thread.
     ///
-    /// From now on a panic of any thread ends the process by `SIGABRT`: clients see the end, and a
+    /// From then on a panic of any thread ends the process by `SIGABRT`: clients see the end, and a
     /// supervisor starts the next server.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ impl Engine {
         self.port.clone()
     }
 
-    /// NBD clients that are connected to it.
+    /// Number of NBD clients connected to the engine.
     #[must_use]
     pub fn connections(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.connections)
@@ -242,7 +242,7 @@ impl Engine {
         &self.about
     }
 
-    /// Waits until it has ended, by [`Port::stop`] or by
+    /// Waits until the engine has ended, by [`Port::stop`] or by
     /// [`manylogs_operate::control::Order::Stop`].
     ///
     /// # Errors
@@ -267,7 +267,8 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Listener, counter of clients, inbox, and whom to tell that serving has begun.
+    /// Listener, counter of clients, inbox, and the channel on which to report that serving has
+    /// begun.
     pub(crate) fn into_parts(
         self,
     ) -> (Option<OwnedFd>, Arc<AtomicUsize>, Inbox, SyncSender<About>) {
@@ -293,7 +294,7 @@ impl Serving {
             Ok::<_, StackError>(NbdServer::start(&server, listener))
         });
         let nbd = nbd.transpose()?;
-        // This fails only if the thread that started the engine has gone.
+        // Fails only if the thread that started the engine has ended.
         let _ = self.ready.send(about);
         reactor.block_on(server.serve(self.inbox, nbd))
     }
@@ -352,7 +353,7 @@ fn is_plain_base(stack: &Stack) -> Result<bool, ServeError> {
     let reads = Rc::clone(&stack.reads);
     let volume = stack.run(async move { manylogs::identify(&reads).await });
     if !matches!(volume, Err(VolumeError::NotAVolume)) {
-        // What is in a volume may look like a base volume from here.
+        // Seen from the disk, content of a volume may look like a base volume.
         return Ok(false);
     }
     let (runtime, device) = (stack.runtime(), Rc::clone(&stack.reads));

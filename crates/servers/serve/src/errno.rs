@@ -1,9 +1,9 @@
-//! Errors as kernels and clients know them.
+//! Error numbers for kernels and clients.
 
 use manylogs_block::IoError;
 use rustix::io::Errno;
 
-/// The error number that says best what went wrong.
+/// The error number that describes the error best.
 #[must_use]
 pub const fn errno(error: &IoError) -> Errno {
     match error {
@@ -16,8 +16,8 @@ pub const fn errno(error: &IoError) -> Errno {
     }
 }
 
-/// The same as NBD has it: the protocol knows eight numbers, which are those of Linux. A server
-/// that is gone is reported as shutting down, so that clients that can reconnect do.
+/// The error number for NBD: the protocol has eight numbers, equal to those of Linux. If the engine
+/// is gone the answer is "shutting down", so that clients that can reconnect do so.
 #[must_use]
 pub const fn nbd_errno(error: &IoError) -> Errno {
     match error {

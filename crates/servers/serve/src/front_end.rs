@@ -1,5 +1,4 @@
-//! Front ends: what the users of a served device see of it, such as a file, a block device or a
-//! socket.
+//! Front ends: the file, block device or socket through which users reach a served device.
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +17,7 @@ use crate::loop_device::LoopDevice;
 use crate::users::users_of;
 use manylogs_operate::status::id_text;
 
-/// A way to reach a served device, for as long as it exists.
+/// A way to reach a served device, which exists until it is ended.
 pub trait FrontEnd: fmt::Debug {
     /// Name for users: a path, or a URI.
     fn name(&self) -> String;
@@ -28,7 +27,7 @@ pub trait FrontEnd: fmt::Debug {
         None
     }
 
-    /// Who uses it, as far as that can be found out: nobody knows it of a file.
+    /// Its users, as far as they can be found out; users of a plain file cannot.
     fn users(&self) -> Vec<String> {
         self.device().map(users_of).unwrap_or_default()
     }
@@ -39,7 +38,7 @@ pub trait FrontEnd: fmt::Debug {
         false
     }
 
-    /// Takes it away. If it is `in_use`, its users see errors from then on.
+    /// Removes the front end. If it is `in_use`, its users see errors from then on.
     ///
     /// # Errors
     /// If the system refuses. The server ends all the same.
@@ -83,7 +82,7 @@ impl FrontEnd for LoopFrontEnd {
     }
 }
 
-/// A socket of the engine's, for clients of NBD. The socket is removed when this is dropped.
+/// The engine's socket for NBD clients. The socket is removed when this is dropped.
 #[derive(Debug)]
 pub struct NbdFrontEnd {
     address: NbdAddress,
@@ -91,7 +90,7 @@ pub struct NbdFrontEnd {
 }
 
 impl NbdFrontEnd {
-    /// The clients of `engine`, which was started with the listener of `address`.
+    /// The front end of `engine`, which was started with the listener of `address`.
     #[must_use]
     pub fn new(address: &NbdAddress, engine: &Engine) -> Self {
         Self { address: address.clone(), connections: engine.connections() }
@@ -135,7 +134,7 @@ pub struct LinkError {
     pub source: io::Error,
 }
 
-/// A front end, and the symbolic link to its device if one is wanted.
+/// A front end, and the symbolic link to its device if the user wants one.
 #[derive(Debug)]
 pub struct Shown {
     front_end: Box<dyn FrontEnd>,
@@ -147,7 +146,7 @@ impl Shown {
     /// directory, the name of the link is the id of the volume.
     ///
     /// # Errors
-    /// If the link cannot be made. The front end is taken away again.
+    /// If the link cannot be made. The front end is removed again.
     pub fn new(
         front_end: Box<dyn FrontEnd>,
         link: Option<&Path>,
@@ -160,7 +159,7 @@ impl Shown {
         match made {
             Ok(link) => Ok(Self { front_end, link }),
             Err(error) => {
-                // The user can mend the cause of the link's error, so that one is returned.
+                // Returns the link's error, because the user can mend its cause.
                 let _ = end(front_end);
                 Err(error)
             }
@@ -185,7 +184,7 @@ impl Shown {
         self.front_end.users_come_back()
     }
 
-    /// Takes link and front end away, even from users.
+    /// Removes the link and the front end, even if they are in use.
     ///
     /// # Errors
     /// If the system refuses.

@@ -1,7 +1,7 @@
 //! The export as one file, through FUSE. A loop device can be attached to it.
 //!
-//! The mount point is itself the file, so that nothing else is visible. What arrives for which
-//! request of the block layer: `docs/operations.md`.
+//! The mount point itself is the file, so that nothing else is visible. `docs/operations.md` says
+//! which calls arrive for the requests of the block layer.
 
 mod calls;
 mod seek;
@@ -17,8 +17,8 @@ use manylogs_block::{Capabilities, IoError, Payload, Request, SECTOR_BYTES};
 use manylogs_fuse::request::{Allocate, Open, Read, Seek as SeekTo, SetAttributes, Sync, Write};
 use manylogs_fuse::{
     Attributes, BackgroundSession, Context, Device, Entry, Errno, FileHandle, Filesystem, Found,
-    InitFlags, Kind, Known, MountFlags, MountOptions, NodeId, Opened, OpenedFlags, Reply, Source,
-    Superblock, Time, Usage, Wanted, Written,
+    InitFlags, Known, MountFlags, MountOptions, NodeId, NodeKind, Opened, OpenedFlags, Reply,
+    Source, Superblock, Time, Usage, Wanted, Written,
 };
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Shelf;
@@ -34,11 +34,11 @@ use manylogs_operate::log::{Level, line};
 use manylogs_operate::runtime_dir::is_dead;
 use seek::{Seek, seek};
 
-/// The file never changes but by its content.
+/// How long attributes stay valid: of the file only the content ever changes.
 const TTL: Duration = Duration::from_secs(3600);
-/// Requests that the kernel keeps under way: as many as a drive's queue and the engine's use.
+/// Requests that the kernel keeps under way: enough for the queues of a drive and of the engine.
 const BACKGROUND: u16 = 128;
-/// What is agreed upon with the kernel.
+/// The protocol options wanted of the kernel.
 const WANTED: Wanted = Wanted {
     required: InitFlags::empty(),
     desired: InitFlags::ASYNC_READ.union(InitFlags::ASYNC_DIO),
@@ -74,7 +74,7 @@ pub struct FuseFile {
 
 impl FuseFile {
     /// Mounts the export behind `port` as the file `path`, for its user alone. A mount that a
-    /// server left there when it was killed is taken away.
+    /// killed server left there is removed.
     ///
     /// # Errors
     /// See [`FuseError`].
@@ -102,12 +102,12 @@ impl FuseFile {
         Ok(Self { path: path.to_owned(), session: Some(session.map_err(failed)?) })
     }
 
-    /// Leaves the file to those who have it open: they see errors once the process is gone.
+    /// Leaves the file mounted for its users, who see errors once the process has ended.
     pub fn abandon(mut self) {
         if let Some(session) = self.session.take() {
             std::mem::forget(session);
         }
-        // Otherwise the end of the process would wait for users of the mount.
+        // Without this the end of the process would wait for users of the mount.
         let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
     }
 
@@ -121,14 +121,14 @@ impl FuseFile {
 impl Drop for FuseFile {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            // If it is in use it goes with its last user.
+            // If it is in use it ends with its last user.
             let _ = session.unmount_and_join();
         }
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// An empty file to mount on.
+/// Creates an empty file to mount on.
 fn make_mount_point(path: &Path) -> io::Result<()> {
     if is_dead(path) {
         // Users of the file see errors since its server was killed.
@@ -149,7 +149,7 @@ fn make_mount_point(path: &Path) -> io::Result<()> {
 struct Export {
     port: Port,
     capabilities: Capabilities,
-    /// Memory for what is written, as the device below likes it.
+    /// Memory for written data, aligned for the device below.
     shelf: Arc<Shelf>,
     began: Time,
 }
@@ -165,19 +165,19 @@ impl Export {
             accessed: self.began,
             modified: self.began,
             changed: self.began,
-            kind: Kind::File,
+            kind: NodeKind::File,
             permissions: 0o600,
             links: 1,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             device: Device::default(),
-            // What a loop device takes for the granularity of its discards.
+            // A loop device takes this as the granularity of its discards.
             block_bytes: 4096,
         };
         Known { attributes, valid: TTL }
     }
 
-    /// Carries out a call and answers it. Without a request there is nothing to do.
+    /// Carries out a call and answers it; `None` succeeds without work.
     fn answer(&self, asked: Result<Option<Request>, Errno>, reply: Reply<()>) {
         match asked {
             Ok(Some(request)) => self.port.submit(request, move |result| match result {
@@ -190,8 +190,8 @@ impl Export {
     }
 }
 
-/// What a file was opened for, in its handle: the kernel does not tell it to `fallocate`, and it
-/// never changes.
+/// Handles that record whether a file was opened for durable writes, because the kernel does not
+/// send the open flags with `fallocate`.
 const PLAIN: FileHandle = FileHandle(0);
 const DURABLE: FileHandle = FileHandle(1);
 
@@ -213,7 +213,7 @@ impl Filesystem for Export {
     }
 
     fn open(&self, _: Context, open: Open, reply: Reply<Opened>) {
-        // The kernel need not cache, as the engine does; and writes need not wait for one another.
+        // The engine caches, so the kernel need not; and writes need not wait for one another.
         let flags = OpenedFlags::DIRECT_IO | OpenedFlags::PARALLEL_DIRECT_WRITES;
         let handle = match Durable::of(open.flags) {
             Durable::AtOnce => DURABLE,
@@ -250,7 +250,7 @@ impl Filesystem for Export {
     }
 
     fn flush(&self, _: Context, _: FileHandle, reply: Reply<()>) {
-        // A close promises nothing.
+        // A close makes nothing durable.
         reply.send(&());
     }
 

@@ -1,5 +1,4 @@
-//! Protection against deadlocks of a process that serves a device that is mounted on the same
-//! machine.
+//! Protection against deadlocks for a process whose served device is mounted on the same machine.
 
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -14,9 +13,10 @@ use thiserror::Error;
     told("mlockall", self.locked)
 )]
 pub struct Unprotected {
-    /// Why the kernel may wait for this process while it reclaims memory for it.
+    /// Why the kernel may reclaim memory for this process by writing to the device that it serves,
+    /// if so.
     pub flusher: Option<Errno>,
-    /// Why this process may be paged out, to the device that it serves perhaps.
+    /// Why this process may be paged out, perhaps to the device that it serves, if so.
     pub locked: Option<Errno>,
 }
 
@@ -24,11 +24,12 @@ fn told(call: &str, refused: Option<Errno>) -> String {
     refused.map_or_else(String::new, |errno| format!(", {call}: {errno}"))
 }
 
-/// Keeps the kernel from waiting for this process when it needs memory: it would have to write to
-/// the device that the process serves. Called before any thread is started, which inherit it.
+/// Protects the process against memory pressure: the kernel must not reclaim its memory by writing
+/// to the device that it serves. Must be called before any thread is started, because threads
+/// inherit it.
 ///
 /// # Errors
-/// What was refused: both take privileges.
+/// The protections that were refused; both need privileges.
 pub fn protect() -> Result<(), Unprotected> {
     let flusher = configure_io_flusher_behavior(true).err();
     let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// A symbolic link to a device; gone when dropped.
+/// A symbolic link to a device; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct DeviceLink {
     path: PathBuf,
@@ -13,11 +13,11 @@ pub(crate) struct DeviceLink {
 }
 
 impl DeviceLink {
-    /// Makes a link at `path`, and the directories above it. A link that is there is replaced in
-    /// one step: whoever opens it finds the old device or the new one.
+    /// Makes a link at `path`, and the directories above it. An existing link is replaced
+    /// atomically: a program that opens it finds the old device or the new one.
     ///
     /// # Errors
-    /// If something else is there, or it cannot be made.
+    /// If `path` is another kind of file, or the link cannot be made.
     pub(crate) fn make(path: &Path, device: &Path) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;

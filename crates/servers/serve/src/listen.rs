@@ -1,4 +1,4 @@
-//! Listening at an address, and taking a socket away again.
+//! Listening at an address, and removing the socket again.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ use crate::stack::RESTART_PATIENCE;
 /// Pause between two attempts at an address that is taken.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Why nobody can listen at an address.
+/// Why a server cannot listen at an address.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -32,7 +32,7 @@ pub enum ListenError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The path of the socket is another file's.
+    /// Another kind of file is at the path of the socket.
     #[error("{} exists and is no socket", path.display())]
     NotASocket {
         /// The path.
@@ -65,7 +65,7 @@ impl ListenError {
         }
     }
 
-    /// Whether the user is not allowed to.
+    /// Whether the user lacks the permission.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         match self {
@@ -77,9 +77,9 @@ impl ListenError {
 }
 
 impl NbdAddress {
-    /// Listens at the address, for this user alone if it is a path. While another process has the
-    /// address it is tried again for [`RESTART_PATIENCE`]: the kernel may take a moment to close
-    /// the socket of a killed server.
+    /// Listens at the address, for this user alone if it is a path. If another process has the
+    /// address this retries for [`RESTART_PATIENCE`]: the kernel may take a moment to close the
+    /// socket of a killed server.
     ///
     /// # Errors
     /// See [`ListenError`].
@@ -99,7 +99,7 @@ impl NbdAddress {
         let bound = match self {
             Self::Unix(path) => {
                 remove_stale(path)?;
-                // Nobody else connects in the moment before the mode could be changed.
+                // The umask keeps other users out from the beginning.
                 let others = umask(Mode::RWXG | Mode::RWXO);
                 let bound = UnixListener::bind(path).map(OwnedFd::from);
                 umask(others);
@@ -112,14 +112,14 @@ impl NbdAddress {
         bound.map_err(|source| self.refused(source))
     }
 
-    /// That the kernel refused with `source`.
+    /// The error that the kernel refused with `source`.
     #[must_use]
     pub fn refused(&self, source: io::Error) -> ListenError {
         ListenError::Refused { address: self.to_string(), source }
     }
 
-    /// Removes the socket, if the address is a path. A socket that stays is found stale by the
-    /// next server.
+    /// Removes the socket, if the address is a path. If the socket stays, the next server finds it
+    /// stale.
     pub fn remove_socket(&self) {
         if let Self::Unix(path) = self {
             let _ = fs::remove_file(path);

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::users::users_of;
 
-/// The cache mode of a device that has to be flushed.
+/// The cache mode of a device that needs flushes.
 const VOLATILE: &str = "write back";
 
 /// A loop device over the export of a server that was killed. Its users see errors.
@@ -40,10 +40,10 @@ pub enum LoopError {
     /// The program that sets it up is missing.
     #[error("losetup is missing: install util-linux (mount), or serve over NBD")]
     NoLosetup,
-    /// It failed.
+    /// That program failed.
     #[error("losetup: {0}")]
     Failed(String),
-    /// The kernel may end flushes without sending them.
+    /// The kernel may complete flushes without sending them to the server.
     #[error(
         "the kernel may drop flushes to {device}: {} does not say 'write back', and does not take \
          it: serve over NBD instead",
@@ -52,10 +52,10 @@ pub enum LoopError {
     DropsFlushes {
         /// The loop device.
         device: String,
-        /// Where its cache mode is kept.
+        /// The sysfs file with its cache mode.
         path: PathBuf,
     },
-    /// It did not start.
+    /// That program could not be started.
     #[error("cannot run losetup: {0}")]
     Io(#[from] io::Error),
 }
@@ -67,39 +67,39 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches `file` to a free loop device, past the page cache.
+    /// Attaches `file` to a free loop device, with direct I/O.
     ///
     /// # Errors
     /// See [`LoopError`].
     pub fn attach(file: &Path, rotational: bool) -> Result<Self, LoopError> {
-        // The device gets the length that the kernel knows of the file. Linux 6.1 does not ask for
-        // it, and the file of a new mount has none until somebody does.
+        // The device gets the file's length from the kernel's cache. Linux 6.1 does not ask the
+        // server for it, and on a new mount the length is unknown until a program asks.
         fs::metadata(file)?;
         let arguments = ["--find", "--show", "--direct-io=on", "--sector-size=512"];
         let output = losetup(&arguments, file)?;
         let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
         let device = Self { path };
         if let Err(error) = device.make_cache_volatile() {
-            // The error that is returned matters more than one of detaching.
+            // The error returned matters more than a failure to detach.
             let _ = device.detach();
             return Err(error);
         }
         if rotational {
-            // Schedulers and file systems should see a disk. A kernel that does not take it serves
-            // all the same.
+            // Schedulers and file systems should see a rotational disk. If the kernel refuses,
+            // serving works all the same.
             let _ = fs::write(device.sysfs("queue/rotational"), "1");
         }
         Ok(device)
     }
 
-    /// Lets the kernel take the device for one with a volatile cache, which the volume's buffer is.
-    /// Each new device is, unless somebody once wrote another mode into its `write_cache`: this
-    /// outlives detaching, and flushes then end in the kernel.
+    /// Makes the kernel send flushes, by declaring a volatile cache, which the volume's buffer is.
+    /// A new device has this mode unless somebody once wrote another one into its `write_cache`:
+    /// that mode outlives detaching, and flushes then end in the kernel.
     fn make_cache_volatile(&self) -> Result<(), LoopError> {
         let path = self.sysfs("queue/write_cache");
         let is_volatile = || fs::read_to_string(&path).is_ok_and(|mode| mode.trim() == VOLATILE);
         if !is_volatile() && !plant::is(Bug::ServedLoopDropsFlushes) {
-            // The mode is read back, as the kernel may ignore the write.
+            // The mode is read back, because the kernel may ignore the write.
             let _ = fs::write(&path, VOLATILE);
             if !is_volatile() {
                 let device = self.path.display().to_string();
@@ -115,7 +115,7 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Detaches it; if it is in use, when its last user has closed it.
+    /// Detaches the device; if it is in use, that happens when its last user closes it.
     ///
     /// # Errors
     /// See [`LoopError`].
@@ -123,8 +123,8 @@ impl LoopDevice {
         losetup(&["--detach"], &self.path).map(drop)
     }
 
-    /// Detaches the loop devices over `file`, which a killed server has left. The kernel keeps a
-    /// device that is in use until its last user has closed it: these are returned.
+    /// Detaches the loop devices over `file`, which a killed server has left. Returns the devices
+    /// in use, which the kernel keeps until their last user closes them.
     pub(crate) fn detach_from(file: &Path) -> Vec<Orphan> {
         let left = orphans_of(file);
         for Orphan { device, .. } in &left {
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// Devices that have to be tried until one number comes back.
+    /// Attempts until a device number comes up again.
     const TRIES: u32 = 100;
 
     fn attached(file: &Path) -> Option<LoopDevice> {
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// The mode of a device whose last user had another one.
+    /// The cache mode of a device after an earlier user has changed it.
     fn mode_after_another_user() -> Option<String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
@@ -181,7 +181,7 @@ mod tests {
             first.detach().unwrap();
             let second = attached(file.path())?;
             let found = fs::read_to_string(&mode);
-            // Restores the mode that others expect.
+            // Restores the mode that other users of the device expect.
             fs::write(&mode, VOLATILE).unwrap();
             second.detach().unwrap();
             if second.path == first.path {

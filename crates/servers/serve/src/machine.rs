@@ -1,4 +1,4 @@
-//! The servers of this machine, and the loop devices that killed servers left.
+//! The user's servers on this machine, and the loop devices that killed servers left.
 
 use std::fs;
 use std::io;
@@ -18,8 +18,7 @@ pub fn servers() -> io::Result<Vec<Control>> {
     Ok(sockets.iter().filter_map(|socket| Control::at(socket, socket).ok()).collect())
 }
 
-/// The devices that servers of this user were started with that are no more: killed, as one that
-/// ends in order leaves no note.
+/// The devices whose servers were killed; a server that ends in order leaves no note.
 ///
 /// # Errors
 /// As [`servers`].
@@ -37,7 +36,7 @@ pub fn orphans() -> io::Result<Vec<Orphan>> {
     Ok(dead.flat_map(|export| orphans_of(export)).collect())
 }
 
-/// Files of this kind in the user's runtime directory.
+/// Files with this extension in the user's runtime directory.
 fn with_extension(extension: &str) -> io::Result<Vec<PathBuf>> {
     let Ok(directory) = manylogs_storage::runtime_dir() else { return Ok(Vec::new()) };
     let entries = match fs::read_dir(&directory) {

@@ -5,8 +5,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells the service manager, if this process has one: `READY=1` or `STOPPING=1`. A manager that
-/// does not hear it says so itself.
+/// Tells the service manager, if this process has one: `READY=1` or `STOPPING=1`. Errors are
+/// ignored: a manager that does not get the message reports that itself.
 pub fn notify(state: &str) {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         let _ = send(socket.as_bytes(), state);

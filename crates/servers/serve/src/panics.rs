@@ -1,4 +1,4 @@
-//! What a panic does to a process that serves others.
+//! How a panic ends a process that serves a device.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{PanicHookInfo, set_hook};
@@ -12,17 +12,18 @@ use manylogs_operate::log::{Level, line};
 /// From now on a panic of any thread is logged and ends the process by `SIGABRT`, without
 /// unwinding.
 ///
-/// Otherwise requests that a dead thread had taken would never be answered, and its volume could
-/// not be closed: clients would hang, and no supervisor would know. The next opening recovers what
-/// a killed process leaves.
+/// Otherwise the dead thread's requests would never be answered, and its volume could not be
+/// closed: clients would hang, and no supervisor would know. The next opening recovers as after a
+/// kill.
 pub(crate) fn end_process_on_panic() {
     static SET: Once = Once::new();
     SET.call_once(|| {
         set_hook(Box::new(|panic| {
             report(panic);
             if !plant::is(Bug::PanicOutlived) {
-                // A core dump could go to the very device that this process serves, and its files
-                // stay open while it is written: clients would wait, and the dump for them.
+                // No core dump: it could go to the very device that this process serves. The
+                // process's files stay open while the dump is written, so that clients would wait
+                // for the dump and the dump for the device.
                 let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
                 std::process::abort();
             }
@@ -43,7 +44,7 @@ fn report(panic: &PanicHookInfo<'_>) {
     );
     let mut fields =
         vec![("thread", thread.into()), ("place", place.into()), ("panic", why.to_owned().into())];
-    // Only where RUST_BACKTRACE asks for it.
+    // Captured only if RUST_BACKTRACE asks for it.
     let trace = Backtrace::capture();
     if trace.status() == BacktraceStatus::Captured {
         fields.push(("backtrace", trace.to_string().into()));

@@ -1,4 +1,5 @@
-//! The queue from the threads of front ends to the engine's thread, and the answers back.
+//! The queue of requests from the threads of front ends to the engine's thread, and of answers
+//! back.
 
 use manylogs_block::{Extent, Extents, IoError, IoResult, Mailbox, Payload, Request, mailbox};
 use manylogs_operate::control::{Answer, Order, OrderError};
@@ -15,7 +16,7 @@ pub(crate) type Inbox = manylogs_block::Inbox<Message>;
 pub(crate) enum Message {
     /// A request of a client.
     Io(Request, Reply),
-    /// What is known of an extent without reading it: see [`Port::extents`].
+    /// A question about an extent's content, answered without reading it: see [`Port::extents`].
     Extents(Extent, ExtentsReply),
     /// A request of the operator.
     Order(Order, OrderReply),
@@ -23,20 +24,20 @@ pub(crate) enum Message {
     Stop,
 }
 
-/// Answers a request, exactly once: if it is dropped without an answer, because the engine is
-/// gone, the client hears of that.
+/// Answers a request, exactly once: if it is dropped without an answer, because the engine is gone,
+/// the client gets that error.
 pub(crate) struct ReplyTo<T: Lost>(Option<Box<dyn FnOnce(T) + Send>>);
 
 /// Answers a request of a client.
 pub(crate) type Reply = ReplyTo<IoResult>;
-/// Answers with what is known.
+/// Answers a question about extents.
 pub(crate) type ExtentsReply = ReplyTo<IoResult<Extents>>;
 /// Answers a request of the operator.
 pub(crate) type OrderReply = ReplyTo<Answer>;
 
-/// An answer that can also say that there is none.
+/// An answer type that can also say that the engine is gone.
 pub(crate) trait Lost {
-    /// What is said when the engine is gone.
+    /// The answer when the engine is gone.
     fn lost() -> Self;
 }
 
@@ -85,8 +86,8 @@ pub(crate) fn port() -> (Port, Inbox) {
 }
 
 impl Port {
-    /// Hands `request` to the engine. `reply` runs on the engine's thread, and must not block;
-    /// when the engine is gone, or goes before it has answered, it hears [`IoError::Gone`].
+    /// Hands `request` to the engine. `reply` runs on the engine's thread, and must not block; if
+    /// the engine is gone, or ends before it has answered, `reply` gets [`IoError::Gone`].
     pub fn submit(&self, request: Request, reply: impl FnOnce(IoResult) + Send + 'static) {
         self.0.push(Message::Io(request, ReplyTo::new(reply)));
     }
@@ -94,21 +95,21 @@ impl Port {
     /// Hands `request` to the engine and blocks until it is answered.
     ///
     /// # Errors
-    /// As the request's.
+    /// Those of the request.
     pub fn call(&self, request: Request) -> IoResult {
         self.ask(|reply| Message::Io(request, reply))
     }
 
-    /// Asks what is known of `within`, or of its beginning, without reading it: see
+    /// Asks for the kinds of extents in `within`, or in its beginning, without reading it: see
     /// [`manylogs_block::BlockDevice::extents`]. Blocks until answered.
     ///
     /// # Errors
-    /// As the device's, and [`IoError::Gone`] if the engine is.
+    /// Those of the device, and [`IoError::Gone`] if the engine is gone.
     pub fn extents(&self, within: Extent) -> IoResult<Extents> {
         self.ask(|reply| Message::Extents(within, reply))
     }
 
-    /// As [`Port::extents`], without blocking: `reply` runs on the engine's thread.
+    /// Like [`Port::extents`], without blocking: `reply` runs on the engine's thread.
     pub fn extents_then(
         &self,
         within: Extent,
@@ -117,10 +118,10 @@ impl Port {
         self.0.push(Message::Extents(within, ReplyTo::new(reply)));
     }
 
-    /// Asks for what an operator wants; blocks until answered.
+    /// Sends an operator's order and blocks until it is answered.
     ///
     /// # Errors
-    /// Why it was not carried out.
+    /// Why the order was not carried out.
     pub fn order(&self, order: Order) -> Answer {
         self.ask(|reply| Message::Order(order, reply))
     }

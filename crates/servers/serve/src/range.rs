@@ -1,9 +1,9 @@
-//! Byte ranges, as clients give them, as sectors of an export.
+//! Converts byte ranges of clients into sectors of an export.
 
 use manylogs_block::{Extent, Lba, SECTOR_BYTES, Sectors};
 
 /// The whole sectors around `len` bytes at byte `offset`, cut at the end of an export of
-/// `capacity`; `None` if nothing is there.
+/// `capacity`; `None` if none is within the export.
 pub(crate) fn sectors_around(capacity: Sectors, offset: u64, len: u64) -> Option<Extent> {
     let end = offset.saturating_add(len).min(capacity.bytes());
     let extent = Extent::between(
@@ -13,8 +13,8 @@ pub(crate) fn sectors_around(capacity: Sectors, offset: u64, len: u64) -> Option
     (offset < end).then_some(extent)
 }
 
-/// Exactly the sectors of `len` bytes at byte `offset`; `None` if they are not whole, none, or not
-/// all within an export of `capacity`.
+/// The sectors that `len` bytes at byte `offset` fill exactly; `None` if the range is empty, begins
+/// or ends within a sector, or is not within an export of `capacity`.
 pub(crate) fn sectors_exactly(capacity: Sectors, offset: u64, len: u64) -> Option<Extent> {
     let aligned = offset.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES);
     let end = offset.checked_add(len)?;

@@ -1,5 +1,5 @@
-//! `GET /metrics` over HTTP: all that Prometheus asks for, and nothing else. Time and memory for
-//! each connection are bounded.
+//! `GET /metrics` over HTTP, the only request of Prometheus; others are refused. Time and memory
+//! for each connection are bounded.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,18 +14,18 @@ use manylogs_operate::metrics::{CONTENT_TYPE, exposition};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// After a connection that failed, as when there are no descriptors left.
+/// Pause after a failed connection, for instance when no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers at `listener`, from a thread of its own, with the metrics of the server of `device`.
 ///
 /// # Errors
-/// If there is no thread to be had.
+/// If no thread can be started.
 pub fn answer_scrapes(listener: TcpListener, device: PathBuf) -> io::Result<()> {
     let serve = move || {
         for stream in listener.incoming() {
             let answered = stream.and_then(|stream| answer(&stream, &device));
-            // A client that went away or was too slow asks again.
+            // A client that has left or was too slow will ask again.
             answered.unwrap_or_else(|_| thread::sleep(PAUSE));
         }
     };
@@ -61,7 +61,7 @@ fn asked(head: &[u8]) -> Option<(&str, &str)> {
     (version.starts_with("HTTP/1.") && words.next().is_none()).then_some((method, path))
 }
 
-/// What was sent up to the empty line.
+/// Reads the head of a request, up to the empty line.
 fn head(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
     let (until, mut head, mut part) = (Instant::now() + PATIENCE, Vec::new(), [0; 1024]);
     while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {

@@ -17,14 +17,13 @@ use crate::engine::{Left, ServeError};
 use crate::nbd::{BYTES_MAX, CONNECTIONS_MAX, NbdClients, NbdServer};
 use crate::port::{Inbox, Message, Reply};
 
-/// Longest extent of one question about extents: the engine answers nobody else meanwhile.
+/// Longest extent of one question about extents: the engine answers no other request meanwhile.
 const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
 
 /// The served device.
 pub(crate) struct Exported {
     pub(crate) device: Rc<dyn BlockDevice>,
-    /// What it is, for operators; its volume or system, if it has one, is `device`, or what that is
-    /// on.
+    /// The device as operators see it. Its volume or system, if any, is `device` or lies below it.
     pub(crate) subject: Subject,
 }
 
@@ -33,7 +32,7 @@ pub(crate) struct Server {
     pub(crate) device: Rc<dyn BlockDevice>,
     pub(crate) operated: Rc<Operated>,
     pub(crate) runtime: Handle,
-    /// NBD server, if there is one.
+    /// Figures of the NBD clients, if there is an NBD server.
     pub(crate) nbd: Option<NbdClients>,
 }
 
@@ -68,7 +67,7 @@ impl Server {
         self.leave().await
     }
 
-    /// Never ends: a server that stops still answers questions for its status.
+    /// Handles messages. Never ends: a stopping server still answers status orders.
     async fn take_messages(self: &Rc<Self>, inbox: &Inbox, stop: &Signal) {
         loop {
             for message in inbox.take().await {
@@ -82,7 +81,7 @@ impl Server {
                     Message::Order(_, reply) if stopping => {
                         reply.send(Err(OrderError::new(self.operated.waits_for())));
                     }
-                    // Dropping them answers that the server is gone.
+                    // Dropping the reply answers that the engine is gone.
                     Message::Io(..) | Message::Extents(..) if stopping => {}
                     Message::Io(request, reply) => self.submit(request, reply),
                     Message::Extents(within, reply) => {
@@ -117,7 +116,8 @@ impl Server {
         }
     }
 
-    /// What the device knows of `within`, or of its beginning, without reading it.
+    /// The kinds of extents in `within`, or in its beginning, as far as the device knows them
+    /// without reading.
     pub(crate) fn extents(
         &self,
         within: Extent,

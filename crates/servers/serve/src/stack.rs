@@ -13,7 +13,7 @@ use manylogs_storage::{
 };
 use thiserror::Error;
 
-/// How long the device of a killed server may still be in use.
+/// How long to wait for the device of a killed server to become free.
 pub const RESTART_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a device or the volume on it could not be opened.
@@ -48,7 +48,7 @@ pub struct StackOptions {
     pub mode: OpenMode,
     /// Backend through which requests reach the kernel.
     pub backend: Backend,
-    /// Physical sector where the device does not say.
+    /// Size of a physical sector, where the device does not report it.
     pub physical_sector: Option<Sectors>,
     /// Time for which to retry while another process has the device open.
     pub patience: Duration,
@@ -75,7 +75,7 @@ pub struct Stack {
     pub reactor: Reactor,
     /// The device under the volume.
     pub device: Rc<dyn BlockDevice>,
-    /// The same device for looking at what is on it: see [`PatientReads`].
+    /// The same device, for reading labels and superblocks: see [`PatientReads`].
     pub reads: Rc<dyn BlockDevice>,
     path: PathBuf,
     lock: Option<VolumeLock>,
@@ -105,7 +105,7 @@ impl Stack {
         open(&self.reactor, path, options)
     }
 
-    /// From now on `reads` reports sectors that cannot be read as medium errors, as a repair needs.
+    /// From now on `reads` reports unreadable sectors as medium errors, which a repair needs.
     pub fn give_up_unreadable(&mut self) {
         self.reads = PatientReads::giving_up(Rc::clone(&self.device), self.runtime());
     }
@@ -127,8 +127,8 @@ impl Stack {
         self.reactor.block_on(main)
     }
 
-    /// Makes sure that no other volume of the same id is open on this machine: a copy of a disk
-    /// has the id of the original.
+    /// Takes the lock of the volume's ID, so that no other volume with this ID is open on this
+    /// machine: a copy of a disk has the ID of the original.
     ///
     /// # Errors
     /// If there is no volume, or it is open.
@@ -139,10 +139,10 @@ impl Stack {
         self.lock_as(identity.volume)
     }
 
-    /// As [`Stack::lock`], of what has the id `id`.
+    /// Like [`Stack::lock`], for a volume or system with the ID `id`.
     ///
     /// # Errors
-    /// If it is open.
+    /// If another process has it open.
     pub fn lock_as(&mut self, id: [u8; 16]) -> Result<(), StackError> {
         self.lock = Some(VolumeLock::take(id, &self.path)?);
         Ok(())
@@ -167,7 +167,7 @@ impl Stack {
         OpenOptions { nvram, give_up_nvram, ..OpenOptions::default() }
     }
 
-    /// `error` as one of this device's volume.
+    /// Wraps `error` as an error of this device's volume.
     #[must_use]
     pub fn volume_error(&self, error: VolumeError) -> StackError {
         StackError::Volume { path: self.path.clone(), error }

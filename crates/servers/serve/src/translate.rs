@@ -1,7 +1,7 @@
 //! The translation of clients' operations into requests to the engine, one for all front ends.
 //!
-//! A front end decodes what its protocol says into a [`Call`] and encodes the answer. What a range
-//! of bytes means in sectors, and what does not fit, is decided here.
+//! A front end decodes its protocol into a [`Call`] and encodes the answer. This module converts
+//! ranges of bytes to sectors, and refuses calls that do not fit.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::range::{sectors_around, sectors_exactly};
 
-/// Operations that a client asks for.
+/// Operations of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// See [`Request::Read`].
@@ -29,7 +29,7 @@ pub enum Operation {
     WriteZeroes,
 }
 
-/// An operation on a range of bytes, as protocols have them.
+/// An operation on a range of bytes, in the terms of the protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The operation.
@@ -55,13 +55,13 @@ pub enum Untranslatable {
         /// Number of bytes.
         len: u64,
     },
-    /// What is to be written could not be had from the client.
+    /// The data to write could not be read from the client.
     #[error("cannot fetch the data to write from the client: {0}")]
     Content(#[from] io::Error),
 }
 
 impl Untranslatable {
-    /// The error number that says best what is wrong.
+    /// The error number that describes the refusal best.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
@@ -84,11 +84,12 @@ impl Call {
         Self { fua, ..self }
     }
 
-    /// The request that this is of an export of `capacity`. A write takes as many bytes as the call
-    /// has from `content`, once it is known that they fit.
+    /// Translates the call into a request to an export of `capacity`. For a write, `content`
+    /// returns the call's bytes; it is called only if they fit.
     ///
     /// # Errors
-    /// See [`Untranslatable`]: parts of sectors are for those who read, change and write them.
+    /// See [`Untranslatable`]. Ranges with parts of sectors are refused: the front end has to read,
+    /// modify and write the sectors.
     pub fn request(
         &self,
         capacity: Sectors,
@@ -110,23 +111,23 @@ impl Call {
         })
     }
 
-    /// The request of a call that has no content: anything but a write.
+    /// Translates a call without content: any operation except a write.
     ///
     /// # Errors
-    /// As [`Call::request`]; a write is refused.
+    /// Those of [`Call::request`]; a write is refused.
     pub fn without_content(&self, capacity: Sectors) -> Result<Request, Untranslatable> {
         self.request(capacity, |_| Err(io::ErrorKind::InvalidInput.into()))
     }
 
-    /// Exactly the sectors of the range; `None` if they are not whole, none, or not all within an
-    /// export of `capacity`.
+    /// The sectors that the range fills exactly; `None` if it is empty, begins or ends within a
+    /// sector, or is not within an export of `capacity`.
     #[must_use]
     pub fn whole(&self, capacity: Sectors) -> Option<Extent> {
         sectors_exactly(capacity, self.offset, self.len)
     }
 
-    /// The sectors that lie in the range as a whole, which may be none: a discard promises nothing
-    /// of the others.
+    /// The sectors that lie wholly within the range; may be empty. A discard may ignore the other
+    /// sectors.
     #[must_use]
     pub fn inside(&self) -> Extent {
         let start = self.offset.div_ceil(SECTOR_BYTES);
@@ -156,7 +157,7 @@ pub struct Around {
 }
 
 impl Around {
-    /// The range's bytes in what was read of the sectors.
+    /// Cuts the range's bytes out of the content of the sectors.
     ///
     /// # Errors
     /// [`IoError::Unsupported`] if the device keeps no content.
@@ -168,7 +169,7 @@ impl Around {
     /// Puts the range's bytes over those of the sectors.
     ///
     /// # Panics
-    /// If `sectors` are others, or `bytes` are not as long as the range.
+    /// If the length of `sectors` or of `bytes` does not fit the range.
     pub fn put(&self, sectors: &mut [u8], bytes: &[u8]) {
         sectors[self.skip..self.skip + self.len].copy_from_slice(bytes);
     }
@@ -218,7 +219,7 @@ mod tests {
         assert!(call.without_content(CAPACITY).is_err());
     }
 
-    /// The model is the export as a row of bytes.
+    /// The model is the export as one array of bytes.
     #[test]
     fn ranges_of_bytes_are_cut_from_and_put_into_the_sectors_around_them() {
         let size = CAPACITY.bytes();

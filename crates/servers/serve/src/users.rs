@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn users_of(path: &Path) -> Vec<String> {
     let mut users = Vec::new();
     let devices = with_partitions(path);
-    // Some mount by the name that they are given, which may be that of a link.
+    // Some programs mount by the name that they are given, which may be a link's.
     let is_it = |source: &str| {
         let followed = fs::read_link(source);
         let is = |device: &PathBuf| {

@@ -19,7 +19,7 @@ use crate::{Cache, UblkError, UblkOptions, check, identity};
 
 /// Name under which the program registers its devices.
 const NAME: &str = "manylogs";
-/// Queue depth: enough for the queues of a drive and of the engine.
+/// Queue depth: enough to fill the queues of a drive and of the engine.
 const DEPTH: u16 = 128;
 /// Longest request.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -40,8 +40,8 @@ pub struct UblkDevice {
 }
 
 impl UblkDevice {
-    /// Makes a device, or takes over the one that a killed server of the same volume, at the same
-    /// place, left. `gone` is called if somebody else takes the device away.
+    /// Makes a device, or takes over the one that a killed server of the same volume (on the same
+    /// disk) has left. `gone` is called if another program removes the device.
     ///
     /// # Errors
     /// See [`UblkError`].
@@ -66,7 +66,7 @@ impl UblkDevice {
                 thread,
             }),
             Err(error) => {
-                // Users of a device that was taken over may still get a new server.
+                // A device that was taken over stays: its users may still get a new server.
                 if !recovered {
                     let _ = ctrl.kill_dev();
                     let _ = ctrl.del_dev_async();
@@ -202,13 +202,13 @@ pub fn remove_orphan(note: &Path) -> Result<Option<PathBuf>, UblkError> {
 
 fn remove(ctrl: &UblkCtrl) -> Result<(), UblkError> {
     ctrl.kill_dev().map_err(|error| failed("stop the old device", &error))?;
-    // Its users may close it later.
+    // Does not wait until its users have closed it.
     ctrl.del_dev_async().map_err(|error| failed("remove the old device", &error))?;
     Ok(())
 }
 
-/// The device that a killed server of the same volume left, if its users can go on with it. One
-/// that cannot be taken over is removed.
+/// The device that a killed server of the same volume has left, if its users can go on with it. A
+/// device that cannot be taken over is removed.
 fn orphan(options: &UblkOptions) -> Result<Option<UblkCtrl>, UblkError> {
     let Some(ctrl) = noted(&options.note) else { return Ok(None) };
     let info = ctrl.dev_info();
@@ -235,7 +235,7 @@ fn orphan(options: &UblkOptions) -> Result<Option<UblkCtrl>, UblkError> {
     if is > capacity {
         return Err(UblkError::Smaller { path: path(), is, capacity });
     }
-    // The library waits while the kernel is still clearing up behind the killed server.
+    // The library waits here while the kernel still cleans up after the killed server.
     let taken =
         ctrl.start_user_recover().map_err(|error| failed("take the device over", &error))?;
     if taken < 0 {
@@ -248,8 +248,8 @@ fn orphan(options: &UblkOptions) -> Result<Option<UblkCtrl>, UblkError> {
 /// The device of the noted number, if it exists. It may belong to another program by now.
 fn noted(note: &Path) -> Option<UblkCtrl> {
     let id: i32 = fs::read_to_string(note).ok()?.trim().parse().ok()?;
-    // The library reports on standard error that its own file about the device is missing. It keeps
-    // such files in a directory that everybody may write, so none is made here.
+    // The library reports on standard error that its own file about the device is missing. We make
+    // no such file, because its directory is writable for everybody.
     Path::new(&format!("/sys/class/ublk-char/ublkc{id}")).exists().then_some(())?;
     let opened = UblkCtrlBuilder::default()
         .name(NAME)
@@ -261,7 +261,7 @@ fn noted(note: &Path) -> Option<UblkCtrl> {
     opened.ok()
 }
 
-/// Fills in what the kernel is told.
+/// Fills in the device's size and parameters for the kernel.
 fn describe(dev: &mut UblkDev, options: &UblkOptions) {
     let limits = Limits::of(&options.capabilities, options.cache);
     let capacity = options.capabilities.capacity;

@@ -10,8 +10,8 @@
 //! and writes of the driver's character device (user copy): no buffers wait for requests.
 //!
 //! A device outlives a server that is killed. The kernel holds requests back until a successor
-//! takes it over, and sends again those that were not answered. Nobody tells the users of the
-//! device, so that whatever was acknowledged must still be there: see [`Cache`].
+//! takes it over, and sends again those that were not answered. The users of the device notice
+//! nothing, so that all acknowledged writes must still be there: see [`Cache`].
 //!
 //! Without the feature `driver` nothing can be served, and [`check`] says so.
 
@@ -48,8 +48,8 @@ pub enum Cache {
     /// Once it is durable. A killed server loses nothing that was acknowledged, and its successor
     /// goes on with the device.
     WriteThrough,
-    /// As soon as the volume has it; flushes and FUA make durable. What a killed server had not
-    /// made durable is lost, so that its device ends with it.
+    /// As soon as the volume has it; flushes and FUA make writes durable. Other writes are lost
+    /// with a killed server, so that its device ends with it.
     WriteBack,
 }
 
@@ -64,7 +64,7 @@ pub struct UblkOptions {
     pub cache: Cache,
     /// Where the number of the device is noted, for a successor.
     pub note: PathBuf,
-    /// What is served, as the kernel keeps it with the device: see [`identity`].
+    /// Identity of the served volume, which the kernel keeps with the device: see [`identity`].
     pub identity: u64,
 }
 
@@ -87,7 +87,7 @@ pub enum UblkError {
     /// The user may not use the driver.
     #[error("cannot open {CONTROL}: {0}")]
     Control(#[source] io::Error),
-    /// The driver is older than what is needed.
+    /// The driver is too old: it lacks the named feature.
     #[error("the kernel's ublk driver cannot {0}: it takes Linux 6.4; serve with --loop or --nbd")]
     TooOld(&'static str),
     /// A command of the driver failed.
@@ -152,8 +152,8 @@ pub fn check() -> Result<(), UblkError> {
     }
 }
 
-/// Identity of a served device: the volume's id and the place of its disk, as a copy of a disk has
-/// the id of the original.
+/// Identity of a served device: from the volume's ID and its disk's name, because a copy of a disk
+/// has the ID of the original.
 #[must_use]
 pub fn identity(note: &Path, volume: Option<[u8; 16]>) -> u64 {
     let place = note.file_name().unwrap_or_default().as_encoded_bytes();
@@ -181,7 +181,7 @@ mod tests {
         let words = match check() {
             Err(error @ UblkError::NotBuilt) => (error.to_string(), "--features ublk"),
             Err(error @ UblkError::NoDriver) => (error.to_string(), "modprobe ublk_drv"),
-            // There is one.
+            // This machine has the driver.
             _ => return,
         };
         assert!(words.0.contains(words.1) && words.0.contains("--loop"), "{}", words.0);

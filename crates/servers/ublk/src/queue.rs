@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::Cache;
 use crate::translate::{Command, refusal};
 
-/// There is one queue, as all requests go to one engine.
+/// There is one queue, because all requests go to one engine.
 const QUEUE: u16 = 0;
 /// Tag of ring entries that are not requests. The value does not matter.
 const NO_TAG: u16 = 0;
@@ -59,7 +59,7 @@ impl Answers {
     }
 
     fn take(&self) -> Vec<(u16, IoResult)> {
-        // Cleared before the list is taken: whoever adds to an empty list notifies again.
+        // Cleared before the list is taken: an answer added to an empty list sets it again.
         self.event.clear();
         std::mem::take(&mut self.list())
     }
@@ -119,7 +119,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// A request or answers have arrived.
+    /// Handles an event of the ring: a request, or answers of the engine.
     fn handle(&self, user_data: u64, result: i32) {
         if user_data & UblkUringData::Target as u64 != 0 {
             for (tag, result) in self.answers.take() {
@@ -163,7 +163,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The bytes that a request is to write.
+    /// Copies the bytes of a write request from the kernel.
     fn fetch(&self, tag: u16, len: usize) -> io::Result<Payload> {
         let mut bytes = vec![0; len];
         let mut done = 0;
@@ -178,7 +178,7 @@ impl<'a> Queue<'a> {
         Ok(Payload::bytes(bytes))
     }
 
-    /// Gives a request the bytes that it wants to read.
+    /// Copies the bytes of a read request to the kernel.
     fn bring(&self, tag: u16, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -213,7 +213,7 @@ impl<'a> Queue<'a> {
     /// Answers the request, and asks for the next with the same tag.
     fn complete(&self, tag: u16, answer: i32) {
         let answer = Ok(UblkIORes::Result(answer));
-        // It refuses only a kind of buffer that the device does not use.
+        // Fails only for a kind of buffer that the device does not use.
         let _ = self.queue.complete_io_cmd_unified(tag, BufDesc::Slice(&[]), answer);
     }
 }

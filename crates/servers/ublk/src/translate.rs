@@ -15,7 +15,7 @@ const WRITE: u32 = 1;
 const FLUSH: u32 = 2;
 const DISCARD: u32 = 3;
 const WRITE_ZEROES: u32 = 5;
-/// Operations take the lowest bits of a command, flags the others.
+/// Mask of the operation in the lowest bits of a command; the other bits are flags.
 const OPERATION: u32 = 0xff;
 const FUA: u32 = 1 << 13;
 
@@ -33,7 +33,7 @@ impl Command {
         self.op_flags & OPERATION
     }
 
-    /// Number of bytes that the kernel expects from a read.
+    /// Number of bytes that the kernel expects from a read; `None` for other operations.
     pub(crate) fn reads(self) -> Option<usize> {
         (self.operation() == READ).then(|| to_usize(self.len.bytes()))
     }

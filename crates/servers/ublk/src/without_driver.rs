@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{UblkError, UblkOptions};
 
-/// A device that cannot exist, as the program was built without the driver's library.
+/// A device that cannot exist, because the program was built without the driver's library.
 #[derive(Debug)]
 pub struct UblkDevice(Infallible);
 

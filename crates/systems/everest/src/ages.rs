@@ -8,11 +8,11 @@ use manylogs_logstore::{DataSequence, ExtentMap, Mapped, Space};
 
 use crate::versions::{Range, Version, Versions};
 
-/// Fewer extents are not worth tidying up.
+/// With fewer listed extents, tidying is not worth while.
 const TIDY_LEAST: usize = 1024;
 
-/// The extents that were written, by base volume and sequence. An extent stays listed when its
-/// version is overwritten or deleted, until [`Ages::oldest`] or [`Ages::tidy`] drops it.
+/// The extents that were written, by base volume and sequence. An extent whose version was
+/// overwritten or deleted stays listed until [`Ages::oldest`] or [`Ages::tidy`] drops it.
 #[derive(Debug, Default)]
 pub(crate) struct Ages(BTreeMap<(Space, DataSequence), Extent>);
 
@@ -22,7 +22,7 @@ impl Ages {
         self.0.insert((Space::of(extent).0, sequence), extent);
     }
 
-    /// Drops extents of which no version is left, once they are more than half of all.
+    /// Drops extents of which no version is left, if those are probably more than half of all.
     pub(crate) fn tidy(&mut self, map: &ExtentMap<Place>) {
         if self.0.len() > 2 * map.len() + TIDY_LEAST {
             let is_of = |sequence| {

@@ -15,7 +15,8 @@ use crate::peer::{Peer, without};
 use crate::table::Table;
 use crate::versions::{INCARNATION_LAST, Range};
 
-/// The last unit of so many sectors of a device.
+/// Length of the last unit of a device, in which volumes and stores have a copy of their
+/// superblock.
 const END: Sectors = Sectors(8);
 
 /// Why a base volume cannot be made or opened.
@@ -62,12 +63,12 @@ pub enum OffloadError {
         /// Stores that were given.
         stores: usize,
     },
-    /// A store that may hold newer data does not serve this opening.
+    /// A store that may hold newer data cannot be reached or refuses this opening.
     #[error("store {}: {source}", name(store))]
     Store {
         /// Name of the store.
         store: StoreId,
-        /// What it says.
+        /// Its error.
         source: LenderError,
     },
     /// No incarnation is left.
@@ -75,7 +76,7 @@ pub enum OffloadError {
     Worn,
 }
 
-/// Name of a store, as people see it.
+/// Name of a store as text for people: 32 hexadecimal digits.
 #[must_use]
 pub fn store_name(store: &StoreId) -> String {
     store.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -96,7 +97,7 @@ impl Offloaded {
         if have <= HEADER {
             return Err(OffloadError::TooSmall { have });
         }
-        // Where volumes and stores have a copy of what they are: nobody is to find that there.
+        // Volumes and stores have a copy of their superblock there: an old one must not be found.
         let last = Extent::new((have.0 - END.0) & !(END.0 - 1), END.0);
         if last.start.0 >= HEADER.0 {
             base.submit(Request::write_fua(last, Payload::zeroes(END))).await?;
@@ -104,12 +105,12 @@ impl Offloaded {
         Ok(Header::create(base, Content::new(new_volume_id(runtime), have)).await?)
     }
 
-    /// Opens the base volume on `base`, which off-loads to `stores`. Waits for those that may hold
-    /// newer data, and for no other.
+    /// Opens the base volume on `base`, which off-loads to `stores`. Waits only for the stores that
+    /// may hold newer data.
     ///
     /// # Errors
-    /// If the device is no base volume, fails, or one of the stores that may hold newer data was
-    /// not given, cannot be reached within [`OffloadOptions::patience`] or refuses: nobody else
+    /// If the device is no base volume or fails. Also if a store that may hold newer data was not
+    /// given, cannot be reached within [`OffloadOptions::patience`] or refuses: only that store
     /// knows what it holds.
     pub async fn open(
         runtime: Handle,
@@ -149,12 +150,13 @@ impl Offloaded {
         if plant::is(Bug::IncarnationNotDurable) {
             header.pretend(opened);
         } else {
-            // Durable before any store hears of it, so that no other opening is ever this one.
+            // Durable before any store hears of the opening, so that no other opening has its
+            // number and token.
             header.update(opened).await?;
         }
         let client = Rc::new(Client::new(runtime, base, header, peers, options));
         if let Err(error) = client.learn(&listed).await {
-            // The next attempt is another opening.
+            // The next attempt will be a new opening.
             client.close().await;
             return Err(error);
         }
@@ -164,7 +166,7 @@ impl Offloaded {
 }
 
 impl Client {
-    /// Asks the listed stores, together, what they hold.
+    /// Asks all listed stores at the same time what they hold.
     async fn learn(self: &Rc<Self>, listed: &[StoreId]) -> Result<(), OffloadError> {
         let mut stores: Vec<usize> = (0..self.peers.len()).collect();
         stores.retain(|store| listed.contains(&self.peers[*store].id));

@@ -14,9 +14,9 @@ pub type StoreId = VolumeId;
 /// One opening of a base volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opening {
-    /// Which opening it is: the first is 1.
+    /// Number of the opening: the first is 1.
     pub incarnation: u32,
-    /// Random: tells it from the opening of that number of a copy of the base volume.
+    /// Random: tells it from an opening with the same number of a copy of the base volume.
     pub token: u64,
 }
 
@@ -25,18 +25,18 @@ pub struct Opening {
 pub struct Session {
     /// The opening.
     pub opening: Opening,
-    /// Which session of it with this store.
+    /// Number of the session with this store within the opening.
     pub number: u32,
 }
 
-/// A call: what is asked for, by whom.
+/// A call of a client to a store.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Whose data it is.
+    /// The base volume whose data it is about.
     pub base: BaseId,
     /// The session that it belongs to.
     pub session: Session,
-    /// Which call of the session it is: a store does each once, however often it arrives.
+    /// Number of the call in the session: a store does each call once, however often it arrives.
     pub number: u64,
     /// What is asked for.
     pub ask: Ask,
@@ -45,8 +45,8 @@ pub struct Call {
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// To begin the session. When this is answered, nothing of an earlier one is done any more: the
-    /// store says what it holds.
+    /// To begin the session. The answer says what the store holds. After it, the store does no call
+    /// of an earlier session.
     Claim {
         /// The last openings of the base volume, this one too.
         lineage: Vec<Opening>,
@@ -60,14 +60,14 @@ pub enum Ask {
         /// Its content.
         content: Option<Payload>,
     },
-    /// To forget what is not newer than the version. When answered no crash brings it back.
+    /// To forget the versions up to this one. Once it is answered, no crash brings them back.
     Delete {
         /// Extent of the base volume.
         extent: Extent,
         /// The newest version to forget.
         version: Version,
     },
-    /// What the store has of an extent.
+    /// To read what the store holds of an extent.
     Read {
         /// Extent of the base volume.
         extent: Extent,

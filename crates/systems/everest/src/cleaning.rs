@@ -43,7 +43,8 @@ impl Inner {
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(error) => {
-                // Nobody may write to that device any more, so that no record finds it out.
+                // Perhaps nobody writes to that device any more, so that no record would find out
+                // that it is gone.
                 if error == IoError::Gone {
                     let device = self.engine.state.borrow().store.logs().device(log);
                     lose_member(self, device);

@@ -17,7 +17,7 @@ pub enum StoreError {
     /// A device is too small for three logs.
     #[error("device {device} has {} sectors, a store needs {} there", have.0, need.0)]
     TooSmall {
-        /// Which, in the order given.
+        /// Index of the device, in the order given.
         device: usize,
         /// Size of the device.
         have: Sectors,
@@ -37,13 +37,13 @@ pub enum StoreError {
     /// Neither copy of the superblock is whole.
     #[error("device {device} holds no Everest store: neither superblock is whole")]
     NotAStore {
-        /// Which, in the order given.
+        /// Index of the device, in the order given.
         device: usize,
     },
     /// The devices are of different stores, or not in their order.
     #[error("device {device} is not the {device}th of this store: give its devices in order")]
     OtherDevice {
-        /// Which, in the order given.
+        /// Index of the device, in the order given.
         device: usize,
     },
     /// Written by another version of the program.
@@ -60,7 +60,7 @@ pub enum StoreError {
     /// The root is older than records in the logs: an update of it was lost.
     #[error("the newest root is older than records in the logs: the store's state is unknown")]
     StaleRoot,
-    /// A log holds something durable that is not whole, and nobody knows what it was.
+    /// A log has a damaged range in which there were durable records.
     #[error("log {} is damaged at sector {} over {} sectors", log.0, offset.0, sectors.0)]
     Damaged {
         /// The log.

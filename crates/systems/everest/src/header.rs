@@ -1,5 +1,5 @@
-//! The header of a base volume: who it is, which stores may hold newer data of it, and which of
-//! their versions count no more.
+//! The header of a base volume: its id, the stores that may hold newer data of it, and which of
+//! their versions are void.
 //!
 //! ```text
 //!  LBA 0           128             256
@@ -31,11 +31,12 @@ pub(crate) const COPY: Sectors = Sectors(128);
 pub(crate) const HEADER: Sectors = Sectors(2 * COPY.0);
 pub(crate) const PLACES: [Extent; 2] =
     [Extent { start: Lba(0), len: COPY }, Extent { start: Lba(COPY.0), len: COPY }];
-/// A store serves a new opening whose lineage has the last one that it served.
+/// Openings in a lineage. A store serves a new opening if its lineage has the opening that the
+/// store served last.
 const LINEAGE_MAX: usize = 512;
 /// Stores that may hold data at a time.
 pub(crate) const STORES_MAX: usize = 16;
-/// Ranges whose versions in a store count no more.
+/// Most void ranges in a header.
 const VOIDS_MAX: usize = 1024;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -68,7 +69,7 @@ struct RawVoid {
     version: U64,
 }
 
-/// What the header says.
+/// The content of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) base: BaseId,
@@ -79,7 +80,8 @@ pub(crate) struct Content {
     pub(crate) lineage: Vec<Opening>,
     /// Stores that may hold data.
     pub(crate) stores: Vec<StoreId>,
-    /// What a store has of a range up to a version is void: it counts as if it were not there.
+    /// Void ranges: versions that the store has of the range, up to that of the range, count as if
+    /// they were not there.
     pub(crate) voids: Vec<(StoreId, Range)>,
 }
 
@@ -182,11 +184,11 @@ pub(crate) struct Header {
     /// The copy that is written first.
     first: usize,
     lock: TaskLock,
-    /// A copy could not be written: nobody knows what an opening will find.
+    /// A copy could not be written: an opening may find the old header, or the new one.
     broken: Cell<bool>,
-    /// Nobody changes it any more.
+    /// Later changes are refused.
     sealed: Cell<bool>,
-    /// Store that is being taken off the list.
+    /// The store that is being taken off the list.
     leaving: Cell<Option<StoreId>>,
 }
 
@@ -202,12 +204,13 @@ impl Header {
         Ok(())
     }
 
-    /// The header on `device`; `None` if it has no whole one.
+    /// The newest header on `device`; `None` if no copy is whole.
     pub(crate) async fn find(
         runtime: &Handle,
         device: Rc<dyn BlockDevice>,
     ) -> Result<Option<Self>, IoError> {
-        // What a killed process left in the drive's cache must be durable before it is believed.
+        // Data that a killed process left in the drive's cache must be durable before it is
+        // believed.
         device.submit(Request::Flush).await?;
         let reads: Rc<dyn BlockDevice> = PatientReads::new(Rc::clone(&device), runtime.clone());
         let mut newest: Option<(Content, usize)> = None;
@@ -230,8 +233,8 @@ impl Header {
         Ok(newest.map(header))
     }
 
-    /// Waits for the changes that were begun, and lets nobody begin another one: the next opening
-    /// changes it, and a change of this one would take that back.
+    /// Waits for the changes that were begun, and refuses others. The next opening changes the
+    /// header, and a later change of this one would undo that.
     pub(crate) async fn seal(&self) {
         self.sealed.set(true);
         drop(self.lock.take().await);
@@ -241,12 +244,12 @@ impl Header {
         self.content.borrow()
     }
 
-    /// Changes the header, durably in both copies. False if `change` says that there is nothing to
-    /// change.
+    /// Changes the header, durably in both copies. False if `change` returns false: nothing is
+    /// written then.
     ///
     /// # Errors
     /// If a copy cannot be written: an opening may find the old header, or the new one. Later
-    /// changes fail then.
+    /// changes fail too.
     pub(crate) async fn update(
         &self,
         change: impl FnOnce(&mut Content) -> bool,
@@ -264,7 +267,7 @@ impl Header {
         }
         new.generation += 1;
         let copies = if plant::is(Bug::HeaderInOneCopy) { 1 } else { 2 };
-        // First where the newest was not found: there may be none that is whole.
+        // First the copy that was not the newest at opening: perhaps it is not whole.
         for place in [self.first, 1 - self.first].into_iter().take(copies) {
             let place = PLACES[place];
             let mut written = write(&self.device, place, &new).await;
@@ -320,7 +323,8 @@ impl Header {
             if !unused() {
                 return false;
             }
-            // Who counts on the list from now on waits for the end of this, and lists it again.
+            // A task that calls `list` from now on waits for the end of this change, and lists the
+            // store again.
             self.leaving.set(Some(store));
             content.stores.retain(|listed| *listed != store);
             true
@@ -346,14 +350,15 @@ impl Header {
         self.update(change).await
     }
 
-    /// What of a store is void.
+    /// The void ranges of a store.
     pub(crate) fn voids_of(&self, store: StoreId) -> Vec<Range> {
         let content = self.content.borrow();
         let of_store = content.voids.iter().filter(|(of, _)| *of == store);
         of_store.map(|(_, range)| *range).collect()
     }
 
-    /// The store has durably forgotten what is void.
+    /// Drops the void ranges `gone` from the header: the store has durably forgotten their
+    /// versions.
     pub(crate) async fn forgotten(&self, store: StoreId, gone: &[Range]) -> Result<(), IoError> {
         let change = |content: &mut Content| {
             let before = content.voids.len();

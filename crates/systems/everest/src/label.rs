@@ -1,4 +1,4 @@
-//! What a device says of the base volume on it, without opening that.
+//! Reads the header of a base volume without opening it.
 
 use std::rc::Rc;
 
@@ -10,10 +10,10 @@ use crate::call::{BaseId, StoreId};
 use crate::header::{COPY, HEADER, Header, MAGIC, PLACES};
 use crate::offload::Offloaded;
 
-/// What a device says of the base volume on it.
+/// What the header of a base volume says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseLabel {
-    /// Its name.
+    /// Its id.
     pub id: BaseId,
     /// Its size when it was made, with the header.
     pub sectors: Sectors,
@@ -24,7 +24,7 @@ pub struct BaseLabel {
 }
 
 impl Offloaded {
-    /// What the base volume on `device` says of itself; `None` if there is none. Changes nothing.
+    /// The label of the base volume on `device`; `None` if there is none. Writes nothing.
     ///
     /// # Errors
     /// If the device fails, or has a header of which no copy is whole.
@@ -45,13 +45,13 @@ impl Offloaded {
         }))
     }
 
-    /// What clients would see of a base volume on `device`.
+    /// Size that clients would see of a base volume on `device`.
     #[must_use]
     pub fn capacity_on(device: &dyn BlockDevice) -> Sectors {
         Sectors(device.capabilities().capacity.0.saturating_sub(HEADER.0))
     }
 
-    /// Takes a header away that `device` may have, so that it is no base volume.
+    /// Overwrites the header that `device` may have, so that it is no base volume any more.
     ///
     /// # Errors
     /// If the device fails.
@@ -61,7 +61,7 @@ impl Offloaded {
 }
 
 impl Header {
-    /// Whether `device` begins as a base volume does, in one copy of the header at least.
+    /// Whether at least one copy of a header on `device` begins with the magic number.
     pub(crate) async fn shows(
         runtime: &Handle,
         device: &Rc<dyn BlockDevice>,
@@ -80,7 +80,7 @@ impl Header {
         Ok(false)
     }
 
-    /// Overwrites what the copies begin with.
+    /// Overwrites both copies with zeroes.
     pub(crate) async fn erase(device: Rc<dyn BlockDevice>) -> Result<(), IoError> {
         for place in PLACES {
             let zeroes = Payload::zeroes(COPY);

@@ -1,4 +1,4 @@
-//! A store as its clients need it, wherever it is.
+//! The interface of a store to its clients, on this machine or another.
 
 use std::pin::Pin;
 
@@ -11,15 +11,15 @@ use crate::call::{Call, Reply, StoreId};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LenderError {
-    /// Nobody answered. What was asked for was done, or not, or will be, until the client has begun
+    /// Nobody answered. The call was done, or not, or may still be done until the client has begun
     /// another session.
     #[error("the store cannot be reached: what it was asked for last may have been done")]
     Unreachable,
-    /// The store does not know the session, as it was started anew, or serves a newer one. It did
+    /// The store was started anew and does not know the session, or it serves a newer one. It did
     /// nothing.
     #[error("the session with the store has ended")]
     NoSession,
-    /// The call arrived before. Whoever carries calls waits for the answer to the first.
+    /// The call arrived before. The transport waits for the answer to the first copy.
     #[error("the call arrived before")]
     Repeated,
     /// The store holds a newer version of the range. It did nothing.
@@ -37,8 +37,8 @@ pub enum LenderError {
 }
 
 impl LenderError {
-    /// The error as a block device tells it, of a request for `extent`. A store that cannot be
-    /// reached is no medium that has lost anything.
+    /// The error as a block device reports it for a request of `extent`. An unreachable store is a
+    /// transient error, because no data is lost.
     #[must_use]
     pub fn of_request(self, extent: Extent) -> IoError {
         match self {
@@ -49,7 +49,8 @@ impl LenderError {
     }
 }
 
-/// An answer of a lender. A call is under way when this is returned, and nothing takes it back.
+/// The answer of a lender. The call is under way when this is returned; dropping it does not cancel
+/// the call.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, LenderError>>>>;
 
 /// How busy a disk is.
@@ -57,14 +58,14 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, LenderError>>>>;
 pub struct Load {
     /// Requests in flight.
     pub in_flight: u64,
-    /// The time that one more would wait for those.
+    /// The time that another request would wait for those.
     pub wait: Nanos,
 }
 
 /// A store that lends its room to clients: on this machine, or on another.
 ///
-/// Calls may be lost, doubled, delayed and overtake one another; [`crate::Lending`] sees to it that
-/// each is done once, and none of an earlier session.
+/// Calls may be lost, doubled or delayed, and may overtake one another. [`crate::Lending`] does
+/// each at most once, and none of an earlier session.
 pub trait Lender {
     /// Name of the store.
     fn id(&self) -> StoreId;
@@ -78,7 +79,7 @@ pub trait Lender {
     /// How busy the lender's disk is, as far as is known here.
     fn load(&self) -> Load;
 
-    /// Where it is, for people.
+    /// Where the store is, as text for people.
     fn place(&self) -> String {
         "in this process".to_owned()
     }

@@ -1,8 +1,8 @@
-//! A store that serves clients: each call once, and only those of the newest session of a base
-//! volume.
+//! A store that serves clients: it does each call once, and only calls of the newest session of a
+//! base volume.
 //!
-//! Whom the store serves is kept in the store itself, in an address space that no base volume has:
-//! the base volume with space `n` has the sector `n` there.
+//! The store keeps the list of base volumes that it serves in itself, in an address space that no
+//! base volume has. The base volume with space `n` has the sector `n` there.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use crate::meter::Meter;
 use crate::store::CircularStore;
 use crate::versions::{Range, Version};
 
-/// The space that holds the owners of the others.
+/// The space that holds the owners of the other spaces.
 const OWNERS: Space = Space(0x7fff);
 const MAGIC: [u8; 8] = *b"EVOWNER1";
 /// Calls that overtake one another by more than this end their session.
@@ -34,17 +34,17 @@ struct Inner {
     store: CircularStore,
     meter: Option<Meter>,
     owners: RefCell<BTreeMap<BaseId, Owner>>,
-    /// One claim at a time.
+    /// Held by a claim, so that only one runs.
     claiming: manylogs_block::TaskLock,
 }
 
-/// A base volume that the store has data of, or had.
+/// A base volume that the store has, or had, data of.
 #[derive(Debug)]
 struct Owner {
     space: Space,
-    /// The newest session, as it is durable.
+    /// The newest durable session.
     session: Session,
-    /// Version of the sector that says so.
+    /// Version of the owner's sector in [`OWNERS`].
     written: Version,
     /// The calls of the session, if the store still serves it.
     calls: Option<Calls>,
@@ -53,7 +53,7 @@ struct Owner {
 /// The calls of a session that have arrived.
 #[derive(Debug, Default)]
 struct Calls {
-    /// All below have arrived.
+    /// All calls with smaller numbers have arrived.
     below: u64,
     beyond: BTreeSet<u64>,
 }
@@ -69,7 +69,7 @@ struct RawOwner {
 }
 
 impl Calls {
-    /// Notes that a call arrives.
+    /// Notes that a call arrives. An error if it arrived before, or is too far ahead.
     fn arrives(&mut self, number: u64) -> Result<(), LenderError> {
         let twice = number < self.below || self.beyond.contains(&number);
         if twice && !plant::is(Bug::CallDoneTwice) {
@@ -87,8 +87,8 @@ impl Calls {
 }
 
 impl Lending {
-    /// Serves clients from `store`. `meter` measures the disk that the store is on, where all its
-    /// requests pass.
+    /// Serves clients from `store`. All requests to the store's disk pass `meter`, which measures
+    /// how busy it is.
     ///
     /// # Errors
     /// If the store's list of owners cannot be read.
@@ -126,7 +126,7 @@ impl Lending {
         space.map(|space| self.0.store.ranges(space)).unwrap_or_default()
     }
 
-    /// Base volumes that the store holds something of, and how much.
+    /// Base volumes that the store holds data of, and how much.
     #[must_use]
     pub fn clients(&self) -> Vec<(BaseId, Sectors)> {
         let owners = self.0.owners.borrow();
@@ -154,15 +154,15 @@ impl Lending {
         let mut bytes = raw.as_bytes().to_vec();
         bytes.resize(to_usize(SECTOR_BYTES), 0);
         let place = Extent::new(space.0.into(), 1);
-        // With this, all that earlier sessions stored or deleted is durable.
+        // When this is durable, so is all that earlier sessions stored or deleted.
         self.0.store.write_first(OWNERS, place, written, Payload::bytes(bytes)).await?;
         let owner = Owner { space, session, written, calls: Some(Calls::default()) };
         self.0.owners.borrow_mut().insert(base, owner);
         Ok(Reply::Held(self.0.store.ranges(space)))
     }
 
-    /// Whether a session may begin; ends the earlier one. The space of the base volume, and the
-    /// version of its sector.
+    /// Ends the earlier session and returns the space of the base volume and the version of its
+    /// sector. An error if the session may not begin.
     fn admit(
         &self,
         base: BaseId,
@@ -207,7 +207,8 @@ impl Lending {
         owner.is_some_and(|owner| owner.calls.is_some()) || plant::is(Bug::OldSessionServed)
     }
 
-    /// The space of a call that is to be done.
+    /// Notes the call and returns the space of its base volume. An error if the call is not to be
+    /// done.
     fn arrives(&self, call: &Call) -> Result<Space, LenderError> {
         let mut owners = self.0.owners.borrow_mut();
         let owner = owners.get_mut(&call.base).ok_or(LenderError::NoSession)?;
@@ -219,7 +220,7 @@ impl Lending {
         Ok(owner.space)
     }
 
-    /// Does a call. What it changes is on its way when this returns.
+    /// Does a call. Its changes are on their way when this returns.
     fn serve(&self, call: Call) -> Answer<Reply> {
         if let Ask::Claim { lineage } = call.ask {
             return Box::pin(self.clone().claim(call.base, call.session, lineage));
@@ -233,8 +234,8 @@ impl Lending {
             Ask::Delete { extent, version } => {
                 let (lending, base, session) = (self.clone(), call.base, call.session);
                 Box::pin(async move {
-                    // It may wait for room until another session has begun, and been told of what
-                    // it would delete.
+                    // The deletion may wait for room. Meanwhile another session may begin, whose
+                    // claim is answered with the versions that this would delete.
                     let still = || lending.serves(base, session);
                     let deleted = lending.0.store.delete_if(space, extent, version, still);
                     match deleted.await {
@@ -289,7 +290,7 @@ impl Lending {
                     continue;
                 };
                 let mut content = Payload::default();
-                // Each is awaited: it keeps its log from a reset until it ends.
+                // Every read is awaited: until it ends it keeps its log from a reset.
                 match read.await {
                     Ok(parts) => parts.into_iter().for_each(|part| {
                         let zeroes = || Payload::zeroes(part.extent.len);

@@ -6,8 +6,8 @@
 //! owners give them. It is a second client of `manylogs_logstore`, beside the volume of the crate
 //! `manylogs`: the store's entries, records, recovery and cleaning are the same.
 //!
-//! [`Lending`] serves such a store to clients: each call once, and only those of the newest session
-//! of a base volume, wherever the client is. It is what they know as a [`Lender`].
+//! [`Lending`] serves such a store to clients, local or remote: it does each call once, and only
+//! calls of the newest session of a base volume. Clients use it through the trait [`Lender`].
 //!
 //! [`Offloaded`] is the client of section 3.2: a base volume whose writes go to stores while it is
 //! busy, by a [`Policy`], and are reclaimed in the background. `docs/everest.md` tells what holds

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Extent, Signal};
 
-/// What a range is locked for.
+/// The purpose of a lock on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Reads of what stores hold.
@@ -20,8 +20,9 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// A copy on its way home is no newer than what a store is sent meanwhile, so these two go
-    /// together; reads go with all that does not change what they see.
+    /// Whether two uses of a range exclude each other. A reclaim goes together with an off-load:
+    /// the copy on its way home is no newer than the version sent to a store. A read goes with uses
+    /// that do not change what it sees.
     fn excludes(self, other: Self) -> bool {
         use Use::{Offload, Read, Reclaim};
         !matches!(
@@ -31,7 +32,7 @@ impl Use {
     }
 }
 
-/// Ranges that are locked or waited for, by the order in which they were asked for.
+/// Ranges that are locked or waited for, in the order in which they were asked for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Locks(Rc<State>);
 
@@ -50,8 +51,8 @@ pub(crate) struct Locked {
 }
 
 impl Locks {
-    /// Asks for a range. It is the caller's when [`Locked::wait`] has resolved; no later one that
-    /// excludes this is served before.
+    /// Asks for a range. The caller has it when [`Locked::wait`] has resolved. No later request
+    /// that excludes this one is served before it.
     pub(crate) fn ask(&self, extent: Extent, what: Use) -> Locked {
         let number = self.0.asked.get();
         self.0.asked.set(number + 1);
@@ -59,7 +60,7 @@ impl Locks {
         Locked { locks: self.clone(), number }
     }
 
-    /// A range that is the caller's.
+    /// Locks a range, after waiting for it.
     pub(crate) async fn take(&self, extent: Extent, what: Use) -> Locked {
         let locked = self.ask(extent, what);
         locked.wait().await;
@@ -68,7 +69,7 @@ impl Locks {
 }
 
 impl Locked {
-    /// Whether no earlier range excludes this.
+    /// Whether the range is locked: no earlier one that overlaps it excludes it.
     pub(crate) fn is_held(&self) -> bool {
         let ranges = self.locks.0.ranges.borrow();
         let Some(&(extent, what)) = ranges.get(&self.number) else { return true };

@@ -9,10 +9,10 @@ use manylogs_block::{
 
 use crate::lender::Load;
 
-/// One interval between answers in this number replaces the mean of the earlier ones.
+/// Weight of the mean: each new interval between answers counts for one part in this number.
 const MEAN_OF: u64 = 16;
 
-/// A device that knows how long a request would wait for those in flight. Clones are the same
+/// A device that estimates how long a request would wait for those in flight. Clones are the same
 /// device.
 #[derive(Clone)]
 pub struct Meter(Rc<State>);
@@ -27,7 +27,7 @@ struct State {
     each: Cell<Nanos>,
 }
 
-/// A request in flight. Dropping it is its end.
+/// A request in flight, until this is dropped.
 struct Passing(Rc<State>);
 
 impl Drop for Passing {

@@ -34,10 +34,11 @@ pub struct OffloadOptions {
     pub reclaim_every: Nanos,
     /// Ranges that go home together.
     pub together: usize,
-    /// Nothing goes home in the background until the base was under its threshold for so long: in
-    /// a burst it is under it again and again, and what goes home then is in the way of clients.
+    /// Reclaiming in the background waits until the base was under its threshold for so long. In a
+    /// burst the base is under it for short times only, and reclaiming then would be in the way of
+    /// clients.
     pub calm: Nanos,
-    /// No more is off-loaded while stores hold so much.
+    /// Most that stores may hold: at this bound no further ranges are off-loaded.
     pub held_max: Sectors,
 }
 
@@ -56,7 +57,7 @@ impl Default for OffloadOptions {
     }
 }
 
-/// What a client has done, and what it depends on.
+/// Counters of a client, and how much of its data is in stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffloadFigures {
     /// Writes that went to stores.
@@ -65,7 +66,7 @@ pub struct OffloadFigures {
     pub home: u64,
     /// Sectors of which a store has the newest version.
     pub held: Sectors,
-    /// The most that this was.
+    /// The largest value of `held` so far.
     pub held_max: Sectors,
     /// Ranges that were brought home.
     pub reclaimed: u64,
@@ -73,9 +74,9 @@ pub struct OffloadFigures {
 
 pub(crate) struct Client {
     pub(crate) runtime: Handle,
-    /// The base volume with its header, as the client's own work sees it.
+    /// The base volume with its header, for reclaiming: its requests do not count as clients' load.
     pub(crate) base: Rc<dyn BlockDevice>,
-    /// The same, where requests of clients pass.
+    /// The same device, metered, for requests of clients.
     pub(crate) home: Meter,
     pub(crate) header: Header,
     pub(crate) base_id: BaseId,
@@ -87,19 +88,21 @@ pub(crate) struct Client {
     writes: Cell<u64>,
     /// When the base was last seen over its threshold.
     pub(crate) last_over: Cell<Option<Time>>,
-    /// One round of reclaiming at a time.
+    /// Held by a round of reclaiming, so that only one runs.
     pub(crate) reclaiming: TaskLock,
-    /// A store can be reached again, or not any more; something went home.
+    /// Notified when a store can be reached again or is lost, and when the client is closed or
+    /// fenced.
     pub(crate) changed: Signal,
     pub(crate) closed: Cell<bool>,
     pub(crate) fenced: Cell<bool>,
     pub(crate) figures: Cell<OffloadFigures>,
-    /// Sectors in stores, as the bound counts them.
+    /// Sectors in stores, for the bound of [`OffloadOptions::held_max`].
     pub(crate) held: Cell<u64>,
 }
 
 /// A base volume that borrows stores. Writes that went to stores are durable when they are
-/// acknowledged; others are as those of the base volume. Clones are the same volume.
+/// acknowledged; the others are as durable as the base volume makes them. Clones are the same
+/// volume.
 #[derive(Clone)]
 pub struct Offloaded(pub(crate) Rc<Client>);
 
@@ -135,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Ends its tasks, and waits for what they have on its way to the base volume.
+    /// Ends the client's tasks, and waits for their requests to the base volume.
     pub(crate) async fn close(&self) {
         self.closed.set(true);
         self.changed.notify();
@@ -146,7 +149,7 @@ impl Client {
         self.header.seal().await;
     }
 
-    /// Whether the client's tasks are to end.
+    /// Whether the client's tasks should end.
     pub(crate) fn is_over(&self) -> bool {
         self.closed.get() || self.fenced.get()
     }
@@ -157,7 +160,7 @@ impl Client {
         Version::new(if anew { 1 } else { self.opening.incarnation }, self.writes.get())
     }
 
-    /// No version that was given so far is newer.
+    /// The newest version that was given so far.
     pub(crate) fn last_version(&self) -> Version {
         Version::new(self.opening.incarnation, self.writes.get())
     }
@@ -177,7 +180,7 @@ impl Client {
         self.figures.set(figures);
     }
 
-    /// Counts again what stores hold.
+    /// Counts the sectors in stores anew from the table.
     pub(crate) fn weigh(&self) {
         let held = self.table.borrow().sectors(None);
         self.held.set(held.0);
@@ -185,7 +188,7 @@ impl Client {
     }
 }
 
-/// Where the base volume has what clients see at `extent`.
+/// The place on the base volume of the clients' `extent`.
 pub(crate) fn at_home(extent: Extent) -> Extent {
     Extent { start: extent.start + HEADER, len: extent.len }
 }
@@ -195,8 +198,8 @@ impl Offloaded {
     /// meanwhile.
     ///
     /// # Errors
-    /// If the base volume fails, or a store that holds something cannot be reached. What was not
-    /// moved is still there.
+    /// If the base volume fails, or a store that holds something cannot be reached. Ranges that
+    /// were not moved are still in the stores.
     pub async fn reclaim(&self) -> Result<(), IoError> {
         loop {
             if self.0.table.borrow().is_empty() {
@@ -207,20 +210,19 @@ impl Offloaded {
                     let extent = Extent { start: Lba(0), len: self.capabilities().capacity };
                     return Err(IoError::Transient { extent });
                 }
-                // Only what is on its way to a store is left.
+                // Only writes on their way to a store are left.
                 self.0.runtime.sleep(self.0.options.reclaim_every).await;
             }
         }
     }
 
-    /// Ends the work in the background. What stores hold stays there. If all requests were answered
-    /// before, nothing of this opening reaches the base volume afterwards, so that it may be opened
-    /// anew.
+    /// Ends the work in the background. Stores keep what they hold. If all requests were answered
+    /// before, this opening sends the base volume nothing more, so that it may be opened anew.
     pub async fn close(&self) {
         self.0.close().await;
     }
 
-    /// What the client has done, and what it depends on.
+    /// The counters of the client, and how much of its data is in stores.
     #[must_use]
     pub fn figures(&self) -> OffloadFigures {
         OffloadFigures { held: self.0.table.borrow().sectors(None), ..self.0.figures.get() }
@@ -253,14 +255,14 @@ impl BlockDevice for Offloaded {
             Request::Flush => self.0.home.submit(Request::Flush),
             Request::Read { extent } => self.0.read(extent),
             Request::Discard { .. } if !self.capabilities().discard => {
-                // It would only cost time, and show what is older than what a store has.
+                // A discard would only cost time, and uncover versions older than those in stores.
                 Completion::ready(Ok(Payload::default()))
             }
             change => self.0.change(change),
         }
     }
 
-    /// What stores hold is data; the rest is as at home.
+    /// Everything counts as data.
     fn extents(&self, within: Extent) -> Completion<Extents> {
         if let Err(error) = self.capabilities().check(&Request::Read { extent: within }) {
             return Completion::ready(Err(error));
@@ -281,7 +283,7 @@ impl Client {
         if !self.wants_offload(extent) {
             let locked = self.locks.ask(extent, Use::Home);
             if locked.is_held() {
-                // The base sees it at this instant.
+                // The base gets the request before this returns.
                 self.count(|figures| figures.home += 1);
                 let written = self.home.submit(moved_home(request));
                 return self.answer(async move {
@@ -296,7 +298,7 @@ impl Client {
     }
 }
 
-/// The same request, as the base volume sees it.
+/// The same request, at the addresses of the base volume.
 pub(crate) fn moved_home(request: Request) -> Request {
     match request {
         Request::Read { extent } => Request::Read { extent: at_home(extent) },

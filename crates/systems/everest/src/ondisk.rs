@@ -2,8 +2,8 @@
 //!
 //! The layout of a device is that of [`equal_logs`]. Logs are numbered through all devices. A store
 //! on one device has both roots there. One on several has root 0 on the first and root 1 on the
-//! second; while one of these is gone, both are on the other. In the first version the first device
-//! had both.
+//! second; while one of these is gone, both are on the other. In format version 1 the first device
+//! has both.
 
 use bytes_of_superblock::{BYTES, Raw};
 use manylogs_block::{Extent, Sectors, narrow};
@@ -17,12 +17,12 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::error::StoreError;
 
 const MAGIC: [u8; 8] = *b"EVERSTOR";
-/// The format of a store on one device, and of all that were made when there was no other.
+/// The format of a store with both roots on its first device.
 const ROOTS_ON_ONE: u32 = 1;
 /// The format of a store whose two roots are on two devices.
 const ROOTS_ON_TWO: u32 = 2;
-/// A device has at least so many logs: cleaning and deletions have one and a half to themselves,
-/// and each log is left with room for the largest record.
+/// Least number of logs of a device. One and a half are reserved for cleaning and deletions, and
+/// each log is left while it still has room for the largest record.
 const LOGS_LEAST: u64 = 6;
 
 mod bytes_of_superblock {
@@ -53,7 +53,7 @@ mod bytes_of_superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) store: VolumeId,
-    /// Which of the store's devices, and how many there are.
+    /// The device's number in the store; the next field is the number of devices.
     pub(crate) device: u16,
     pub(crate) devices: u16,
     pub(crate) physical: Sectors,
@@ -132,8 +132,8 @@ impl Superblock {
     }
 }
 
-/// Where the two slots of the root are, if the devices for which `gone` holds are gone. With roots
-/// on one device it does not matter.
+/// The places of the root's two slots, avoiding a device for which `gone` holds. With both roots on
+/// one device, `gone` has no effect.
 pub(crate) fn root_slots(on_two: bool, gone: impl Fn(Device) -> bool) -> [RootSlot; 2] {
     let (first, second) = (Device(0), Device(1));
     let devices = match on_two {
@@ -145,7 +145,7 @@ pub(crate) fn root_slots(on_two: bool, gone: impl Fn(Device) -> bool) -> [RootSl
     [0, 1].map(|slot| RootSlot { device: devices[slot], place: ROOTS[slot] })
 }
 
-/// Every place where a root may be. A place's slot is its number's remainder by two.
+/// Every place where a root may be. The slot of a place is its index modulo 2.
 pub(crate) fn root_places(on_two: bool) -> Vec<RootSlot> {
     let devices = if on_two { 2 } else { 1 };
     let on = |device| ROOTS.map(|place| RootSlot { device: Device(device), place });

@@ -23,20 +23,20 @@ use crate::ondisk::{Superblock, root_places, root_slots};
 use crate::store::{CircularStore, Inner, State, StoreOptions};
 use crate::versions::{Version, Versions};
 
-/// A log takes at least this number of the largest records.
+/// The largest record is bounded so that a log takes this number of them.
 const RECORDS_A_LOG: u64 = 4;
 const LOG_LEAST: Sectors = Sectors(64);
 const LOG_MOST: Sectors = Sectors((1 << 28) - 8);
 
-/// As a volume has it by default: requests of clients are held back while records are expected on a
-/// lent disk that is busy for longer than this without a pause.
+/// The defaults of a volume: requests of clients are held back while records are expected on a lent
+/// disk that has been busy for longer than `contended_after` without a pause.
 const TARGETS: Targets =
     Targets { latency: Nanos::from_millis(10), contended_after: Nanos::from_millis(300) };
 
 /// Devices and their superblocks.
 struct Found {
     devices: Vec<Rc<dyn BlockDevice>>,
-    /// The same, for an opening: reads that fail for a while are tried again.
+    /// The same devices, as an opening reads them: reads that fail for a while are tried again.
     reads: Vec<Rc<dyn BlockDevice>>,
     superblocks: Vec<Superblock>,
 }
@@ -54,13 +54,13 @@ impl CircularStore {
         let found = Found::new(&runtime, devices, options)?;
         let logs = found.logs();
         let mut root = Root::first(logs.count());
-        // Recovery looks at all logs: a store is small, and most of it is used.
+        // Recovery scans all logs: a store is small, and most of it is used.
         logs.ids().for_each(|log| root.open_around(log, logs.count()));
         let store = found.superblocks[0].store;
         for RootSlot { device, place } in root_slots(found.roots_on_two(), |_| false) {
             found.devices[usize::from(device.0)].submit(root.write_to(place, store)).await?;
         }
-        // The first copy on the first device last: with that it is a store.
+        // The first copy on the first device is written last: only then the devices are a store.
         for (device, superblock) in found.devices.iter().zip(&found.superblocks).rev() {
             for place in Superblock::places(superblock.sectors).into_iter().rev() {
                 let content = Payload::bytes(superblock.encode());
@@ -75,18 +75,20 @@ impl CircularStore {
         Ok(store)
     }
 
-    /// Name of the store that `device` is a part of. Changes nothing.
+    /// Name of the store that `device` is a part of. Writes nothing.
     ///
     /// # Errors
-    /// If it holds no store, one that is newer or damaged, or it fails.
+    /// If the device holds no store, its superblock is damaged or of another format version, or it
+    /// fails.
     pub async fn identify(device: &Rc<dyn BlockDevice>) -> Result<StoreId, StoreError> {
         superblock_of(device, 0).await.map(|superblock| superblock.store)
     }
 
-    /// Opens the store on `devices`, which are in the order in which it was made.
+    /// Opens the store on `devices`, given in the order in which it was made.
     ///
     /// # Errors
-    /// If they hold no store, one that is newer or damaged, or a device fails.
+    /// If they hold no store, or one that is damaged or of another format version, or a device
+    /// fails.
     pub async fn open(
         runtime: Handle,
         devices: Vec<Rc<dyn BlockDevice>>,
@@ -285,7 +287,7 @@ async fn superblock_of(
     Err(refused)
 }
 
-/// The owners' versions of the table, and their ages, taken from the entries.
+/// The owners' versions of the mapped extents, and their ages, taken from the entries.
 fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
     let (mut versions, mut ages) = (Versions::new(), Ages::default());
     for entry in entries {
@@ -299,7 +301,8 @@ fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
     (versions, ages)
 }
 
-/// The log that was appended to last stays the head. The rest of every other log stays unused.
+/// Returns the log that was appended to last: it stays the head. Seals the others, so the rest of
+/// each stays unused.
 fn seal_all_but_the_newest(store: &mut Store) -> LogId {
     let used = |store: &Store| -> Vec<LogId> {
         store.logs().iter().filter(|log| log.used().0 > 0).map(Log::id).collect()

@@ -1,4 +1,4 @@
-//! A store as a client is connected to it.
+//! The connection of a client to a store.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,19 +15,19 @@ use crate::versions::{Range, Versions};
 pub(crate) struct Peer {
     pub(crate) lender: Rc<dyn Lender>,
     pub(crate) id: StoreId,
-    /// The newest session that was asked for.
+    /// Number of the newest session that was asked for.
     session: Cell<u32>,
-    /// Calls of the session.
+    /// Number of the next call in the session.
     next_call: Cell<u64>,
     /// Whether the session goes on.
     live: Cell<bool>,
-    /// When it ended.
+    /// When the session ended.
     pub(crate) lost_since: Cell<Time>,
-    /// Writes that are about to go there, or are on their way.
+    /// Writes that are about to be sent to the store, or are on their way.
     pub(crate) busy: Cell<u64>,
-    /// It is to forget old versions before it takes new ones.
+    /// Whether the store must forget old versions before it takes new ones.
     barred: Cell<bool>,
-    /// It had no room when it was last asked to store anything.
+    /// Whether the store had no room when it was last asked to store a version.
     pub(crate) full: Cell<bool>,
 }
 
@@ -51,7 +51,7 @@ impl Peer {
         self.live.get()
     }
 
-    /// Whether it may be sent something to store.
+    /// Whether a version may be sent to the store.
     pub(crate) fn takes_writes(&self) -> bool {
         self.live.get() && !self.full.get() && !self.barred.get()
     }
@@ -74,8 +74,8 @@ impl Client {
             let peer = &client.peers[store];
             let goes_on = peer.live.get() && peer.session.get() == session;
             if !goes_on {
-                // It was done before the store said what it holds, or it is not done at all: that
-                // is known from there.
+                // The call was done before the store said at the claim what it holds, or it is
+                // never done: that answer tells which.
                 return Err(LenderError::Unreachable);
             }
             if let Err(error) = &answer
@@ -109,7 +109,7 @@ impl Client {
         self.changed.notify();
     }
 
-    /// Begins a session, and learns what the store holds.
+    /// Begins a session. Returns what the store holds.
     ///
     /// # Errors
     /// Those of the call. [`LenderError::Foreign`] ends the client.
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    /// Sees to it that there is a session with a store for as long as the client is open.
+    /// Keeps up a session with a store as long as the client is open.
     pub(crate) async fn run_peer(self: Rc<Self>, store: usize) {
         while !self.is_over() {
             let changed = self.changed.wait();
@@ -149,17 +149,18 @@ impl Client {
         let ranges = self.connect(store).await?;
         let voids = self.header.voids_of(self.peers[store].id);
         let listed = self.header.is_listed(self.peers[store].id);
-        // A store that is not listed was sent nothing since it was last known to hold nothing: what
-        // it has is an old state of it.
+        // A store that is not listed was sent nothing since it was last known to hold nothing. So
+        // it has come back in an old state.
         let counted = if listed { without(&ranges, &voids) } else { Vec::new() };
         self.table.borrow_mut().reconcile(store, &counted);
-        // All of it if the store is not listed, else no more than what is void.
+        // A store that is not listed must forget all; another one only the void versions.
         let old = if listed { Vec::new() } else { ranges };
         self.begin_session(store, !old.is_empty() || !voids.is_empty());
         self.forget_old(store, old, voids).await
     }
 
-    /// A session has begun. If there is anything `old` the store takes no writes yet.
+    /// Notes that a session has begun. With `old` the store takes no writes until it has forgotten
+    /// old versions.
     pub(crate) fn begin_session(&self, store: usize, old: bool) {
         let peer = &self.peers[store];
         peer.barred.set(old);
@@ -168,7 +169,7 @@ impl Client {
         self.changed.notify();
     }
 
-    /// Makes the store forget `old`, and what is void. It takes writes then.
+    /// Makes the store forget the versions `old` and `voids`; then it takes writes.
     pub(crate) async fn forget_old(
         self: &Rc<Self>,
         store: usize,
@@ -194,7 +195,7 @@ impl Client {
         result
     }
 
-    /// Another host has opened the base volume: nothing of it is known here any more.
+    /// Notes that another host has opened the base volume: this opening serves nothing more.
     pub(crate) fn fence(&self) {
         self.fenced.set(true);
         self.peers.iter().for_each(|peer| peer.live.set(false));
@@ -208,7 +209,7 @@ impl Client {
     }
 }
 
-/// What is left of `ranges` without those that are void.
+/// The parts of `ranges` that are not void.
 pub(crate) fn without(ranges: &[Range], voids: &[Range]) -> Vec<Range> {
     let mut map = Versions::new();
     ranges.iter().for_each(|range| map.insert(range.extent, range.version));

@@ -1,10 +1,10 @@
-//! When a write is off-loaded, and when what was is brought home.
+//! When a write is off-loaded, and when off-loaded ranges are brought home.
 
 use manylogs_block::Nanos;
 
 use crate::lender::Load;
 
-/// When to off-load. Writes over ranges that are off-loaded go to a store under each policy.
+/// When to off-load. Under each policy, writes over off-loaded ranges go to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// While a request would wait for longer than `base` at the base volume, and for less than
@@ -33,8 +33,8 @@ impl Policy {
     /// The paper's thresholds.
     pub const PAPER: Self = Self::Counts { base: 32, store: 32 };
 
-    /// What is used by default: about three requests of a disk. `manylogs episodes` tells what
-    /// others come to.
+    /// The default thresholds: about three requests of a disk. `manylogs episodes` shows the effect
+    /// of others.
     pub const DEFAULT: Self =
         Self::Wait { base: Nanos::from_millis(15), store: Nanos::from_millis(15) };
 
@@ -65,7 +65,7 @@ impl Policy {
         }
     }
 
-    /// By what stores are compared.
+    /// The number by which stores are compared: less is better.
     pub(crate) const fn key(self, load: Load) -> u64 {
         match self {
             Self::Wait { .. } => load.wait.0,
@@ -73,7 +73,7 @@ impl Policy {
         }
     }
 
-    /// Whether the base volume has time for what is brought home.
+    /// Whether the base volume has time for reclaiming.
     pub(crate) fn may_reclaim(self, base: Load) -> bool {
         matches!(self, Self::Always | Self::Never) || !self.is_over(base)
     }

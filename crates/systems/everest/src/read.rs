@@ -1,4 +1,4 @@
-//! Reads: from stores where these have the newest version, else from home.
+//! Reads: from a store if it has the newest version, else from home.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,12 +12,12 @@ use crate::offload::{Client, at_home};
 use crate::table::Copies;
 use crate::versions::Version;
 
-/// A store that answers so often with less than it acknowledged has lost it.
+/// A store that answers so often with less than it acknowledged has lost data.
 const ATTEMPTS: u32 = 8;
 
 type PartRead = Pin<Box<dyn Future<Output = Result<Payload, Wrong>>>>;
 
-/// The newest content of a part.
+/// The newest content of a part of a range.
 pub(crate) struct Newest {
     pub(crate) extent: Extent,
     /// Its version, and where it is; `None` if that is home.
@@ -37,12 +37,12 @@ enum Wrong {
     Home(IoError),
 }
 
-/// Why a read is to be tried again.
+/// Why a read should be tried again, or has failed.
 #[derive(Debug)]
 pub(crate) enum Again {
     /// No store that has a part of it can be reached.
     Gone,
-    /// What the table says changed meanwhile.
+    /// The table changed meanwhile.
     Changed,
     /// The read failed.
     Failed(IoError),
@@ -53,7 +53,7 @@ impl Client {
         let home = |part: &(Extent, Option<(Version, Copies)>)| {
             part.1.is_none_or(|(_, copies)| copies.clean)
         };
-        // What is home is the newest there: the base sees the request at this instant.
+        // Home has the newest version now, and the base gets the request before this returns.
         if self.table.borrow().lookup(extent).iter().all(home) {
             return self.home.submit(Request::Read { extent: at_home(extent) });
         }
@@ -123,7 +123,7 @@ impl Client {
                 }
             }
             result?;
-            // Another store may have it.
+            // Another round: other stores may have the parts.
             if *bad == before && !gone {
                 return Ok(found);
             }
@@ -162,8 +162,8 @@ impl Client {
     }
 }
 
-/// The content, if a store has all of it and nothing older than `version`: it may have a newer
-/// version, of a write that failed.
+/// The content, if a store has all parts in `version` or a newer one, which is of a write that
+/// failed.
 fn whole(parts: Vec<Part>, version: Version) -> Option<Payload> {
     let mut content = Payload::default();
     for part in parts {

@@ -1,5 +1,5 @@
-//! Reclaiming (the Everest paper, section 3.2.3): ranges go home, and stores forget them when they
-//! are durable there.
+//! Reclaiming (the Everest paper, section 3.2.3): ranges are brought home, and stores forget them
+//! when they are durable at home.
 
 use std::rc::Rc;
 
@@ -16,19 +16,19 @@ use crate::read::Newest;
 use crate::table::{Candidate, Holder};
 use crate::versions::{Range, Version};
 
-/// The oldest ranges go home first, so many of them by address.
+/// Ranges in a pass: the oldest are chosen, and brought home in order of address.
 const PASS: usize = 4096;
 /// While nothing can go home, the client looks less and less often, at most so many times apart.
 const RARELY: u64 = 16;
 /// The most of a range that goes home at a time: zeroes may be as long as the base volume.
 const PIECE: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
 
-/// A range that is home, but for a flush.
+/// A range that was written home, perhaps not durably before the next flush.
 struct AtHome {
     range: Range,
-    /// Up to which version stores may forget it.
+    /// The newest version that stores may forget.
     limit: Version,
-    /// It was written home just now.
+    /// Whether this pass wrote it home.
     moved: bool,
     locked: Option<Rc<Locked>>,
 }
@@ -47,14 +47,14 @@ impl Client {
             if reclaimed.is_err() && plant::is(Bug::ReclaimEndsAtError) {
                 return;
             }
-            // An error passes, or it does not: stores still have what they had.
+            // The next round tries again after an error: stores still have what they had.
             self.give_up_stores().await;
             self.unlist_unused().await;
         }
     }
 
-    /// Brings ranges home, `together` at a time, as long as the base volume has time for it. True
-    /// if stores hold less now.
+    /// Brings the ranges of a pass home, `together` at a time, while the base volume has time for
+    /// it. With `usize::MAX` it does not wait for such time. True if stores hold less now.
     ///
     /// # Errors
     /// If the base volume fails.
@@ -84,7 +84,8 @@ impl Client {
         let few =
             |one: &Candidate| (one.copies & reachable).count_ones() as usize >= self.options.copies;
         let mut found = self.table.borrow().candidates();
-        // What is home already waits for a store that cannot be reached.
+        // A range that is home already waits until the store that must forget it first can be
+        // reached.
         found.retain(|one| match one.dirty {
             true => one.copies & reachable != 0,
             false => self.may_settle(one.range.extent),
@@ -93,13 +94,13 @@ impl Client {
         found.truncate(PASS);
         found.sort_unstable_by_key(|one| one.range.extent.start);
         for one in &mut found {
-            // The rest is a candidate of the next pass.
+            // The rest is left to the next pass.
             one.range.extent.len = one.range.extent.len.min(PIECE);
         }
         found
     }
 
-    /// Whether the base volume has time for what is brought home.
+    /// Whether the base volume has time for reclaiming.
     fn may_reclaim(&self) -> bool {
         let now = self.runtime.now();
         let calm = |last| now.since(last) >= self.options.calm;
@@ -108,7 +109,7 @@ impl Client {
             && (policy.is_always_over() || self.last_over.get().is_none_or(calm))
     }
 
-    /// Whether the store that forgets `extent` first can be reached.
+    /// Whether the store that must forget `extent` first can be reached.
     fn may_settle(&self, extent: Extent) -> bool {
         let holders = self.table.borrow().holders(extent);
         holders.first().is_none_or(|first| self.peers[first.store].is_live())
@@ -128,9 +129,9 @@ impl Client {
     async fn bring_home(self: &Rc<Self>, ranges: &[Candidate]) -> Result<bool, IoError> {
         let copy = |candidate: &Candidate| {
             let (client, candidate) = (Rc::clone(self), *candidate);
-            // What was left over by a write that failed is told from what is on its way there by a
-            // lock that excludes the latter. All are asked for at once: who comes later waits for
-            // all, and none of these for him.
+            // A version left over by a failed write must be told from one on its way to a store:
+            // [`Use::Home`] excludes the latter. All locks are asked for at once, so that none
+            // waits for a later request.
             let what = if candidate.left_over { Use::Home } else { Use::Reclaim };
             let locked = self.locks.ask(self.whole_sectors(candidate.range.extent), what);
             self.answer(async move { client.copy_home(candidate, locked).await })
@@ -159,15 +160,16 @@ impl Client {
         result.map(|()| some)
     }
 
-    /// The extent, widened to whole physical sectors of the base volume: a power cut while a part
-    /// of one is written may damage its neighbours, which nobody writes.
+    /// The extent, widened to whole physical sectors of the base volume. A power cut during the
+    /// write of a part of one may damage the other logical sectors in it.
     fn whole_sectors(&self, extent: Extent) -> Extent {
         let told = self.base.capabilities();
         let all = Extent::new(0, told.capacity.0.saturating_sub(HEADER.0));
         extent.widened_to(told.physical_sector).intersection(all)
     }
 
-    /// Those that share no physical sector with one before them, by address. Others follow later.
+    /// The ranges that share no physical sector with a range before them. The others are left to a
+    /// later pass.
     fn apart<'a>(&self, ranges: &'a [Candidate]) -> impl Iterator<Item = &'a Candidate> {
         let mut next = Lba(0);
         ranges.iter().filter(move |one| {
@@ -180,7 +182,7 @@ impl Client {
         })
     }
 
-    /// Writes home what is newest in a range.
+    /// Writes the newest version of a range home, unless it is there.
     async fn copy_home(
         self: Rc<Self>,
         candidate: Candidate,
@@ -203,7 +205,7 @@ impl Client {
                 continue;
             }
             let whole = self.whole_sectors(part.range.extent);
-            // Later, or never: what is damaged in a store is lost.
+            // Left to a later pass, or lost if it is damaged in the store.
             let Ok(newest) = self.read_newest(whole, &mut 0).await else { continue };
             let mut payload = Payload::default();
             let same =
@@ -221,7 +223,7 @@ impl Client {
         Ok(parts)
     }
 
-    /// What is home durably is forgotten by the stores. False if one may still hold it.
+    /// Makes the stores forget a range that is durably home. False if one may still hold it.
     async fn forget(self: Rc<Self>, part: AtHome) -> Result<bool, IoError> {
         let AtHome { range, limit, moved, locked } = part;
         if moved {
@@ -233,15 +235,15 @@ impl Client {
         settled
     }
 
-    /// Makes all stores forget what they have of `extent`, which is home durably. Those that have
-    /// the newest version come last: until then it hides whatever the others have. With `void` the
-    /// base notes that the versions of stores that cannot be reached count no more. False if a
-    /// store may still hold something.
+    /// Makes all stores forget their versions of `extent`, which is durably home. Stores that have
+    /// the newest version forget last: until then it hides the older versions of the others. With
+    /// `void` the header notes the versions of unreachable stores as void. False if a store may
+    /// still hold something.
     ///
-    /// Versions beyond `limit` are on their way to a store, and then nothing is done.
+    /// Versions newer than `limit` are on their way to a store: then nothing is done.
     ///
     /// # Errors
-    /// If the base cannot note it.
+    /// If the header cannot be written.
     pub(crate) async fn settle(
         self: &Rc<Self>,
         extent: Extent,
@@ -281,7 +283,8 @@ impl Client {
         Ok(true)
     }
 
-    /// What a store held that is gone for longer than reads wait is void once all of it is home.
+    /// Notes as void the versions of stores that were unreachable for longer than reads wait, if
+    /// all they hold is home.
     async fn give_up_stores(self: &Rc<Self>) {
         for store in 0..self.peers.len() {
             let gone = self.lost_for(store) > self.options.patience;
@@ -302,7 +305,7 @@ impl Client {
         }
     }
 
-    /// Takes stores off the list that hold nothing: no opening needs to ask them.
+    /// Takes stores off the list that hold nothing, so that openings need not ask them.
     async fn unlist_unused(self: &Rc<Self>) {
         for (store, peer) in self.peers.iter().enumerate() {
             let early = plant::is(Bug::UnlistedTooEarly);
@@ -313,7 +316,7 @@ impl Client {
                     && self.header.voids_of(peer.id).is_empty()
             };
             if self.header.is_listed(peer.id) && unused() {
-                // If it fails the store is asked at the next opening.
+                // If this fails, the next opening asks the store.
                 drop(self.header.unlist(peer.id, unused).await);
             }
         }

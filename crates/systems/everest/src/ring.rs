@@ -1,11 +1,11 @@
-//! Which log takes the next record, and which is cleaned: logs are filled one after the other and
-//! emptied from the oldest end (the Everest paper, section 3.1).
+//! Which log takes the next record, and which is cleaned. Logs are filled one after the other, and
+//! the oldest is emptied first (the Everest paper, section 3.1).
 
 use manylogs_block::Sectors;
 use manylogs_logstore::store::{Cleaner, Device, Job, Logs, Placement, Store};
 use manylogs_logstore::{Log, LogId};
 
-/// A log with a larger live share than this is not worth cleaning for the room that it gives.
+/// A log with at least this live share is not worth cleaning for its room.
 const DENSE: f64 = 0.75;
 
 /// The log at the head as long as it takes records, then the next empty one around the ring.
@@ -22,12 +22,13 @@ impl Placement for Ring {
         }
         let around = logs.ids().skip_while(|id| *id <= self.head).chain(logs.ids());
         let blank = |id: &LogId| logs.is_blank(*id) && logs.takes(*id, needed);
-        // The next one or none: a log that is passed over would be cleaned before older ones.
+        // The next empty log or none: a log that is passed over would later be cleaned before older
+        // ones.
         around.take(logs.count()).find(blank).filter(|id| ready(*id))
     }
 }
 
-/// Cleans the oldest log that has room to give when less than `wanted` is left.
+/// Cleans the oldest log that is worth it, when less room than `wanted` is left.
 #[derive(Clone, Debug)]
 pub(crate) struct FromTail {
     pub(crate) head: LogId,
@@ -43,7 +44,7 @@ impl Cleaner for FromTail {
             return None;
         }
         let others = logs.iter().filter(|log| log.id() != self.head);
-        // What a log that is out of use still holds keeps the floor down.
+        // Live versions in a retired log keep the floor from rising.
         let can_be_read = |log: &Log| !self.gone.contains(&logs.device(log.id()));
         let counts = |log: &&Log| !log.is_retired() || (log.live() > 0 && can_be_read(log));
         let is_used = |log: &&Log| !log.is_empty() && !log.is_busy() && counts(log);

@@ -14,21 +14,21 @@ use crate::ages::Ages;
 use crate::call::StoreId;
 use crate::versions::{Range, Version, Versions};
 
-/// The stream of all batches of a store: they keep one order, so that an acknowledged batch has no
-/// holes before it.
+/// The stream of all batches of a store. They become durable in order, so that all batches before
+/// an acknowledged one are durable.
 const ORDER: Stream = Stream(0);
 
 /// Options of making a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// Length of a log: what is cleaned at a time. A multiple of 8 sectors.
+    /// Length of a log, the unit of cleaning. A multiple of 8 sectors.
     pub log: Sectors,
 }
 
 /// Content that the store has for a part of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The part, as the base volume knows it.
+    /// The part, in addresses of the base volume.
     pub extent: Extent,
     /// The newest content; `None` if the store has none.
     pub content: Option<Payload>,
@@ -43,7 +43,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// As [`Store::put`], for versions that clients can ask for by age.
+    /// Like [`Store::put`]; also lists the versions by age, for [`CircularStore::oldest`].
     pub(crate) fn put(&mut self, batch: Batch, room: Room, waiter: Option<Completer>) {
         let mut sequence = self.store.next_data();
         for entry in &batch.entries {
@@ -65,8 +65,8 @@ pub(crate) struct Inner {
     pub(crate) spared: [Room; 2],
 }
 
-/// A circular store. Clones are the same store; when the last is dropped it goes on until
-/// [`CircularStore::close`].
+/// A circular store. Clones are the same store. Its tasks run until [`CircularStore::close`], even
+/// if all clones are dropped.
 #[derive(Clone)]
 pub struct CircularStore(pub(crate) Rc<Inner>);
 
@@ -91,14 +91,13 @@ impl CircularStore {
         self.0.record
     }
 
-    /// Stores a version of `extent` of a base volume: `content`, or zeroes without any. Resolves
-    /// when it is durable, and with it all that was written or deleted before.
+    /// Stores a version of `extent` of a base volume: `content`, or zeroes if that is `None`.
+    /// Resolves when this version and all earlier writes and deletions are durable.
     ///
     /// # Errors
     /// [`IoError::NoSpace`] at once if the store is full: deletions make room.
-    /// [`IoError::ReadOnly`] if it takes no writes any more, as so many of its logs have failed.
-    /// [`IoError::OutOfRange`] if the content is too long or of another length. [`IoError::Gone`]
-    /// if the store is closed.
+    /// [`IoError::ReadOnly`] if too many of its logs have failed. [`IoError::OutOfRange`] if the
+    /// content is too long or of another length. [`IoError::Gone`] if the store is closed.
     pub fn write(
         &self,
         base: Space,
@@ -110,8 +109,8 @@ impl CircularStore {
         self.put(base, extent, version, content, for_cleaning + for_deletions)
     }
 
-    /// As [`CircularStore::write`], of what must be stored before anything can be deleted: waits
-    /// for room.
+    /// As [`CircularStore::write`], but waits for room and may use that of deletions: for versions
+    /// without which nothing can be deleted.
     pub(crate) async fn write_first(
         &self,
         base: Space,
@@ -168,8 +167,8 @@ impl CircularStore {
         durable
     }
 
-    /// Forgets what the store has of `extent` that is not newer than `version`. When this resolves
-    /// no crash brings it back.
+    /// Forgets the store's versions of `extent` up to `version`. When this resolves, no crash
+    /// brings them back.
     ///
     /// # Errors
     /// If the store's devices fail, or it is closed.
@@ -182,10 +181,10 @@ impl CircularStore {
         self.delete_if(base, extent, version, || true).await
     }
 
-    /// As [`CircularStore::delete`], if `still` holds when there is room for it.
+    /// As [`CircularStore::delete`], but only if `still` holds when there is room for the record.
     ///
     /// # Errors
-    /// [`IoError::Gone`] if it does not hold, and as there.
+    /// [`IoError::Gone`] if it does not hold, and those of [`CircularStore::delete`].
     pub(crate) async fn delete_if(
         &self,
         base: Space,
@@ -216,7 +215,7 @@ impl CircularStore {
             self.0.engine.wanted.notify();
             progress.await;
         };
-        // Also if there was nothing to forget: an earlier deletion may be on its way.
+        // Waits even if there was nothing to forget: an earlier deletion may be on its way.
         match last {
             Some(last) => wait_durable(&*self.0, last).await,
             None => Ok(()),
@@ -241,10 +240,10 @@ impl CircularStore {
         state.store.entries().tickets.last()
     }
 
-    /// The newest content of `extent`, part by part, as it is when this is called.
+    /// The content of `extent`, part by part, that is newest when this is called.
     ///
     /// # Errors
-    /// If a device fails, or does not give back what was written.
+    /// If a device fails, or a checksum does not match.
     pub fn read(
         &self,
         base: Space,
@@ -280,14 +279,14 @@ impl CircularStore {
         }
     }
 
-    /// What the store holds of a base volume, the oldest first: what is to be reclaimed first. A
-    /// client that lost its state learns from this where its newest versions are.
+    /// The ranges that the store holds of a base volume, the oldest first, as they should be
+    /// reclaimed. A client that lost its state learns from this where its newest versions are.
     #[must_use]
     pub fn ranges(&self, base: Space) -> Vec<Range> {
         self.oldest(base, usize::MAX)
     }
 
-    /// The first `most` of [`CircularStore::ranges`], in time that depends on these, not on all.
+    /// The first `most` of [`CircularStore::ranges`], in time that grows with `most`, not with all.
     #[must_use]
     pub fn oldest(&self, base: Space, most: usize) -> Vec<Range> {
         let mut state = self.0.engine.state.borrow_mut();
@@ -323,7 +322,7 @@ impl CircularStore {
         self.ranges(base).iter().map(|range| range.version).max().unwrap_or_default()
     }
 
-    /// Whether more than half of the logs are in use: time to reclaim.
+    /// Whether more than half of the logs are in use, so that clients should reclaim.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.0.engine.state.borrow().store.logs().occupancy() > 0.5
@@ -335,7 +334,7 @@ impl CircularStore {
         &self.0.engine.progress
     }
 
-    /// Waits for what is under way and ends the store's tasks.
+    /// Waits until all writes and deletions so far are durable, and ends the store's tasks.
     ///
     /// # Errors
     /// If a device fails.

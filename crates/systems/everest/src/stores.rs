@@ -1,4 +1,4 @@
-//! What a client knows of its stores, for people.
+//! The state of a client's stores, for people.
 
 use manylogs_block::{Nanos, Sectors};
 
@@ -7,14 +7,14 @@ use crate::offload::{Client, Offloaded};
 use crate::peer::Peer;
 use crate::policy::Policy;
 
-/// What becomes of writes that go to a store.
+/// Whether a store takes writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreState {
-    /// It takes them.
+    /// It takes writes.
     Lends,
     /// It had no room when it was last asked.
     Full,
-    /// It is to forget old versions first.
+    /// It must forget old versions before it takes new ones.
     Forgets,
     /// It cannot be reached.
     Away,
@@ -42,11 +42,11 @@ pub struct StoreFigures {
     pub place: String,
     /// Whether it takes writes.
     pub state: StoreState,
-    /// Whether the base volume notes that it may hold data.
+    /// Whether the base volume's header lists it as one that may hold data.
     pub is_listed: bool,
     /// Sectors of which it has the newest version.
     pub held: Sectors,
-    /// Sectors of which nobody else has the newest version.
+    /// Sectors of which it alone has the newest version.
     pub only_copy: Sectors,
     /// The time that a request would wait there.
     pub wait: Nanos,
@@ -67,7 +67,7 @@ impl Offloaded {
         self.0.options.policy.is_over(self.0.home.load())
     }
 
-    /// When it off-loads.
+    /// The policy of off-loading.
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.0.options.policy

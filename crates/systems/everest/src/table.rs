@@ -1,4 +1,4 @@
-//! What a client knows: which ranges are off-loaded, and what each store may hold.
+//! The table of a client: which ranges are off-loaded, and what each store may hold.
 
 use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
@@ -6,12 +6,12 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::versions::{Range, Stored, Version};
 
-/// Where the newest version of a range is.
+/// The copies of the newest version of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Copies {
     /// The stores that have it durably, a bit for each.
     pub(crate) stores: u32,
-    /// Home has it durably, or something newer.
+    /// Whether home has this version, or a newer one, durably.
     pub(crate) clean: bool,
 }
 
@@ -32,8 +32,8 @@ impl MapValue for Copies {
 /// A version that a store may hold of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder {
-    /// It has the newest version, or a newer one of a write that failed. One that has not may hold
-    /// something older than what it was sent last.
+    /// Whether the store has the newest version, or a newer one of a failed write. A store without
+    /// it may hold something older than the version it was sent last.
     pub(crate) has_newest: bool,
     pub(crate) version: Version,
     pub(crate) store: usize,
@@ -52,9 +52,9 @@ impl Holder {
 pub(crate) struct Candidate {
     pub(crate) range: Range,
     pub(crate) copies: u32,
-    /// The newest version is not home yet.
+    /// Whether the newest version is not home yet.
     pub(crate) dirty: bool,
-    /// Stores may hold versions that nobody waits for, or something is on its way there.
+    /// Whether stores may hold versions of failed writes, or versions are on their way to them.
     pub(crate) left_over: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Candidate {
 pub(crate) struct Table {
     /// The newest acknowledged version of each range that a store has.
     newest: ExtentMap<Copies>,
-    /// For each store, the newest version that it may hold: it was sent there, and not forgotten.
+    /// For each store, the newest version that was sent to it and that it may still hold.
     held: Vec<ExtentMap<Stored>>,
 }
 
@@ -77,7 +77,7 @@ impl Table {
         Self { newest: ExtentMap::new(), held }
     }
 
-    /// What the stores said at an opening.
+    /// The table at an opening, made of the stores' answers.
     pub(crate) fn opened(stores: usize, held: &[(usize, Vec<Range>)]) -> Self {
         let mut table = Self::new(stores);
         for (store, ranges) in held {
@@ -100,7 +100,7 @@ impl Table {
         table
     }
 
-    /// Whether a store may hold anything of `extent`, or held it and lost it.
+    /// Whether any store may hold versions of `extent`, or held them and lost them.
     pub(crate) fn is_held(&self, extent: Extent) -> bool {
         let seen = match plant::is(Bug::OverlapSeenAtStart) {
             true => Extent::new(extent.start.0, 1),
@@ -109,7 +109,7 @@ impl Table {
         self.held.iter().any(|held| held.overlaps(seen)) || self.newest.overlaps(seen)
     }
 
-    /// Whether one store may hold anything of `extent`.
+    /// Whether this store may hold versions of `extent`.
     pub(crate) fn is_held_by(&self, store: usize, extent: Extent) -> bool {
         self.held[store].overlaps(extent)
     }
@@ -124,29 +124,29 @@ impl Table {
         self.newest.is_empty() && self.held.iter().all(ExtentMap::is_empty)
     }
 
-    /// A version is sent to a store.
+    /// Notes that a version is sent to a store.
     pub(crate) fn sent(&mut self, store: usize, Range { extent, version }: Range) {
         self.held[store].insert(extent, mapped(version, Stored), |_, _| ());
     }
 
-    /// Whether a store may still hold what was sent there: it is not void.
+    /// Whether the store may still hold the version that was sent to it, i.e. it is not void.
     pub(crate) fn is_sent(&self, store: usize, Range { extent, version }: Range) -> bool {
         let has = |found: Option<Mapped<Stored>>| found.is_some_and(|f| f.sequence.0 >= version.0);
         self.held[store].lookup(extent).all(|(_, found)| has(found))
     }
 
-    /// A write counts: these stores have it.
+    /// Notes that a write has succeeded: `stores` have its version durably.
     pub(crate) fn kept(&mut self, Range { extent, version }: Range, stores: u32) {
         self.newest.insert(extent, mapped(version, Copies { stores, clean: false }), |_, _| ());
     }
 
-    /// The parts of `extent`: version and copies of what a store has.
+    /// The parts of `extent`, with version and copies of those that were off-loaded.
     pub(crate) fn lookup(&self, extent: Extent) -> Vec<(Extent, Option<(Version, Copies)>)> {
         let known = |found: Mapped<Copies>| (Version(found.sequence.0), found.value);
         self.newest.lookup(extent).map(|(part, found)| (part, found.map(known))).collect()
     }
 
-    /// Home has the newest version of the range, or a newer one.
+    /// Notes that home has this version of the range, or a newer one.
     pub(crate) fn cleaned(&mut self, Range { extent, version }: Range) {
         let mut parts = Vec::new();
         let older = DataSequence(version.0.saturating_add(1));
@@ -157,7 +157,8 @@ impl Table {
         }
     }
 
-    /// What stores may hold of `extent`: what hides the rest from an opening comes last.
+    /// The versions that stores may hold of `extent`. The newest, which hide the others from an
+    /// opening, come last.
     pub(crate) fn holders(&self, extent: Extent) -> Vec<Holder> {
         let mut holders = Vec::new();
         for (store, held) in self.held.iter().enumerate() {
@@ -184,7 +185,7 @@ impl Table {
         holders
     }
 
-    /// A store holds nothing of `extent` any more that is not newer than `version`.
+    /// Notes that a store has forgotten its versions of `extent` up to `version`.
     pub(crate) fn forgotten(&mut self, store: usize, Range { extent, version }: Range) {
         let older = DataSequence(version.0.saturating_add(1));
         self.held[store].remove_older(extent, older, |_, _| ());
@@ -204,7 +205,7 @@ impl Table {
         }
     }
 
-    /// A store says what it holds, and nothing is on its way there.
+    /// Takes a store's answer about what it holds, while no version is on its way to it.
     pub(crate) fn reconcile(&mut self, store: usize, ranges: &[Range]) {
         let mut says = ExtentMap::new();
         for range in ranges {
@@ -214,7 +215,7 @@ impl Table {
         for (extent, known) in old.iter() {
             for (part, found) in says.lookup(extent) {
                 let bit = 1 << store;
-                // A newer one is of a write that failed, or that nobody has answered yet.
+                // A newer version is of a write that failed or is not answered yet.
                 let has = found.is_some_and(|found| found.sequence >= known.sequence);
                 let same = found.is_some_and(|found| found.sequence == known.sequence);
                 let mut value = known.value;
@@ -249,7 +250,7 @@ impl Table {
                 left_over: self.held.iter().any(newer),
             });
         }
-        // Several stores may hold the same: each range is one candidate.
+        // Several stores may hold the same range: it is one candidate.
         let mut left = ExtentMap::new();
         for (extent, known) in self.held.iter().flat_map(ExtentMap::iter) {
             for (part, _) in self.newest.lookup(extent).filter(|(_, newest)| newest.is_none()) {
@@ -263,8 +264,8 @@ impl Table {
         found
     }
 
-    /// Whether what a store may hold can be void: all of it is home as well, and hides nothing
-    /// older in another store from an opening.
+    /// Whether all versions of a store may become void: they are home as well, and hide no older
+    /// version in another store from an opening.
     pub(crate) fn may_be_void(&self, store: usize) -> bool {
         let is_home = |extent| {
             let mut parts = self.newest.lookup(extent);

@@ -4,7 +4,7 @@ use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
 use manylogs_plant::{self as plant, Bug};
 
-/// What a client calls a version of its blocks. It grows with each write to a block.
+/// A version of blocks, numbered by the client. The number grows with each write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
@@ -12,15 +12,15 @@ pub struct Version(pub u64);
 const COUNT_BITS: u32 = 40;
 
 impl Version {
-    /// The `count`th version of an incarnation: newer than all of earlier incarnations. Versions of
-    /// one number and of two incarnations with one number are told apart by the store, which
-    /// compares tokens when a session begins.
+    /// The `count`th version of an incarnation: newer than all of earlier incarnations. Two
+    /// openings with the same incarnation can give the same version. The store tells such openings
+    /// apart by their tokens when a session begins.
     #[must_use]
     pub const fn new(incarnation: u32, count: u64) -> Self {
         Self((incarnation as u64) << COUNT_BITS | count)
     }
 
-    /// The next older version that there may be.
+    /// The version with the next smaller number.
     #[must_use]
     pub const fn before(self) -> Self {
         Self(self.0.saturating_sub(1))
@@ -33,9 +33,9 @@ pub(crate) const INCARNATION_LAST: u32 = (1 << (64 - COUNT_BITS)) - 1;
 /// A range that the store holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// As the base volume knows it.
+    /// The range, in addresses of the base volume.
     pub extent: Extent,
-    /// Name that the owner gives the version.
+    /// The version that the owner gave it.
     pub version: Version,
 }
 
@@ -71,7 +71,7 @@ impl Versions {
         self.0.insert(extent, mapped, |_, _| ());
     }
 
-    /// The parts of `extent` that have a version, and which.
+    /// The parts of `extent` that have a version, each with its version.
     pub(crate) fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Version)> + '_ {
         let parts = self.0.lookup(extent);
         parts.filter_map(|(part, found)| found.map(|found| (part, Version(found.sequence.0))))
@@ -86,7 +86,7 @@ impl Versions {
         self.0.iter().map(range).collect()
     }
 
-    /// Takes out what is not newer than `version`.
+    /// Removes the versions of `extent` up to `version`. Returns their parts.
     pub(crate) fn remove(&mut self, extent: Extent, version: Version) -> Vec<Extent> {
         let mut gone = Vec::new();
         let all = plant::is(Bug::DeleteIgnoresVersion);

@@ -12,8 +12,8 @@ use crate::offload::{Client, made_durable, moved_home};
 use crate::versions::{Range, Version};
 
 impl Client {
-    /// Whether a write is to go to stores: its range is off-loaded, or the base volume is busy and
-    /// stores are not.
+    /// Whether a write should go to stores: its range is off-loaded, or the base volume is busy and
+    /// enough stores are not.
     pub(crate) fn wants_offload(&self, extent: Extent) -> bool {
         if self.table.borrow().is_held(extent) {
             return !plant::is(Bug::OverwriteGoesHome);
@@ -30,7 +30,7 @@ impl Client {
         self.takers(0).iter().filter(|store| is_under(store)).count() >= self.options.copies
     }
 
-    /// Stores that take writes, the least busy first, without those of which `tried` has the bit.
+    /// Stores that take writes, the least busy first, except those whose bit in `tried` is set.
     fn takers(&self, tried: u32) -> Vec<usize> {
         let takes = |store: &usize| tried >> store & 1 == 0 && self.peers[*store].takes_writes();
         let mut stores: Vec<usize> = (0..self.peers.len()).filter(takes).collect();
@@ -72,8 +72,8 @@ impl Client {
         self.home.submit(moved_home(request)).await
     }
 
-    /// Writes home what stores may hold older versions of, and makes them forget these. Until they
-    /// have, an opening takes theirs for the newest.
+    /// Writes home over a range of which stores may hold older versions, and makes them forget
+    /// these. Until then, an opening takes the stores' versions for the newest.
     async fn write_through(self: &Rc<Self>, extent: Extent, request: Request) -> IoResult {
         let durable = !plant::is(Bug::ThroughNotDurable);
         let request = if durable { made_durable(request) } else { request };
@@ -89,7 +89,7 @@ impl Client {
             if self.settle(extent, Version(u64::MAX), true).await? {
                 return Ok(Payload::default());
             }
-            // The base has no room to note more.
+            // The header has no room for more void ranges.
             let now = self.runtime.now();
             if now >= deadline {
                 return Err(IoError::Transient { extent });
@@ -98,8 +98,8 @@ impl Client {
         }
     }
 
-    /// Off-loads a version of a range that is locked. False if it is not on as many stores as it
-    /// should be: some may hold it.
+    /// Off-loads a version of a range that is locked. False if too few stores have it; some may
+    /// hold it all the same.
     async fn offload(self: &Rc<Self>, extent: Extent, content: Option<&Payload>) -> bool {
         let version = self.next_version();
         let longest = self.peers.iter().map(|peer| peer.lender.longest_write()).min();
@@ -141,7 +141,7 @@ impl Client {
                     holders |= 1 << store;
                 }
             }
-            // What was given up meanwhile is void.
+            // A copy that was given up meanwhile is void and does not count.
             let sent = |store: &usize| self.table.borrow().is_sent(*store, range);
             let lost = (0..self.peers.len()).filter(|store| !sent(store)).map(|store| 1 << store);
             holders &= !lost.sum::<u32>();
@@ -186,12 +186,13 @@ impl Client {
             return Err(IoError::Transient { extent });
         }
         let had = self.table.borrow().is_held_by(store, extent);
-        // It may arrive whatever is answered.
+        // The write may arrive whatever the answer is.
         self.table.borrow_mut().sent(store, range);
         let ask = Ask::Write { extent, version, content };
         let answer = self.call(store, ask).await;
         let done_or_not = matches!(answer, Err(LenderError::Unreachable | LenderError::NoSession));
-        // A full store says so at once; after another failure what was sent may yet be found.
+        // A full store refuses at once and holds nothing; after other failures the version may
+        // still be found there.
         let full = matches!(answer, Err(LenderError::Failed(IoError::NoSpace { .. })));
         let is_known = full || matches!(answer, Err(LenderError::Newer));
         let forgets = plant::is(Bug::TimedOutForgotten) && done_or_not;

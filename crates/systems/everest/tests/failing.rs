@@ -10,7 +10,7 @@ use manylogs_block::{
 use manylogs_everest::{CircularStore, StoreOptions, Version};
 use manylogs_filters::{Faults, Rule};
 use manylogs_logstore::Space;
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 const READS: &[RequestKind] = &[RequestKind::Read];
 const WRITES: &[RequestKind] = &[RequestKind::Write];
@@ -24,7 +24,7 @@ const BASE: Space = Space(1);
 type Device = Rc<Faults<MemoryDevice>>;
 
 fn in_virtual_time<F: Future<Output = ()> + 'static>(test: impl FnOnce(Handle, Device) -> F) {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     sim.block_on(node, test(sim.handle(node), device()));
 }
@@ -42,7 +42,7 @@ async fn made(runtime: &Handle, device: &Device) -> CircularStore {
     CircularStore::create(runtime.clone(), devices(device), options).await.unwrap()
 }
 
-/// Writes versions of one block and deletes all but the last: each time the ring is filled anew.
+/// Writes 60 versions of one block and deletes all but the last, so that the ring is filled anew.
 async fn wrap(store: &CircularStore, from: u64) {
     for version in from..from + 60 {
         let content = Payload::tags(version * 100, Sectors(16));
@@ -60,7 +60,8 @@ async fn newest(store: &CircularStore) -> Payload {
     found.into_iter().next().unwrap().content.unwrap()
 }
 
-/// What became of a log that failed: its writes are in another, and no opening uses it again.
+/// Lets a log fail, and checks that its writes are in another log. Returns how many writes to it
+/// failed, over two openings: one if no opening uses it again.
 fn a_failed_log_stays_out_of_use() -> u64 {
     let failed = Rc::new(std::cell::Cell::new(0));
     let seen = Rc::clone(&failed);
@@ -130,7 +131,7 @@ fn a_store_whose_logs_have_failed_refuses_writes_and_nobody_waits() {
     });
 }
 
-/// Either device may go: the roots are on both.
+/// Either device may be lost: the roots are on both.
 #[test]
 fn a_store_goes_on_without_one_of_its_devices_and_finds_all_when_it_is_back() {
     for lost in 0..2 {

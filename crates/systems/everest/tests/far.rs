@@ -15,7 +15,7 @@ use manylogs_everest::{
 };
 use manylogs_filters::{Delay, Faults, Rule};
 use manylogs_logstore::Space;
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 const LOG: Sectors = Sectors(128);
 const THERE: Nanos = Nanos::from_millis(1);
@@ -29,13 +29,13 @@ struct Far {
     link: Rc<Link>,
 }
 
-/// Requests pass, and answers, if the link is whole when they do.
+/// A link that can be cut. Each call and each answer passes if the link is whole at that time.
 #[derive(Default)]
 struct Link {
     cut: Cell<bool>,
     /// Calls that nobody answered.
     lost: Cell<u64>,
-    /// The link is whole again, or the store told of progress.
+    /// Notified when the link is cut or whole again, and when a call is answered.
     progress: Signal,
     /// The store that answers now, if it was started anew.
     swapped: std::cell::RefCell<Option<Rc<std::cell::RefCell<Lending>>>>,
@@ -62,8 +62,8 @@ impl Lender for Far {
         Lender::longest_write(&self.store)
     }
 
-    /// Asks after the way there, and answers after the way back. What arrived is done, whether or
-    /// not its answer arrives.
+    /// The call takes time to the store, and the answer takes time back. A call that arrived is
+    /// done, whether or not its answer arrives.
     fn call(&self, call: Call) -> Answer<Reply> {
         let far = self.clone();
         Box::pin(async move {
@@ -114,7 +114,7 @@ fn options(policy: Policy) -> OffloadOptions {
     }
 }
 
-/// Nothing goes home by itself.
+/// Options without reclaiming in the background.
 fn staying(policy: Policy) -> OffloadOptions {
     OffloadOptions { reclaim_every: Nanos(1 << 60), ..options(policy) }
 }
@@ -138,7 +138,7 @@ async fn opened(
 }
 
 fn in_virtual_time<F: Future<Output = ()> + 'static>(test: impl FnOnce(Handle) -> F) {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     sim.block_on(node, test(sim.handle(node)));
 }
@@ -165,7 +165,7 @@ fn tags(tag: u64) -> Payload {
     Payload::tags(tag, Sectors(8))
 }
 
-/// A client with one store, whose data is there when it can be reached no more.
+/// A client with one store, which cannot be reached for a while and holds data.
 #[test]
 fn a_store_that_cannot_be_reached_has_not_failed() {
     in_virtual_time(|runtime| async move {
@@ -217,8 +217,8 @@ fn a_store_that_cannot_be_reached_has_not_failed() {
     });
 }
 
-/// With two copies nothing fails or waits when a store is gone, and nothing is lost when it stays
-/// away.
+/// With two copies no request fails or waits long when a store is gone, and nothing is lost when it
+/// stays away.
 #[test]
 fn one_of_two_stores_may_go() {
     in_virtual_time(|runtime| async move {
@@ -242,8 +242,8 @@ fn one_of_two_stores_may_go() {
         }
         runtime.sleep(Nanos::from_secs(60)).await;
         volume.close().await;
-        // The base knows that what the second store has counts no more: it is asked, and that is
-        // all. (An opening waits for it still.)
+        // The header says that the versions in the second store are void, so they do not count. (An
+        // opening still waits for this store.)
         two.set_cut(false);
         let volume = opened(&runtime, &base, &[&one, &two], two_copies).await.unwrap();
         for number in 0..30 {
@@ -256,8 +256,8 @@ fn one_of_two_stores_may_go() {
     });
 }
 
-/// Of two hosts on one base the store serves the newer; of a base and its copy the one that came
-/// first; an old image is refused.
+/// Of two openings of one base the store serves the newer one. Of a base and its copy it serves the
+/// one that came first. An old image is refused.
 fn refused_openings() -> Vec<bool> {
     let seen = Rc::new(std::cell::RefCell::new(Vec::new()));
     let refused = Rc::clone(&seen);
@@ -278,7 +278,7 @@ fn refused_openings() -> Vec<bool> {
         refused.borrow_mut().push(gone);
         let second = opened(&runtime, &base, &[&far], never).await.unwrap();
         assert_eq!(get(&second, 1).await.unwrap(), tags(10));
-        // The first one learns that the base is another's.
+        // The first opening learns that another one has the base.
         drop(put(&first, 2, 20).await);
         runtime.sleep(Nanos::from_secs(1)).await;
         assert_eq!(put(&first, 2, 20).await.err(), Some(IoError::Gone));
@@ -298,7 +298,7 @@ fn a_store_serves_the_newest_opening_only() {
     assert_eq!(refused_openings(), [true, true]);
 }
 
-/// What a store that lost what it acknowledged makes of a read.
+/// Sets a store back to an old image. Returns the read of a block that it lost.
 fn read_of_a_store_put_back() -> Result<Payload, IoError> {
     let seen = Rc::new(std::cell::RefCell::new(Ok(Payload::default())));
     let found = Rc::clone(&seen);
@@ -342,7 +342,7 @@ fn a_store_that_returns_with_less_is_found_out() {
     assert_eq!(lost.err(), Some(IoError::Medium { extent: block(2) }));
 }
 
-/// Calls that overtake one another, straight to a store: what it says to an older version.
+/// Calls that overtake one another, sent straight to a store: whether it refuses an older version.
 fn older_version_refused() -> bool {
     let seen = Rc::new(Cell::new(false));
     let refused = Rc::clone(&seen);
@@ -369,7 +369,7 @@ fn a_store_keeps_the_newer_of_two_versions() {
     assert!(older_version_refused());
 }
 
-/// Whether a call that arrives twice is done once: a write, and again when it was deleted.
+/// Whether a call that arrives twice is done once: a write that arrives again after its deletion.
 fn a_call_is_done_once() -> bool {
     let seen = Rc::new(Cell::new(false));
     let once = Rc::clone(&seen);
@@ -389,7 +389,7 @@ fn a_call_is_done_once() -> bool {
     seen.get()
 }
 
-/// Whether a write of a session that has ended is refused: its client counts it as gone.
+/// Whether a write of an ended session is refused: its client counts on that.
 fn an_ended_session_is_refused() -> bool {
     let seen = Rc::new(Cell::new(false));
     let refused = Rc::clone(&seen);
@@ -410,8 +410,8 @@ fn an_ended_session_is_refused() -> bool {
     seen.get()
 }
 
-/// Whether an opening believes that what a store has of a range is void: the range was written
-/// while the store could not be reached.
+/// Whether an opening treats a store's version as void if the range was written while the store
+/// could not be reached.
 fn void_is_believed() -> bool {
     let seen = Rc::new(Cell::new(false));
     let believed = Rc::clone(&seen);
@@ -436,7 +436,7 @@ fn calls_are_done_once_and_void_versions_count_no_more() {
     assert!(a_call_is_done_once() && an_ended_session_is_refused() && void_is_believed());
 }
 
-/// Whether an opening knows of the store although a copy of the header is damaged.
+/// Whether an opening knows the store although a copy of the header is damaged.
 fn store_known_from_one_copy() -> bool {
     let seen = Rc::new(Cell::new(true));
     let known = Rc::clone(&seen);
@@ -462,7 +462,7 @@ fn either_copy_of_the_header_names_the_stores() {
     assert!(store_known_from_one_copy());
 }
 
-/// Whether a store gets nothing while the base cannot note that it may hold something.
+/// Whether a store is sent nothing while the base's header cannot be written to list it.
 fn unlisted_store_gets_nothing() -> bool {
     let seen = Rc::new(Cell::new(false));
     let empty = Rc::clone(&seen);
@@ -472,7 +472,7 @@ fn unlisted_store_gets_nothing() -> bool {
         let volume = opened(&runtime, &base, &[&far], options(Policy::Always)).await.unwrap();
         runtime.sleep(Nanos::from_secs(1)).await;
         faults.add(writes_fail(Extent::new(0, 256)));
-        // It goes home, or fails.
+        // The write goes home, or fails.
         drop(put(&volume, 1, 10).await);
         empty.set(far.store.clients().iter().all(|(_, held)| *held == Sectors(0)));
         faults.clear();
@@ -487,7 +487,8 @@ fn a_store_is_listed_before_it_gets_anything() {
     assert!(unlisted_store_gets_nothing());
 }
 
-/// Whether a closed client takes no later opening out of the header: it is closed while it writes.
+/// Whether a client that is closed during a write of the header does not overwrite a later
+/// opening's header.
 fn closing_waits_for_the_header() -> bool {
     let seen = Rc::new(Cell::new(false));
     let kept = Rc::clone(&seen);
@@ -510,7 +511,7 @@ fn closing_waits_for_the_header() -> bool {
         drop((written.await, second));
         let copy = |from| base.submit(Request::Read { extent: Extent::new(from, 128) });
         let (one, other) = (copy(0).await.unwrap(), copy(128).await.unwrap());
-        // Where docs/format.md has the number of openings.
+        // The number of openings is there, see docs/format.md.
         let openings = one.to_bytes().unwrap()[12..16] == 2_u32.to_le_bytes();
         kept.set(openings && one == other);
     });

@@ -1,4 +1,4 @@
-//! Frames between clients and stores: what is sent is what arrives, and bytes of strangers are
+//! Frames between clients and stores: they arrive as they were sent, and bytes of strangers are
 //! refused without a panic and without taking memory.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -15,12 +15,12 @@ use proptest::prelude::*;
 
 const MOST: usize = 1 << 20;
 
-/// What a frame is after it went over a connection.
+/// Encodes a frame and decodes it again, as a connection does.
 fn carried(frame: Frame) -> Result<Frame, FrameError> {
     arrived(&frame.encode().concat())
 }
 
-/// The first frame of bytes that arrive.
+/// The first frame in the bytes.
 fn arrived(bytes: &[u8]) -> Result<Frame, FrameError> {
     let (head, body) =
         bytes.split_first_chunk::<FRAME_HEAD_BYTES>().ok_or(FrameError::NotAFrame)?;
@@ -114,7 +114,7 @@ fn reply() -> impl Strategy<Value = Result<Reply, LenderError>> {
     ]
 }
 
-/// Everything that decodes, in the order in which a reader of unknown bytes might call it.
+/// Runs every decoder on the frame.
 fn decode_all(frame: &Frame) {
     let _ = Hello::decode(frame);
     let _ = Welcome::decode(frame);
@@ -152,7 +152,7 @@ proptest! {
         }
     }
 
-    /// A flipped bit is noticed wherever it is.
+    /// A flipped bit is noticed at every place.
     #[test]
     fn damage_is_noticed(call in call(), place in any::<prop::sample::Index>(), bit in 0..8_u32) {
         let mut bytes = call.encode(9).encode().concat();
@@ -167,7 +167,7 @@ proptest! {
         prop_assert!(arrived(&bytes[..place.index(bytes.len())]).is_err());
     }
 
-    /// The checksum is right, as with a peer that means harm: what the body says is anything.
+    /// The checksum is right and the body is random, as from a malicious peer.
     #[test]
     fn bodies_of_strangers_are_refused_or_read(
         kind in 0..5_usize,
@@ -182,7 +182,7 @@ proptest! {
         decode_all(&carried(frame).unwrap());
     }
 
-    /// Messages of ours with some bytes changed: these get further than random ones.
+    /// Valid messages with some bytes changed: decoders read further in them than in random bytes.
     #[test]
     fn changed_messages_are_refused_or_read(
         call in call(),

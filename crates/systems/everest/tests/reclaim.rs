@@ -1,4 +1,4 @@
-//! What goes home, and in which order.
+//! The order in which versions are brought home.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,14 +12,14 @@ use manylogs_everest::{
     CircularStore, Lender, Lending, OffloadOptions, Offloaded, Policy, StoreOptions,
 };
 use manylogs_filters::Stop;
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 const BLOCK: Extent = Extent { start: manylogs_block::Lba(8), len: Sectors(8) };
 
 /// One round of reclaiming is slow to write a version home. Meanwhile a client writes the next
-/// version, and asks for everything to go home. Returns what home holds in the end.
+/// version, and asks to reclaim everything. Returns what home holds in the end.
 fn home_after_two_rounds() -> Payload {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
     sim.block_on(node, async move {

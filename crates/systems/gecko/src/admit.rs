@@ -1,5 +1,4 @@
-//! Changes by clients on their way in: each waits until there is room for it, in the order in which
-//! they came.
+//! Admission of clients' changes: each waits until there is room for it, in order of arrival.
 
 use std::rc::Rc;
 
@@ -10,15 +9,15 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::state::{Inner, ORDER, State};
 
-/// A change that a client asks for. A long write is several.
+/// A change that a client asks for. A long write is split into several.
 #[derive(Debug)]
 pub(crate) struct Asked {
     extent: Extent,
     /// `None` for zeroes.
     content: Option<Payload>,
-    /// Answered when it is durable.
+    /// Whether the client is answered only when the change is durable.
     fua: bool,
-    /// The client, for the last part of a request.
+    /// The client that waits for the answer; only the last part of a request has it.
     client: Option<Completer>,
 }
 
@@ -32,7 +31,7 @@ impl Asked {
 }
 
 impl Inner {
-    /// Makes `content` the newest of `extent`, zeroes without any.
+    /// Makes `content` the newest version of `extent`; `None` writes zeroes.
     pub(crate) fn change(
         self: &Rc<Self>,
         extent: Extent,
@@ -52,7 +51,7 @@ impl Inner {
         answer
     }
 
-    /// Lines up the parts of a change.
+    /// Queues the parts of a change.
     fn split(
         &self,
         state: &mut State,
@@ -75,7 +74,7 @@ impl Inner {
         }
     }
 
-    /// Lets in what there is room for.
+    /// Admits the waiting changes that there is room for.
     pub(crate) fn admit(&self, state: &mut State) {
         let mut any = false;
         while let Some(first) = state.waiting.front() {
@@ -111,7 +110,7 @@ impl Inner {
         state.counters.written += len;
         let room = state.store.room_of(&batch);
         if asked.fua && !plant::is(Bug::ChainAnswersEarly) {
-            // Parts before the last have nobody who waits, but must go now all the same.
+            // No client waits for the parts before the last one, but they must be written now too.
             state.store.put(batch, room, asked.client);
             state.store.force_all();
             return;
@@ -129,7 +128,7 @@ impl Inner {
     }
 }
 
-/// Nobody who waits is let in any more.
+/// Answers all waiting changes with the error.
 fn refuse(state: &mut State, error: &IoError) {
     for asked in std::mem::take(&mut state.waiting) {
         if let Some(client) = asked.client {

@@ -11,8 +11,8 @@ use manylogs_plant::{self as plant, Bug};
 use crate::policy::Cleaning;
 use crate::state::Inner;
 
-/// A chain that is open. Clones are the same chain; when the last is dropped it goes on until
-/// [`Chain::close`].
+/// A chain that is open. Clones are the same chain. Its tasks run until [`Chain::close`], even if
+/// all clones are dropped.
 #[derive(Clone)]
 pub struct Chain(pub(crate) Rc<Inner>);
 
@@ -53,8 +53,8 @@ impl std::fmt::Debug for Chain {
 }
 
 impl Chain {
-    /// Longest write that a crash keeps or loses as a whole. A longer one is as many writes, one
-    /// after the other.
+    /// Longest write that a crash keeps or loses as a whole. A longer write is split into several,
+    /// in order.
     #[must_use]
     pub fn longest_atomic_write(&self) -> Sectors {
         self.0.geometry.piece()
@@ -88,13 +88,13 @@ impl Chain {
         self.0.engine.state.borrow().store.volume()
     }
 
-    /// Why no writes are taken any more, if that is so.
+    /// Why the chain takes no writes any more, if so.
     #[must_use]
     pub fn read_only(&self) -> Option<&'static str> {
         self.0.engine.state.borrow().store.read_only()
     }
 
-    /// How room is made.
+    /// The way of cleaning that the chain was opened with.
     #[must_use]
     pub fn cleaning(&self) -> Cleaning {
         self.0.settings.cleaning
@@ -106,7 +106,7 @@ impl Chain {
         self.0.engine.state.borrow().tail_drive().0.into()
     }
 
-    /// Waits for what is under way and ends the chain's tasks.
+    /// Flushes, then ends the chain's tasks.
     ///
     /// # Errors
     /// If a drive fails.
@@ -155,7 +155,7 @@ impl Inner {
         self.change(extent, None, fua)
     }
 
-    /// Makes durable what was answered before.
+    /// Makes durable all changes that were answered before.
     fn flush(self: &Rc<Self>) -> Completion {
         let (completer, answer) = completion();
         self.engine.state.borrow_mut().flushes.push(completer);

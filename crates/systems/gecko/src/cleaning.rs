@@ -1,4 +1,4 @@
-//! Cleaning: what is live in a segment is appended elsewhere, and the segment begins anew. See
+//! Cleaning: the live content of a segment is appended elsewhere, and the segment is emptied. See
 //! `docs/gecko.md` for the policies.
 
 use std::rc::Rc;
@@ -13,9 +13,9 @@ use crate::state::Inner;
 /// A segment to be emptied, and how.
 #[derive(Clone, Copy, Debug)]
 enum Job {
-    /// What is live is appended at the tail, as the newest versions.
+    /// Live content is appended at the tail, as the newest versions.
     Renew(LogId),
-    /// What is live moves as it is to segments of the body.
+    /// Live records move unchanged to segments of the body.
     Move(LogId),
 }
 
@@ -28,7 +28,7 @@ impl Job {
 }
 
 impl Inner {
-    /// Segments that are cleaned at the same time: one on each drive of the body, as one drive
+    /// Segments that are cleaned at the same time: one on each drive of the body, because one drive
     /// alone reads less than the tail writes.
     pub(crate) fn cleaners(&self) -> usize {
         if self.settings.cleaning.is_by_segment() { self.geometry.drives - 1 } else { 1 }
@@ -49,8 +49,8 @@ impl Inner {
                 continue;
             };
             if !matches!(self.clean(job).await, Ok(true)) {
-                // Those who wait for room would ask again at once: only a record or a read that
-                // ends can change anything.
+                // Clients that wait for room would ask again at once. Only the end of a record or
+                // of a read can change anything.
                 self.engine.progress.wait().await;
             }
         }
@@ -79,12 +79,12 @@ impl Inner {
         Some(job)
     }
 
-    /// Empties a segment; false if it is still needed, or there is no way to do it now.
+    /// Empties a segment; false if it is still needed, or cannot be emptied now.
     async fn clean(self: &Rc<Self>, job: Job) -> Result<bool, IoError> {
         let emptied = self.empty(job).await;
         self.engine.state.borrow_mut().pace.end(job.segment());
         if let Ok(true) = emptied {
-            // Not without a change: cleaners that wait would wake one another for ever.
+            // Only after a change: otherwise waiting cleaners would wake one another for ever.
             self.engine.notify_progress();
             self.offer_room_to_clients();
         }
@@ -108,14 +108,15 @@ impl Inner {
         }
         let freed = free(&mut self.engine.state.borrow_mut().store, victim);
         if freed {
-            // Now, while the drive is not the tail's: the first record finds the epoch begun.
+            // Begun now, while the drive is not the tail's, so that the segment's first record need
+            // not wait for it.
             let _ = begin_epoch(&**self, victim).await;
         }
         Ok(freed)
     }
 
-    /// Moves what is live in `victim` to heaps, one after the other; what finds no room there is
-    /// renewed at the tail. False if there is no room anywhere.
+    /// Moves the live content of `victim` to heaps, one after the other. Content that finds no room
+    /// there is renewed at the tail. False if there is no room anywhere.
     async fn move_away(self: &Rc<Self>, victim: LogId) -> Result<bool, IoError> {
         loop {
             let heap = self.heap_for(&mut self.engine.state.borrow_mut(), victim);
@@ -138,7 +139,8 @@ impl Inner {
         }
     }
 
-    /// Whether the cleaner may append more at the tail: it goes no faster than the tail needs it.
+    /// Waits until the cleaner should append more at the tail: it runs only as fast as the tail
+    /// needs room. False if the chain is closed.
     pub(crate) async fn waits_for_its_turn(&self) -> bool {
         loop {
             let wanted = self.engine.wanted.wait();
@@ -157,7 +159,7 @@ impl Inner {
     }
 }
 
-/// Frees a segment that nothing needs any more, however little of it was used; false if it is
+/// Empties a segment that nothing needs any more, even if little of it was used; false if it is
 /// still needed.
 fn free(store: &mut Store, segment: LogId) -> bool {
     store.reset_small(segment);

@@ -11,13 +11,13 @@ pub enum ChainError {
     /// A drive failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// So many drives make no chain.
+    /// A chain cannot have this number of drives.
     #[error("a chain has 2 to 7 drives, not {0}: the drive at the tail only writes")]
     Drives(usize),
     /// A drive is too small for the segments that it must have.
     #[error("drive {drive} has {} sectors, a chain of such segments needs {}", have.0, need.0)]
     TooSmall {
-        /// Which, in the order given.
+        /// Index of the drive, in the order given.
         drive: usize,
         /// Size of the drive.
         have: Sectors,
@@ -47,19 +47,19 @@ pub enum ChainError {
     /// Neither copy of the superblock is whole.
     #[error("drive {drive} holds no chain: neither of its superblocks is whole")]
     NotAChain {
-        /// Which, in the order given.
+        /// Index of the drive, in the order given.
         drive: usize,
     },
     /// The drives are of different chains.
     #[error("drive {drive} belongs to another chain than the drives before it")]
     Foreign {
-        /// Which, in the order given.
+        /// Index of the drive, in the order given.
         drive: usize,
     },
     /// A drive is given twice.
     #[error("drive {drive} is given twice: it is member {member} of the chain, as one before it")]
     Twice {
-        /// Which, in the order given.
+        /// Index of the drive, in the order given.
         drive: usize,
         /// Its number in the chain.
         member: usize,
@@ -83,15 +83,15 @@ pub enum ChainError {
     /// All places of the root are damaged.
     #[error("every copy of the root is damaged: the state of the chain is unknown")]
     NoRoot,
-    /// A drive holds an older state than the others, as a copy of it that was made earlier.
+    /// A drive holds an older state than the others, e.g. it is a copy that was made earlier.
     #[error(
         "a drive is older than the others, or lost an update: it holds opening {found} of the \
          chain, the others {newest} (drive {drive})"
     )]
     Stale {
-        /// Which, in the order of the chain.
+        /// The drive's number in the chain.
         drive: usize,
-        /// The opening that it took part in.
+        /// The last opening that the drive took part in.
         found: u32,
         /// The newest opening.
         newest: u32,
@@ -99,7 +99,7 @@ pub enum ChainError {
     /// The root is older than records in the segments: an update of it was lost.
     #[error("the newest root is older than records in the segments: the chain's state is unknown")]
     StaleRoot,
-    /// A segment holds something durable that is not whole, and nobody knows what it was.
+    /// A segment has a damaged range in which there were durable records.
     #[error("segment {} is damaged at sector {} over {} sectors", segment.0, offset.0, sectors.0)]
     Damaged {
         /// The segment.
@@ -115,8 +115,8 @@ pub enum ChainError {
 }
 
 impl ChainError {
-    /// The drive that the error is about, by its number in the order in which drives were given,
-    /// or in that of the chain where it is about one that is older than others.
+    /// The drive that the error is about: its number in the order in which drives were given, or
+    /// for [`ChainError::Stale`] its number in the chain.
     #[must_use]
     pub const fn drive(&self) -> Option<usize> {
         match self {

@@ -1,5 +1,6 @@
-//! Segments that take what cleaning found live, apart from what clients write: it has lived long,
-//! and will. One on each drive at most, so that each is filled while its drive is in the body.
+//! Heaps: segments that take the live content that cleaning moves, apart from what clients write,
+//! because old content is likely to stay live. Each drive has one at most, so that it is filled
+//! while its drive is in the body.
 
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Device, Logs};
@@ -11,7 +12,7 @@ use crate::state::{Inner, State};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heaps {
     of: [Option<LogId>; DRIVES_MOST],
-    /// How often one was taken or left: what was counted before does not hold any more.
+    /// How often a heap was taken or left: counts made before the last change are out of date.
     changes: u64,
 }
 
@@ -21,7 +22,7 @@ impl Heaps {
         self.of.get(drive).copied().flatten()
     }
 
-    /// Whether the segment is one.
+    /// Whether the segment is a heap.
     pub(crate) fn contains(&self, segment: LogId) -> bool {
         self.of.contains(&Some(segment))
     }
@@ -39,9 +40,9 @@ impl Heaps {
 }
 
 impl Inner {
-    /// A segment that takes what is live in `from`: never on the drive at the tail, and on another
-    /// drive than `from` if there is one, so that one drive reads while the other writes. Also
-    /// whether it is empty yet. `None` if no drive has one to give.
+    /// The heap for the live content of `from`, and whether it is still empty. It is never on the
+    /// drive at the tail, and on another drive than `from` if possible, so that one drive reads
+    /// while the other writes. `None` if no drive has an empty segment.
     pub(crate) fn heap_for(&self, state: &mut State, from: LogId) -> Option<(LogId, bool)> {
         let tail = state.tail_drive();
         let from = state.store.logs().device(from);
@@ -80,7 +81,7 @@ impl Inner {
         })
     }
 
-    /// The heap takes no more. What is left of it stays unused, if its room is not promised.
+    /// Closes the heap. Its remaining room stays unused, unless that room is promised.
     pub(crate) fn leave_heap(&self, state: &mut State, heap: LogId) {
         let drive = state.store.logs().device(heap);
         if state.heaps.on(drive.0.into()) == Some(heap) {
@@ -91,7 +92,7 @@ impl Inner {
         }
     }
 
-    /// Whether all that was promised has room elsewhere.
+    /// Whether all promised room is there without the rest of this segment.
     fn can_spare(&self, state: &State, segment: LogId) -> bool {
         let logs: &Logs = state.store.logs();
         let free = logs.get(segment).map_or(0, |log| log.free().0);

@@ -4,7 +4,7 @@ use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::store::Room;
 use manylogs_logstore::{EntryKind, RecordShape};
 
-/// Longest write that a crash keeps or loses as a whole. Longer ones are several.
+/// Longest write that a crash keeps or loses as a whole. Longer writes are split.
 const PIECE_MOST: Sectors = Sectors(512);
 /// Segments that cleaning has for itself.
 pub(crate) const SPARE_SEGMENTS: u64 = 3;
@@ -35,8 +35,8 @@ impl Geometry {
         Room::of_one(EntryKind::Data, extent, self.shape)
     }
 
-    /// The largest export: one drive is empty when the tail comes to it, so that what is exported
-    /// must fit the others. A record of 4 KiB blocks that is full is 99 % content.
+    /// The largest export. A drive is empty when the tail comes to it, so the exported content must
+    /// fit on the others. A full record of 4 KiB blocks is 99 % content.
     pub(crate) fn export_limit(&self) -> Sectors {
         let segments = (self.drives as u64 - 1) * self.per_drive;
         let usable = self.segment.0.saturating_sub(self.largest().log.0);

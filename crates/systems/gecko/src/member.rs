@@ -8,12 +8,12 @@ use crate::ondisk::{self, Superblock};
 /// Bytes of a label that [`ChainMember::decode`] needs.
 pub const LABEL_BYTES: usize = ondisk::BYTES;
 
-/// What the label of a drive says: of which chain it is, and which of its drives.
+/// What the label of a drive says: its chain, and its number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainMember {
     /// Id of the chain.
     pub chain: [u8; 16],
-    /// Which of the chain's drives, from 0.
+    /// Number of the drive in the chain, from 0.
     pub drive: usize,
     /// How many drives the chain has.
     pub drives: usize,
@@ -23,7 +23,7 @@ pub struct ChainMember {
     pub segment: Sectors,
     /// Segments of each drive.
     pub segments: u64,
-    /// Size of the device that the chain is.
+    /// Size of the exported device.
     pub export: Sectors,
     /// The drive's size when the chain was made.
     pub sectors: Sectors,
@@ -32,13 +32,13 @@ pub struct ChainMember {
 }
 
 impl ChainMember {
-    /// Where on a drive of so many sectors its label and the copy of it are.
+    /// The places of the label and its copy, on a drive with this number of sectors.
     #[must_use]
     pub fn places(drive: Sectors) -> [Extent; 2] {
         Superblock::places(drive)
     }
 
-    /// The label that `bytes` begin with; `None` if they are none, or one that is damaged.
+    /// The label at the start of `bytes`; `None` if there is none, or it is damaged.
     ///
     /// # Errors
     /// [`ChainError::Version`] if another version of the program wrote it.

@@ -52,7 +52,7 @@ mod bytes_of_superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) chain: VolumeId,
-    /// Which of the chain's drives, and how many there are.
+    /// The drive's number in the chain; the next field is the number of drives.
     pub(crate) drive: u16,
     pub(crate) drives: u16,
     pub(crate) physical: Sectors,
@@ -61,8 +61,7 @@ pub(crate) struct Superblock {
     pub(crate) segments: u64,
     pub(crate) export: Sectors,
     pub(crate) sectors: Sectors,
-    /// The last opening that the drive took part in: never less than the root says, and at most
-    /// one more.
+    /// The last opening that the drive took part in: that of the root, or one more.
     pub(crate) opening: u32,
 }
 

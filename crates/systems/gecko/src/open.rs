@@ -32,15 +32,15 @@ const DRIVES: std::ops::RangeInclusive<usize> = 2..=DRIVES_MOST;
 /// Options of making a chain.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainOptions {
-    /// Length of a segment: what is cleaned at a time. A multiple of 8 sectors.
+    /// Length of a segment, the unit of cleaning. A multiple of 8 sectors.
     pub segment: Sectors,
-    /// Size of the device; the largest that cleaning can bear when not given.
+    /// Size of the exported device; by default the largest that cleaning can bear.
     pub export: Option<Sectors>,
 }
 
 impl Chain {
-    /// Makes an empty chain of `drives`, in their order, and overwrites what they hold. The
-    /// smallest drive counts.
+    /// Makes an empty chain of `drives`, in their order, and overwrites what they hold. Of each
+    /// drive as much is used as the smallest has.
     ///
     /// # Errors
     /// If the drives or the options make no chain, or a drive fails.
@@ -60,7 +60,7 @@ impl Chain {
         for RootSlot { device, place } in root_slots() {
             found.drives[usize::from(device.0)].submit(root.write_to(place, chain)).await?;
         }
-        // The first copy on the first drive last: with that it is a chain.
+        // The first copy on the first drive is written last: only then the drives are a chain.
         for (drive, superblock) in found.drives.iter().zip(&found.superblocks).rev() {
             for write in superblock.writes() {
                 drive.submit(write).await?;
@@ -72,10 +72,11 @@ impl Chain {
         Ok(made)
     }
 
-    /// Opens the chain that `drives` are the members of, in any order.
+    /// Opens the chain whose members are `drives`, given in any order.
     ///
     /// # Errors
-    /// If they hold no chain, or not all of it, one that is newer or damaged, or a drive fails.
+    /// If a drive fails, is missing or is of no chain, or the chain is damaged or of another format
+    /// version.
     pub async fn open(
         runtime: Handle,
         drives: Vec<Rc<dyn BlockDevice>>,
@@ -108,7 +109,7 @@ impl Chain {
 }
 
 impl Chain {
-    /// Whether `drives` and `options` make a chain: nothing is written.
+    /// Checks that `drives` and `options` make a chain. Nothing is written.
     ///
     /// # Errors
     /// If they do not.
@@ -157,7 +158,7 @@ impl Found {
 
     fn assemble(self, runtime: &Handle, state: State, settings: ChainSettings) -> Chain {
         let geometry = self.geometry();
-        // What is live in a segment must fit at the tail before the segment can be reset.
+        // The live content of a segment must fit at the tail before the segment can be reset.
         let spared = Room { log: geometry.segment, ..geometry.largest() };
         let member = |drive| Member::new(drive, PhaseProbe::default());
         let members = Members::of_all(self.drives.into_iter().map(member).collect());
@@ -218,7 +219,8 @@ fn lay_out(
     Ok(told.iter().enumerate().map(of_drive).collect())
 }
 
-/// The segment that was appended to last stays the tail. The rest of every other one stays unused.
+/// Returns the segment that was appended to last: it stays the tail. Seals the others, so the rest
+/// of each stays unused.
 fn seal_all_but_the_newest(store: &mut Store) -> LogId {
     let used = |log: &&Log| !log.is_empty();
     let used: Vec<LogId> = store.logs().iter().filter(used).map(Log::id).collect();

@@ -1,5 +1,5 @@
-//! How far cleaning is. Empty segments are to be there when the tail needs them, and not much
-//! earlier, since blocks die with time. Clients that are too far ahead of it wait.
+//! How far cleaning is. Segments should be emptied when the tail needs them, and not much earlier,
+//! because blocks die with time. Clients wait when they are too far ahead of cleaning.
 
 use manylogs_block::Sectors;
 use manylogs_logstore::store::Logs;
@@ -7,33 +7,34 @@ use manylogs_logstore::{Log, LogId};
 
 use crate::state::{Inner, State};
 
-/// Move-to-tail: clients may be ahead of cleaning by so many segments.
+/// Move-to-tail: segments by which clients may be ahead of cleaning.
 const LEAD_SEGMENTS: u64 = 2;
-/// By segment: one in so many is to be empty, but at least and at most so many in all.
+/// By segment: one segment in [`BLANK_SHARE`] should be empty, but at least [`BLANK_LEAST`] and at
+/// most [`BLANK_MOST`] in all.
 const BLANK_SHARE: u64 = 18;
 const BLANK_LEAST: u64 = 4;
 const BLANK_MOST: u64 = 24;
-/// By segment: clients wait when fewer segments are empty, the ends of others counted: one is for
-/// what cleaning moves, and one for the tail.
+/// By segment: clients wait when fewer segments are empty, the rest of the tail counted in. One is
+/// for the content that cleaning moves, and one for the tail.
 const BLANK_FOR_CLIENTS: u64 = 2;
 
-/// What is left to do, counted when a segment was filled or emptied, and how far the segments are
-/// that are cleaned.
+/// The work left, counted anew when a segment was filled or emptied, and the progress of the
+/// segments under cleaning.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
     counted: Option<Counted>,
     victims: Vec<Victim>,
-    /// Nothing can be cleaned that would give any room: nobody need wait for it.
+    /// No segment can be cleaned that would give room, so clients need not wait for cleaning.
     pub(crate) is_stuck: bool,
 }
 
-/// A segment that is cleaned.
+/// A segment under cleaning.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     segment: LogId,
-    /// What was live in it when that began.
+    /// Live content when its cleaning began.
     live: Sectors,
-    /// What of that was appended again.
+    /// Live content that was appended again since then.
     done: Sectors,
 }
 
@@ -42,7 +43,7 @@ struct Counted {
     tail: LogId,
     resets: u64,
     heaps: u64,
-    /// Empty segments of the tail's drive, and of all.
+    /// Empty segments of the tail's drive; the next field counts those of all drives.
     blank: u64,
     blank_in_all: u64,
     /// Segments of the next drive that are not empty.
@@ -50,7 +51,7 @@ struct Counted {
 }
 
 impl Pace {
-    /// Cleaning of a segment begins, of which so much is live.
+    /// Cleaning of a segment begins, with `live` sectors of live content.
     pub(crate) fn begin(&mut self, segment: LogId, live: Sectors) {
         self.victims.push(Victim { segment, live, done: Sectors(0) });
     }
@@ -62,18 +63,18 @@ impl Pace {
         }
     }
 
-    /// The segment is clean, or cleaning gave up.
+    /// Cleaning of the segment has ended: it is empty, or cleaning gave up.
     pub(crate) fn end(&mut self, segment: LogId) {
         self.victims.retain(|victim| victim.segment != segment);
         self.counted = None;
     }
 
-    /// The segments that are cleaned.
+    /// The segments under cleaning.
     pub(crate) fn victims(&self) -> impl Iterator<Item = LogId> {
         self.victims.iter().map(|victim| victim.segment)
     }
 
-    /// What was cleaned of the segments under way, as a part of their length.
+    /// The cleaned part of the segments under cleaning, in sectors of their length.
     fn cleaned(&self, logs: &Logs, segment: Sectors) -> u64 {
         let cleaned = |victim: &Victim| {
             let live = victim.live.0.max(1);
@@ -92,7 +93,7 @@ impl Inner {
         (first..first + per_drive).map(|number| LogId(manylogs_block::narrow(number)))
     }
 
-    /// The drive that the tail comes to next, where it takes them in turn.
+    /// The drive that the tail comes to next, if it takes the drives in turn.
     pub(crate) fn next_drive(&self, state: &State) -> usize {
         (usize::from(state.tail_drive().0) + 1) % self.geometry.drives
     }
@@ -120,13 +121,13 @@ impl Inner {
         *state.pace.counted.insert(counted)
     }
 
-    /// What the segment at the tail still takes.
+    /// Sectors that the segment at the tail still takes.
     fn left_at_tail(&self, state: &State) -> Sectors {
         state.store.logs().get(state.tail).map_or(self.geometry.segment, Log::free)
     }
 
-    /// Move-to-tail: by how many sectors cleaning is behind: what is left to clean of the next
-    /// drive, less what the tail's drive still takes.
+    /// Move-to-tail: sectors by which cleaning is behind. That is what is left to clean on the next
+    /// drive, less the room left on the tail's drive.
     fn behind(&self, state: &mut State) -> i64 {
         let counted = self.count(state);
         let segment = self.geometry.segment;
@@ -136,20 +137,20 @@ impl Inner {
         dirty.cast_signed() - left.cast_signed()
     }
 
-    /// By segment: how many sectors are empty, what is being emptied counted in part.
+    /// By segment: sectors that are empty. Segments under cleaning count in part.
     fn blank(&self, state: &mut State) -> Sectors {
         let (counted, segment) = (self.count(state), self.geometry.segment);
         let blank = counted.blank_in_all * segment.0 + self.left_at_tail(state).0;
         Sectors(blank + state.pace.cleaned(state.store.logs(), segment))
     }
 
-    /// By segment: how many segments are to be empty.
+    /// By segment: how many segments should be empty.
     fn blank_wanted(&self) -> u64 {
         let all = self.geometry.drives as u64 * self.geometry.per_drive;
         (all / BLANK_SHARE).clamp(BLANK_LEAST, BLANK_MOST)
     }
 
-    /// By segment: whether so few are empty that any segment may be cleaned.
+    /// By segment: whether so few segments are empty that one of any drive may be cleaned.
     pub(crate) fn is_short(&self, state: &mut State) -> bool {
         self.count(state).blank_in_all <= BLANK_FOR_CLIENTS
     }

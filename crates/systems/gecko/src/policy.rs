@@ -1,18 +1,18 @@
-//! What a user chooses of a chain each time it is opened.
+//! Options of a chain that are chosen each time it is opened.
 
 use std::fmt;
 use std::str::FromStr;
 
 use manylogs_block::{Nanos, Sectors};
 
-/// How room is made: see `docs/gecko.md`.
+/// The way in which segments are cleaned: see `docs/gecko.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cleaning {
     /// The best that is known: [`Cleaning::Segment`].
     #[default]
     Auto,
-    /// Segments of all drives but the tail's are emptied, those first in which least is live and
-    /// that are old. What is live goes to segments of its own on such drives. The tail also takes
+    /// Segments of all drives but the tail's are emptied: old segments with little live content
+    /// first. The live content goes to separate segments on these drives. The tail may also take
     /// empty segments of a drive that holds live data.
     Segment,
     /// Move-to-tail: live blocks of the drive after the tail's are appended at the tail, until the
@@ -25,7 +25,7 @@ pub enum Cleaning {
 pub struct UnknownCleaning(String);
 
 impl Cleaning {
-    /// Every way, in the order of their declaration.
+    /// All ways of cleaning, in the order of their declaration.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Segment, Self::MoveToTail];
 
     /// Name in options and outputs.
@@ -71,12 +71,12 @@ impl std::error::Error for UnknownCleaning {}
 /// Settings of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainSettings {
-    /// How room is made.
+    /// The way of cleaning.
     pub cleaning: Cleaning,
-    /// Writes that are answered and not durable yet hold at most so much memory. Further ones wait
-    /// for a record.
+    /// Most memory for writes that are answered and not durable yet. Further writes wait until a
+    /// record makes some durable.
     pub buffer: Sectors,
-    /// A write that nobody waits for is on its way to the drive after this time.
+    /// A write that nobody waits for is sent to the drive after this time at the latest.
     pub buffer_age: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! Reads: each part comes from where its newest version is.
+//! Reads: each part is read from the place of its newest version.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use manylogs_logstore::store::Place;
 use crate::state::Inner;
 
 impl Inner {
-    /// Reads `extent` as it is now. What was never written reads as zeroes.
+    /// Reads the newest version of `extent`. Sectors that were never written read as zeroes.
     pub(crate) fn read(self: &Rc<Self>, extent: Extent) -> Completion {
         let mut state = self.engine.state.borrow_mut();
         let lookup: Vec<_> = state.store.map().lookup(extent).collect();

@@ -1,4 +1,4 @@
-//! What a chain is made of while it is open.
+//! The state of a chain in memory while it is open.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,18 +14,18 @@ use crate::limit::Geometry;
 use crate::pace::Pace;
 use crate::policy::ChainSettings;
 
-/// The stream of all changes by clients: they keep one order over a crash, so that only a suffix of
-/// them is ever lost.
+/// The stream of all changes by clients. They stay in order over a crash: a crash loses only a
+/// suffix of them.
 pub(crate) const ORDER: Stream = Stream(0);
 
-/// The store, and what changes together with it.
+/// The store, and the state that changes together with it.
 pub(crate) struct State {
     pub(crate) store: Store,
     /// The segment that is appended to.
     pub(crate) tail: LogId,
     /// Changes that wait for room, in the order in which they came.
     pub(crate) waiting: VecDeque<Asked>,
-    /// Flushes that wait for a task to look after them.
+    /// Flushes that the flusher task has not taken yet.
     pub(crate) flushes: Vec<Completer>,
     /// Content of the entries that wait for a record.
     pub(crate) queued: Sectors,
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     pub(crate) spared: Room,
     /// Most content of the next record.
     pub(crate) longest: Cell<Sectors>,
-    /// When the committer is called for a write that nobody waits for.
+    /// When the committer will be woken for a write that nobody waits for.
     pub(crate) alarm: Cell<Option<manylogs_block::Time>>,
     /// A flush was asked for.
     pub(crate) flush_asked: manylogs_block::Signal,

@@ -11,14 +11,14 @@ use crate::ondisk::root_slots;
 use crate::state::{Inner, State};
 use crate::tail::Tail;
 
-/// Records in flight at most: while the drive writes one, the next is behind it in its queue.
+/// Most records in flight: while the drive writes one, the next waits in the drive's queue.
 const IN_FLIGHT: usize = 2;
-/// Less content than this goes in one record.
+/// Queued content of at most this length goes in one record.
 const WORTH_TWO: Sectors = Sectors(128);
-/// A drive that is cleaned reads so much before another, which may be cleaned too, writes it: each
-/// turn costs both of them a seek and a revolution.
+/// Content that one drive reads before another writes it. Both may be under cleaning, and each
+/// switch between reading and writing costs both drives a seek and a revolution.
 const MOVES_AT_ONCE: Sectors = Sectors(8 * 2048);
-/// Records of what is moved in flight: those of a turn go one behind the other.
+/// Most records of moved content in flight. Those of one turn follow one another on the drive.
 const MOVES_IN_FLIGHT: usize = 16;
 /// Parts of a segment that cleaning reads at a time.
 const READS_AHEAD: usize = 3;
@@ -74,7 +74,7 @@ impl System for Inner {
         match in_flight {
             0 => self.is_awaited(state) || state.queued >= most,
             IN_FLIGHT.. => false,
-            // A short record behind a long one would end before the next is there.
+            // A short record behind a long one would end before the next one is queued.
             _ => state.queued >= most || self.is_awaited(state) && is_half(state),
         }
     }
@@ -140,7 +140,7 @@ impl System for Inner {
     }
 }
 
-/// Whether what waits is at least half as long as the record in flight.
+/// Whether the queued content is at least half as long as the record in flight.
 fn is_half(state: &State) -> bool {
     2 * state.queued.0 >= state.last_record.0
 }
@@ -155,7 +155,7 @@ impl Inner {
         }
     }
 
-    /// Whether what waits for a record should go now.
+    /// Whether the entries that wait for a record should go now.
     fn is_awaited(&self, state: &State) -> bool {
         let entries = state.store.entries();
         let Some(first) = entries.pending.front() else { return false };
@@ -164,7 +164,7 @@ impl Inner {
         forced || entries.waiters > 0 || entries.volatile_until.is_some_and(|until| until <= now)
     }
 
-    /// What was just put, and nobody waits for, is not in memory alone for long.
+    /// Limits how long an entry that nobody waits for stays in memory alone.
     pub(crate) fn keep_young(&self, state: &mut State) {
         if state.store.entries().volatile_until.is_none() {
             let until = self.engine.runtime.now() + self.settings.buffer_age;
@@ -188,7 +188,7 @@ impl Inner {
         });
     }
 
-    /// Lets in clients that wait, where there is room now.
+    /// Admits waiting changes that there is room for now.
     pub(crate) fn offer_room_to_clients(&self) {
         self.admit(&mut self.engine.state.borrow_mut());
     }

@@ -7,17 +7,17 @@ use manylogs_logstore::store::{Logs, Placement};
 use crate::heaps::Heaps;
 use crate::limit::DRIVES_MOST;
 
-/// The segment at the tail as long as it takes records; then an empty one of the same drive, the
-/// next in order of address; and when the drive has none left, one of the next drive, or of the
-/// drive that has most of them.
+/// Stays with the segment at the tail as long as it takes records. Then comes the next empty
+/// segment of the same drive in order of address. If the drive has none left, one follows of the
+/// next drive, or of the drive that has most empty segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
     pub(crate) at: LogId,
     /// Segments of each drive.
     pub(crate) per_drive: u32,
-    /// Segments that are not for clients.
+    /// Segments that take moved content, not clients' records.
     pub(crate) heaps: Heaps,
-    /// Whether the next drive is the one with most empty segments.
+    /// Whether the tail goes to the drive with most empty segments, not to the next in order.
     pub(crate) to_most: bool,
 }
 
@@ -34,7 +34,7 @@ impl Tail {
 }
 
 impl Tail {
-    /// Segments that the tail may go on with.
+    /// Whether the tail may move to this segment.
     fn is_free(&self, logs: &Logs, id: LogId) -> bool {
         logs.is_blank(id) && !self.heaps.contains(id)
     }
@@ -65,10 +65,11 @@ impl Placement for Tail {
         if takes(&self.at) && ready(self.at) {
             return Some(self.at);
         }
-        // The next one or none: if one were passed over, the tail would leave its drive too early.
+        // The next segment or none: if one that is not ready were passed over, the tail would leave
+        // its drive too early.
         let next = self.next(logs, needed);
-        // Where segments have failed, or cleaning took the last ones, the ends of others are better
-        // than nothing.
+        // If no empty segment is left, because segments failed or cleaning took the last ones, any
+        // segment with room serves.
         let next = next.or_else(|| self.around(logs.count()).find(takes));
         next.filter(|id| ready(*id))
     }

@@ -6,13 +6,13 @@ use manylogs_logstore::{Log, LogId};
 use crate::pace::is_dirty;
 use crate::state::{Inner, State};
 
-/// A segment with less garbage than this part of it, as a divisor, gives no room worth its move.
+/// A segment of which less than one part in this number is garbage is not worth cleaning.
 const GARBAGE_LEAST: u64 = 16;
 
 impl Inner {
-    /// The segment that gives most for its move: little of it is live, and what is live has lived
-    /// long, so that waiting would not make it less. Of the drives in the body on which none is
-    /// cleaned yet; of any drive when there is hardly an empty segment left.
+    /// The segment most worth cleaning: little of it is live, and that content is old, so that it
+    /// would hardly shrink by waiting. Only drives on which no segment is being cleaned count; the
+    /// tail's drive counts only when hardly an empty segment is left.
     pub(crate) fn best_victim(&self, state: &mut State) -> Option<LogId> {
         let any_drive = self.is_short(state);
         let (logs, tail) = (state.store.logs(), state.tail_drive());
@@ -34,8 +34,8 @@ impl Inner {
         let log = logs.get(id).filter(|log| !log.is_busy() && is_dirty(logs, id))?;
         let segment = self.geometry.segment.0;
         let live = log.live();
-        // Zeroes count by their length, and move as entries alone: more is live than there is room
-        // for.
+        // Zeroes count by their length, but move as entries without content. So the live length can
+        // exceed the segment.
         if live > segment {
             return Some(f64::MIN_POSITIVE);
         }
@@ -47,7 +47,8 @@ impl Inner {
         Some((1.0 - share) / (1.0 + share) * (age as f64 + 1.0).sqrt())
     }
 
-    /// Move-to-tail: the segment to clean next: one of the next drive while cleaning is behind.
+    /// Move-to-tail: the segment to clean next, on the next drive; `None` unless cleaning is
+    /// behind.
     pub(crate) fn victim_in_turn(&self, state: &mut State) -> Option<LogId> {
         if !self.cleaning_is_due(state) {
             return None;
@@ -56,7 +57,7 @@ impl Inner {
         self.segments_of(next).find(|id| can_be_cleaned(state, *id))
     }
 
-    /// If room runs short in spite of everything, one of any drive, the tail's last.
+    /// The segment to clean if room runs short all the same: of any drive, the tail's drive last.
     pub(crate) fn victim_in_need(&self, state: &State) -> Option<LogId> {
         if !self.is_in_need(state) {
             return None;
@@ -67,7 +68,7 @@ impl Inner {
         all.into_iter().find(|id| can_be_cleaned(state, *id))
     }
 
-    /// Whether what cleaning itself needs is hardly there any more.
+    /// Whether hardly more room is left than cleaning itself needs.
     pub(crate) fn is_in_need(&self, state: &State) -> bool {
         let wanted = self.spared.log.0 + 4 * self.geometry.largest().log.0;
         state.store.logs().room() < wanted + state.store.reserved().log.0

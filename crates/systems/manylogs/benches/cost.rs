@@ -1,10 +1,10 @@
-//! What the mapping table costs: bytes of memory and instructions for each extent, and how much
-//! longer records are than what clients wrote.
+//! Costs of the mapping table: bytes of memory and instructions for each extent, and the length of
+//! records compared with the data that clients wrote.
 //!
-//! A whole volume runs, on a device that does each request at once and keeps nothing. Memory is
-//! measured in a process of its own for each pattern, as the volume accounts for it and as the
-//! system sees it grow. Instructions are counted by valgrind, which collects only between the
-//! building of the table and its end.
+//! A whole volume runs on a device that completes each request at once and keeps no data. Memory is
+//! measured in a separate process for each pattern, by the volume's own account and by the growth
+//! that the system sees. Valgrind counts the instructions, from the end of the filling of the table
+//! on.
 
 use std::process::{Command, ExitCode};
 use std::rc::Rc;
@@ -14,13 +14,13 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Hint, Lba, Nanos, Payload, Request, Rng, Sectors,
 };
 use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
-use manylogs_sim::{NodeId, Order, Sim};
+use manylogs_sim::{NodeId, Sim, TaskOrder};
 
-/// 20 TB, an eleventh of it logs.
+/// 20 TB; an eleventh of it is logs.
 const DEVICE: Sectors = Sectors(39_063_650_304);
 const EXTENTS: u64 = 10_000_000;
-/// Sizes of the table for which instructions are counted. To fill the largest under valgrind, only
-/// the map by itself is fast enough.
+/// Sizes of the table for which instructions are counted. The largest can be filled under valgrind
+/// only for the map alone.
 const TABLES: [u64; 3] = [10_000, 1_000_000, EXTENTS];
 const COUNTS: [(&str, &[u64]); 4] = [
     ("writes", &[TABLES[0], TABLES[1]]),
@@ -28,9 +28,9 @@ const COUNTS: [(&str, &[u64]); 4] = [
     ("inserts", &TABLES),
     ("look-ups", &TABLES),
 ];
-/// Requests that are counted: no more than the smallest table has extents.
+/// Number of requests that are counted: at most the number of extents of the smallest table.
 const COUNTED: u64 = 10_000;
-/// Writes that wait together, but where the group is what is measured.
+/// Writes that wait together, except where the size of the group is measured.
 const GROUP: u64 = 16;
 const GROUPS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 const PATTERNS: [&str; 3] = ["random 4 KiB", "sequential 4 KiB", "random 512 B"];
@@ -90,7 +90,7 @@ fn measure_all() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A device that forgets everything at once. What is read is absent, which cannot be wrong.
+/// A device that keeps no data. Reads return absent content, which no checksum can refute.
 struct Nowhere {
     physical_sector: Sectors,
 }
@@ -116,7 +116,7 @@ impl BlockDevice for Nowhere {
     }
 }
 
-/// A volume on [`Nowhere`] that does nothing of its own accord.
+/// A volume on [`Nowhere`] that does nothing on its own.
 struct World {
     sim: Sim,
     node: NodeId,
@@ -125,7 +125,7 @@ struct World {
 
 impl World {
     fn new(physical_sector: Sectors) -> Result<Self, Failure> {
-        let sim = Sim::new(SEED, Order::Fifo);
+        let sim = Sim::new(SEED, TaskOrder::Fifo);
         let node = sim.node();
         let handle = sim.handle(node);
         let config = VolumeConfig {
@@ -173,7 +173,7 @@ impl World {
         });
     }
 
-    /// The volume's account, once `extents` more are written.
+    /// The volume's statistics after `extents` more have been written.
     fn filled(&self, pattern: &str, extents: u64) -> Result<VolumeStats, Failure> {
         self.write(addresses(pattern, self.capacity())?.take(usize::try_from(extents)?), GROUP);
         Ok(self.volume.stats())
@@ -184,7 +184,7 @@ impl World {
     }
 }
 
-/// Endless addresses of a pattern, always the same.
+/// An endless sequence of addresses of a pattern, the same in each run.
 fn addresses(pattern: &str, capacity: u64) -> Result<Box<dyn Iterator<Item = Extent>>, Failure> {
     let mut rng = Rng::new(SEED);
     let mut random = move |len: u64| Extent::new(rng.below(capacity / len) * len, len);
@@ -209,7 +209,8 @@ fn memory(pattern: &str, extents: u64) -> Result<String, Failure> {
     Ok(format!("| {pattern} | {:.1} | {:.1} | {:.1} |", each(map), each(all), each(resident)))
 }
 
-/// Length of records over length of what they hold, when `group` writes of 4 KiB wait together.
+/// Length of records divided by the length of their payload, if `group` writes of 4 KiB wait
+/// together.
 fn amplification(group: u64, physical_sector: Sectors) -> Result<f64, Failure> {
     const ROUNDS: u64 = 100;
     let world = World::new(physical_sector)?;
@@ -220,7 +221,7 @@ fn amplification(group: u64, physical_sector: Sectors) -> Result<f64, Failure> {
     Ok(stats.record_bytes as f64 / stats.logged_bytes as f64)
 }
 
-/// Builds a table and then does what is to be counted.
+/// Builds a table and then runs the requests that are counted.
 fn count(what: &str, extents: u64) -> Result<(), Failure> {
     let old = |what: &str| ["reads", "look-ups"].contains(&what);
     let skipped = if old(what) { 0 } else { usize::try_from(extents)? };
@@ -248,7 +249,7 @@ fn count(what: &str, extents: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A place in a log, as large as the volume's.
+/// A place in a log, in a word as large as the volume's.
 #[derive(Clone, Copy, PartialEq)]
 struct At(u64);
 
@@ -280,13 +281,13 @@ fn look_up_all(map: &ExtentMap<At>, extents: impl Iterator<Item = Extent>) {
     }
 }
 
-/// What valgrind collects.
+/// The part in which valgrind counts instructions.
 #[inline(never)]
 fn counted_part(part: impl FnOnce()) {
     part();
 }
 
-/// Instructions for one request on a table of so many extents.
+/// Instructions for one request on a table of `extents` extents.
 fn instructions(what: &str, extents: u64) -> Result<u64, Failure> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
@@ -301,7 +302,7 @@ fn instructions(what: &str, extents: u64) -> Result<u64, Failure> {
     Ok(count.trim().parse::<u64>()? / COUNTED)
 }
 
-/// Memory of this process that is in use, as Linux counts it.
+/// Bytes of memory that this process uses, as Linux counts them.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

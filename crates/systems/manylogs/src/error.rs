@@ -18,7 +18,7 @@ pub enum VolumeError {
     TooSmall {
         /// Size of the device.
         have: Sectors,
-        /// Smallest size that would do.
+        /// Smallest size that is enough.
         need: Sectors,
     },
     /// A layout that was made for a device of another size.
@@ -38,26 +38,26 @@ pub enum VolumeError {
          content to a new one"
     )]
     GrewTooOften,
-    /// Neither superblock is one of ours.
+    /// No superblock was found in either place.
     #[error(
         "no Manylogs volume: neither copy of a superblock was found; if the device held a volume, \
          both are overwritten: restore it from a backup (`manylogs format` would make a new, \
          empty volume)"
     )]
     NotAVolume,
-    /// The volume is the journal of a file system, whose places only that knows.
+    /// The volume is the journal of a file system, which alone knows the places of its logs.
     #[error(
         "the logs of a file system that MLFS adopted are here, and no volume of their own: use the \
          manylogs fs commands"
     )]
     OfFileSystem,
-    /// A superblock, but torn or damaged.
+    /// A superblock was found, but both copies are torn or damaged.
     #[error(
         "both copies of the superblock are damaged, so the layout of the volume is unknown: \
          restore the device from a backup"
     )]
     Superblock,
-    /// A structure whose checksum is right, but which no program of ours can have written.
+    /// A structure has a right checksum, but no program can have written its content.
     #[error("the superblock is whole but has an impossible {0}")]
     Impossible(&'static str),
     /// The volume was written by another version of the program.
@@ -79,7 +79,7 @@ pub enum VolumeError {
         /// The unknown ones.
         bits: u64,
     },
-    /// The non-volatile RAM that holds the mapping table, or should, will not do.
+    /// The non-volatile RAM for the mapping table is missing or cannot be used.
     #[error(transparent)]
     Nvram(#[from] NvramError),
     /// Both root slots are damaged.
@@ -137,13 +137,13 @@ pub enum VolumeError {
         logs.bytes(), device.bytes()
     )]
     LogsOfShorterSectors {
-        /// What the device writes.
+        /// Physical sector size of the device.
         device: Sectors,
-        /// What the logs were made for.
+        /// Physical sector size that the logs were made for.
         logs: Sectors,
     },
     /// A part of the device could not be read, and the device does not say that its medium is bad
-    /// there. What is there may be whole, so nothing older is taken for it.
+    /// there. The content may be whole, so no older copy is used in its place.
     #[error(
         "{extent} cannot be read, and the device does not say that its medium is bad there: the \
          data may be whole, so the volume is not opened without it; look at cables, power and \
@@ -154,7 +154,7 @@ pub enum VolumeError {
         /// Place on the device.
         extent: Extent,
     },
-    /// A log holds damaged records of which nobody knows what they were.
+    /// A log holds damaged records, and it is unknown which blocks they held.
     #[error(
         "log {}: {} sectors from sector {} of it are damaged or cannot be read, and may have held \
          acknowledged writes; `check` tells more, and `check --repair` gives them up (`manylogs \
@@ -169,7 +169,7 @@ pub enum VolumeError {
         /// Length of the damaged range.
         sectors: Sectors,
     },
-    /// The volume has fewer logs.
+    /// The volume has no log with this number.
     #[error("there is no log {}: the volume has {logs}, numbered from 0", log.0)]
     NoSuchLog {
         /// Number of the log that was asked for.
@@ -203,13 +203,13 @@ pub enum VolumeError {
         /// Number of extents.
         extents: u64,
     },
-    /// The logs still hold what counts.
+    /// The logs still hold live versions.
     #[error("the volume is not drained: drain it first")]
     NotDrained,
     /// The volume was closed before the work was done.
     #[error("the volume was closed meanwhile")]
     Closed,
-    /// The volume has used up its sequences but for those that drain it.
+    /// The volume has used up its sequences, except for those that drain it.
     #[error(
         "the volume has no sequence numbers left for another opening: `drain --new-id` makes \
          everything readable at home and begins to count anew"
@@ -218,7 +218,7 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
-    /// Why an opening ends that could not read.
+    /// The error of an opening that failed to read.
     pub(crate) const fn of_opening(error: IoError) -> Self {
         match error {
             IoError::Transient { extent } => Self::NotRead { extent },

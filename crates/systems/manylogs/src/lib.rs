@@ -1,10 +1,9 @@
-//! Manylogs at block level (MLB in the Manylogs paper): small writes are appended to the log
-//! nearest to where the head already is, large ones go home, and a cleaner moves the logged ones
-//! home later.
+//! Manylogs at block level (MLB in the Manylogs paper). Small writes are appended to the log
+//! nearest to the head, large ones go home, and a cleaner moves the logged ones home later.
 //!
-//! [`Volume`] is a [`manylogs_block::BlockDevice`] over a block device. What holds after a crash
-//! is in `docs/semantics.md`, the bytes on the disk in `docs/format.md`, the reasons in
-//! `docs/design.md`.
+//! [`Volume`] is a [`manylogs_block::BlockDevice`] over a block device. `docs/semantics.md` says
+//! what holds after a crash, `docs/format.md` describes the bytes on the disk, and `docs/design.md`
+//! gives the reasons.
 
 mod checks;
 mod cleaning;

@@ -27,81 +27,81 @@ use crate::requests::runs::Runs;
 use crate::requests::starved::Starved;
 use crate::settings::config::VolumeConfig;
 
-/// The parts of a volume share this.
+/// State that all parts of a volume share.
 pub(crate) struct Inner {
     pub(crate) engine: Engine<Self>,
     /// The only member: homes and logs are on it.
     pub(crate) device: Member,
     pub(crate) below: Capabilities,
-    /// Which parts of a record are in the log.
+    /// Parameters of the lengths of records.
     pub(crate) shape: RecordShape,
     pub(crate) volume: VolumeId,
     pub(crate) label: String,
     pub(crate) layout: Layout,
     pub(crate) config: Cell<VolumeConfig>,
     pub(crate) locks: HomeLocks,
-    /// Whether the move of a log that goes on does not wait for clients.
+    /// Whether a move of a log does not wait for idle time.
     pub(crate) hurries: Cell<bool>,
-    /// One of checkpoint, swap and snapshot at a time.
+    /// Held by a checkpoint, swap or snapshot: one at a time.
     pub(crate) cleaning: TaskLock,
-    /// One flush of the whole volume at a time.
+    /// Held by a flush of the whole volume: one at a time.
     pub(crate) flush_lock: TaskLock,
-    /// Somebody asked for a flush.
+    /// A client has asked for a flush.
     pub(crate) flush_asked: Signal,
-    /// Who decides in place of the settings, if somebody does.
+    /// The caller's policy that decides in place of the settings, if there is one.
     pub(crate) own: OnceCell<Rc<dyn OwnPolicy>>,
-    /// Where records go, whatever the head does.
+    /// If set, records go to the logs near this address, not near the head.
     pub(crate) logs_near: Cell<Option<Lba>>,
     /// See [`crate::OpenOptions::pace`].
     pub(crate) pace: Cell<Option<HomePace>>,
-    /// The shortest `record=` that the owner of the volume can do with.
+    /// Longest payload that the owner's records need: `record=` must not be shorter.
     pub(crate) record_least: Cell<Sectors>,
-    /// One change of the superblock at a time.
+    /// Held by a change of the superblock: one at a time.
     pub(crate) superblock_lock: TaskLock,
-    /// Held by every foreground request in flight: more than one holder means not idle.
+    /// Each client request in flight holds a clone: a volume with more than one holder is not idle.
     pub(crate) activity: Rc<()>,
 }
 
-/// State that the parts of a volume share.
+/// State that changes together with the store, under one borrow.
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) pacing: Pacing,
-    /// What records did to each column, if the device is an array.
+    /// Effects of records on each column, if the device is an array.
     pub(crate) columns: ColumnsSeen,
-    /// Writes that went past the logs.
+    /// Writes that bypassed the logs.
     pub(crate) home: HomeWrites,
     /// Small writes that go home as parts of runs.
     pub(crate) runs: Runs,
-    /// Logs that clients have filled: swapped in idle time.
+    /// Logs that clients have filled: they are swapped in idle time.
     pub(crate) full: FullLogs,
-    /// What may be logged before the threshold falls.
+    /// Sectors that may be logged before the threshold falls.
     pub(crate) allowance: Allowance,
     pub(crate) last_activity: Time,
     /// Completers of flushes that wait for the flusher.
     pub(crate) flushes: Vec<Completer>,
-    /// Whether checkpoints succeed in making room.
+    /// Results of recent checkpoints: whether they made room.
     pub(crate) futility: Futility,
     /// Logged copies that the last checkpoints could not read.
     pub(crate) suspects: Suspects,
-    /// Progress of the running checkpoint.
+    /// Address that the present checkpoint has reached.
     pub(crate) pass_at: Lba,
-    /// What clients get of the room in the logs while a pass goes on.
+    /// The clients' share of the room in the logs during a checkpoint.
     pub(crate) ration: Option<Ration>,
-    /// Versions that came home a second, when a pass last hurried.
+    /// Versions that came home in a second during the last pass that hurried.
     pub(crate) home_pace: f64,
-    /// What passes took, for the estimate of the time to drain.
+    /// Measured times of passes, for the estimate of the time to drain.
     pub(crate) passes_seen: PassesSeen,
-    /// Share of the log space that is there for what is kept, when the last pass ended.
+    /// Share of the log space that kept versions took when the last pass ended.
     pub(crate) pinned_share: f64,
     /// Requests that wait for room in the logs.
     pub(crate) starved: Starved,
-    /// No requests are accepted any more.
+    /// Whether requests are refused because the volume closes.
     pub(crate) closing: bool,
     pub(crate) counters: Counters,
 }
 
 impl State {
-    /// The state of a volume over `store`, at rest since `now`, on a device of so many columns.
+    /// The state of a volume over `store`, at rest since `now`, on a device of `columns` columns.
     pub(crate) fn new(store: Store, columns: usize, now: Time) -> Self {
         Self {
             store,
@@ -126,14 +126,14 @@ impl State {
         }
     }
 
-    /// Whether entries must not wait for others to share their record: nobody is to come any more
-    /// once the volume closes, and a full buffer cannot wait.
+    /// Whether records must not wait for other writes to share them: no more writes come once the
+    /// volume closes, and a full buffer cannot wait, nor can starved requests.
     pub(crate) fn entries_press(&self, buffer: Sectors) -> bool {
         let full = self.store.entries().volatile_sectors >= buffer.0 / 2;
         self.closing || full || !self.starved.is_empty()
     }
 
-    /// Sectors of answered writes that are in memory alone.
+    /// Sectors of answered writes that are only in memory.
     pub(crate) const fn volatile_sectors(&self) -> u64 {
         self.store.entries().volatile_sectors + self.runs.sectors()
     }
@@ -146,10 +146,10 @@ impl State {
         self.counters.logged_sectors_since_checkpoint += len.0;
     }
 
-    /// Notes that a client writes now.
+    /// Notes the time of a client's write, and checks that writes are accepted.
     ///
     /// # Errors
-    /// [`IoError::ReadOnly`] if the volume takes no writes any more.
+    /// [`IoError::ReadOnly`] if the volume takes no more writes.
     pub(crate) fn admit_write(&mut self, now: Time) -> Result<(), IoError> {
         self.last_activity = now;
         self.store.writable()
@@ -157,17 +157,17 @@ impl State {
 }
 
 impl Inner {
-    /// The parameters as they are now.
+    /// The present parameters.
     pub(crate) fn config(&self) -> VolumeConfig {
         self.config.get()
     }
 
-    /// Room that is reserved for an entry: that of a record with this entry alone.
+    /// Room that is reserved for an entry: enough for a record with this entry alone.
     pub(crate) fn record_room(&self, kind: EntryKind, extent: Extent) -> Room {
         Room::of_one(kind, extent, self.shape)
     }
 
-    /// Whether nothing has arrived for a while and nothing is under way.
+    /// Whether no request has arrived for a while and none is under way.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.engine.state.borrow();
         Rc::strong_count(&self.activity) == 1

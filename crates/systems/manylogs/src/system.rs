@@ -48,7 +48,7 @@ impl System for Inner {
         self.look_again();
     }
 
-    /// On an array two records go to two columns.
+    /// On an array, the next record goes to another column instead.
     fn follows(&self) -> bool {
         self.device.columns() == 1
     }
@@ -69,10 +69,10 @@ impl System for Inner {
         }
     }
 
-    /// While a log moves, clients come first.
+    /// While a log moves, clients go first.
     async fn may_move(&self) -> bool {
         if self.hurries.get() {
-            // It is clients that need the room.
+            // Clients need the room, so the move does not wait for them.
             return self.engine.state.borrow().store.read_only().is_none();
         }
         if !self.is_idle() {

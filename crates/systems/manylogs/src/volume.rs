@@ -30,11 +30,11 @@ pub struct Volume(Rc<Inner>);
 /// One extent of the mapping table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedExtent {
-    /// The address, as clients of the volume know it.
+    /// The address in the volume, as clients use it.
     pub extent: Extent,
-    /// Which version it is.
+    /// Data sequence of the version.
     pub sequence: DataSequence,
-    /// Whether it is zeroes.
+    /// Whether the extent was zeroed or discarded.
     pub zeroes: bool,
     /// Whether its logged copy is damaged: reads fail until it is overwritten.
     pub lost: bool,
@@ -120,16 +120,16 @@ impl Volume {
         self.0.config()
     }
 
-    /// Whether content of this length should be logged now, by [`Volume::append`]: the logging is
-    /// on, and the threshold, which may adapt to the room in the logs, allows it. What is allowed
-    /// counts as logged.
+    /// Whether content of this length should be logged now, by [`Volume::append`]: logging is on,
+    /// and the threshold, which may adapt to the room in the logs, allows it. If so, the content
+    /// counts as logged already.
     #[must_use]
     pub fn takes(&self, len: Sectors) -> bool {
         self.0.config().logging && self.0.is_small(len)
     }
 
-    /// Changes the parameters of a volume in use until it is closed; its layout stays. Writes that
-    /// were accepted before keep their place and their promise. [`Volume::set`] keeps the change.
+    /// Changes the parameters of a volume in use until it is closed; its layout stays. Earlier
+    /// writes keep their place and their guarantees. [`Volume::set`] stores the change, too.
     ///
     /// # Errors
     /// [`VolumeError::Config`] if they make no sense; then nothing changes.
@@ -138,8 +138,8 @@ impl Volume {
         check_settings(&config, &self.0.layout, self.0.shape, self.0.record_least.get())?;
         self.0.config.set(config);
         self.0.device.set_latency(config.latency);
-        // Requests of the old length may wait for room, or for their record: the room that is left
-        // out for one never shrinks while the volume is open.
+        // Requests of the old length may wait for room, or for their record. So the room that is
+        // left out for a record never shrinks while the volume is open.
         let largest = largest_record(&self.0.config(), &self.0.layout, self.0.shape).log;
         self.0.engine.state.borrow_mut().store.raise_largest_record(largest);
         self.0.engine.notify_progress();
@@ -147,10 +147,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Moves everything that is logged home, now and as fast as the device allows.
+    /// Moves all logged data home, now and as fast as the device allows.
     ///
     /// # Errors
-    /// If the device fails. What was not moved stays logged.
+    /// If the device fails. Data that was not moved stays logged.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, VolumeError> {
         self.0.checkpoint(Pass::at(Pace::Urgent)).await
     }
@@ -163,18 +163,18 @@ impl Volume {
         Ok(self.0.snapshot().await?)
     }
 
-    /// Moves the fullest log to an empty one, as idle time does; true if there was one to move.
+    /// Moves the fullest log to an empty one, as in idle time; true if a log was moved.
     pub async fn swap(&self) -> bool {
         self.0.swap_one().await
     }
 
-    /// Memory of the mapping table now, as `mapping_table_bytes` of its counters says it.
+    /// Bytes of memory of the mapping table, the same as `mapping_table_bytes` of the statistics.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         self.0.engine.state.borrow().store.table_bytes()
     }
 
-    /// The mapping table, by address; neighbours of one version are one extent.
+    /// The mapping table, by address; neighbouring parts of one version are one extent.
     #[must_use]
     pub fn table(&self) -> Vec<MappedExtent> {
         table_of(&self.0.engine.state.borrow().store)
@@ -256,7 +256,7 @@ impl BlockDevice for Volume {
         }
     }
 
-    /// A volume that was made for the array below it exports whole stripes as whole stripes.
+    /// A volume that was made for the present array exports the array's stripes as whole stripes.
     fn geometry(&self) -> Option<Geometry> {
         let columns = self.0.layout.columns().filter(|_| self.0.device.columns() > 1)?;
         let before = self.0.layout.homes().first()?.1.start.0 + columns.first.0;

@@ -1,4 +1,4 @@
-//! The threshold falls while the logs fill faster than a checkpoint can empty them.
+//! Tests that the threshold falls while the logs fill faster than a checkpoint can empty them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use manylogs::{CheckpointPolicy, LogPlacement, Volume, VolumeConfig, VolumeStats
 use manylogs_block::{BlockDevice, Handle, MemoryDevice, Nanos, Payload, Sectors};
 use manylogs_filters::Delay;
 
-/// A request takes 4 ms, and logs of 32 MiB are emptied when they are full.
+/// A request takes 4 ms; full logs of 32 MiB are emptied.
 const SERVICE: Nanos = Nanos::from_millis(4);
 const DEVICE: Sectors = Sectors(1 << 20);
 
@@ -33,8 +33,8 @@ async fn volume(runtime: &Handle, config: &VolumeConfig) -> Volume {
     Volume::create(runtime.clone(), slow, config).await.unwrap()
 }
 
-/// Durable writes of 4 KiB and 128 KiB by turns, 32 MiB a second, for so long; the threshold after
-/// each tenth of a second, in sectors.
+/// Sends durable writes of 4 KiB and 128 KiB in turn, 32 MiB a second, for this many tenths of a
+/// second. Returns the threshold after each tenth, in sectors.
 async fn overrun(runtime: &Handle, volume: &Volume, tenths: u64) -> Vec<u64> {
     let mut thresholds = Vec::new();
     for turn in 0..tenths {
@@ -78,7 +78,7 @@ fn an_adaptive_threshold_falls_and_nothing_waits_for_room() {
         assert_eq!(thresholds.iter().min(), Some(&64), "{thresholds:?}");
         assert_eq!(stats.starved_writes, 0, "{stats:?}");
         assert!(stats.sent_home_writes > 500, "{stats:?}");
-        // All of the short ones are logged, as they gain most.
+        // All short writes are logged, because they gain most.
         assert!(stats.logged_writes >= 40 * 26, "{stats:?}");
     });
 }

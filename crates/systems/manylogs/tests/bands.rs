@@ -13,7 +13,7 @@ use manylogs_block::{BlockDevice, Extent, Handle, Lba, Payload, Sectors};
 
 /// Length of a band.
 const BAND: Sectors = Sectors(1024);
-/// Places in the band that are written after its whole, and with what.
+/// Places in the band that are overwritten after the whole band, and the seeds of their content.
 const CHANGED: [(u64, u8); 2] = [(96, 11), (700, 12)];
 
 async fn volume(runtime: Handle, device: &Rc<Rig>) -> Volume {
@@ -21,14 +21,14 @@ async fn volume(runtime: Handle, device: &Rc<Rig>) -> Volume {
     Volume::create(runtime, device.clone(), &config).await.unwrap()
 }
 
-/// Where `extent` of the volume is on the device.
+/// The home of `extent` on the device.
 fn home(volume: &Volume, extent: Extent) -> Extent {
     let parts: Vec<Extent> = volume.layout().home(extent).collect();
     assert_eq!(parts.len(), 1, "{parts:?}");
     parts[0]
 }
 
-/// The band behind the first, whose content comes past the logs and then changes in two places.
+/// Writes the band behind the first past the logs, and then changes it in two places.
 async fn changed_band(volume: &Volume) -> (Extent, Payload) {
     let (exported, first) = volume.layout().homes()[0];
     let start = first.start.0.next_multiple_of(BAND.0) + BAND.0;
@@ -57,7 +57,7 @@ fn a_band_is_written_in_one_to_its_end() {
         let is_home = |extent: &&Extent| homes.iter().any(|(_, home)| home.overlaps(**extent));
         let writes = device.writes();
         let writes: Vec<&Extent> = writes.iter().filter(is_home).collect();
-        // A band of this length is too short for a stream, so that its beginning is written too.
+        // A band of this length is too short for a stream, so its beginning is written, too.
         let (whole, last) = (home(&volume, band), writes[writes.len() - 1]);
         assert_eq!((writes[0].start, last.end()), (whole.start, whole.end()), "{writes:?}");
         assert!(writes.windows(2).all(|pair| pair[0].end() == pair[1].start), "{writes:?}");
@@ -78,7 +78,7 @@ fn what_a_failed_write_of_a_band_may_have_damaged_is_logged() {
         let report = volume.checkpoint().await.unwrap();
         assert_eq!(report.kept_extents, 2);
         device.faults().clear();
-        // The drive has lost what it was told to write.
+        // The drive has lost the sectors that it was told to write.
         device.medium().submit(write(whole.start.0, &bytes(99, BAND.0), true)).await.unwrap();
         assert_eq!(content(&volume, band).await.to_bytes(), expected.to_bytes());
         volume.checkpoint().await.unwrap();
@@ -125,7 +125,7 @@ fn versions_of_many_bands_go_home() {
     });
 }
 
-/// Logs that take records while clients read all over the disk.
+/// Number of logs that take records while clients read all over the disk.
 async fn logs_in_use(runtime: Handle, band: Sectors) -> usize {
     let device = cached();
     let config = VolumeConfig { band, ..config() };

@@ -1,4 +1,4 @@
-//! Checkpoints when the device fails now and then, when the logs are full, and when somebody waits.
+//! Checkpoints when the device fails at times, when the logs are full, and when requests wait.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +16,7 @@ use manylogs_block::{
 use manylogs_filters::{Faults, Reported, Rule, Stop, Trace};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage};
 
-/// Longer than any pause of a checkpoint and the time in which a medium error is confirmed.
+/// Longer than any pause of a checkpoint, and than the time to confirm a medium error.
 const LONG: Nanos = Nanos::from_secs(400);
 
 fn disk(runtime: &Handle, capacity: u64, physical: u64) -> CrashDisk {
@@ -38,7 +38,7 @@ fn tagged(start: u64, tag: u64, len: u64) -> Request {
     write(start, &Payload::tags(tag, Sectors(len)), true)
 }
 
-/// Reads from the logs fail with what `error` makes of them while it makes anything.
+/// Makes reads from the logs fail with the error that `error` returns, if it returns one.
 fn fail_log_reads(
     disk: &CrashDisk,
     volume: &Volume,
@@ -61,7 +61,7 @@ async fn holds(volume: &Volume, writes: u64) -> bool {
     true
 }
 
-/// Twenty acknowledged writes, and a device that fails reads until some time.
+/// Writes twenty blocks durably; then the device fails reads until some time.
 fn passing_errors(of: fn(Extent) -> IoError, heals_after: Nanos) {
     in_virtual_time(move |runtime| async move {
         let disk = disk(&runtime, 40_000, 1);
@@ -149,8 +149,8 @@ fn writes_that_find_no_room_are_refused_after_a_while() {
     });
 }
 
-/// Of two writes of a pass one fails, and the device takes its time over the other. What a client
-/// writes there meanwhile must land last.
+/// One of two writes of a pass fails, and the device delays the other. A client's later write to
+/// the same place must land last.
 fn a_pass_that_fails_waits_for_its_writes() {
     in_virtual_time(|runtime| async move {
         let device = Rc::new(Faults::new(Stop::new(MemoryDevice::new(DEVICE))));
@@ -193,7 +193,7 @@ fn that_a_failed_pass_leaves_writes_is_noticed() {
     assert!(noticed);
 }
 
-/// A volume of a few logs, all of which are full soon.
+/// A volume of a few logs, which are soon full.
 fn small() -> VolumeConfig {
     VolumeConfig {
         log: Sectors(4096),
@@ -268,10 +268,10 @@ fn an_order_to_checkpoint_does_not_wait_for_idleness() {
     });
 }
 
-/// What reached the homes of a device.
+/// Requests that reached the homes of a device.
 #[derive(Default)]
 struct Traffic {
-    /// The most sectors of content on their way home at about the same time.
+    /// Most sectors of content on their way home within a millisecond.
     burst: Cell<u64>,
     zeroed: Cell<u64>,
     unaligned: RefCell<Vec<Extent>>,
@@ -321,14 +321,14 @@ fn a_long_zeroed_range_that_full_logs_cannot_keep_costs_no_memory() {
         let volume = volume(&runtime, &disk, &config).await;
         let traffic = observe(&disk, &volume, runtime.clone(), 8);
         let exported = volume.layout().capacity().0;
-        // Homes that hold data, for what reads as zeroes already is left alone.
+        // Homes that hold data, because homes that read as zeroes are left alone.
         for i in 0..300 {
             volume.submit(tagged(20_000 * i + 4000, 5_000_000 + 1000 * i, 128)).await.unwrap();
         }
         // Unaligned at both ends.
         let zeroes = Extent::new(3, exported - 10);
         volume.submit(Request::write_zeroes(zeroes, true)).await.unwrap();
-        // Writes over the zeroes leave long rests; more of these than the logs can keep.
+        // Writes over the zeroes leave long parts of them, more than the logs can keep.
         for i in 0..300 {
             volume.submit(tagged(20_000 * i + 1000, 1000 * i, 64)).await.unwrap();
         }
@@ -346,13 +346,13 @@ fn a_long_zeroed_range_that_full_logs_cannot_keep_costs_no_memory() {
     });
 }
 
-/// Zeroes most of a volume on a device in memory of which only some homes hold data, drains it,
-/// and tells the sectors that were zeroed at home.
+/// Zeroes most of a volume on a device in memory, where only some homes hold data, and drains it.
+/// Returns the number of sectors that were zeroed at home.
 async fn zeroed_by_a_drain(runtime: Handle, told: fn(Capabilities) -> Capabilities) -> u64 {
     let medium = Rc::new(MemoryDevice::new(Sectors(1_000_000)));
     let device = Rc::new(Trace::new(Reported::new(Rc::clone(&medium), told)));
     let volume = Volume::create(runtime, Rc::clone(&device) as _, &small()).await.unwrap();
-    // Goes home, as it is too long to be logged.
+    // Goes home, because it is too long to be logged.
     volume.submit(tagged(300_000, 5, 4096)).await.unwrap();
     volume.submit(Request::write_zeroes(Extent::new(0, 700_000), true)).await.unwrap();
     let estimate = volume.drain_estimate().time;
@@ -375,7 +375,7 @@ async fn zeroed_by_a_drain(runtime: Handle, told: fn(Capabilities) -> Capabiliti
 fn a_drain_zeroes_only_what_does_not_read_as_zeroes() {
     in_virtual_time(|runtime| async move {
         assert_eq!(zeroed_by_a_drain(runtime.clone(), |told| told).await, 4096);
-        // Where zeroes are written to the medium, sectors are given up if that can be.
+        // A device that would write zeroes to the medium gets discards if it supports them.
         let slow = |told| Capabilities { fast_zero: false, ..told };
         assert_eq!(zeroed_by_a_drain(runtime.clone(), slow).await, 4096);
         let slowest = |told| Capabilities { fast_zero: false, discard: false, ..told };

@@ -1,4 +1,4 @@
-//! A day of virtual time under a load that changes: nothing inside the volume grows.
+//! A day of virtual time under a changing load: no queue or table inside the volume may grow.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,16 +12,16 @@ use manylogs::{Backlog, CheckpointPolicy, LogPlacement, Volume, VolumeConfig, Vo
 use manylogs_block::{
     BlockDevice, Completion, Extent, Handle, Nanos, Payload, Request, Rng, Sectors,
 };
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Order, Sim};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, TaskOrder};
 
 const HOURS: u64 = 24;
 /// The load changes this often.
 const SPELL: Nanos = Nanos::from_secs(300);
-/// Long enough for everything that waits to come to its end.
+/// Long enough for all waiting work to end.
 const REST: Nanos = Nanos::from_secs(200);
 const DISK: Sectors = Sectors(60_000);
 
-/// What clients do for a while.
+/// Requests of clients for a while.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     Nothing,
@@ -31,10 +31,10 @@ enum Load {
     Scattered,
     /// Large writes one after the other.
     Stream,
-    /// Zeroed and discarded ranges, long ones too.
+    /// Zeroed and discarded ranges, including long ones.
     Zeroes,
     Reads,
-    /// All of that at once.
+    /// All of these at once.
     Mixed,
 }
 
@@ -117,7 +117,7 @@ fn parameters() -> VolumeConfig {
     VolumeConfig { log: Sectors(1000), placement, ..config() }
 }
 
-/// What is left after a rest.
+/// State of the volume after a rest.
 #[derive(Clone, Copy, Debug)]
 struct AtRest {
     backlog: Backlog,
@@ -126,8 +126,8 @@ struct AtRest {
     timers: usize,
 }
 
-/// The fewest tasks within ten seconds, with their timers: a pass of checkpointing or a snapshot
-/// may be under way when the hour ends, and is no task that was left behind.
+/// The fewest tasks within ten seconds, with their timers. A checkpoint or snapshot under way at
+/// the end of the hour must not count as left behind.
 async fn fewest_tasks(sim: &Sim, runtime: &Handle) -> (usize, usize) {
     let mut fewest = sim.tasks_and_timers();
     for _ in 0..100 {
@@ -159,7 +159,7 @@ async fn day(sim: Rc<Sim>, runtime: Handle, disk: CrashDisk) -> Vec<AtRest> {
 
 #[test]
 fn a_day_of_changing_load_leaves_nothing_behind() {
-    let sim = Rc::new(Sim::new(7, Order::Shuffled));
+    let sim = Rc::new(Sim::new(7, TaskOrder::Shuffled));
     let (drive, user) = (sim.node(), sim.node());
     let config = CrashDiskConfig {
         native_fua: true,
@@ -175,14 +175,14 @@ fn a_day_of_changing_load_leaves_nothing_behind() {
     assert!(last.stats.logged_writes > 20_000 && last.stats.checkpoints > 100, "{last:?}");
     for (hour, rest) in seen.iter().enumerate() {
         assert_eq!(rest.backlog, Backlog::default(), "after hour {hour}");
-        // The volume's own tasks, two that are kept for records and two for the scheduler, and the
-        // test; timers of waits that ended early.
+        // The volume's own tasks, two kept for records and two for the scheduler, and the test; and
+        // timers of waits that ended early.
         assert!(rest.tasks <= 10 && rest.timers <= 64, "after hour {hour}: {rest:?}");
     }
     // The table holds what one hour leaves, not what the day left.
     let table = |rest: &AtRest| rest.stats.mapping_table_bytes;
     let first_hours = seen[..4].iter().map(table).max().unwrap();
-    // What grows from hour to hour is never small again.
+    // A size that grows from hour to hour would never be small again.
     let last_hours = seen[18..].iter().map(table).min().unwrap();
     assert!(last_hours <= first_hours, "{first_hours} bytes at first, then {last_hours}");
 }

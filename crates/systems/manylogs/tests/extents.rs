@@ -1,4 +1,4 @@
-//! What a volume says of its extents, against what reads find.
+//! Compares a volume's answers about its extents with the content that reads find.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ use manylogs_block::{
     BlockDevice, Extent, ExtentKind, Extents, IoError, MemoryDevice, Request, Rng,
 };
 
-/// All extents of the volume, with one answer behind the other.
+/// All extents of the volume, from as many answers as it takes.
 async fn all_extents(volume: &Volume) -> Extents {
     let capacity = volume.capabilities().capacity;
     let whole = Extent { len: capacity, ..Extent::default() };
@@ -94,7 +94,8 @@ fn what_is_said_to_be_zeroes_reads_as_zeroes_whatever_was_done() {
     }
 }
 
-/// Reads everything: zeroes are where they are said to be, and the table agrees on what is logged.
+/// Reads everything: extents that are called zeroes must be zero, and the table must agree on
+/// logged ones.
 async fn check(volume: &Volume) {
     let all = all_extents(volume).await;
     for (extent, kind) in all.iter() {
@@ -115,7 +116,7 @@ fn a_durable_discard_outlives_the_process() {
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(100, &bytes(1, 8), true)).await.unwrap();
         volume.submit(Request::Discard { extent: Extent::new(100, 8), fua: true }).await.unwrap();
-        // The process ends here: what it has in memory is gone.
+        // The process ends here and loses its memory.
         drop(volume);
         let (volume, _) = Volume::open(runtime, device, &OpenOptions::default()).await.unwrap();
         assert!(volume.submit(read(100, 8)).await.unwrap().is_zero());

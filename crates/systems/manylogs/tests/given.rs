@@ -1,4 +1,4 @@
-//! Volumes whose logs and structures lie where an owner put them, and batches that he appends.
+//! Volumes with logs and structures at places that an owner gave, and the owner's batches.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -29,7 +29,7 @@ fn layout() -> Layout {
 
 async fn format(runtime: Handle, device: Rc<dyn BlockDevice>) -> Volume {
     let config = VolumeConfig { log: Sectors(400), ..config() };
-    // Zeroes are for a volume whose content nobody needs.
+    // The option to zero is ignored, because the owner's data must stay.
     let options = CreateOptions { layout: Some(layout()), zero: true, ..CreateOptions::default() };
     Volume::create_with(runtime, device, &config, &options).await.unwrap()
 }
@@ -98,7 +98,7 @@ fn a_volume_is_found_at_its_anchors_only() {
             let (volume, report) =
                 Volume::open(runtime.clone(), Rc::clone(&device), &OPEN()).await.unwrap();
             assert!(report.from_backup_superblock || report.backup_superblock_damaged);
-            // That writes both copies.
+            // This writes both copies.
             volume.set(&Settings::of(&volume.config())).await.unwrap();
             volume.close().await.unwrap();
         }
@@ -172,7 +172,7 @@ fn full_logs_make_the_owner_wait_and_not_fail() {
     });
 }
 
-/// An array of four drives, which go on by themselves.
+/// An array of four drives; the drives outlive it.
 fn array(runtime: &Handle, drives: &[Rc<MemoryDevice>]) -> Rc<dyn BlockDevice> {
     let drives = drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect();
     Rc::new(Stripe::new(runtime.clone(), drives, Sectors(16), 1))
@@ -196,7 +196,7 @@ fn on_an_array_logs_lie_on_one_drive_each_and_homes_where_they_were() {
         volume.submit(write(28_000, &bytes(77, 640), true)).await.unwrap();
         let plain = below.submit(read(28_000, 640)).await.unwrap();
         assert!(plain.to_bytes() == bytes(77, 640).to_bytes(), "homes are where they were");
-        // One drive alone holds each record whole, which is longer than a chunk with its header.
+        // Each record lies whole on one drive, although it is longer than a chunk.
         let on_one = |drive: &MemoryDevice, record: u8| {
             let wanted = bytes(record, 16).to_bytes().unwrap();
             let held = drive.media().read(Extent::new(0, 10_000)).to_bytes().unwrap();

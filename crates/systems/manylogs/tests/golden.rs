@@ -1,7 +1,8 @@
-//! The bytes of a small volume, kept in the repository: what this program writes is what it wrote,
-//! and it still reads that. `MANYLOGS_BLESS=1 cargo test -p manylogs --test golden` writes them anew,
-//! which changes the format: older images stay beside them, and where older programs could not use
-//! the new ones, the version changes.
+//! Compares the bytes of a small volume with images in the repository: this program must write the
+//! same bytes as before, and still read the images.
+//! `MANYLOGS_BLESS=1 cargo test -p manylogs --test golden` writes new images, which is a change of
+//! the format: older images are kept beside them, and if older programs could not use the new ones,
+//! the version must change.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,13 +19,13 @@ use manylogs_filters::Reported;
 
 const DEVICE: Sectors = Sectors(9000);
 
-/// A device with such physical sectors.
+/// A device with physical sectors of this length.
 fn sectored(physical_sector: Sectors) -> Rc<Reported<MemoryDevice>> {
     let physical = |told| Capabilities { physical_sector, ..told };
     Rc::new(Reported::new(MemoryDevice::new(DEVICE), physical))
 }
 
-/// Sectors that differ in their first bytes only, to keep the images short.
+/// Sectors that differ only in their first bytes, to keep the images short.
 fn marked(seed: u8, sectors: u64) -> Payload {
     let mut content = vec![0; usize::try_from(sectors * 512).unwrap()];
     for (number, sector) in (0..).zip(content.chunks_mut(512)) {
@@ -38,7 +39,7 @@ fn path(kind: &str, physical: Sectors) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Lines of an address in hexadecimal and the 16 bytes there, where they are not all zero.
+/// Lines with an address in hexadecimal and its 16 bytes; lines of zeroes are left out.
 async fn text_of(device: &dyn BlockDevice) -> String {
     let mut text = String::new();
     for sector in 0..DEVICE.0 {
@@ -68,7 +69,7 @@ async fn device_of(text: &str, physical: Sectors) -> Rc<Reported<MemoryDevice>> 
     device
 }
 
-/// Every kind of entry, a bypassed write over a logged one, and a snapshot with a record behind it.
+/// Writes all kinds of entries, a large write over a logged one, and a record after a snapshot.
 async fn fill(runtime: manylogs_block::Handle, device: Rc<Reported<MemoryDevice>>) {
     let options = CreateOptions {
         label: "golden".to_owned(),
@@ -131,8 +132,8 @@ fn a_volume_of_4096_byte_sectors_is_as_it_was() {
     compare(Sectors(8));
 }
 
-/// Such volumes were made before the protective MBR: they open as they did, and a change of their
-/// settings brings it.
+/// These volumes were made before the protective MBR. They must open as before, and a change of
+/// their settings adds the MBR.
 #[test]
 fn volumes_without_a_protective_mbr_are_still_used() {
     for physical in [Sectors(1), Sectors(8)] {
@@ -155,13 +156,13 @@ fn volumes_without_a_protective_mbr_are_still_used() {
     }
 }
 
-/// Such a volume was made before headers could share physical sectors with the payload.
+/// This volume was made before headers could share physical sectors with the payload.
 #[test]
 fn a_volume_with_headers_in_sectors_of_their_own_is_still_used() {
     in_virtual_time(|runtime| async move {
         let golden = std::fs::read_to_string(path("whole-headers", Sectors(8))).unwrap();
         verify(runtime.clone(), device_of(&golden, Sectors(8)).await).await;
-        // Its records stay as long as they were.
+        // Its records keep their length.
         let device = device_of(&golden, Sectors(8)).await;
         let (volume, _) = Volume::open(runtime, device, &OpenOptions::default()).await.unwrap();
         let before = volume.stats().record_bytes;
@@ -180,7 +181,7 @@ fn a_volume_of_format_2_is_refused() {
     });
 }
 
-/// A volume as large as today's largest disks, of which only what is written takes space.
+/// A volume as large as today's largest disks; the device in memory stores only what is written.
 #[test]
 fn a_volume_of_20_terabytes() {
     in_virtual_time(|runtime| async move {

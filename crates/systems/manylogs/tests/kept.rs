@@ -1,4 +1,4 @@
-//! Versions that are kept in the logs: they need durability and no place.
+//! Versions that are kept in the logs, because they need durability but no place.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,7 +23,7 @@ async fn keeping(runtime: &Handle, device: &Rc<Rig>) -> Volume {
     volume
 }
 
-/// A write with FUA that needs no place.
+/// A write with FUA that needs durability but no place.
 fn kept(start: u64, payload: &Payload) -> Request {
     let extent = Extent { start: Lba(start), len: payload.len() };
     let payload = payload.clone();
@@ -35,7 +35,7 @@ async fn is_there(volume: &Volume, start: u64, content: &Payload) {
     assert!(found.to_bytes() == content.to_bytes(), "other content at {start}");
 }
 
-/// What was written outside of the logs since the device forgot.
+/// The writes to homes since the device's list was cleared.
 fn home_writes(volume: &Volume, device: &Rig) -> Vec<Extent> {
     let homes: Vec<Extent> = volume.layout().homes().iter().map(|(_, home)| *home).collect();
     let mut writes = device.writes();
@@ -175,7 +175,7 @@ fn logs_of_which_little_is_kept_are_emptied_for_those_who_need_room() {
         }
         let before = volume.stats();
         assert!(before.o_dur_pinned_bytes > 3 * before.o_dur_live_bytes, "{before:?}");
-        // Now others fill what is left, and wait.
+        // Now other writes fill the rest of the logs, and wait.
         for more in 0..900 {
             let request = write(30_000 + 16 * (more % 300), &bytes(9, 16), true);
             volume.submit(request).await.unwrap();

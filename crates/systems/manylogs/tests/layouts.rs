@@ -1,4 +1,4 @@
-//! Volumes whose logs are where somebody else wants them.
+//! Volumes with logs at places that another owner gave.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

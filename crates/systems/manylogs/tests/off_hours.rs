@@ -1,4 +1,4 @@
-//! A window for checkpoints is one of the time of day, whenever the server has started.
+//! A window for checkpoints is a time of day, independent of the server's start.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use common::{DEVICE, bytes, config, write};
 use manylogs::{CheckpointPolicy, OpenOptions, Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Handle, MemoryDevice, Nanos, Time, TimeOfDay};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 const HOUR_S: u64 = 3600;
 
@@ -29,7 +29,7 @@ fn opened_at(sim: &Rc<Sim>, hour: u64, from_h: u64, until_h: u64) -> (Handle, Vo
     (runtime, volume)
 }
 
-/// Writes something, and tells when the next checkpoint ends, if one does within `hours`.
+/// Writes a block, and returns when the next checkpoint ends; `None` if none ends within `hours`.
 async fn next_checkpoint(runtime: &Handle, volume: &Volume, hours: u64) -> Option<TimeOfDay> {
     let before = volume.stats().checkpoints;
     volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
@@ -44,7 +44,7 @@ async fn next_checkpoint(runtime: &Handle, volume: &Volume, hours: u64) -> Optio
 }
 
 fn world() -> Rc<Sim> {
-    Rc::new(Sim::new(1, Order::Fifo))
+    Rc::new(Sim::new(1, TaskOrder::Fifo))
 }
 
 /// Asserts that a checkpoint ended in the first minutes of an hour.
@@ -70,10 +70,10 @@ fn a_window_over_midnight_ends_in_the_morning() {
     let (runtime, volume) = opened_at(&sim, 1, 22, 6);
     let node = sim.node();
     sim.block_on(node, async move {
-        // Within the window, once an hour.
+        // Within the window: a checkpoint an hour.
         is_shortly_after(next_checkpoint(&runtime, &volume, 24).await, 2);
         runtime.sleep(Nanos::from_secs(4 * HOUR_S + 600)).await;
-        // At ten past six it is over until the evening.
+        // At ten past six the window is over until the evening.
         is_shortly_after(next_checkpoint(&runtime, &volume, 24).await, 22);
     });
 }

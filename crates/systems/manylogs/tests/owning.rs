@@ -1,4 +1,4 @@
-//! Owning a volume: leaving it, growing it, and what is bad on its disk.
+//! Owning a volume: leaving it, growing it, and damage on its disk.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,7 +14,7 @@ use manylogs_block::{
     BlockDevice, Extent, IoError, MemoryDevice, Nanos, Payload, Request, Sectors,
 };
 
-/// What a plain reader of the disk finds through the linear table.
+/// The content that a plain reader of the disk finds through the linear table.
 async fn through_the_table(volume: &Volume, device: &dyn BlockDevice) -> Payload {
     let mut content = Payload::default();
     for (_, home) in volume.layout().homes() {
@@ -147,7 +147,7 @@ fn a_damaged_record_header_is_not_taken_for_the_end_of_the_log() {
             let options = OpenOptions::default();
             let opened = Volume::open(runtime.clone(), device.clone(), &options).await;
             match opened {
-                // Nothing comes behind the last record that could prove that it was there.
+                // No record follows the last one that could prove that it was there.
                 Ok((volume, _)) => assert!(damaged == 3 && volume.table().len() == 4),
                 Err(VolumeError::Damaged { offset, .. }) => {
                     assert_eq!(u64::from(offset.0), at - first.start.0);
@@ -231,7 +231,7 @@ fn growing_and_renewing_the_id_may_stop_after_any_change() {
                 } else {
                     Volume::grow(stopping).await.map(drop)
                 };
-                // A growth also zeroes what it no longer uses.
+                // Growing also zeroes the structures at the old end.
                 let needed = if renew { 4 } else { 8 };
                 assert_eq!(result.is_ok(), changes >= needed, "{changes} changes: {result:?}");
                 let options = OpenOptions::default();

@@ -1,4 +1,4 @@
-//! What a volume does with single requests, byte by byte.
+//! Single requests to a volume, byte by byte.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn small_writes_go_to_the_log_nearest_to_the_last_large_one() {
     in_virtual_time(|runtime| async move {
         let device = cached();
         let volume = Volume::create(runtime, device.clone(), &config()).await.unwrap();
-        // The first use of a log is told to the root; that is not looked at here.
+        // The first use of a log also writes the root; this is done before the test.
         for at in [30_000, 1_000, 17_500] {
             volume.submit(write(at, &bytes(1, 500), true)).await.unwrap();
             volume.submit(write(7, &bytes(2, 8), true)).await.unwrap();

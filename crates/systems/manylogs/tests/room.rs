@@ -1,4 +1,4 @@
-//! Writes that wait for room in the logs are woken by whatever makes room.
+//! Writes that wait for room in the logs are woken by every event that makes room.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,14 +15,14 @@ use manylogs_block::{
     BlockDevice, Extent, IoError, MemoryDevice, MemoryNvram, Nanos, Nvram, RequestKind, Sectors,
 };
 use manylogs_filters::Stop;
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
-/// Steps of the executor after which a request that is not answered never will be.
+/// Number of executor steps after which an unanswered request will never be answered.
 const STEPS: u32 = 200_000;
 
 #[test]
 fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
     let device = Rc::new(Stop::new(MemoryDevice::new(DEVICE)));
@@ -33,11 +33,11 @@ fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
     let volume = volume.unwrap();
     let first = volume.clone();
     sim.block_on(node, async move { first.submit(write(0, &bytes(1, 8), true)).await }).unwrap();
-    // The read pins the log for as long as the device takes.
+    // The read pins the log until the device answers.
     device.hold(&[RequestKind::Read]);
     let pinning = volume.submit(read(0, 8));
     device.hold(&[]);
-    // The same blocks again and again: these writes cannot go home instead.
+    // Writes to the same blocks again and again, which cannot go home instead.
     let (answered, writes) = (Rc::new(Cell::new(0)), 200);
     for turn in 0..writes {
         let (done, count) = (
@@ -49,7 +49,7 @@ fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
             count.set(count.get() + 1);
         });
     }
-    // Shorter than writes wait for room before they are refused.
+    // Shorter than the time after which waiting writes are refused.
     let until = sim.now() + Nanos::from_secs(10);
     let mut steps = 0..STEPS;
     sim.run_until(|| sim.now() > until || steps.next().is_none());
@@ -67,7 +67,7 @@ fn a_large_write_that_fails_gives_its_room_back() {
         let device = cached();
         let volume = Volume::create(runtime, device.clone(), &config()).await.unwrap();
         for turn in 0..50 {
-            // Logged versions, for which the large write needs a supersede entry.
+            // Logged versions, so that the large write needs a supersede entry.
             volume.submit(write(64, &bytes(turn, 8), true)).await.unwrap();
             let home = volume.layout().home(Extent::new(100, 1)).next().unwrap();
             device.fail_writes(home);
@@ -83,8 +83,8 @@ fn failed_large_writes_cost_no_room() {
     a_large_write_that_fails_gives_its_room_back();
 }
 
-/// Two logs hold many short writes, and the medium loses all of them. With what each lost
-/// block needs for a record of its own, neither the logs nor the table apart have room for all.
+/// Two logs hold many short writes, and the medium loses all of them. If each lost block needed a
+/// record of its own, neither the logs nor the table apart would have room for all.
 fn lost_blocks_are_kept_in_little_room(nvram: Option<Rc<dyn Nvram>>) {
     const BLOCKS: u64 = 78;
     in_virtual_time(|runtime| async move {
@@ -101,11 +101,12 @@ fn lost_blocks_are_kept_in_little_room(nvram: Option<Rc<dyn Nvram>>) {
             device.fail_reads(*region, ReadFault::Medium);
         }
         assert_eq!(volume.checkpoint().await.unwrap().unread_extents, BLOCKS);
-        // Passes follow by themselves, until the medium has said it for a minute.
+        // The volume makes passes on its own, until the medium has reported the errors for a
+        // minute.
         runtime.sleep(Nanos::from_secs(130)).await;
         let stats = volume.stats();
         assert_eq!((stats.lost_extents, stats.failed_checkpoints), (BLOCKS, 0));
-        // Every pass keeps them.
+        // Every pass keeps the lost blocks.
         for turn in 0..10 {
             volume.submit(write(64, &bytes(turn, 8), true)).await.unwrap();
             assert_eq!(volume.checkpoint().await.unwrap().lost_extents, 0);

@@ -1,4 +1,4 @@
-//! Small writes that continue a run go home together, and nothing older comes back over them.
+//! Small writes that continue a run go home together, and no older version reappears over them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

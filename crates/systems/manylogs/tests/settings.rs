@@ -1,4 +1,4 @@
-//! Settings: changed in use, kept on the disk, and the one that turns logging off.
+//! Settings: changing them in use, storing them on the disk, and switching logging off.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use manylogs::{OpenOptions, Settings, Volume, VolumeConfig, VolumeError};
 use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, MemoryDevice, Nanos, Request, Rng, Sectors,
 };
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Order, Sim, Survival};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, Survival, TaskOrder};
 
 fn with(volume: &Volume, pairs: &str) -> Settings {
     let mut settings = volume.settings();
@@ -81,7 +81,7 @@ fn settings_that_make_no_sense_change_nothing() {
 
 #[test]
 fn changes_wait_for_each_other_and_closing_for_them() {
-    let sim = Sim::new(1, Order::Shuffled);
+    let sim = Sim::new(1, TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let disk = CrashDisk::new(sim.handle(drive), DISK, DiskImage::default());
     let (runtime, device) = (sim.handle(user), Rc::new(disk));
@@ -118,7 +118,7 @@ fn setting_may_stop_after_any_write() {
                 let new = with(&made, "logging=off appends=5");
                 let result = if live {
                     made.close().await.unwrap();
-                    // Two writes for the root at opening.
+                    // The root takes two writes at opening.
                     let stopping = stopping(disk.clone(), writes + 2);
                     let volume = opened(&runtime, &stopping).await;
                     let result = volume.set(&new).await;
@@ -135,7 +135,7 @@ fn setting_may_stop_after_any_write() {
                 };
                 assert_eq!(result.is_ok(), writes >= 2, "{writes} writes: {result:?}");
                 let volume = opened(&runtime, &disk).await;
-                // The last copy is the first that is written, and it decides.
+                // The last copy is written first, and it decides.
                 assert_eq!(volume.settings(), if writes == 0 { old } else { new });
                 let kept = volume.submit(read(70, 8)).await.unwrap();
                 assert_eq!(kept.to_bytes(), bytes(1, 8).to_bytes());
@@ -155,10 +155,10 @@ const DISK: CrashDiskConfig = CrashDiskConfig {
     latency_max: Nanos::from_millis(1),
 };
 
-/// Formats a volume, and changes its settings beside a client; crashes `crash_after` events of the
-/// disk into that. Returns what the disk holds then, and whether the change was done.
+/// Formats a volume, and changes its settings beside a client. Cuts the power `crash_after` events
+/// of the disk later. Returns what the disk holds, and whether the change was done.
 fn crashed_while_setting(crash_after: u64, rng: &mut Rng) -> (DiskImage, bool) {
-    let sim = Sim::new(rng.next_u64(), Order::Shuffled);
+    let sim = Sim::new(rng.next_u64(), TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let disk = CrashDisk::new(sim.handle(drive), DISK, DiskImage::default());
     let (runtime, device) = (sim.handle(user), Rc::new(disk.clone()));
@@ -192,7 +192,7 @@ fn a_crash_leaves_the_old_settings_or_the_new_ones() {
     let (mut old, mut new) = (0, 0);
     for round in 0..240 {
         let (image, done) = crashed_while_setting(round % 24, &mut rng);
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let (drive, user) = (sim.node(), sim.node());
         let disk = Rc::new(CrashDisk::new(sim.handle(drive), DISK, image));
         let runtime = sim.handle(user);
@@ -261,7 +261,7 @@ fn without_logging_small_writes_go_home() {
 #[test]
 fn without_logging_parts_of_physical_sectors_are_still_logged() {
     let disk = CrashDiskConfig { physical_sector: Sectors(8), ..DISK };
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let (drive, user) = (sim.node(), sim.node());
     let disk = Rc::new(CrashDisk::new(sim.handle(drive), disk, DiskImage::default()));
     let runtime = sim.handle(user);

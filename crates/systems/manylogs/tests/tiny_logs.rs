@@ -1,5 +1,5 @@
-//! Volumes with the shortest logs that are accepted, and settings at their bounds: nobody waits for
-//! ever, and nothing turns read-only on a device that does not fail.
+//! Volumes with the shortest logs that are accepted, and settings at their bounds: no request waits
+//! for ever, and no volume becomes read-only on a device that does not fail.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,20 +15,20 @@ use manylogs::{
 use manylogs_block::{
     BlockDevice, Completion, Extent, Handle, Nanos, Request, Rng, Sectors, to_usize,
 };
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Order, Sim, Survival};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, Survival, TaskOrder};
 
 const DISK: Sectors = Sectors(60_000);
-/// Far more than any of these tests needs while nobody is stuck.
+/// Far more time than any of these tests needs unless a request is stuck.
 const LONG: Nanos = Nanos::from_secs(200_000);
 
-/// Runs `work` on a disk; what the disk holds after a power cut when it ended.
+/// Runs `work` on a disk, then cuts the power: returns what the disk holds.
 fn on<F: Future<Output = ()> + 'static>(
     physical: Sectors,
     image: DiskImage,
     what: &str,
     work: impl FnOnce(Handle, Rc<dyn BlockDevice>) -> F,
 ) -> DiskImage {
-    let sim = Sim::new(7, Order::Shuffled);
+    let sim = Sim::new(7, TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let config = CrashDiskConfig {
         native_fua: true,
@@ -49,7 +49,7 @@ fn on<F: Future<Output = ()> + 'static>(
     disk.after_power_cut(Survival::Nothing, &mut Rng::new(1))
 }
 
-/// Small writes to a few places, large ones over them, discards and flushes.
+/// Sends small writes to a few places, large ones over them, discards and flushes.
 async fn use_it(volume: &Volume, runtime: &Handle, rng: &mut Rng, rounds: u64) {
     for round in 0..rounds {
         let requests: Vec<Request> = (0..1 + rng.below(6))
@@ -77,7 +77,7 @@ async fn use_it(volume: &Volume, runtime: &Handle, rng: &mut Rng, rounds: u64) {
     volume.submit(Request::Flush).await.unwrap();
 }
 
-/// Small and large writes whose content is known, after all that.
+/// Checks small and large writes of known content afterwards.
 async fn still_works(volume: &Volume) {
     for number in 0..30 {
         let content = bytes(number, 1 + u64::from(number));
@@ -126,7 +126,7 @@ fn the_shortest_logs_that_are_accepted_never_stay_full() {
     assert!(accepted > 40 && refused > 5, "{accepted} accepted, {refused} refused");
 }
 
-/// Each value, and words of the reason why it is refused, if it is.
+/// Each value, and words of the reason for its refusal; empty if it is accepted.
 const TABLE: &[(&str, &str)] = &[
     ("record=64K", ""),
     ("record=256K", ""),
@@ -214,7 +214,7 @@ fn each_setting_works_at_once_under_load_or_is_refused_with_the_reason() {
         made.close().await.unwrap();
     });
     for (pair, words) in TABLE {
-        // Not in use: then later ones are set on top of it.
+        // First on a closed volume; later pairs are set on top of it.
         image = on(Sectors(8), image, pair, |_, device| async move {
             let identity = manylogs::identify(&device).await.unwrap();
             let done = match with(Settings::of(&identity.config), pair) {
@@ -250,7 +250,7 @@ fn a_write_that_waits_while_the_threshold_falls_finds_a_log() {
     on(Sectors(8), DiskImage::default(), "threshold", |runtime, device| async move {
         let volume = Volume::create(runtime.clone(), device, &parameters()).await.unwrap();
         let mut answers = Vec::new();
-        // The same places, so that none can go home instead.
+        // Writes to the same places, which cannot go home instead.
         for round in 0..60_u8 {
             for place in [0, 200] {
                 answers.push(volume.submit(write(place, &bytes(round, 64), true)));

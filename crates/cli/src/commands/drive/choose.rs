@@ -1,5 +1,5 @@
-//! Which profile a disk is modelled by: its own by serial number, then the catalogue's by model,
-//! then what drives of its class have.
+//! Chooses the profile that models a disk: the user's by serial number, then the catalogue's by
+//! model, then one for drives of its class.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::{assumptions, profile_failure};
 use crate::commands::link::link_of;
 use crate::failure::Failure;
 
-/// What the machine knows of a disk.
+/// The facts that the machine reports of a disk.
 pub(crate) fn known(disk: &DiskIdentity) -> Known {
     Known {
         name: disk.name.clone(),
@@ -25,7 +25,7 @@ pub(crate) fn known(disk: &DiskIdentity) -> Known {
     }
 }
 
-/// No profile stands for a disk.
+/// The failure if no profile fits a disk.
 pub(crate) fn unknown(error: UnknownDisk) -> Failure {
     match error {
         UnknownDisk::Profile(error) => profile_failure(&error),
@@ -33,7 +33,7 @@ pub(crate) fn unknown(error: UnknownDisk) -> Failure {
     }
 }
 
-/// The drive that the disk at `path` is, and says by which profile it is modelled.
+/// The profile for the disk at `path`; prints which profile it is and why.
 pub(crate) fn of_disk(path: &Path) -> Result<Profile, Failure> {
     let found = disk(path)?;
     let chosen = known(&found).choose(&Library::of_user()).map_err(unknown)?;
@@ -44,8 +44,8 @@ pub(crate) fn of_disk(path: &Path) -> Result<Profile, Failure> {
     Ok(chosen.profile)
 }
 
-/// The drive of a volume: that of --drive, or the one that the disk at `path` is found to be; none
-/// where it is not found, as in an image. With what is to be said of it.
+/// The drive of a volume: that of --drive, or the one recognised at `path`; `None` if none is
+/// recognised, for instance for an image. The text says which profile it is and why.
 pub(crate) fn recognised(
     given: Option<&str>,
     path: &Path,
@@ -72,8 +72,8 @@ fn found_at(path: &Path) -> Option<(DiskIdentity, Chosen)> {
     Some((found, chosen))
 }
 
-/// The same for `format`, which lays the volume out for the drive: with all that is guessed of it,
-/// and not modelled.
+/// Like [`recognised`], for `format`, which lays the volume out for the drive: the text also names
+/// what is guessed and what is not modelled.
 pub(crate) fn for_format(
     given: Option<&str>,
     path: &Path,
@@ -92,7 +92,8 @@ pub(crate) fn for_format(
     Ok(Some((chosen.profile, said)))
 }
 
-/// The drive that a trace was recorded on, if it notes that and enough is known of it; says which.
+/// The drive that a trace was recorded on, if the trace names it and a profile fits; prints which
+/// one.
 pub(crate) fn of_trace(path: &Path) -> Option<Profile> {
     let known = Known::of_trace(&read_info(path).ok()?)?;
     let drive = if known.model.is_empty() { &known.name } else { &known.model };
@@ -108,7 +109,7 @@ pub(crate) fn of_trace(path: &Path) -> Option<Profile> {
     }
 }
 
-/// Reads what the disk at `path` says of itself, and refuses what no profile can stand for.
+/// Reads the identity of the disk at `path`, and refuses disks that no profile can model.
 pub(crate) fn disk(path: &Path) -> Result<DiskIdentity, Failure> {
     let found =
         identify(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
@@ -116,7 +117,7 @@ pub(crate) fn disk(path: &Path) -> Result<DiskIdentity, Failure> {
     Ok(found)
 }
 
-/// Refuses what does not turn, and what stands for no disk.
+/// Refuses disks that do not rotate, and virtual or hidden ones.
 pub(crate) fn check(shown: &str, disk: &DiskIdentity, library: &Library) -> Result<(), Failure> {
     let refused = |why: &str| Err(Failure::input(format!("{shown}: {why}")));
     let hides = |what: &str| {
@@ -143,14 +144,14 @@ pub(crate) fn check(shown: &str, disk: &DiskIdentity, library: &Library) -> Resu
     }
 }
 
-/// Whether a profile names the disk by its serial number, or the catalogue its model. Two profiles
-/// that name it are an error of its own.
+/// Whether a profile names the disk by its serial number, or the catalogue its model. True also if
+/// two profiles name it, which is reported as an error later.
 fn is_named(disk: &DiskIdentity, library: &Library) -> bool {
     !matches!(library.of_serial(&disk.serial), Ok(None))
         || !matches!(catalogued_model(&disk.model), Ok(None))
 }
 
-/// What the model does not have of this disk.
+/// Properties of this disk that the model lacks.
 pub(crate) fn not_modelled(disk: &DiskIdentity) -> Vec<String> {
     let mut found = Vec::new();
     if disk.actuators > 1 {

@@ -1,4 +1,4 @@
-//! `manylogs drive compare`: two drives beside each other.
+//! `manylogs drive compare`: two drives side by side.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ const SEED: u64 = 1;
 /// Depths of the queue of random reads.
 const DEPTHS: [u32; 3] = [1, 4, 32];
 
-/// A figure of both drives.
+/// One figure, of both drives.
 struct Row {
     name: String,
     values: [Option<f64>; 2],
 }
 
 impl Row {
-    /// The second over the first.
+    /// The second value divided by the first.
     fn ratio(&self) -> Option<f64> {
         let [first, second] = self.values;
         Some(round3(second? / first.filter(|first| *first > 0.0)?))

@@ -1,4 +1,4 @@
-//! `manylogs drive identify`: which drive a disk is.
+//! `manylogs drive identify`: finds out which drive a disk is.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) fn run(device: &Path, sys: Option<&Path>, json: bool) -> Result<(), F
     if json { print(&as_json(&found, &chosen)?) } else { print(&text(&found, &chosen)) }
 }
 
-/// The disk of another machine, in a copy of its sysfs.
+/// The identity of another machine's disk, from a copy of that machine's sysfs.
 fn copied(device: &Path, sys: &Path) -> Result<DiskIdentity, Failure> {
     let name = device.file_name().unwrap_or(device.as_os_str());
     let dir = sys.join("class/block").join(name);

@@ -13,7 +13,7 @@ use crate::args::drive::NewArgs;
 use crate::failure::Failure;
 use crate::output::{Output, print};
 
-/// Options and the questions for those that are missing.
+/// Options, with the question to ask if one is missing.
 const QUESTIONS: [(Key, &str); 8] = [
     (Key::Capacity, "capacity, as on the label (18T)"),
     (Key::Rpm, "revolutions a minute (7200)"),
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &NewArgs) -> Result<(), Failure> {
         check_serial(&library, serial, &path)?;
     }
     let text = sheet.toml();
-    // What does not make a drive is refused before it is written.
+    // A sheet that makes no valid drive is refused before it is written.
     let profile = sheet.profile(&args.name).map_err(|error| profile_failure(&error))?;
     if prints {
         return print(&text);
@@ -68,7 +68,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
     )))
 }
 
-/// A serial number belongs to one profile.
+/// Refuses a serial number that another profile has.
 fn check_serial(library: &Library, serial: &str, path: &Path) -> Result<(), Failure> {
     let found = library.of_serial(serial).map_err(|error| profile_failure(&error))?;
     match found {
@@ -80,7 +80,7 @@ fn check_serial(library: &Library, serial: &str, path: &Path) -> Result<(), Fail
     }
 }
 
-/// What the options say, and answers to questions where they say nothing.
+/// The data sheet from the options; asks for figures that they leave out.
 fn sheet(args: &NewArgs) -> Result<Sheet, Failure> {
     let mut sheet = Sheet::new(&args.name);
     let given = |key| match key {
@@ -135,12 +135,12 @@ const fn option(key: Key) -> &'static str {
     }
 }
 
-/// The answer to a question; none if there is none.
+/// Asks a question; `None` if the user gives no answer.
 fn ask(question: &str, required: bool) -> Result<Option<String>, Failure> {
     let unknown = if required { "" } else { "; nothing if you do not know" };
     loop {
         eprint!("{question}{unknown}: ");
-        // A terminal that takes no question gets no answer.
+        // If the question cannot be printed there will be no answer either.
         let _ = io::stderr().flush();
         let mut line = String::new();
         if io::stdin().lock().read_line(&mut line).map_err(Failure::failed)? == 0 {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use manylogs_ext4::{Error, Summary};
 use manylogs_mlfs::adopt::{
-    AdoptError, Layout, Logs, Site, Spacing, Volumes, adopt as take_over, release as give_back,
+    AdoptError, LogLayout, Logs, Site, Spacing, Volumes, adopt as take_over, release as give_back,
 };
 use manylogs_mount::fstab::{Names, fstab_lines, is_root_disk};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
@@ -32,7 +32,7 @@ pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
     let (reactor, site) = open_with(source, &options)?;
     check_fstab(source, &args.fstab)?;
     ask(args)?;
-    let mut layout = Layout::default();
+    let mut layout = LogLayout::default();
     if let Some(every) = args.log_every {
         layout.spacing = Spacing::Bytes(every.bytes());
     }
@@ -58,13 +58,14 @@ pub(super) fn release(args: &FsReleaseArgs) -> Result<(), Failure> {
     print(&format!("{} is plain ext4 again: {state}\n", source.display()))
 }
 
-/// What a release brings home; nothing where that cannot be said, as the release says why then.
+/// Bytes that a release will write home; 0 if that is unknown, because the release then reports
+/// why.
 fn logged_bytes(source: &Path) -> u64 {
     let known = Known::of(source).ok().filter(|known| known.server.is_none());
     known.and_then(|known| known.state.logged_bytes()).unwrap_or(0)
 }
 
-/// Opens a device for adoption, and what runs its tasks.
+/// Opens a device for adoption, with a reactor for its tasks.
 pub(super) fn open(source: &Path, mode: OpenMode) -> Result<(Reactor, Site), Failure> {
     open_with(source, &OpenOptions::new(mode))
 }
@@ -77,7 +78,7 @@ fn open_with(source: &Path, options: &OpenOptions) -> Result<(Reactor, Site), Fa
     Ok((reactor, site))
 }
 
-/// How many logs there are, and how much of the disk they take.
+/// The number of the logs and their size, in words.
 pub(super) fn described(logs: &Logs) -> String {
     let mib = logs.blocks() / 256;
     match logs.runs.len() {
@@ -86,7 +87,8 @@ pub(super) fn described(logs: &Logs) -> String {
     }
 }
 
-/// A disk that the system mounts as ext4 at its next start would stop that.
+/// Refuses a disk that `/etc/fstab` mounts as ext4: that mount would fail at the system's next
+/// start.
 fn check_fstab(source: &Path, fstab: &Path) -> Result<(), Failure> {
     let table = match fs::read_to_string(fstab) {
         Ok(table) => table,

@@ -9,7 +9,7 @@ use manylogs_lab::mlfs::applications::{
     ApplicationCase, ApplicationFigures, BYTES_PER_INODE, run_all, text,
 };
 use manylogs_lab::replay::DriveSettings;
-use manylogs_mlfs::adopt::{Layout, Spacing};
+use manylogs_mlfs::adopt::{LogLayout, Spacing};
 use manylogs_workload::programs::{FileServer, MongoDb, Program, VarMail};
 
 use super::interfere::failure;
@@ -32,9 +32,9 @@ pub(super) fn run(args: &FsApplicationsArgs) -> Result<(), Failure> {
     ended(interrupted)
 }
 
-/// The modes of one load stand beside each other.
+/// All cases; the modes of one load are adjacent.
 fn cases(args: &FsApplicationsArgs) -> Result<Vec<ApplicationCase>, Failure> {
-    let usual = Layout::default().spacing;
+    let usual = LogLayout::default().spacing;
     let spacing = args.log_every.map_or(usual, |every| Spacing::Bytes(every.bytes()));
     let mut cases = Vec::new();
     for name in &args.drive {
@@ -66,7 +66,7 @@ fn cases(args: &FsApplicationsArgs) -> Result<Vec<ApplicationCase>, Failure> {
     Ok(cases)
 }
 
-/// Programs, and how often each runs.
+/// The programs, and how many of each run.
 fn programs(args: &FsApplicationsArgs) -> Vec<(Program, u32)> {
     let apps: Vec<App> = if args.app.is_empty() {
         let of = |figure: &ApplicationsFigure| match figure {

@@ -1,4 +1,4 @@
-//! A server that goes on when the command has returned.
+//! A server that goes on after the command has returned.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ use crate::output::print;
 
 /// Starts the server as a process of its own and returns when the file system is mounted.
 pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
-    // What is wrong with the arguments is told by this process.
+    // Errors in the arguments are reported by this process.
     super::options(args)?;
     let program = std::env::current_exe().map_err(Failure::failed)?;
     let mut server = Command::new(program);
@@ -34,7 +34,7 @@ pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     let cache = args.write_cache.and_then(|cache| cache.to_possible_value());
     server.args(cache.iter().flat_map(|cache| ["--write-cache", cache.get_name()]));
     server.args(args.link.again());
-    // Nothing of the caller's is kept: no directory, no terminal, no pipe that somebody reads.
+    // The server keeps nothing of the caller: no directory, no terminal, and no pipe with a reader.
     server.current_dir("/").process_group(0).stdin(Stdio::null());
     let mut server =
         server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(Failure::failed)?;
@@ -47,14 +47,14 @@ pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     }
     let code = server.wait().map_err(Failure::failed)?.code();
     Err(match code.and_then(|code| u8::try_from(code).ok()) {
-        // It has said why.
+        // The server has printed why.
         Some(code) if code != 0 => Failure::Told(code),
         _ => Failure::failed(format!("{}: its server ended", args.target.display())),
     })
 }
 
-/// Passes on what the server says of its work, until it says that the file system is mounted, which
-/// is returned, or ends.
+/// Passes the server's log lines on, until it reports the mount or ends. Returns the report, or
+/// nothing.
 fn relay(mut out: ChildStdout, mut err: ChildStderr) -> io::Result<String> {
     let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
     let mut is_open = true;
@@ -68,7 +68,7 @@ fn relay(mut out: ChildStdout, mut err: ChildStderr) -> io::Result<String> {
             };
             both.map(|one| !one.revents().is_empty())
         };
-        // What it told before it was mounted comes first.
+        // Log lines from before the mount come first.
         if is_open && ready[1] {
             let read = err.read(&mut buffer)?;
             is_open = read > 0;

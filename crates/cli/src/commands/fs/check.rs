@@ -22,18 +22,18 @@ use crate::output::print;
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// What a check came to.
+/// The results of a check.
 struct Checked {
     known: Known,
-    /// Of the file system as a mount would show it; `None` if its logs are damaged.
+    /// The report on the file system as a mount would show it; `None` if its logs are damaged.
     report: Option<Report>,
     in_logs: Vec<Finding>,
     /// Why a mount would fail.
     problem: Option<String>,
 }
 
-/// Checks a file system that nobody uses, as a mount would show it, and changes nothing. Fails with
-/// the exit code for damage if something is wrong.
+/// Checks a file system that is not in use, as a mount would show it, and changes nothing. Fails
+/// with the exit code for damage if it finds any.
 pub(super) fn run(args: &FsCheckArgs) -> Result<(), Failure> {
     let source = &args.source;
     if args.repair {
@@ -44,7 +44,7 @@ pub(super) fn run(args: &FsCheckArgs) -> Result<(), Failure> {
     let first = match Summary::of(&first_block(source)?) {
         Ok(first) => first,
         Err(error) if contents::is_other(&error) => return Err(contents::no_ext4(source)),
-        // The check says what is wrong with the superblock.
+        // The check reports the damage of the superblock.
         Err(_) => return judged(source, &Shown::as_it_is(&reactor, source)?).map(drop),
     };
     let known = Known::at_rest(source, (&reactor, &site), first)?;
@@ -91,7 +91,7 @@ fn judged(source: &Path, shown: &Shown<'_>) -> Result<Report, Failure> {
     })
 }
 
-/// The exit code, and what to do.
+/// The result of the command: its exit code, and advice.
 fn verdict(source: &Path, checked: &Checked) -> Result<(), Failure> {
     let path = source.display();
     if let Some(worst) = checked.in_logs.iter().map(|finding| finding.severity).max()
@@ -121,7 +121,7 @@ fn verdict(source: &Path, checked: &Checked) -> Result<(), Failure> {
     }
 }
 
-/// Repairs the logs, and tells what to do next.
+/// Repairs the logs, and prints what to do next.
 fn repair_logs(source: &Path) -> Result<(), Failure> {
     let (reactor, site) = adopt::open(source, OpenMode::Exclusive)?;
     let repaired = reactor.block_on(async move { repair(&site).await });

@@ -1,4 +1,4 @@
-//! What a disk holds that is no ext4.
+//! Names the content of a disk without ext4.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use manylogs_storage::{Contents, survey};
 
 use crate::failure::Failure;
 
-/// Whether `error` is that no ext4 is there.
+/// Whether `error` says that there is no ext4.
 pub(super) const fn is_other(error: &Error) -> bool {
     matches!(error, Error::Refused(Refusal::NotExt4(_)))
 }
 
-/// Says what a disk without ext4 holds, and what that is for.
+/// The failure for a disk without ext4: names its content, and the command for it.
 pub(super) fn no_ext4(source: &Path) -> Failure {
     let contents = survey(source).unwrap_or(Contents::Unknown);
     let what = match &contents {

@@ -1,4 +1,4 @@
-//! `manylogs fs status FILE`: whether the logs keep what is written to a file.
+//! `manylogs fs status FILE`: whether writes to a file stay in the logs.
 
 use std::fs;
 use std::io;
@@ -14,13 +14,13 @@ use crate::args::fs::FsStatusArgs;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// What the attribute says if it has a value that says "yes".
+/// The attribute's value for "yes".
 const YES: &[u8] = b"1";
 
-/// The mount of ours that a file or directory is in; `None` for where it is mounted itself, and for
-/// what is in none, such as an image.
+/// Our mount that contains a file or directory; `None` for a mount point itself, and for a file
+/// outside of our mounts, such as an image.
 pub(super) fn mount_around(place: &Path) -> Result<Option<PathBuf>, Failure> {
-    // What is not there, or has no server, is told by others.
+    // A missing file, or a mount without a server, is reported elsewhere.
     let Ok(found) = fs::metadata(place) else { return Ok(None) };
     if !found.is_file() && !found.is_dir() {
         return Ok(None);
@@ -34,7 +34,7 @@ pub(super) fn mount_around(place: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(mounted::all()?.into_iter().map(|mounted| mounted.on).rfind(is_around))
 }
 
-/// Shows the property of what is in the mount on `target`.
+/// Shows the property of a file or directory in the mount on `target`.
 pub(super) fn run(args: &FsStatusArgs, target: &Path) -> Result<(), Failure> {
     let place = &args.place;
     let named = |error: rustix::io::Errno| Failure::at(place, &io::Error::from(error));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use manylogs_block::Nanos;
 use manylogs_lab::mlfs::{MlfsCase, MlfsError, MlfsFigures, run_all, text};
 use manylogs_lab::replay::DriveSettings;
-use manylogs_mlfs::adopt::{Layout, Spacing};
+use manylogs_mlfs::adopt::{LogLayout, Spacing};
 
 use crate::args::fs::FsInterfereArgs;
 use crate::args::serve::OnOff;
@@ -37,12 +37,12 @@ pub(super) fn failure(error: MlfsError) -> Failure {
     }
 }
 
-/// Every combination of the lists, the modes of one load beside each other.
+/// Every combination of the lists; the modes of one load are adjacent.
 fn cases(args: &FsInterfereArgs) -> Result<Vec<MlfsCase>, Failure> {
     if let Some(bad) = args.rate.iter().find(|rate| !rate.is_finite() || **rate <= 0.0) {
         return Err(Failure::input(format!("--rate {bad}: expected writes a second above 0")));
     }
-    let usual = Layout::default().spacing;
+    let usual = LogLayout::default().spacing;
     let spacing = args.log_every.map_or(usual, |every| Spacing::Bytes(every.bytes()));
     let mut cases = Vec::new();
     for name in &args.drive {

@@ -1,5 +1,5 @@
-//! `manylogs fs keeping`: what logs keep of files that need durability and no place, in virtual
-//! time, against what is promised.
+//! `manylogs fs keeping`: durable-only files in the logs, measured in virtual time against the
+//! promises.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

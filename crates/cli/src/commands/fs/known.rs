@@ -1,4 +1,4 @@
-//! What is known of a file system: the same for every command.
+//! Finds out the state of a file system, for all commands alike.
 
 use std::path::{Path, PathBuf};
 
@@ -14,28 +14,28 @@ use crate::commands::live;
 use crate::commands::serve::control_failure;
 use crate::failure::Failure;
 
-/// See the module.
+/// A file system and its state.
 pub(super) struct Known {
     /// The disk, partition or image.
     pub(super) source: PathBuf,
     pub(super) state: State,
-    /// The newest that is known of its superblock.
+    /// The newest known version of its superblock.
     pub(super) summary: Summary,
-    /// Its marks and logs, if it has any and nobody uses it.
+    /// Its marks and logs, if it has any and is not in use.
     pub(super) looked: Option<Looked>,
-    /// What its server says, if it is mounted.
+    /// The status of its server, if it is mounted.
     pub(super) server: Option<Status>,
 }
 
 impl Known {
-    /// Of a directory that it is mounted on, or of a disk, partition or image.
+    /// Looks at a mount point, or at a disk, partition or image.
     pub(super) fn of(place: &Path) -> Result<Self, Failure> {
         let mounted = mounted_source(place)?;
         let source = mounted.as_deref().unwrap_or(place);
         let server = live::server(source)?.map(|mut it| it.status().map_err(control_failure));
         let server = server.transpose()?.filter(|status| status.file_system.is_some());
         let served = server.as_ref().and_then(|status| status.file_system.as_ref());
-        // Who has it read-only takes no orders.
+        // A read-only mount's server takes no orders.
         let on = match (served, &mounted) {
             (Some(served), _) => Some(PathBuf::from(&served.mounted_on)),
             (None, Some(_)) => Some(resolved(place)?),
@@ -45,7 +45,7 @@ impl Known {
         let has_logs = server.as_ref().is_some_and(|status| status.volume.is_some());
         let logged = served.filter(|_| has_logs).map(|served| served.bytes_at_risk);
         let mut summary = summary_of(source)?;
-        // What is on the disk is what was free when it was mounted.
+        // The superblock on the disk has the free space at the time of the mount.
         let now = rustix::fs::statvfs(&on).map_err(Failure::failed)?;
         (summary.free_blocks, summary.free_inodes) = (now.f_bfree, now.f_ffree);
         let state = State::Mounted { on, logged };
@@ -64,7 +64,7 @@ impl Known {
         }
     }
 
-    /// Of a disk that is held, so that nobody uses it; `first` is what its superblock says.
+    /// Looks at a disk that the caller has locked; `first` is its superblock.
     pub(super) fn at_rest(
         source: &Path,
         (reactor, site): (&Reactor, &Site),
@@ -91,7 +91,7 @@ impl Known {
     }
 }
 
-/// What is mounted on a directory; `None` for what is no directory.
+/// The source of the mount on a directory; `None` if `place` is no directory.
 fn mounted_source(place: &Path) -> Result<Option<PathBuf>, Failure> {
     if !is_directory(place) {
         return Ok(None);

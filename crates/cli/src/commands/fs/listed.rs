@@ -1,4 +1,4 @@
-//! The file systems of ours that `manylogs list` shows.
+//! Our file systems for `manylogs list`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,22 +12,22 @@ use super::marks;
 use super::mounted::{KILLED, Mounted, all};
 use super::status::first_block;
 
-/// A file system that is adopted, or that a server of ours has mounted.
+/// A file system that is adopted, or that our server has mounted.
 pub(crate) struct Listed {
     pub(crate) uuid: String,
     pub(crate) label: String,
-    /// In words.
+    /// The state in words.
     pub(crate) state: String,
     pub(crate) mounted_on: Option<PathBuf>,
-    /// Told by its server; `None` if this user may not ask that, or there is none.
+    /// The server's answer; `None` if there is no server, or this user may not ask it.
     pub(crate) mode: Option<String>,
     pub(crate) pid: Option<u32>,
-    /// Bytes that are newer in its logs or its journal than at home; told by its server.
+    /// Bytes whose newest version is in its logs or its journal, by its server.
     pub(crate) at_risk_bytes: Option<u64>,
 }
 
 impl Listed {
-    /// As a disk shows it, and not a server.
+    /// An entry from the disk's content, without a server.
     fn unserved(found: Option<Summary>, state: String, mounted_on: Option<PathBuf>) -> Self {
         let (uuid, label) = found.map(|found| (found.uuid, found.label)).unwrap_or_default();
         Self { uuid, label, state, mounted_on, mode: None, pid: None, at_risk_bytes: None }

@@ -1,4 +1,4 @@
-//! What `manylogs fs status` and `fs check` tell of MLFS and its logs.
+//! Output of `manylogs fs status` and `fs check` about MLFS and its logs.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::adopt::described;
 
-/// Whether it is worth to look: there is a trace of MLFS.
+/// Whether the superblock has a mark of MLFS, so that a closer look makes sense.
 pub(super) fn is_marked(summary: &Summary) -> bool {
     summary.pointer.is_some() || summary.features.contains(&"mlfs")
 }
 
-/// In one word.
+/// The stage in one word.
 pub(super) fn stage(stage: Option<Stage>) -> &'static str {
     match stage {
         None => "no",
@@ -28,7 +28,7 @@ pub(super) fn logs(looked: &Looked) -> String {
     state(looked) + &refused
 }
 
-/// As [`logs`], without why a mount would refuse them.
+/// Like [`logs`], without the reason why a mount would refuse them.
 pub(super) fn state(looked: &Looked) -> String {
     match &looked.logs {
         LogState::None => "none".to_owned(),

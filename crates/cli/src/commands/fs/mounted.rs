@@ -1,4 +1,4 @@
-//! What is mounted, and ending it.
+//! Our mounts, and how they are ended.
 
 use std::fs;
 use std::io;
@@ -16,13 +16,13 @@ use manylogs_storage::{FileDevice, OpenError, OpenMode, OpenOptions, Reactor};
 use crate::commands::write_cache;
 use crate::failure::Failure;
 
-/// What the kernel calls mounts of `manylogs fs mount`: of images, and of disks.
+/// The kernel's type names of mounts by `manylogs fs mount`: of images, and of disks.
 const TYPES: [&str; 2] = ["fuse.manylogs", "fuseblk.manylogs"];
 /// The state of a mount whose server was killed.
 pub(crate) const KILLED: &str = "its server was killed";
-/// How long a server may take to say that it is there.
+/// How long a server may take to answer that it is alive.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How often to look whether a server has ended.
+/// Interval at which to check whether a server has ended.
 const STEP: Duration = Duration::from_millis(10);
 
 /// A mount of ours.
@@ -38,7 +38,7 @@ impl Mounted {
         has_no_server(&self.on)
     }
 
-    /// What there is to say of a dead one.
+    /// The message about a dead mount.
     fn in_words(&self) -> String {
         let (on, source) = (self.on.display(), self.source.display());
         format!(
@@ -47,7 +47,7 @@ impl Mounted {
         )
     }
 
-    /// Whether it is what is at `source`, by whatever name.
+    /// Whether its source is the file or disk at `source`, by whatever path.
     fn is_of(&self, source: &Path) -> bool {
         let identity = |path: &Path| {
             let found = fs::metadata(path).ok()?;
@@ -71,7 +71,7 @@ fn mounted_on(target: &Path) -> Result<Option<Mounted>, Failure> {
     Ok(all()?.into_iter().rfind(|mounted| mounted.on == target))
 }
 
-/// The path without links. What is mounted there may have no server any more.
+/// The path without symbolic links. Works also for a mount whose server was killed.
 pub(super) fn resolved(path: &Path) -> Result<PathBuf, Failure> {
     let named = |error: io::Error| Failure::at(path, &error);
     match fs::canonicalize(path) {
@@ -86,19 +86,19 @@ pub(super) fn resolved(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Whether something is mounted there whose server is gone. A server that is only slow to answer,
-/// or was stopped, is not.
+/// Whether a mount is there whose server has ended. A server that is slow to answer, or paused,
+/// counts as alive.
 fn has_no_server(path: &Path) -> bool {
     let (tell, told) = mpsc::channel();
     let path = path.to_owned();
     thread::spawn(move || {
-        // Nobody listens any more if it took too long.
+        // The receiver is gone if this took too long.
         let _ = tell.send(is_dead(&path));
     });
     told.recv_timeout(ANSWER).unwrap_or(false)
 }
 
-/// Where the file system that is mounted on `target` comes from; `None` if none of ours is.
+/// The source of our file system mounted on `target`; `None` if none of ours is.
 ///
 /// # Errors
 /// If its server was killed.
@@ -109,12 +109,13 @@ pub(super) fn source_of(target: &Path) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// Whether a server is to be found by a directory: one whose server was killed looks like nothing.
+/// Whether `place` is a directory. A mount point whose server was killed counts, although it does
+/// not look like one.
 pub(super) fn is_directory(place: &Path) -> bool {
     place.is_dir() || has_no_server(place)
 }
 
-/// Mounts of ours in a table as the kernel writes it.
+/// Our mounts in the kernel's mount table.
 fn mounts(table: &str) -> impl Iterator<Item = Mounted> {
     table.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -126,14 +127,14 @@ fn mounts(table: &str) -> impl Iterator<Item = Mounted> {
     })
 }
 
-/// Blanks, tabs, newlines and backslashes stand there as three octal digits.
+/// Decodes blanks, tabs, newlines and backslashes, which the table has as octal escapes.
 fn unescaped(field: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .into_iter()
         .fold(field.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
 }
 
-/// Makes room for a mount of `source` on `target`: its mounts whose server was killed end.
+/// Makes room for a mount of `source` on `target`: ends mounts of `source` whose server was killed.
 ///
 /// # Errors
 /// If a dead mount of something else is there.
@@ -152,8 +153,8 @@ pub(super) fn take_over(source: &Path, target: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Unmounts what has no server any more: nothing can be written there, and nothing is to be waited
-/// for. Whoever still has it open gets errors until he lets it go.
+/// Unmounts a mount without a server: no writes can be pending. Programs that still have files open
+/// there get errors until they close them.
 fn end_dead(mounted: &Mounted) -> Result<(), Failure> {
     let ended = match unmount_from(&mounted.on, false) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -164,7 +165,7 @@ fn end_dead(mounted: &Mounted) -> Result<(), Failure> {
     ended.map_err(|error| Failure::of_io(&error, format!("{}: {error}", mounted.on.display())))
 }
 
-/// Unmounts, and waits until the server has let the device go: the last write is there then.
+/// Unmounts, and waits until the server has closed the device: all its writes are done then.
 pub(super) fn unmount(target: &Path) -> Result<(), Failure> {
     let nothing = || format!("{}: no file system of manylogs is mounted there", target.display());
     let mounted = mounted_on(target)?.ok_or_else(|| Failure::input(nothing()))?;
@@ -189,14 +190,14 @@ pub(super) fn unmount(target: &Path) -> Result<(), Failure> {
     })?;
     let source = &mounted.source;
     if all()?.iter().any(|other| other.source == *source) {
-        // It was one of several places: the server goes on.
+        // The source is mounted in other places too: the server goes on.
         return Ok(());
     }
     let reactor = Reactor::new().map_err(Failure::failed)?;
     loop {
         match FileDevice::open(&reactor, source, &OpenOptions::new(OpenMode::Exclusive)) {
             Err(OpenError::Locked { .. } | OpenError::Busy { .. }) => thread::sleep(STEP),
-            // It is free, or gone.
+            // The device is free, or no longer there.
             _ => return Ok(()),
         }
     }

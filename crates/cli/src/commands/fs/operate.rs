@@ -1,5 +1,5 @@
-//! `manylogs fs top`, `checkpoint` and `set`: by the server where the file system is mounted, else
-//! by this process.
+//! `manylogs fs top`, `checkpoint` and `set`: the server does the work if the file system is
+//! mounted, else this process.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -42,7 +42,7 @@ pub(super) fn checkpoint(args: &FsCheckpointArgs) -> Result<(), Failure> {
     print(&format!("{}: {}\n", device.display(), Known::of(&device)?.state))
 }
 
-/// Closes the volume of logs that nobody uses any more: as drained, if nothing is in them.
+/// Closes the volume of the logs after use: as drained, if they are empty.
 async fn leave(volume: &Volume) -> Result<(), VolumeError> {
     if volume.table().is_empty() {
         volume.drain(&DrainOptions::default()).await.map(drop)
@@ -52,7 +52,7 @@ async fn leave(volume: &Volume) -> Result<(), VolumeError> {
 }
 
 pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
-    // Before the device is touched: a typing error is told at once.
+    // Checked before the device is opened, so that a typing error is reported at once.
     set::check(&args.changes)?;
     let device = device(&args.place)?;
     if let Some(mut server) = live::server(&device)? {

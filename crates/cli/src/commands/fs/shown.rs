@@ -1,4 +1,4 @@
-//! What a check reads: a file system as a mount would show it.
+//! The content that a check reads: a file system as a mount would show it.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// A disk, and the view over it where a mount would change something.
+/// A disk, with a view over it that has the changes a mount would make.
 pub(super) struct Shown<'r> {
     home: FileSource,
     view: Option<(Rc<dyn BlockDevice>, Vec<Extent>)>,
@@ -31,7 +31,7 @@ impl<'r> Shown<'r> {
         Ok(Self { home, view: None, reactor })
     }
 
-    /// The disk after a recovery, which is in memory alone, and why a mount would fail.
+    /// The disk after a recovery in memory alone, and the reason if a mount would fail.
     pub(super) fn recovered(
         reactor: &'r Reactor,
         source: &Path,

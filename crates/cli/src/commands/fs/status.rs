@@ -101,7 +101,7 @@ pub(super) fn first_block(source: &Path) -> Result<Vec<u8>, Failure> {
     let file = File::open(source).map_err(named)?;
     let mut block = vec![0; BLOCK_BYTES];
     file.read_exact_at(&mut block, 0).map_err(|error| match error.kind() {
-        // Whoever asks for a file's property may ask for one elsewhere.
+        // The user may mean the property of a file that is outside of our mounts.
         io::ErrorKind::UnexpectedEof => Failure::input(format!(
             "{}: too short for a file system, and in none that manylogs has mounted",
             source.display()

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use manylogs_lab::mlfs::DiskCase;
 use manylogs_lab::mlfs::trees::{BYTES_PER_INODE, TreesCase, TreesFigures, run_all, text};
 use manylogs_lab::replay::DriveSettings;
-use manylogs_mlfs::adopt::Layout;
+use manylogs_mlfs::adopt::LogLayout;
 
 use super::interfere::failure;
 use crate::args::serve::OnOff;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &FsTreesArgs) -> Result<(), Failure> {
     ended(interrupted)
 }
 
-/// The modes of one drive stand beside each other.
+/// All cases; the modes of one drive are adjacent.
 fn cases(args: &FsTreesArgs) -> Result<Vec<TreesCase>, Failure> {
     let mut cases = Vec::new();
     for name in &args.drive {
@@ -38,7 +38,7 @@ fn cases(args: &FsTreesArgs) -> Result<Vec<TreesCase>, Failure> {
         cases.extend(args.mode.iter().map(|mode| TreesCase {
             disk: DiskCase {
                 drive: drive.clone(),
-                spacing: Layout::default().spacing,
+                spacing: LogLayout::default().spacing,
                 threshold: None,
                 journal: args.journal,
                 bytes_per_inode: BYTES_PER_INODE,

@@ -20,7 +20,7 @@ use crate::output::print;
 const SEGMENT_SHARE: u64 = 64;
 const SEGMENT_LEAST: Sectors = Sectors(2048);
 const SEGMENT_MOST: Sectors = Sectors(256 * 2048);
-/// What a chain is formatted over is zeroed up to here, so that nothing old is found there.
+/// Length of the zeroed beginning of each drive, so that no older format is found there.
 const HEAD: Sectors = Sectors(2048);
 
 pub(crate) fn run(args: &FormatArgs) -> Result<(), Failure> {
@@ -29,13 +29,14 @@ pub(crate) fn run(args: &FormatArgs) -> Result<(), Failure> {
     let mut created = Vec::new();
     let result = prepared(args, &paths, &mut created).and_then(|()| format(args, &paths));
     if result.is_err() {
-        // Images that are no chain are of no use.
+        // Images without a chain are useless.
         created.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
     result
 }
 
-/// Creates the images, or makes sure that nothing is lost; notes those that were created.
+/// Creates the images, or checks that the devices exist; adds the created files to `created`.
+/// Refuses a drive that is given twice.
 fn prepared(
     args: &FormatArgs,
     paths: &[PathBuf],
@@ -100,7 +101,7 @@ fn segment_for(smallest: Sectors) -> Sectors {
     Sectors(power.clamp(SEGMENT_LEAST.0, SEGMENT_MOST.0))
 }
 
-/// Other formats are known by what lies here, behind the label as well.
+/// Zeroes the beginnings of the drives: marks of other formats lie there, also behind the label.
 async fn zero_heads(drives: &[Rc<dyn BlockDevice>]) -> Result<(), IoError> {
     for drive in drives {
         let len = HEAD.min(drive.capabilities().capacity);

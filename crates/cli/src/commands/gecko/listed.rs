@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::commands::volume::id_text;
 
-/// A drive of a chain that was found, or that a server has open.
+/// A drive of a chain, found on a disk or opened by a server.
 pub(crate) struct Listed {
     chain: String,
-    /// Which of how many, from 0.
+    /// Its number in the chain, from 0.
     drive: usize,
     drives: usize,
     /// The server's process; `None` if no server of this user has the chain open.
@@ -22,7 +22,7 @@ pub(crate) struct Listed {
 /// Drives by their paths.
 pub(crate) type Chains = BTreeMap<PathBuf, Listed>;
 
-/// What the disk or file says of itself.
+/// Reads the label of a disk or file; `None` if it has none.
 pub(crate) fn found(path: &Path) -> Option<Listed> {
     let label = Member::at(path).ok()??.label;
     Some(Listed {
@@ -33,7 +33,7 @@ pub(crate) fn found(path: &Path) -> Option<Listed> {
     })
 }
 
-/// Adds the drives of a chain that is served.
+/// Adds the drives of a served chain.
 pub(crate) fn served(chains: &mut Chains, status: &ChainStatus, pid: u32) {
     for (drive, member) in status.members.iter().enumerate() {
         let path = PathBuf::from(member);
@@ -57,7 +57,7 @@ pub(crate) fn rows(chains: &Chains) -> Vec<[String; 4]> {
     rows
 }
 
-/// As JSON.
+/// The list as JSON.
 pub(crate) fn as_json(chains: &Chains) -> Value {
     let member = |(device, listed): (&PathBuf, &Listed)| {
         json!({

@@ -1,4 +1,4 @@
-//! What commands say of chains of drives (Gecko), and do with them.
+//! Commands on chains of drives (Gecko).
 
 pub(crate) mod format;
 pub(crate) mod listed;
@@ -16,8 +16,8 @@ use crate::args::serve::ServeArgs;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// The arguments for the chain that the device is of, by its first drive; as they are if it is of
-/// none.
+/// The arguments changed for the chain of the device, which they then name by its first drive;
+/// unchanged if the device belongs to no chain.
 pub(crate) fn resolved(args: &ServeArgs) -> Result<ServeArgs, Failure> {
     let mut args = args.clone();
     if args.raw {
@@ -27,7 +27,7 @@ pub(crate) fn resolved(args: &ServeArgs) -> Result<ServeArgs, Failure> {
     let found = ServedChain::of(device, &args.chain_of.member, args.chain_of.settings());
     let Some(chain) = found.map_err(members_failure)? else { return Ok(args) };
     refuse_what_volumes_have(&args)?;
-    // One name for its mount point and its socket, whichever member was given.
+    // The first member names the mount point and the socket, whichever member was given.
     if let Some(first) = chain.members.first() {
         args.volume.device.clone_from(first);
     }
@@ -55,7 +55,7 @@ fn refuse_what_volumes_have(args: &ServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the exit code says of members that were not found.
+/// The failure, with its exit code, for members that were not found.
 pub(crate) fn members_failure(error: MembersError) -> Failure {
     match &error {
         MembersError::Io { source, .. } => Failure::of_given(source, &error),
@@ -64,7 +64,7 @@ pub(crate) fn members_failure(error: MembersError) -> Failure {
     }
 }
 
-/// What the exit code says of a chain that was refused.
+/// The failure, with its exit code, for a chain that was refused.
 pub(crate) fn refused(error: &ChainRefused) -> Failure {
     chain_failure(&error.error, error)
 }
@@ -80,8 +80,7 @@ fn chain_failure(error: &ChainError, message: impl std::fmt::Display) -> Failure
     }
 }
 
-/// What the device at `path` is, if it is a member of a chain: commands on volumes refuse it with
-/// these words.
+/// The failure of commands on volumes if the device at `path` is a member of a chain.
 pub(crate) fn not_a_volume(path: &Path) -> Option<Failure> {
     match Member::at(path) {
         Ok(Some(member)) => {
@@ -96,12 +95,12 @@ pub(crate) fn not_a_volume(path: &Path) -> Option<Failure> {
     }
 }
 
-/// `manylogs status` of a member that nobody serves; false if the device is none.
+/// `manylogs status` for a member that is not served; false if the device is no member.
 pub(crate) fn status(path: &Path, json: bool) -> Result<bool, Failure> {
     let member = match Member::at(path) {
         Ok(Some(member)) => member,
         Err(error @ MembersError::Label { .. }) => return Err(members_failure(error)),
-        // What cannot be opened is refused with the words for volumes.
+        // A device that cannot be opened is refused by the code for volumes.
         _ => return Ok(false),
     };
     let all = Member::all(path, &[]);
@@ -160,7 +159,7 @@ fn as_json(label: &ChainMember) -> serde_json::Value {
     })
 }
 
-/// The rows of a status about a chain that is served.
+/// The rows of a status about a served chain.
 pub(crate) fn rows(chain: &ChainStatus) -> String {
     let mut out = format!("chain           {} of {} drives\n", chain.id, chain.members.len());
     for (number, member) in chain.members.iter().enumerate() {

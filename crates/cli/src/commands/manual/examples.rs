@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
-    /// Words of a command line as the shell would split these simple ones.
+    /// The words of a simple command line, split as a shell would.
     fn words(line: &str) -> Vec<&str> {
         let line = line.split(['|', '>']).next().unwrap_or(line);
         line.split_whitespace().collect()

@@ -1,4 +1,4 @@
-//! Whether there is memory and disk for what is asked for.
+//! Checks that there is enough memory and disk space.
 
 use std::path::Path;
 
@@ -6,11 +6,12 @@ use manylogs_lab::reproduce::{Chosen, Scale};
 
 use crate::failure::Failure;
 
-/// Results of all figures.
+/// Bytes for the results of all figures.
 const RESULT_BYTES: u64 = 64 << 20;
 
-/// How many runs go at a time: as many as the user asked for, or else one for each of `cores`, and
-/// fewer where memory is short. Refuses what does not fit, and says what it would take.
+/// How many runs go at a time: as many as the user asked for, or else one for each of `cores`, or
+/// fewer if memory is short. If the user's number does not fit, refuses it and names the memory
+/// needed.
 pub(super) fn threads(
     wanted: &[Chosen],
     scale: Scale,
@@ -28,19 +29,19 @@ pub(super) fn threads(
     Ok(threads)
 }
 
-/// Memory at a scale: one half holds what each run has, the other grows with its length.
+/// Memory at a scale: one half is the same for each run, the other grows with its length.
 fn at_scale(full_mb: u64, scale: Scale) -> u64 {
     let full = u64::from(Scale::FULL.number());
     full_mb.saturating_mul(full + u64::from(scale.number())).div_ceil(2 * full)
 }
 
-/// As many threads as memory has room for, of these; one at least.
+/// As many threads as memory has room for, at most `cores` and at least one.
 fn fitting(each_mb: u64, cores: usize, free_mb: u64) -> usize {
     let fit = usize::try_from(free_mb / each_mb.max(1)).unwrap_or(cores);
     fit.clamp(1, cores.max(1))
 }
 
-/// Refuses a folder without room for the results.
+/// Refuses a folder without space for the results.
 pub(super) fn check_disk(out: &Path) -> Result<(), Failure> {
     let stat = rustix::fs::statvfs(out).map_err(|error| Failure::at(out, &error.into()))?;
     let free = stat.f_bavail * stat.f_frsize;
@@ -70,7 +71,7 @@ fn enough(figure: &str, each_mb: u64, threads: usize, free_mb: u64) -> Result<()
     ))
 }
 
-/// Memory that can be had without swapping; `None` if the system does not say.
+/// Memory available without swapping; `None` if the system does not say.
 fn available_mb() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -71,7 +71,7 @@ pub(crate) fn offload_failure(path: &Path, error: &OffloadError) -> Failure {
     }
 }
 
-/// What the exit code says of a store that cannot be lent.
+/// The failure, with its exit code, for a store that cannot be lent.
 fn store_failure(path: &Path, error: &StoreError) -> Failure {
     let message = format!("{}: {error}", path.display());
     match error {

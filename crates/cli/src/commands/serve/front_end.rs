@@ -10,7 +10,7 @@ use super::failure::{fuse_failure, link_failure, ublk_failure};
 use crate::args::serve::ServeArgs;
 use crate::failure::Failure;
 
-/// Whether what `args` ask for can be had, as far as that is known without the engine.
+/// Checks that the front end of `args` is available, as far as possible without the engine.
 pub(super) fn check(args: &ServeArgs) -> Result<(), Failure> {
     if args.ublk {
         return manylogs_ublk::check().map_err(ublk_failure);
@@ -23,7 +23,7 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Failure> {
     ))
 }
 
-/// Shows the device of `engine`. `gone` is called if another program takes the front end away.
+/// Shows the device of `engine`. `gone` is called if another program removes the front end.
 pub(super) fn show(
     args: &ServeArgs,
     engine: &Engine,
@@ -65,8 +65,8 @@ fn ublk(
 /// A file, or a loop device over it.
 fn file(args: &ServeArgs, engine: &Engine) -> Result<Box<dyn FrontEnd>, Failure> {
     if args.emulate.is_some() {
-        // Whoever carries the drive's requests must not be late either, and inherits this. If it
-        // is refused the drive may be late, which its report says.
+        // Threads that carry the drive's requests must not be late either; they inherit the
+        // priority. If it is refused the drive may answer late, and its report shows that.
         let _ = prefer_this_thread();
     }
     let about = engine.about();

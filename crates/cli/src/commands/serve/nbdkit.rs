@@ -1,4 +1,4 @@
-//! `manylogs serve --nbd` with TLS: nbdkit serves, with our plugin, as a child.
+//! `manylogs serve --nbd` with TLS: nbdkit serves as a child process, with our plugin.
 
 use std::ffi::OsString;
 use std::sync::mpsc::sync_channel;
@@ -31,7 +31,7 @@ pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure>
     })?;
     let plugin = find_plugin(args.nbd.nbdkit_plugin.as_deref()).map_err(nbdkit_failure)?;
     check_device(args)?;
-    // Finds out whether the address is free, and why not: nbdkit binds it itself.
+    // Checks that the address is free, for a good error message; nbdkit binds it itself.
     drop(address.bind().map_err(listen_failure)?);
     address.remove_socket();
     let device = &args.volume.device;
@@ -57,7 +57,8 @@ pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure>
     ended
 }
 
-/// Opens the device and closes it again: nbdkit has one exit code for all that can be wrong.
+/// Opens the device and closes it again, for a good error message: nbdkit has one exit code for all
+/// failures.
 fn check_device(args: &ServeArgs) -> Result<(), Failure> {
     let failed = |error| serve_failure(ServeError::Stack(error));
     let stack_options = options::engine(args)?.stack;
@@ -71,7 +72,7 @@ fn check_device(args: &ServeArgs) -> Result<(), Failure> {
     if args.raw { Ok(()) } else { stack.lock().map_err(failed) }
 }
 
-/// What the plugin is told.
+/// The parameters for the plugin.
 fn parameters(args: &ServeArgs) -> Vec<(&'static str, OsString)> {
     let backend = match args.volume.backend {
         BackendArg::Auto => "auto",

@@ -1,4 +1,4 @@
-//! What the arguments of `manylogs serve` mean for the engine and for what runs beside it.
+//! Translates the arguments of `manylogs serve` for the engine, metrics and the watch.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
     })
 }
 
-/// The disks that are served from: the device, or all drives of the chain.
+/// The disks in use: the device, or all drives of the chain.
 pub(super) fn disks(args: &ServeArgs) -> Vec<PathBuf> {
     match &args.chain {
         Some(chain) => chain.members.clone(),
@@ -57,7 +57,8 @@ pub(super) fn disks(args: &ServeArgs) -> Vec<PathBuf> {
     }
 }
 
-/// Whoever can connect can overwrite everything: over a network the user has to decide.
+/// Refuses a network address without TLS unless the user insists: any client can overwrite
+/// everything.
 pub(super) fn check_security(args: &NbdArgs, address: &NbdAddress) -> Result<(), Failure> {
     if matches!(address, NbdAddress::Unix(_)) || args.tls().is_some() || args.nbd_insecure {
         return Ok(());
@@ -68,16 +69,17 @@ pub(super) fn check_security(args: &NbdArgs, address: &NbdAddress) -> Result<(),
     ))
 }
 
-/// A port for metrics, taken before the device is opened: that it is another's is known at once.
+/// Takes the port for metrics before the device is opened, so that a port in use is reported at
+/// once.
 pub(super) fn metrics_listener(args: &ServeArgs) -> Result<Option<TcpListener>, Failure> {
     args.metrics.as_ref().map(|address| address.bind().map_err(listen_failure)).transpose()
 }
 
-/// Starts what runs beside the front end of the server that this process is, or is the parent of:
-/// metrics, and the watch over the server's health.
+/// Starts the metrics and the watch over the server's health. The server is this process or its
+/// child.
 pub(super) fn start_beside(device: &Path, metrics: Option<TcpListener>) -> Result<(), Failure> {
     if let Some(listener) = metrics {
-        // The port may have been left to the system.
+        // Logged because the system may have chosen the port.
         let url = format!("http://{}/metrics", listener.local_addr().map_err(Failure::failed)?);
         let message = format!("metrics at {url}");
         line(Level::Info, Some(device), &message, &[("url", url.into())]);

@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// What a terminal sends for Ctrl-C where it makes no signal of it.
+/// The byte of Ctrl-C on a terminal that does not turn it into a signal.
 const CTRL_C: u8 = 3;
 
 /// A terminal that sends each key at once and does not show it. Dropping the value restores the
-/// terminal. Ctrl-C is a key too, as a signal would end the program before that.
+/// terminal. Ctrl-C arrives as a key, because a signal would end the program before the terminal is
+/// restored.
 pub(super) struct Keys {
     stdin: Stdin,
     before: Termios,
 }
 
 impl Keys {
-    /// Standard input, if it is a terminal that can be set so.
+    /// Sets up standard input, if it is a terminal that allows this.
     pub(super) fn of_terminal() -> Option<Self> {
         let stdin = io::stdin();
         if !stdin.is_terminal() {
@@ -37,7 +38,7 @@ impl Keys {
         Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
     }
 
-    /// Waits for `span` or a key. Returns whether the key asks for the end.
+    /// Waits for a key, or until `span` has passed. Returns whether the key asks for the end.
     fn ended_within(&self, span: Duration) -> bool {
         let timeout = Timespec::try_from(span).ok();
         let mut waited = [PollFd::new(&self.stdin, PollFlags::IN)];
@@ -55,7 +56,7 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // A terminal that is gone needs no mode.
+        // Fails only if the terminal is gone.
         let _ = tcsetattr(&self.stdin, OptionalActions::Now, &self.before);
     }
 }

@@ -60,7 +60,7 @@ fn repair(session: &mut Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records of which nobody knows what they held.
+/// Number of damaged records whose content is unknown.
 fn given_up(report: &RepairReport) -> usize {
     report.recovery.damage.iter().filter(|found| !found.damage.known).count()
 }

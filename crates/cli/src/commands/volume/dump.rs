@@ -31,7 +31,7 @@ fn print_json(value: &Value) -> Result<(), Failure> {
     print(&(serde_json::to_string_pretty(value).unwrap_or_default() + "\n"))
 }
 
-/// A sequence as the step that it was set aside with, and its place in that.
+/// A sequence number in words: the number of its reserved batch, and its place in the batch.
 fn sequence(number: u64) -> String {
     format!("{}.{}", number / SequenceLimit::STEP, number % SequenceLimit::STEP)
 }

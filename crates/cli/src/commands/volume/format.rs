@@ -18,9 +18,9 @@ use crate::commands::lend::make_base;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Smaller volumes would be nothing but structures.
+/// Least size of a volume: smaller ones would have no room for data.
 const SIZE_LEAST: Sectors = Sectors(16 * 2048);
-/// Larger ones do not fit the format's numbers with certainty.
+/// Largest size that certainly fits the format's numbers.
 const SIZE_MOST: Sectors = Sectors(1 << 42);
 
 pub(crate) fn run(args: &FormatArgs) -> Result<(), Failure> {
@@ -33,13 +33,14 @@ pub(crate) fn run(args: &FormatArgs) -> Result<(), Failure> {
     let created = prepare(args, &args.volume.device)?;
     let result = format(args);
     if result.is_err() && created {
-        // An image that is no volume is of no use.
+        // An image without a volume is useless.
         let _ = std::fs::remove_file(&args.volume.device);
     }
     result
 }
 
-/// Creates the image, or makes sure that nothing is lost; true if a file was created.
+/// Creates the image, or checks that the device exists; returns whether a file was created. An
+/// existing image is refused without --force.
 pub(crate) fn prepare(args: &FormatArgs, path: &Path) -> Result<bool, Failure> {
     if let Some(size) = args.size {
         if size < SIZE_LEAST || size > SIZE_MOST {
@@ -143,7 +144,7 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
     drive.map_or(Ok(()), |(_, said)| print(&format!("drive      {said}\n")))
 }
 
-/// Refuses a device that holds something, unless that is to be lost.
+/// Refuses a device with content, unless `force` says that the content may be lost.
 pub(crate) fn refuse_contents(path: &Path, force: bool) -> Result<(), Failure> {
     let holds = survey(path).map_err(|error| {
         Failure::of_io(&error, format!("cannot read {}: {error}", path.display()))
@@ -168,7 +169,7 @@ pub(crate) fn refuse_zoned(path: &Path, why: &str) -> Result<(), Failure> {
     }
 }
 
-/// Makes the volume a base volume, or takes away what an earlier one on this disk may have left.
+/// Makes the volume a base volume, or erases the remains of an earlier base volume on this disk.
 fn base(session: &Session, volume: &Volume, wanted: bool) -> Result<(), Failure> {
     let device: Rc<dyn BlockDevice> = Rc::new(volume.clone());
     if wanted {
@@ -190,7 +191,7 @@ enum Kind {
     Shingled(Sectors),
 }
 
-/// The kind of the drive: as asked for, as the kernel says, as its profile says, or as measured.
+/// The kind of the drive: as the user says, by the kernel's zones, by its profile, or as measured.
 fn kind(
     args: &FormatArgs,
     session: &Session,
@@ -228,7 +229,7 @@ fn kind(
     }
     let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
     let measured = session.run(async move { measure_scattered(&runtime, &device).await });
-    // A disk that cannot be read at some places can be formatted all the same.
+    // A disk with unreadable places can be formatted all the same.
     let Ok(Some(times)) = measured else { return Ok(Kind::Conventional) };
     if zone.is_none() && !times.looks_shingled() {
         return Ok(Kind::Conventional);
@@ -243,7 +244,7 @@ fn kind(
     Ok(Kind::Shingled(band))
 }
 
-/// The defaults for the device, changed as asked for.
+/// The defaults for the device, with the user's changes.
 fn config(args: &FormatArgs, kind: Kind, capacity: Sectors) -> VolumeConfig {
     let mut config = match kind {
         Kind::Shingled(band) => VolumeConfig::for_shingled(capacity, band),

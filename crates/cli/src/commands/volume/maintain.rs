@@ -27,7 +27,7 @@ fn opened(args: &VolumeArgs) -> Result<(Session, Volume, RecoveryReport), Failur
     Ok((session, volume, report))
 }
 
-/// A bar on a terminal, nothing in a pipe.
+/// A progress bar; hidden unless standard error is a terminal.
 fn bar(what: &'static str, len: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -37,7 +37,7 @@ fn bar(what: &'static str, len: u64) -> ProgressBar {
     ProgressBar::new(len).with_style(style).with_prefix(what)
 }
 
-/// Runs `work` and meanwhile shows how far through the volume a checkpoint is.
+/// Runs `work` and meanwhile shows the progress of the checkpoint.
 pub(crate) fn with_progress<T: 'static>(
     reactor: &Reactor,
     volume: &Volume,
@@ -57,7 +57,7 @@ pub(crate) fn with_progress<T: 'static>(
     result
 }
 
-/// By the server, if the volume is served.
+/// `manylogs checkpoint`: the server does it if the volume is served.
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
     let device = &args.volume.device;
     let done = match live::server(device)? {
@@ -76,7 +76,7 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
     tell(device, &done)
 }
 
-/// Tells the result of a checkpoint. What stays in the logs, although it should not, is a failure.
+/// Prints the result of a checkpoint. It is a failure if extents stay in the logs.
 pub(crate) fn tell(device: &Path, done: &CheckpointStatus) -> Result<(), Failure> {
     print(&format!(
         "{} written home in {} writes, {}\n",
@@ -106,7 +106,7 @@ pub(crate) fn tell(device: &Path, done: &CheckpointStatus) -> Result<(), Failure
 
 pub(crate) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     let mut session = Session::open(&args.volume, OpenMode::Exclusive)?;
-    // A copy that is to have an id of its own may be drained while the original is open.
+    // With a new ID a copy may be drained while the original is open.
     if !args.new_id {
         session.lock()?;
     }

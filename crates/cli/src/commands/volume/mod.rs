@@ -1,4 +1,4 @@
-//! Commands on a volume while nobody has it open.
+//! Commands on a volume that no other process has open.
 
 pub(crate) mod check;
 pub(crate) mod dump;
@@ -24,7 +24,7 @@ use super::gecko;
 use crate::args::volume::{FormatArgs, VolumeArgs};
 use crate::failure::Failure;
 
-/// A device, and what was said on the command line about the volume on it.
+/// A device, and the command line's options for the volume on it.
 pub(crate) struct Session {
     stack: Stack,
     pub(crate) device: Rc<dyn BlockDevice>,
@@ -33,7 +33,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens the device, to look at it or to change it.
+    /// Opens the device, for reading or for changes.
     pub(crate) fn open(args: &VolumeArgs, mode: OpenMode) -> Result<Self, Failure> {
         let mut session = Self::open_with(args, mode, None)?;
         if let Some(table) = &args.table {
@@ -42,7 +42,8 @@ impl Session {
         Ok(session)
     }
 
-    /// As [`Session::open`], with a physical sector that the device does not tell.
+    /// Like [`Session::open`], with the size of a physical sector where the device does not report
+    /// it.
     pub(crate) fn open_with(
         args: &VolumeArgs,
         mode: OpenMode,
@@ -80,7 +81,7 @@ impl Session {
         self.stack.runtime()
     }
 
-    /// The device for those who only look.
+    /// The device for reading labels and superblocks, see [`Stack::reads`].
     pub(crate) fn reads(&self) -> Rc<dyn BlockDevice> {
         Rc::clone(&self.stack.reads)
     }
@@ -99,18 +100,18 @@ impl Session {
         self.stack.lock().map_err(|error| in_use(self.stack.path(), stack_failure(error)))
     }
 
-    /// Opens the volume and says what recovery met.
+    /// Opens the volume and prints what recovery found.
     pub(crate) fn open_volume(&mut self) -> Result<(Volume, RecoveryReport), Failure> {
         self.lock()?;
         self.open_copy()
     }
 
-    /// As [`Session::open_volume`], although a volume of the same id may be open.
+    /// Like [`Session::open_volume`], but without the lock: a volume of the same ID may be open.
     pub(crate) fn open_copy(&mut self) -> Result<(Volume, RecoveryReport), Failure> {
         self.open_with_options(self.options())
     }
 
-    /// As [`Session::open_copy`], in another way than usual.
+    /// Like [`Session::open_copy`], with other options.
     pub(crate) fn open_with_options(
         &self,
         options: OpenOptions,
@@ -134,7 +135,7 @@ impl Session {
         Ok((volume, report))
     }
 
-    /// How to open the volume.
+    /// The options for opening the volume.
     pub(crate) fn options(&self) -> OpenOptions {
         Stack::options(self.nvram.clone(), self.give_up_table)
     }
@@ -143,13 +144,13 @@ impl Session {
         self.stack.path()
     }
 
-    /// As a failure of this session's volume.
+    /// The failure for an error of this session's volume.
     pub(crate) fn failure(&self, error: &VolumeError) -> Failure {
         volume_failure(self.path(), error)
     }
 }
 
-/// Names the server of the device, if `failure` says that the device is in use and a server has it.
+/// Adds the name of the server to `failure`, if the device is in use by a server.
 pub(crate) fn in_use(device: &Path, failure: Failure) -> Failure {
     match (failure, connect(device)) {
         (Failure::Busy(_), Ok(server)) => {
@@ -163,7 +164,7 @@ pub(crate) fn in_use(device: &Path, failure: Failure) -> Failure {
     }
 }
 
-/// What the exit code says of a device or volume that cannot be opened.
+/// The failure, with its exit code, for a device or volume that cannot be opened.
 pub(crate) fn stack_failure(error: StackError) -> Failure {
     match error {
         StackError::Device(error) => open_failure(&error),
@@ -182,7 +183,7 @@ fn lock_failure(error: &VolumeLockError) -> Failure {
     }
 }
 
-/// What the exit code says of a file or disk that cannot be opened.
+/// The failure, with its exit code, for a file or disk that cannot be opened.
 pub(crate) fn open_failure(error: &OpenError) -> Failure {
     let message = error.to_string();
     match error {
@@ -219,7 +220,7 @@ pub(crate) fn volume_failure(path: &Path, error: &VolumeError) -> Failure {
     }
 }
 
-/// A length as people read it.
+/// A length with a unit.
 pub(crate) fn human(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB", "TiB"] {
@@ -232,7 +233,7 @@ pub(crate) fn human(bytes: u64) -> String {
     format!("{value:.1} PiB")
 }
 
-/// What a closed volume leaves in its logs, as people read it.
+/// The bytes that a closed volume leaves in its logs, in words.
 pub(crate) fn stay_logged(at_risk_bytes: u64, zeroed_bytes: u64) -> String {
     let data = human(at_risk_bytes.saturating_sub(zeroed_bytes));
     match zeroed_bytes {
@@ -241,7 +242,7 @@ pub(crate) fn stay_logged(at_risk_bytes: u64, zeroed_bytes: u64) -> String {
     }
 }
 
-/// A time as people read it.
+/// A time with a unit.
 pub(crate) fn span(time: Nanos) -> String {
     let seconds = time.0 as f64 / 1e9;
     match seconds {

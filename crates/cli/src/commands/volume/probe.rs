@@ -1,4 +1,4 @@
-//! `manylogs probe`: what udev wants to know of a disk, as blkid tells it of others.
+//! `manylogs probe`: prints facts about a disk for udev, as blkid does for other contents.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use crate::output::print;
 pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let path = args.device.display();
     let mut head = [0; HEAD_BYTES];
-    // Without a lock: a disk that is served is probed too.
+    // Without a lock, because a served disk is probed too.
     let read = File::open(&args.device).and_then(|mut device| device.read_exact(&mut head));
     match read {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     }
     let found = match probe(&head) {
         Err(VolumeError::NotAVolume) if label(&head).is_some() => return member(&head),
-        // The rest of what udev knows of it is what blkid says.
+        // udev has the other facts from blkid.
         Err(VolumeError::NotAVolume) if is_adopted(&head) => {
             return print("ID_FS_TYPE=mlfs\nID_FS_USAGE=filesystem\n");
         }
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     print(&out)
 }
 
-/// The label of a drive of a chain, if that is its beginning.
+/// The label of a drive of a chain, if `head` is the beginning of one.
 fn label(head: &[u8]) -> Option<ChainMember> {
     ChainMember::decode(head).ok().flatten()
 }
@@ -67,12 +67,12 @@ fn member(head: &[u8]) -> Result<(), Failure> {
     ))
 }
 
-/// Whether that is the beginning of an ext4 file system that MLFS adopted.
+/// Whether `head` is the beginning of an ext4 file system that MLFS adopted.
 fn is_adopted(head: &[u8]) -> bool {
     Summary::of(head).is_ok_and(|summary| summary.features.contains(&"mlfs"))
 }
 
-/// A label that may stand in udev's rules and in names of files, as libblkid makes it.
+/// Escapes a label for udev's rules and names of files, as libblkid does.
 fn escaped(label: &str, other: impl Fn(u8) -> String) -> String {
     let plain = |c: char| c.is_alphanumeric() || "#+-.:=@_".contains(c);
     let part = |c: char| match c {

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
-    // Before the device is touched: a typing error is told at once.
+    // Checked before the device is opened, so that a typing error is reported at once.
     check(&args.changes)?;
     if let Some(mut server) = live::server(&args.volume.device)? {
         let changes = args.changes.clone();
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
     show(&as_json(&settings.list()), args.json)
 }
 
-/// Whether the changes are such that some volume may have.
+/// Checks that the changes are valid settings, whatever the volume.
 pub(crate) fn check(changes: &[String]) -> Result<(), Failure> {
     changes.iter().try_for_each(|pair| Settings::default().assign(pair).map_err(Failure::input))
 }
@@ -63,7 +63,7 @@ fn change(session: &Session, changes: &[String]) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// An object of them, with the values as they are written on the command line.
+/// The settings as a JSON object, with values in the syntax of the command line.
 pub(crate) fn as_json(settings: &[(&'static str, String)]) -> serde_json::Value {
     settings.iter().map(|(key, value)| (*key, value.as_str())).collect()
 }

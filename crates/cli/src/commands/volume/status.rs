@@ -19,7 +19,7 @@ use crate::commands::{gecko, live, write_cache};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// What `status` and `dump` call the way a volume was left.
+/// How a volume was left, in the words of `status` and `dump`.
 pub(crate) const fn left_text(left: LeftAs) -> &'static str {
     match left {
         LeftAs::Open => "not closed in order: the next opening recovers it",
@@ -104,19 +104,19 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     print(&out)
 }
 
-/// The array that the volume was made for, if it was.
+/// The array that the volume was made for, if any.
 pub(super) fn array(session: &Session, layout: &Layout) -> Option<ArrayStatus> {
     ArrayStatus::of_layout(layout, session.device.geometry() == layout.columns())
 }
 
-/// How fast the device is where data would go home; `None` if that cannot be read, as nothing else
-/// depends on it.
+/// How fast the device is where data would go home; `None` if it cannot be measured. Only the
+/// estimate of a drain needs it.
 fn pace(session: &Session, found: &Inspection) -> Option<HomePace> {
     let (runtime, device, homes) = (session.runtime(), session.reads(), found.homes_of_logged());
     session.run(async move { measure_homes(&runtime, &device, &homes).await.ok().flatten() })
 }
 
-/// The settings that are not the defaults for logs of this size.
+/// The settings that differ from the defaults for logs of this size.
 fn changed(found: &Inspection) -> Vec<(&'static str, String)> {
     Settings::of(&found.config).unlike(&Settings::for_log(found.config.log))
 }
@@ -158,7 +158,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<(), Failure> {
             session.path().display()
         )));
     }
-    // Whoever reads the table does so in another directory.
+    // An absolute path, because the reader of the table may have another working directory.
     let name = match &args.device_name {
         Some(name) => name.clone(),
         None => {

@@ -9,10 +9,10 @@ use manylogs_storage::MappedNvram;
 use crate::args::volume::Nvram as Place;
 use crate::failure::Failure;
 
-/// Size of a table's file where none is given: enough for more than a million logged extents.
+/// Default size of a table's file: enough for more than a million logged extents.
 pub(crate) const SIZE: Sectors = Sectors(64 * 2048);
 
-/// Maps the file; one that is lost is replaced if the table is given up.
+/// Maps the file. If the table is given up, a lost file is replaced.
 pub(crate) fn open(Place(path): &Place, give_up: bool) -> Result<Rc<dyn Nvram>, Failure> {
     let mapped = if give_up && !path.exists() {
         MappedNvram::create(path, to_usize(SIZE.bytes()))

@@ -1,5 +1,5 @@
-//! When the drive begins to verify writes in idle time: the demerit figure of the odd records,
-//! random terms off, over candidate times.
+//! Fits the idle time after which the drive begins to verify writes: prints the demerit figure of
+//! the odd records, with random terms off, for each candidate time.
 
 use manylogs_disk::validate::{Chosen, Record, score};
 use manylogs_disk::{Profile, RandomTerms};

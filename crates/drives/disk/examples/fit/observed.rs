@@ -12,10 +12,10 @@ pub(crate) struct Request {
     pub number: usize,
     pub write: bool,
     pub extent: Extent,
-    /// Since the start of the recording.
+    /// Time since the start of the recording.
     pub issue_us: f64,
     pub completion_us: f64,
-    /// Since the completion before.
+    /// Time since the previous request completed.
     pub idle_us: f64,
 }
 
@@ -49,7 +49,7 @@ impl Observed {
         self.requests.iter().filter(|request| request.number % 2 == 1)
     }
 
-    /// Moves completions to the moment the last sector passed.
+    /// Moves completions back to the moment at which the last sector passed the head.
     pub(crate) fn subtract_ends(&mut self, ends: &Ends) {
         for request in &mut self.requests {
             request.completion_us -= ends.of(request);

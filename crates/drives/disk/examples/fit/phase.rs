@@ -1,5 +1,5 @@
-//! Rotation: the phase of completions gives the period, the phase origin and what follows the
-//! last sector.
+//! Rotation: the phase of completions gives the period, the phase origin and the time that follows
+//! the last sector.
 //!
 //! A completion comes a constant time after the last sector has passed the head, so completion
 //! time minus the angle of that sector's end, modulo one revolution, is the same for all
@@ -10,7 +10,7 @@ use manylogs_disk::{Geometry, Profile};
 
 use crate::observed::{Observed, Request};
 
-/// From the end of the last sector to the completion at the host.
+/// Times from the end of the last sector to the completion at the host.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub read_us_per_sector: f64,
@@ -65,8 +65,8 @@ pub(crate) fn period_us(drive: &Profile, observed: &Observed) -> f64 {
     candidates.max_by(|a, b| coherence(*a).total_cmp(&coherence(*b))).unwrap_or(nominal)
 }
 
-/// The phase at which slot 0 of every zone passes, in revolutions: writes near zone starts, where
-/// nothing has slipped yet.
+/// The phase at which slot 0 of every zone passes, in revolutions. Taken from writes near zone
+/// starts, where no slot has slipped yet.
 pub(crate) fn origin(drive: &Profile, observed: &Observed) -> f64 {
     let geometry = Geometry::new(&drive.geometry);
     let early = observed.odd().filter(|request| {
@@ -90,8 +90,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// What follows the last sector: a transfer in proportion to the size of reads, a constant for
-/// writes. Only the difference between the two can be told from the phase.
+/// Time that follows the last sector: for reads a transfer in proportion to their size, for writes
+/// a constant. The phase gives only the difference between the two.
 pub(crate) fn ends(drive: &Profile, observed: &Observed, origin: f64) -> Ends {
     let geometry = Geometry::new(&drive.geometry);
     let period = drive.spindle.revolution_us;
@@ -106,7 +106,8 @@ pub(crate) fn ends(drive: &Profile, observed: &Observed, origin: f64) -> Ends {
     }
 }
 
-/// How well the phases agree once everything is fitted: the proof of layout, skews and slips.
+/// Prints how well the phases agree once everything is fitted: the proof of layout, skews and
+/// slips.
 pub(crate) fn report(drive: &Profile, observed: &Observed, origin: f64, ends: &Ends) {
     let geometry = Geometry::new(&drive.geometry);
     let period = drive.spindle.revolution_us;

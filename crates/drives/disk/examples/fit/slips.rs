@@ -8,11 +8,11 @@ use crate::phase::wrapped;
 
 /// Candidates are this many slots apart.
 const STEP: u32 = 4;
-/// Phase errors beyond this cost no more: such a request tells nothing.
+/// Larger phase errors cost no more than this: such a request carries no information.
 const ERROR_CAP: f64 = 4.0;
-/// Phase error of cost one, in revolutions.
+/// Phase error that costs 1, in revolutions.
 const ERROR_UNIT: f64 = 0.01;
-/// Cost of a change: slips come in few places.
+/// Cost of a change: slips occur in few places.
 const CHANGE: f64 = 0.3;
 /// Knots may stray this far from the path, in slots.
 const TOLERANCE: f64 = 6.0;
@@ -33,7 +33,7 @@ pub(crate) fn fit(drive: &Profile, observed: &Observed, origin: f64) -> Vec<(u32
     slips
 }
 
-/// The most likely slips at the requests of one zone: never falling, best agreement of phases
+/// The most likely slips at the requests of one zone: they never fall, and the phases agree best
 /// (dynamic programming over candidate slips).
 fn path(
     drive: &Profile,
@@ -93,7 +93,7 @@ fn phase_error(
     wrapped(measured - end - origin).abs()
 }
 
-/// A few knots whose linear interpolation stays within the tolerance of all points.
+/// Chooses a few knots whose linear interpolation stays within the tolerance of all points.
 fn thinned(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let Some(&last) = points.last() else { return Vec::new() };
     let mut knots = vec![points[0]];

@@ -1,16 +1,16 @@
-//! Head movement, settle and what the drive does when idle, by maximum likelihood.
+//! Fits head movement, settle and idle behaviour of the drive, by maximum likelihood.
 //!
-//! With layout and phase known, a request's first sector passes the head at known moments, one a
-//! revolution, and the recording tells which of them the drive caught. So the time before the
-//! catch, less the seek, must fall between zero and one revolution; how sharply and where the
-//! border lies gives overheads, settle and jitter.
+//! With layout and phase known, a request's first sector passes the head at known moments, once a
+//! revolution, and the recording tells at which of them the drive caught it. So the time before the
+//! catch, less the seek, must lie between zero and one revolution. Where that border lies, and how
+//! sharp it is, gives overheads, settle and jitter.
 
 use manylogs_disk::seek::SeekCurve;
 use manylogs_disk::{Geometry, Profile};
 
 use crate::observed::Observed;
 
-/// Idle times beyond this are long ones (the recording has none between 0.1 and 7.6 ms).
+/// Longer idle times count as long ones (the recording has none between 0.1 and 7.6 ms).
 const LONG_IDLE_US: f64 = 100.0;
 /// Distances at which the correction of the seek curve is fitted, in cylinders.
 const CORRECTED: [u32; 6] = [1, 1_000, 3_000, 12_000, 25_000, 45_000];
@@ -28,8 +28,8 @@ struct Case {
     odd: bool,
 }
 
-/// Parameters: time before a read's seek, before a write's, jitter (us), share of long idle times
-/// after which the head is elsewhere, then the corrections.
+/// Parameters: time before a read's seek, before a write's, jitter (all in us), the share of long
+/// idle times after which the head is elsewhere, then the corrections.
 type Parameters = [f64; 4 + CORRECTED.len()];
 
 pub(crate) fn fit(drive: &Profile, observed: &Observed) {
@@ -145,7 +145,8 @@ fn climb(mut at: Parameters, score: impl Fn(&Parameters) -> f64) -> Parameters {
     at
 }
 
-/// Misses of requests that had plenty of time, after short idle times: retries.
+/// Prints the misses of requests that had plenty of time, after short idle times: these are
+/// retries.
 fn retries(cases: &[Case], parameters: &Parameters, period: f64) {
     for write in [false, true] {
         let slack = |case: &Case| slack_us(case, parameters);

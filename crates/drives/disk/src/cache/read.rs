@@ -1,7 +1,7 @@
 //! Read-ahead: after a read the drive goes on reading until it gets another command.
 //!
-//! Nothing is simulated while it does: a segment remembers where and when the reading went on, and
-//! the sectors that have passed the head by some moment are computed on demand.
+//! This reading ahead is not simulated step by step. A segment remembers where and when it began,
+//! and the sectors that have passed the head by some moment are computed on demand.
 
 use manylogs_block::{Extent, Lba, Time};
 
@@ -10,13 +10,13 @@ use crate::mechanics::Mechanism;
 /// Ways in which the buffer can serve a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The buffer holds all of it.
+    /// The buffer holds the whole extent.
     Buffered,
-    /// The drive is reading it anyway and will have it at this time.
+    /// The drive is reading the extent ahead and will have it at this time.
     Streams(Time),
     /// The drive has read up to here and waits behind the last sector it read.
     Resume(Lba),
-    /// Nothing of use.
+    /// The buffer holds nothing that helps.
     Miss,
 }
 
@@ -25,19 +25,19 @@ pub(crate) enum Plan {
 struct Segment {
     /// First sector held.
     begin: u64,
-    /// From here on sectors were read ahead ...
+    /// Sectors from this one on were read ahead ...
     from: u64,
     /// ... beginning at this time ...
     since: Time,
-    /// ... until then at the latest ...
+    /// ... until this time at the latest ...
     until: Time,
     /// ... and up to, not including, this sector.
     limit: u64,
-    /// Whether it answered a read since the replacement hand passed.
+    /// Whether the segment answered a read since the replacement hand passed.
     used: bool,
 }
 
-/// The window of a segment that holds nothing: no address is in it.
+/// The window of an empty segment: no address is in it.
 const NOTHING: (u64, u64) = (u64::MAX, 0);
 
 /// The segments of a drive.
@@ -55,7 +55,8 @@ pub(crate) struct ReadCache {
 }
 
 impl ReadCache {
-    /// `segments_max` segments that read `ahead` sectors ahead; none of either turns it off.
+    /// `segments_max` segments that read `ahead` sectors ahead; a zero for either turns read-ahead
+    /// off.
     pub(crate) fn new(segments_max: usize, ahead: u64) -> Self {
         let segments_max = if ahead == 0 { 0 } else { segments_max };
         let segments = Vec::with_capacity(segments_max);
@@ -71,7 +72,7 @@ impl ReadCache {
 
     /// How the buffer can serve a read of `extent` at `now`, and the segment concerned.
     pub(crate) fn plan(&self, now: Time, extent: Extent, mechanism: &Mechanism) -> (Plan, usize) {
-        // The stream under way first: it is the likeliest, and others may overlap it.
+        // Looks at the stream under way first: it is the likeliest, and others may overlap it.
         let index = self.stream_at(extent.start.0).or_else(|| self.window_at(extent.start.0));
         index.map_or((Plan::Miss, 0), |index| self.plan_in(index, now, extent, mechanism))
     }
@@ -103,8 +104,8 @@ impl ReadCache {
         }
     }
 
-    /// A read of `extent` was answered from segment `index` at `now`: the window moves on, and
-    /// the head, should it have stopped at the window's end, reads on.
+    /// A read of `extent` was answered from segment `index` at `now`: the window moves on. If the
+    /// head stopped at the window's end, it reads on.
     pub(crate) fn slide(&mut self, index: usize, now: Time, extent: Extent, m: &Mechanism) {
         let streaming = self.active == Some(index);
         let segment = &mut self.segments[index];
@@ -165,13 +166,14 @@ impl ReadCache {
         }
     }
 
-    /// A write of `extent` invalidates the buffered sectors of it.
+    /// Drops the buffered sectors that a write of `extent` overwrites.
     pub(crate) fn invalidate(&mut self, extent: Extent) {
         #[cfg(test)]
         if crate::planted::is(crate::planted::Bug::StaleReadAhead) {
             return;
         }
-        // Nearly every write misses every window: one test for all of them, without a branch each.
+        // Nearly every write misses every window: one test covers all windows, without a branch for
+        // each.
         let overlaps = |&(begin, len): &(u64, u64)| {
             let last = extent.end().0 - 1;
             last.wrapping_sub(begin) < len + (last - extent.start.0)
@@ -188,7 +190,7 @@ impl ReadCache {
         }
     }
 
-    /// The stream under way, if it holds or will hold the sector `start`.
+    /// The segment that is being read ahead, if it holds or will hold the sector `start`.
     fn stream_at(&self, start: u64) -> Option<usize> {
         self.active.filter(|index| {
             let segment = &self.segments[*index];
@@ -224,8 +226,8 @@ impl ReadCache {
         }
     }
 
-    /// The segment to overwrite: the one that goes on, a new one, or one not used lately (each is
-    /// passed over once if it was).
+    /// The segment to overwrite: the one that the stream continues, else a new one, else one that
+    /// was not used lately. A used segment is passed over once.
     fn victim(&mut self, continued: Option<usize>) -> usize {
         if let Some(index) = continued {
             return index;

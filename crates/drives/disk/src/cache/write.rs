@@ -1,4 +1,4 @@
-//! Cached writes: acknowledged from the buffer, brought to the medium later.
+//! Cached writes: acknowledged from the buffer, and brought to the medium later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::mechanics::Mechanism;
 
-/// Cached writes that are compared when the next one is chosen.
+/// Number of cached writes that are compared when the next one is chosen.
 const WINDOW: usize = 16;
 /// Consecutive cached writes are brought to the medium in one access up to this size.
 const MERGED_SECTORS: u64 = 4096;
@@ -18,7 +18,7 @@ pub(crate) type Tags = SmallVec<[u64; 2]>;
 #[derive(Clone, Debug)]
 struct Dirty {
     len: u64,
-    /// Sequence of the oldest write in it.
+    /// Sequence of the oldest write in the extent.
     oldest: u64,
     tags: Tags,
 }
@@ -35,10 +35,10 @@ pub(crate) struct Destage {
 #[derive(Clone, Debug)]
 pub(crate) struct WriteCache {
     capacity: u64,
-    /// Sectors held, those on their way to the medium included.
+    /// Sectors held, including those on their way to the medium.
     held: u64,
     dirty: BTreeMap<u64, Dirty>,
-    /// Sequences of the oldest writes of all extents, those on their way included.
+    /// Sequences of the oldest writes of all extents, including those on their way.
     oldest: BTreeSet<u64>,
     next_sequence: u64,
 }
@@ -63,7 +63,7 @@ impl WriteCache {
         self.held + len.0 <= self.capacity
     }
 
-    /// Whether cached writes should no longer wait for an idle moment.
+    /// Whether the buffer is so full that cached writes should not wait for an idle moment.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.held * 4 >= self.capacity * 3
     }
@@ -72,7 +72,7 @@ impl WriteCache {
         self.dirty.is_empty()
     }
 
-    /// Sectors that would be lost without power.
+    /// Sectors that a power cut would lose.
     pub(crate) fn volatile_sectors(&self) -> Sectors {
         Sectors(self.held)
     }
@@ -87,14 +87,14 @@ impl WriteCache {
         self.oldest.first().is_none_or(|oldest| *oldest >= sequence)
     }
 
-    /// Whether all of `extent` is held.
+    /// Whether the buffer holds all of `extent`.
     pub(crate) fn covers(&self, extent: Extent) -> bool {
         let below = self.dirty.range(..=extent.start.0).next_back();
         below.is_some_and(|(start, dirty)| start + dirty.len >= extent.end().0)
     }
 
-    /// Takes in a write. Where it overlaps older ones, one extent holds the newest of both, so
-    /// that no older version can reach the medium later.
+    /// Adds a write. If it overlaps older writes, one extent then holds the newest data of all of
+    /// them, so that no older version can reach the medium later.
     pub(crate) fn insert(&mut self, extent: Extent, tag: u64) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -106,20 +106,20 @@ impl WriteCache {
         self.dirty.insert(extent.start.0, Dirty { len: extent.len.0, oldest, tags });
     }
 
-    /// Removes what overlaps a write of `extent` that goes straight to the medium; that write
-    /// has to cover the returned extent.
+    /// Removes the cached writes that overlap a write of `extent` that goes straight to the medium.
+    /// That write has to cover the returned extent.
     pub(crate) fn take_overlaps(&mut self, extent: Extent) -> Destage {
         let (union, tags, oldest) = self.absorb(extent);
         for sequence in &oldest {
             self.oldest.insert(*sequence);
         }
-        // The data stays in the buffer until it is written.
+        // The data stays in the buffer until the write has reached the medium.
         self.held += union.len.0;
         Destage { extent: union, tags, oldest }
     }
 
-    /// The cached write that goes to the medium next: the fastest to reach among those that follow
-    /// the head in address order. The order is a sweep, so that each write goes eventually.
+    /// Takes the cached write that goes to the medium next: the fastest to reach among those that
+    /// follow the head in address order. This order is a sweep, so that each write goes eventually.
     pub(crate) fn take_next(&mut self, at: Time, mechanism: &Mechanism) -> Option<Destage> {
         let here = mechanism.next_lba().0;
         let mut best = (Nanos(u64::MAX), None);
@@ -145,7 +145,7 @@ impl WriteCache {
             && last.is_none_or(|(start, dirty)| start + dirty.len <= extent.end().0)
     }
 
-    /// The first cached writes within `range` that follow each other.
+    /// Takes the first run of adjacent cached writes that begins within `range`.
     pub(crate) fn take_within(&mut self, range: Extent) -> Option<Destage> {
         let (&start, _) = self.dirty.range(range.start.0..range.end().0).next()?;
         let mut destage =
@@ -154,7 +154,8 @@ impl WriteCache {
         Some(destage)
     }
 
-    /// Cached writes outside `others`, which are in order of address, from the lowest address on.
+    /// The cached writes outside `others`, from the lowest address on. `others` must be sorted by
+    /// address.
     pub(crate) fn batch(
         &self,
         others: &[Extent],
@@ -182,7 +183,7 @@ impl WriteCache {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// The cached write at `place`, as [`WriteCache::batch`] told it.
+    /// Takes the cached write at `place`, which [`WriteCache::batch`] returned.
     pub(crate) fn take_at(&mut self, place: Extent) -> Destage {
         let dirty = self.dirty.remove(&place.start.0);
         let (tags, oldest) = dirty.map(|dirty| (dirty.tags, dirty.oldest)).unzip();
@@ -193,7 +194,7 @@ impl WriteCache {
         }
     }
 
-    /// Adds the cached writes that follow `destage`.
+    /// Appends the cached writes that follow `destage` without a gap.
     fn extend(&mut self, destage: &mut Destage) {
         while destage.extent.len.0 < MERGED_SECTORS {
             let Some(next) = self.dirty.remove(&destage.extent.end().0) else { break };
@@ -203,7 +204,7 @@ impl WriteCache {
         }
     }
 
-    /// `destage` is on the medium: its room is free.
+    /// Records that `destage` is on the medium: its room is free.
     pub(crate) fn written(&mut self, destage: &Destage) {
         self.held -= destage.extent.len.0;
         for sequence in &destage.oldest {
@@ -211,7 +212,8 @@ impl WriteCache {
         }
     }
 
-    /// Removes the extents that overlap `extent`; their union with it, their tags and sequences.
+    /// Removes the extents that overlap `extent`. Returns their union with it, and their tags and
+    /// sequences.
     fn absorb(&mut self, extent: Extent) -> (Extent, Tags, SmallVec<[u64; 2]>) {
         let (mut start, mut end) = (extent.start.0, extent.end().0);
         let (mut tags, mut sequences) = (Tags::new(), SmallVec::new());

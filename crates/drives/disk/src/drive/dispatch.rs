@@ -4,7 +4,7 @@ use manylogs_block::{Extent, Nanos, Time};
 
 use super::{Drive, Pending};
 use crate::cache::read::Plan;
-use crate::command::{Completion, Kind};
+use crate::command::{CommandKind, Completion};
 use crate::geometry::Location;
 use crate::link::LinkKind;
 use crate::mechanics::Access;
@@ -17,7 +17,7 @@ impl Drive {
             return self.translated_time(translated);
         }
         let command = self.queue.earliest_ready();
-        // Cached writes can go at any time from their arrival on.
+        // A cached write may go at any time from its arrival on.
         let ready = if self.writes.is_clean() { command? } else { self.dirty_since };
         Some(ready.max(self.free_at))
     }
@@ -42,9 +42,10 @@ impl Drive {
 
     /// Whether a cached write goes to the platter next.
     ///
-    /// Cached writes come first while FLUSH CACHE waits for them: no other command is under way
-    /// then. They take turns with commands while SYNCHRONIZE CACHE waits, as that is one command
-    /// of a queue, and when the buffer is nearly full. Otherwise they use idle moments.
+    /// Cached writes come first while FLUSH CACHE waits for them, because no other command is under
+    /// way then. They take turns with commands when the buffer is nearly full, and while
+    /// SYNCHRONIZE CACHE waits, because that is one command of a queue. Otherwise they use idle
+    /// moments.
     pub(super) fn destages_next(&self, at: Time) -> bool {
         if self.writes.is_clean() {
             return false;
@@ -77,7 +78,7 @@ impl Drive {
         let start = self.leave(at);
         let mut extent = command.extent;
         let mut place = waiting.place;
-        // Older cached data beneath is written along, lest it overwrite this later.
+        // Older cached data beneath is written along, so that it cannot overwrite this write later.
         let overlaps = (!self.writes.is_clean()).then(|| self.writes.take_overlaps(extent));
         if let Some(destage) = overlaps.as_ref().filter(|d| d.extent.start < extent.start) {
             place = self.mechanism.geometry().locate(destage.extent.start);
@@ -94,7 +95,7 @@ impl Drive {
         self.complete(at, waiting, access);
     }
 
-    /// Serves a read of what lies at `extent` on the medium, which begins at `place`.
+    /// Serves a read whose data lies at `extent` on the medium. `extent` begins at `place`.
     pub(super) fn read(&mut self, at: Time, waiting: &Waiting, extent: Extent, place: &Location) {
         let (plan, segment) = self.reads.plan_stream(at, extent, &self.mechanism);
         match plan {
@@ -124,7 +125,7 @@ impl Drive {
         }
     }
 
-    /// Reads the second of the two extents, the end of the first, from the medium.
+    /// Reads `part`, the end of `whole`, from the medium.
     fn access_medium(
         &mut self,
         at: Time,
@@ -158,7 +159,7 @@ impl Drive {
             waited: at.since(waiting.arrived),
             access,
         };
-        debug_assert_ne!(command.kind, Kind::Flush, "flushes never reach the mechanism");
+        debug_assert_ne!(command.kind, CommandKind::Flush, "flushes never reach the mechanism");
         self.pending.push(completed, Pending::Complete(completion));
     }
 }

@@ -1,7 +1,7 @@
 //! Idle work of the drive: it reads recent writes back to verify them.
 //!
-//! Idle read after write is why a measured Cheetah is not where one left it after a pause: with
-//! two or more unverified writes behind it, every second request misses the revolution that head
+//! Because of this work a measured Cheetah's heads have moved after a pause: with two or more
+//! unverified writes behind it, every second request misses the revolution that the last head
 //! position alone would predict.
 
 use std::collections::VecDeque;
@@ -40,8 +40,8 @@ impl Verify {
 }
 
 impl Drive {
-    /// The heads leave what they were doing at `at` for a command or a cached write; returns when
-    /// they are free to move: a verification under way is brought to its end.
+    /// Takes the heads from their idle work at `at` for a command or a cached write. A verification
+    /// under way is completed first. Returns the time at which the heads are free to move.
     pub(super) fn leave(&mut self, at: Time) -> Time {
         let mut clock = self.free_at + self.verify.after;
         if clock >= at || self.verify.writes.is_empty() {

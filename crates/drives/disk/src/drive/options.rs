@@ -13,18 +13,18 @@ use crate::shingled::CachePlacement;
 pub struct Options {
     /// Seed of the random terms.
     pub seed: u64,
-    /// Angle under the heads at time zero, in revolutions. Drives beside one another differ.
+    /// Angle under the heads at time zero, in revolutions. The drives of one machine differ in it.
     pub phase: f64,
     /// Which random terms take part.
     pub terms: RandomTerms,
-    /// Commands the drive accepts at a time, 1 to 32.
+    /// Number of commands the drive accepts at a time, 1 to 32.
     pub depth: u32,
     /// Order in which the queue is served.
     pub policy: Policy,
     /// A command that waited this long goes first.
     pub age_limit: Nanos,
-    /// Whether commands with priority are served before all others. A drive without it serves them
-    /// as any other.
+    /// Whether commands with priority are served before all others. A drive without this option
+    /// treats them like any other command.
     pub priority: bool,
     /// Whether writes are acknowledged from the volatile cache.
     pub write_cache: bool,
@@ -32,7 +32,7 @@ pub struct Options {
     pub link: Link,
     /// Whether the drive reads ahead.
     pub read_ahead: bool,
-    /// Which writes of a shingled drive go where.
+    /// Where a shingled drive puts which writes.
     pub placement: CachePlacement,
 }
 

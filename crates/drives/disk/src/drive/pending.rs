@@ -11,7 +11,7 @@ pub(super) enum Pending {
     Destaged(Destage),
 }
 
-/// A few dozen entries at most, mostly one or two: a list beats a heap.
+/// The events, soonest last. There are mostly one or two, a few dozen at most: a list beats a heap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingEvents {
     /// In reverse order of time; equal times in reverse order of arrival.

@@ -1,4 +1,4 @@
-//! What a shingled drive does next: the choices of [`super::dispatch`] with a translation layer.
+//! Chooses a shingled drive's next task: as [`super::dispatch`], with a translation layer.
 
 use std::collections::VecDeque;
 
@@ -12,20 +12,20 @@ use crate::planted::{Bug, is};
 use crate::queue::Waiting;
 use crate::shingled::{Head, Pieces, Shingled, ShingledFigures};
 
-/// Cached writes that one entry of the persistent cache's journal takes.
+/// Number of cached writes that one entry of the persistent cache's journal takes.
 const BATCH_WRITES: usize = 128;
-/// ... and their sectors: 1 MiB.
+/// Number of sectors that such an entry takes: 1 MiB.
 const BATCH_SECTORS: u64 = 2048;
 
-/// What a shingled drive has beside the parts of every drive.
+/// The parts that only a shingled drive has.
 #[derive(Clone, Debug)]
 pub(super) struct Translated {
     pub(super) layer: Shingled,
     /// Writes that wait for room in the persistent cache.
     stalled: VecDeque<Waiting>,
-    /// Whether the drive's own work is due next, commands having had their turn.
+    /// Whether the drive's own work goes next, because commands have had their turn.
     own_work_next: bool,
-    /// Whether a stream is due next, the persistent cache having had its turn.
+    /// Whether a stream goes next, because the persistent cache has had its turn.
     stream_next: bool,
 }
 
@@ -42,18 +42,18 @@ impl Drive {
         self.translated.as_ref().map(|translated| translated.layer.figures())
     }
 
-    /// Fills the persistent cache of a shingled drive up to `share` of what it takes, 0 to 1, by
-    /// small writes at places drawn from `seed`, as earlier work leaves them that ends at `now`.
-    /// Takes no time, and nothing happens to a conventional drive.
+    /// Fills the persistent cache of a shingled drive up to `share` of its capacity, 0 to 1, with
+    /// small writes at places drawn from `seed`, as if earlier work had ended at `now`. Takes no
+    /// time. Does nothing on a conventional drive.
     pub fn fill_persistent_cache(&mut self, share: f64, seed: u64, now: Time) {
         if let Some(translated) = &mut self.translated {
             translated.layer.fill(share, seed, now);
-            // The drive has not cleaned before there was anything to clean.
+            // Before `now` there was nothing to clean, so the drive did not clean.
             self.free_at = self.free_at.max(now);
         }
     }
 
-    /// As [`Drive::dispatch_time`], of a shingled drive.
+    /// As [`Drive::dispatch_time`], for a shingled drive.
     pub(super) fn translated_time(&self, of: &Translated) -> Option<Time> {
         let own = of.layer.due();
         let own = own.map(|due| if of.stalled.is_empty() { due } else { Time(0) });
@@ -75,7 +75,7 @@ impl Drive {
         }
     }
 
-    /// Does the next thing. `translated` is the drive's own, taken out for the time being.
+    /// Carries out the next task. `translated` is the drive's own, taken out for the call.
     pub(super) fn dispatch_translated(&mut self, at: Time, translated: &mut Translated) {
         if translated.layer.takes_turns() && std::mem::take(&mut translated.own_work_next) {
             return self.work_for_itself(at, translated);
@@ -104,22 +104,23 @@ impl Drive {
         }
     }
 
-    /// Where the head is for a write that begins at `at`.
+    /// The head's state for a write that begins at `at`.
     const fn head(&self, at: Time) -> Head<'_> {
         Head { mechanism: &self.mechanism, at, margin: self.queue.margin() }
     }
 
-    /// One access of cleaning.
+    /// Carries out one access of cleaning.
     fn work_for_itself(&mut self, at: Time, translated: &mut Translated) {
         let Some(step) = translated.layer.next_step(at) else { return };
         let start = self.leave(at);
         let access = self.pass(start, &[step.extent], step.write);
-        // The host does not see this as work of its own: it is not in the counters.
+        // The host does not cause this work directly, so the counters leave it out.
         self.free_at = access.end;
         translated.layer.step_done(access.end.since(at));
     }
 
-    /// A write that waited for room in the persistent cache, if there is room now.
+    /// Resumes a write that waited for room in the persistent cache. Returns whether there was
+    /// room.
     fn resume_stalled(&mut self, at: Time, translated: &mut Translated) -> bool {
         let Some(&waiting) = translated.stalled.front() else { return false };
         let Some(written) = translated.layer.cache_write(waiting.command.extent, &self.head(at))
@@ -132,7 +133,7 @@ impl Drive {
     }
 
     fn write_translated(&mut self, at: Time, mut waiting: Waiting, translated: &mut Translated) {
-        // Older cached data beneath is written along, lest it overwrite this later.
+        // Older cached data beneath is written along, so that it cannot overwrite this write later.
         let overlaps =
             (!self.writes.is_clean()).then(|| self.writes.take_overlaps(waiting.command.extent));
         let extent = overlaps.as_ref().map_or(waiting.command.extent, |destage| destage.extent);
@@ -143,7 +144,7 @@ impl Drive {
         if let Some(written) = translated.layer.cache_write(extent, &self.head(at)) {
             return self.write_direct(at, &waiting, &written, overlaps);
         }
-        // The union is written once there is room; what was cached of it counts as written then.
+        // The union is written once there is room. Its cached part counts as written from now on.
         waiting.command.extent = extent;
         if let Some(destage) = overlaps {
             self.pending.push(at, Pending::Destaged(destage));
@@ -182,8 +183,8 @@ impl Drive {
         translated.layer.read_at(self.mechanism.position().cylinder);
     }
 
-    /// Brings cached writes to the medium; whether there was room for any. What may become a stream
-    /// stays for as long as it may and something else can go.
+    /// Brings cached writes to the medium; returns whether there was room for any. Writes that may
+    /// become a stream are held back as long as allowed, while others can go.
     fn destage_translated(&mut self, at: Time, translated: &mut Translated) -> bool {
         let held_back = translated.layer.held_back();
         let held_back = held_back.filter(|(_, until)| at < *until && self.flushes.is_empty());
@@ -209,7 +210,7 @@ impl Drive {
         true
     }
 
-    /// Brings cached writes to the persistent cache that are of no stream and not `candidate`.
+    /// Brings cached writes to the persistent cache, except those of a stream or of `candidate`.
     fn destage_batch(
         &mut self,
         at: Time,
@@ -228,7 +229,7 @@ impl Drive {
                 self.destage_to(at, &[written], taken);
                 return true;
             }
-            // Where room is short, a few may fit.
+            // If room is short, a smaller batch may fit.
             writes_max /= 4;
         }
         false
@@ -249,8 +250,8 @@ impl Drive {
         }
     }
 
-    /// Reads the pieces of one command, each time the one that comes under the head first: in the
-    /// order of their addresses the head would go back and forth between the bands and the cache.
+    /// Reads the pieces of one command, each time the one that comes under the head first. In
+    /// address order the head would go back and forth between the bands and the cache.
     fn gather(&mut self, start: Time, mut pieces: Pieces) -> Access {
         let mut sum = Access { end: start, ..Access::default() };
         while !pieces.is_empty() {

@@ -4,7 +4,7 @@ use manylogs_block::Time;
 
 use super::Drive;
 use crate::cache::read::Plan;
-use crate::command::{Command, Kind};
+use crate::command::{Command, CommandKind};
 #[cfg(test)]
 use crate::planted::{Bug, is};
 use crate::queue::Waiting;
@@ -17,7 +17,8 @@ impl Drive {
             return self.complete_from_buffer(now, command, true);
         }
         let pieces = self.translated.as_ref().map(|t| t.layer.pieces(command.extent));
-        // The buffer knows places on the medium: of a read in several pieces it has none.
+        // The buffer is indexed by place on the medium, so a read in several pieces is not looked
+        // up.
         let on_medium = pieces.map_or(Some(command.extent), |pieces| match pieces[..] {
             [piece] => Some(piece),
             _ => None,
@@ -70,10 +71,10 @@ impl Drive {
 
     fn enqueue(&mut self, arrived: Time, command: Command, ready: Time, urgent: bool) {
         let urgent = urgent && self.priority;
-        let write = command.kind != Kind::Read;
+        let write = command.kind != CommandKind::Read;
         let start = match &self.translated {
             Some(translated) if !write => translated.layer.place_of(command.extent.start),
-            // The place of a shingled drive's write follows when the queue is looked at.
+            // The place of a shingled drive's write is set later, when the queue is looked at.
             _ => command.extent.start,
         };
         let place = self.mechanism.geometry().locate(start);

@@ -8,7 +8,7 @@ use crate::mechanics::RandomTerms;
 use crate::profile::find;
 use crate::queue::Policy;
 
-/// A drive by name with random terms off and `change` applied to its options.
+/// The drive of that name, with random terms off and `change` applied to its options.
 fn drive(name: &str, change: impl FnOnce(&mut Options)) -> Drive {
     let profile = find(name).unwrap().unwrap();
     let mut options = Options { terms: RandomTerms::OFF, ..Options::of(&profile) };
@@ -17,22 +17,22 @@ fn drive(name: &str, change: impl FnOnce(&mut Options)) -> Drive {
 }
 
 fn read(tag: u64, start: u64, len: u64) -> Command {
-    Command { tag, kind: Kind::Read, extent: Extent::new(start, len) }
+    Command { tag, kind: CommandKind::Read, extent: Extent::new(start, len) }
 }
 
 fn write(tag: u64, start: u64, len: u64) -> Command {
-    Command { tag, kind: Kind::Write { fua: false }, extent: Extent::new(start, len) }
+    Command { tag, kind: CommandKind::Write { fua: false }, extent: Extent::new(start, len) }
 }
 
 fn fua(tag: u64, start: u64, len: u64) -> Command {
-    Command { tag, kind: Kind::Write { fua: true }, extent: Extent::new(start, len) }
+    Command { tag, kind: CommandKind::Write { fua: true }, extent: Extent::new(start, len) }
 }
 
 fn flush(tag: u64) -> Command {
-    Command { tag, kind: Kind::Flush, extent: Extent::default() }
+    Command { tag, kind: CommandKind::Flush, extent: Extent::default() }
 }
 
-/// Lets the drive run until it is idle; everything it reported.
+/// Lets the drive run until it is idle. Returns all events it reported.
 fn finish(drive: &mut Drive) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(at) = drive.next_event() {
@@ -66,8 +66,8 @@ fn completions(events: &[Event]) -> Vec<Completion> {
     events.iter().filter_map(completed).collect()
 }
 
-/// One client that reads a mebibyte at a time loses little: the drive sends while it reads, and
-/// has read on when the next request comes.
+/// A client that reads one mebibyte after another loses little: the drive sends while it reads, and
+/// reads ahead until the next request comes.
 #[test]
 fn large_reads_one_by_one_come_close_to_the_media_rate() {
     for (name, media_mb_s) in [("cheetah-15k5", 134.5), ("exos-x20", 285.0)] {
@@ -80,8 +80,8 @@ fn large_reads_one_by_one_come_close_to_the_media_rate() {
     }
 }
 
-/// However the stream is cut into requests and however many wait, the drive reads them in order:
-/// the next is no revolution away, although its first sector is under the head already.
+/// The drive reads a stream in order, into whatever requests it is cut and however many wait: the
+/// next one costs no revolution, although its first sector is under the head already.
 #[test]
 fn a_stream_keeps_its_rate_whatever_waits_in_the_queue() {
     for (name, media_mb_s) in [("cheetah-15k5", 134.5), ("exos-x20", 285.0)] {

@@ -5,7 +5,7 @@ use manylogs_block::{
     Runtime, Time, TimeOfDay, to_usize,
 };
 use manylogs_filters::{Delay, Faults, Reported, Rule, Trace};
-use manylogs_sim::{NodeId, Order, Sim};
+use manylogs_sim::{NodeId, Sim, TaskOrder};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, create_image};
 
 use super::*;
@@ -16,7 +16,7 @@ fn cheetah() -> Profile {
 }
 
 fn world() -> (Sim, NodeId) {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     (sim, node)
 }
@@ -39,8 +39,8 @@ fn random_request(rng: &mut Rng, tag: u64, capacity: u64) -> Request {
     }
 }
 
-/// When each of many requests was answered that are submitted at random times, up to a dozen
-/// together and then more than the drive's queue holds.
+/// Returns the answer times of many requests, submitted at random times: up to a dozen together,
+/// and then more than the drive's queue holds.
 fn times(device: impl FnOnce(Handle) -> Rc<dyn BlockDevice>) -> Vec<Time> {
     let (sim, node) = world();
     let runtime = sim.handle(node);
@@ -92,9 +92,9 @@ fn in_virtual_time_it_takes_the_times_of_the_model() {
     }
 }
 
-/// Random requests one after the other, against what the same requests make of a simple store.
+/// Checks random requests, one after the other, against a simple store with the same requests.
 async fn agrees_with_reference(device: Rc<dyn BlockDevice>, seed: u64, requests: u64) {
-    // Few sectors, so that most requests hit what others wrote.
+    // Few sectors, so that most requests hit sectors that others wrote.
     let (mut rng, mut media) = (Rng::new(seed), Media::default());
     for index in 0..requests {
         let extent = random_extent(&mut rng, 400);
@@ -128,7 +128,7 @@ fn what_was_written_or_zeroed_is_read() {
     sim.block_on(node, agrees_with_reference(Rc::new(drive), 7, 500));
 }
 
-/// A content that answers late and notes what it is asked for; sector 13 cannot be read.
+/// A content that answers late and records the requests it gets; sector 13 cannot be read.
 type Slow = Trace<Delay<Faults<Reported<MemoryDevice>>>>;
 
 fn slow(runtime: &Handle, takes: Nanos, volatile_cache: bool) -> Rc<Slow> {
@@ -222,14 +222,14 @@ impl Runtime for Late {
     }
 }
 
-/// The drive's own times of requests that are submitted every `gap`, or all at once.
+/// The drive's own completion times of requests that are submitted every `gap`, or all at once.
 fn own_times(options: &Options, gap: Nanos, late: Nanos) -> Vec<Time> {
     let (sim, node) = world();
     let on_time = sim.handle(node);
     let runtime = Handle::new(Rc::new(Late { on_time: on_time.clone(), by: late }));
     let drive = ModelledDrive::new(runtime, &cheetah(), options);
     sim.block_on(node, async move {
-        // The task of the drive is there from the beginning, as it would be.
+        // The drive's task runs from the beginning, as in real use.
         on_time.sleep(Nanos(1)).await;
         let mut rng = Rng::new(9);
         let mut asked = Vec::new();
@@ -258,7 +258,7 @@ fn late_timers_do_not_make_the_drive_slower() {
         Options { write_cache: true, ..Options::of(&profile) },
         Options { write_cache: false, ..Options::of(&profile) },
     ] {
-        // The gaps are such that no request arrives at the very time of another event.
+        // The gaps are chosen so that no request arrives at the exact time of another event.
         for gap in [Nanos(0), Nanos(1_234_567), Nanos(7_654_321)] {
             let on_time = own_times(&options, gap, Nanos(0));
             for late in [Nanos(40_000), Nanos(3_000_001)] {
@@ -268,7 +268,7 @@ fn late_timers_do_not_make_the_drive_slower() {
     }
 }
 
-/// On the real clock, over a file: what is asserted is content and order, never speed.
+/// On the real clock, over a file: the test asserts content and order, never speed.
 #[test]
 fn on_the_real_clock_it_keeps_content_and_never_answers_early() {
     let directory = tempfile::tempdir().unwrap();
@@ -283,7 +283,8 @@ fn on_the_real_clock_it_keeps_content_and_never_answers_early() {
     let device = drive.clone();
     reactor.block_on(async move {
         agrees_with_reference(Rc::new(device.clone()), 11, 60).await;
-        // Four writes of the same sectors, one after the other's answer, beside many reads.
+        // Four writes of the same sectors, each sent after the answer to the one before, beside
+        // many reads.
         let extent = Extent::new(100, 8);
         for byte in 1..=4_u8 {
             let reads: Vec<_> = (0..20)
@@ -297,7 +298,7 @@ fn on_the_real_clock_it_keeps_content_and_never_answers_early() {
                 assert_eq!(read.await.unwrap().len(), Sectors(8));
             }
         }
-        // The medium is not faster than half a revolution on the mean.
+        // On average the medium needs at least half a revolution.
         let begin = runtime.now();
         for index in 0..10 {
             let payload = Payload::zeroes(Sectors(1));

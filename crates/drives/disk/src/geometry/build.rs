@@ -1,10 +1,10 @@
-//! From a profile's geometry table to the form that is fast to look up.
+//! Turns a profile's geometry table into a form that is fast to look up.
 
 use super::{Geometry, Segment, Skew, Zone};
 use crate::profile::GeometryTable;
 use crate::spindle::Angle;
 
-/// The address space is cut into up to 2^this stretches.
+/// The address space is cut into up to 2^`STRETCHES_BITS` stretches.
 const STRETCHES_BITS: u32 = 12;
 
 impl Geometry {
@@ -88,7 +88,7 @@ fn zone(table: &GeometryTable, index: usize, skew: Skew) -> Zone {
     }
 }
 
-/// The stretches of even slipping in zone `index`.
+/// The segments of zone `index`: in each the slips grow evenly.
 fn segments(table: &GeometryTable, index: usize) -> Vec<Segment> {
     let first_lba = table.zones[index].2;
     let sectors = zone_end(table, index).1 - first_lba;

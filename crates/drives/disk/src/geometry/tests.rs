@@ -7,7 +7,7 @@ fn cheetah() -> Geometry {
     Geometry::new(&find("cheetah-15k5").unwrap().unwrap().geometry)
 }
 
-/// Cylinder and head of every track of a zone, by walking the serpentine as the notes describe it.
+/// Cylinder and head of every track of a zone, found by walking the serpentine as documented.
 fn walk(first_cylinder: u32, cylinders: u32, heads: u32) -> Vec<(u32, u32)> {
     let mut bands: Vec<(u32, u32)> = Vec::new();
     let mut left = cylinders;
@@ -59,8 +59,8 @@ fn tracks_follow_the_serpentine() {
 
 #[test]
 fn addresses_far_apart_share_a_cylinder() {
-    // One band: head 0 runs in over 65 cylinders, head 1 back out, so that an address 150,000
-    // sectors on is on the same cylinder. A seek by address distance would be wrong here.
+    // One band: head 0 runs in over 65 cylinders and head 1 back out. So an address 150,000 sectors
+    // on is on the same cylinder, and a seek by address distance would be wrong.
     let geometry = cheetah();
     let (first, second) = (geometry.locate(Lba(0)), geometry.locate(Lba(155_900)));
     assert_eq!((first.cylinder, first.head), (0, 0));

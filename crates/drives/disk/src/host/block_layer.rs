@@ -1,5 +1,5 @@
-//! What waits in front of a drive, and what of it may go: the rules of Linux' block layer and of
-//! its drivers for SATA and SCSI disks, apart from any drive.
+//! The commands that wait in front of a drive, and which of them may go: the rules of Linux' block
+//! layer and of its drivers for SATA and SCSI disks, without any drive.
 
 use std::collections::VecDeque;
 
@@ -7,34 +7,35 @@ use manylogs_block::{Extent, Time, to_usize};
 
 use super::elevator::{Dispatched, Elevator, ElevatorOptions, Sweep};
 use super::flushes::Flushes;
-use crate::command::{Command, Completion, Kind};
+use crate::command::{Command, CommandKind, Completion};
 use crate::link::{Link, LinkKind};
 #[cfg(test)]
 use crate::planted::{Bug, is};
 
-/// Tag of the flush in the drive: there is one at a time.
+/// Tag of a flush in the drive: there is one at a time.
 const FLUSH: u64 = u64::MAX;
-/// Marks tags of commands that answer several of the host's ...
+/// Marks the tags of merged commands, which answer several of the host's ...
 const MERGED: u64 = 1 << 63;
-/// ... and of the data of writes that end with a flush.
+/// ... and the tags of the data of writes that end with a flush.
 const DATA: u64 = 1 << 62;
-/// Tags below it are the host's.
+/// The host's tags lie below this.
 pub(super) const TAGS: u64 = DATA;
 
 /// The block layer of a host with one disk.
 ///
-/// It is told what arrives and what the drive has completed, and asked what to issue next. As it
-/// knows no drive, the same rules hold for any order and any time of completions.
+/// The block layer is told which commands arrive and which the drive has completed. It is asked
+/// which command to issue next. It knows no drive, so the same rules hold for any order and any
+/// times of completions.
 ///
-/// With the drive's write cache off a flush is answered at once and forced unit access is left out.
-/// With it on, a write with forced unit access of which the host is not told ([`Link::fua`]) is
-/// a write, and then a flush. Flushes are shared, as Linux does it. On SATA a flush
-/// waits for what is in flight and goes alone, with nothing before it that came later.
+/// With the drive's write cache off, a flush is answered at once and forced unit access is left
+/// out. With it on, a FUA write becomes a write and then a flush if the host does not know that the
+/// drive takes FUA ([`Link::fua`]). Flushes are shared, as in Linux. On SATA a flush waits for the
+/// commands in flight and goes alone, and no later command goes before it.
 #[derive(Clone, Debug)]
 pub struct BlockLayer {
     link: Link,
     write_cache: bool,
-    /// Commands that the drive takes at a time.
+    /// Number of commands that the drive takes at a time.
     depth: usize,
     elevator: Elevator,
     urgent: VecDeque<Command>,
@@ -42,49 +43,49 @@ pub struct BlockLayer {
     next_flush: NextFlush,
     /// See [`BlockLayer::lagging`].
     lags: bool,
-    /// Taken from the elevator while a flush holds all others up: the next that goes.
+    /// The command that goes next after a flush on SATA; it has left the elevator already.
     held_up: Option<Command>,
     /// Commands in the drive, and whether a flush is among them.
     in_flight: usize,
     flush_in_flight: bool,
     /// Merged commands in the drive, or held up. Their tag is the index with [`MERGED`] set.
     merged: Vec<Option<Dispatched>>,
-    /// What was answered without the drive.
+    /// Completions of commands that never went to the drive.
     answered: Vec<Completion>,
 }
 
-/// A flush that has not gone to the drive.
+/// The flush that has not gone to the drive yet, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextFlush {
     None,
-    /// It is due, and the host's worker has not put it in line: see [`BlockLayer::lagging`].
+    /// A flush is due, but the host's worker has not put it in line: see [`BlockLayer::lagging`].
     Due,
-    /// It goes before all that waits.
+    /// A flush goes before all waiting commands.
     InLine,
 }
 
-/// Who waits for a flush.
+/// A command that waits for a flush.
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
     Flush(u64),
-    /// A write with forced unit access, and how its data got into the drive.
+    /// A write with forced unit access, with the completion of its data.
     Write(Completion),
 }
 
-/// What goes to the drive next.
+/// A command that goes to the drive next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued {
-    /// The command. Its tag is given back with its completion and means nothing else.
+    /// The command. Its tag comes back with its completion and has no other meaning.
     pub command: Command,
-    /// Whether it goes before all others within a drive that has priorities.
+    /// Whether the command goes before all others within a drive that has priorities.
     pub urgent: bool,
 }
 
 impl BlockLayer {
     /// A block layer over an idle drive that takes `depth` commands at a time.
     ///
-    /// In front of a write cache the elevator is Linux' own. Without one the model's figures are
-    /// older than that elevator and are compared with others: they keep the sweep that they had.
+    /// In front of a write cache the elevator is Linux' own. Without a cache the model keeps its
+    /// old sweep: its figures are older than that elevator and are compared with others.
     #[must_use]
     pub fn new(link: Link, write_cache: bool, depth: usize) -> Self {
         let sweep = if write_cache { Sweep::Linux } else { Sweep::Joint };
@@ -105,17 +106,17 @@ impl BlockLayer {
         }
     }
 
-    /// This block layer, whose worker puts a flush that is due in line only when
-    /// [`BlockLayer::flush_in_line`] says so. Linux leaves that to a worker, too: what happens
-    /// to go before it has run goes first. Else it is done at once.
+    /// Returns this block layer with a worker that puts a due flush in line only when
+    /// [`BlockLayer::flush_in_line`] is called. Linux leaves this to a worker, too: commands that
+    /// are issued before it runs go before the flush. Without this, a flush is put in line at once.
     #[must_use]
     pub const fn lagging(mut self) -> Self {
         self.lags = true;
         self
     }
 
-    /// The worker of a [`BlockLayer::lagging`] one puts the flush that is due in line; whether
-    /// one was.
+    /// Runs the worker of a [`BlockLayer::lagging`] layer, which puts a due flush in line. Returns
+    /// whether a flush was due.
     pub fn flush_in_line(&mut self, now: Time) -> bool {
         let due = self.next_flush == NextFlush::Due;
         if due {
@@ -125,10 +126,10 @@ impl BlockLayer {
         due
     }
 
-    /// Takes in a command at `now`. Its tag must be below 2^62. An `urgent` one goes before all
+    /// Adds a command at `now`. Its tag must be below 2^62. An `urgent` command goes before all
     /// others, but not before a flush that holds them up.
     pub fn submit(&mut self, now: Time, command: Command, urgent: bool) {
-        if command.kind == Kind::Flush {
+        if command.kind == CommandKind::Flush {
             return self.submit_flush(now, command.tag);
         }
         let command = self.begin(command);
@@ -140,14 +141,14 @@ impl BlockLayer {
         self.hold_up(now);
     }
 
-    /// Takes in a command and issues it, if it can go at once and nothing waits; else takes
-    /// nothing. Costs less than [`BlockLayer::submit`] and [`BlockLayer::issue`].
+    /// Adds a command and issues it if it can go at once and no command waits; else does not add
+    /// it. Costs less than [`BlockLayer::submit`] and [`BlockLayer::issue`].
     pub fn pass(&mut self, command: Command, urgent: bool) -> Option<Issued> {
         let waits = self.next_flush != NextFlush::None
             || self.in_flight == self.depth
             || (self.flush_in_flight && self.flush_goes_alone());
         let some_wait = !self.elevator.is_empty() || !self.urgent.is_empty();
-        if waits || some_wait || self.held_up.is_some() || command.kind == Kind::Flush {
+        if waits || some_wait || self.held_up.is_some() || command.kind == CommandKind::Flush {
             return None;
         }
         let command = self.begin(command);
@@ -157,11 +158,11 @@ impl BlockLayer {
         Some(self.issue_data(command, urgent))
     }
 
-    /// The command as the elevator sees it.
+    /// Changes the command to the form that the elevator gets.
     fn begin(&mut self, mut command: Command) -> Command {
         debug_assert!(command.tag < TAGS, "the rest of the tag is the block layer's");
-        if !self.write_cache && command.kind == (Kind::Write { fua: true }) {
-            command.kind = Kind::Write { fua: false };
+        if !self.write_cache && command.kind == (CommandKind::Write { fua: true }) {
+            command.kind = CommandKind::Write { fua: false };
         }
         if self.ends_with_flush(command.kind) {
             self.flushes.data_begins();
@@ -180,8 +181,8 @@ impl BlockLayer {
         self.answered.push(Completion::of(tag, now));
     }
 
-    /// What goes to the drive now; `None` when it has no room or nothing may go. Has to be asked
-    /// until then after each [`BlockLayer::submit`] and [`BlockLayer::completed`].
+    /// Returns a command to issue now; `None` if the drive has no room or no command may go. Must
+    /// be called until `None` after each [`BlockLayer::submit`] and [`BlockLayer::completed`].
     pub fn issue(&mut self, now: Time) -> Option<Issued> {
         if self.in_flight == self.depth {
             return None;
@@ -204,8 +205,8 @@ impl BlockLayer {
         self.take_next(now).map(|command| self.issue_data(command, false))
     }
 
-    /// The drive has completed what [`BlockLayer::issue`] gave it. `answers` gets what that
-    /// completes for the host.
+    /// Records that the drive has completed a command from [`BlockLayer::issue`]. Adds the
+    /// completions for the host to `answers`.
     pub fn completed(&mut self, completion: Completion, answers: &mut Vec<Completion>) {
         self.in_flight -= 1;
         let Completion { tag, at, .. } = completion;
@@ -231,24 +232,24 @@ impl BlockLayer {
         self.hold_up(at);
     }
 
-    /// What was answered without the drive since it was last asked.
+    /// Takes the completions without the drive since the last call.
     pub fn take_answered(&mut self) -> std::vec::Drain<'_, Completion> {
         self.answered.drain(..)
     }
 
-    /// Time of the first answer without the drive that was not taken.
+    /// Time of the first completion without the drive that was not taken yet.
     #[must_use]
     pub fn answered_at(&self) -> Option<Time> {
         self.answered.first().map(|completion| completion.at)
     }
 
-    /// Whether a write of this kind is data and then a flush.
-    fn ends_with_flush(&self, kind: Kind) -> bool {
+    /// Whether a write of this kind is issued as data and then a flush.
+    fn ends_with_flush(&self, kind: CommandKind) -> bool {
         #[cfg(test)]
         if is(Bug::FuaWithoutFlush) {
             return false;
         }
-        self.write_cache && !self.link.fua && kind == (Kind::Write { fua: true })
+        self.write_cache && !self.link.fua && kind == (CommandKind::Write { fua: true })
     }
 
     fn flush_goes_alone(&self) -> bool {
@@ -263,8 +264,8 @@ impl BlockLayer {
         self.next_flush = if self.lags { NextFlush::Due } else { NextFlush::InLine };
     }
 
-    /// Linux takes a command from the elevator while the drive has room, sees that it cannot go
-    /// beside a flush, and keeps it as the next to go: it does not return to the elevator.
+    /// Linux takes a command from the elevator while the drive has room. If the command cannot go
+    /// beside a flush, Linux keeps it as the next to go and does not return it to the elevator.
     fn hold_up(&mut self, now: Time) {
         let in_line = self.next_flush == NextFlush::InLine;
         let taken = self.in_flight + usize::from(in_line);
@@ -274,7 +275,7 @@ impl BlockLayer {
         }
     }
 
-    /// The elevator's next command.
+    /// Takes the elevator's next command.
     fn take_next(&mut self, now: Time) -> Option<Command> {
         let dispatched = self.elevator.pop(now)?;
         let (kind, extent) = (dispatched.kind, dispatched.extent);
@@ -285,7 +286,7 @@ impl BlockLayer {
         Some(Command { tag, kind, extent })
     }
 
-    /// Remembers which commands a merged one answers; returns the tag of the merged one.
+    /// Remembers which commands a merged command answers; returns the tag of the merged command.
     fn keep(&mut self, dispatched: Dispatched) -> u64 {
         let free = self.merged.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
@@ -299,7 +300,7 @@ impl BlockLayer {
     fn issue_data(&mut self, mut command: Command, urgent: bool) -> Issued {
         self.in_flight += 1;
         if self.ends_with_flush(command.kind) {
-            command.kind = Kind::Write { fua: false };
+            command.kind = CommandKind::Write { fua: false };
             command.tag |= DATA;
         }
         Issued { command, urgent }
@@ -310,13 +311,13 @@ impl BlockLayer {
         self.flush_in_flight = true;
         self.next_flush = NextFlush::None;
         self.hold_up(now);
-        let command = Command { tag: FLUSH, kind: Kind::Flush, extent: Extent::default() };
+        let command = Command { tag: FLUSH, kind: CommandKind::Flush, extent: Extent::default() };
         Issued { command, urgent: false }
     }
 }
 
 impl Waiter {
-    /// The answer once the flush has completed.
+    /// The answer to the waiting command once the flush has completed.
     fn served(self, flush: Completion) -> Completion {
         match self {
             Self::Flush(tag) => Completion { tag, ..flush },

@@ -1,8 +1,8 @@
-//! The elevator: in which order waiting commands go to the drive.
+//! The elevator: the order in which waiting commands go to the drive.
 //!
-//! Sorted by address and swept upwards, with deadlines, neighbours merged: the block layer's
-//! deadline scheduler, or something like it ([`Sweep`]). It holds any number of requests (an
-//! overloaded server has a hundred thousand waiting) at logarithmic cost.
+//! Requests are sorted by address and swept upwards, with deadlines, and neighbours are merged: the
+//! block layer's deadline scheduler, or something like it ([`Sweep`]). The elevator holds any
+//! number of requests (an overloaded server has a hundred thousand waiting) at logarithmic cost.
 
 mod deadline;
 
@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 use smallvec::SmallVec;
 
-use crate::command::{Command, Kind};
+use crate::command::{Command, CommandKind};
 
 /// How an elevator goes over the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// One sweep for reads and writes, which begins anew at the lowest address. A request that
-    /// finds room in the drive does not take part.
+    /// One sweep for reads and writes, which restarts at the lowest address. A request that goes to
+    /// the drive at once does not take part.
     Joint,
-    /// As Linux' `mq-deadline`, request by request: reads and writes have a sweep each, in which
-    /// every request takes part, and which begins anew at the request that has waited longest.
+    /// As Linux' `mq-deadline`, request by request. Reads and writes have a sweep each. Every
+    /// request takes part, and a sweep restarts at the request that has waited longest.
     Linux,
 }
 
@@ -39,9 +39,9 @@ pub struct ElevatorOptions {
     pub write_deadline: Nanos,
     /// Whether reads go before writes, as long as no write is starved.
     pub prefer_reads: bool,
-    /// Batches of reads that may go before waiting writes.
+    /// Number of batches of reads that may go before waiting writes.
     pub writes_starved_max: u32,
-    /// Requests of a sweep before deadlines and the other direction are considered.
+    /// Number of requests of a sweep before deadlines and the other direction are considered.
     pub batch: u32,
 }
 
@@ -64,7 +64,7 @@ impl Default for ElevatorOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatched {
     /// Operation.
-    pub kind: Kind,
+    pub kind: CommandKind,
     /// The merged extent.
     pub extent: Extent,
     /// The tags of the requests in it, in address order.
@@ -84,7 +84,7 @@ pub struct Elevator {
     began: [u64; 2],
     /// Side and rest of the batch under way.
     batch: (usize, u32),
-    /// Batches of reads that went while writes waited.
+    /// Number of batches of reads that went while writes waited.
     writes_passed_over: u32,
 }
 
@@ -123,7 +123,7 @@ impl Elevator {
         }
     }
 
-    /// Requests that wait.
+    /// Number of waiting requests.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sides.iter().map(|side| side.by_address.len()).sum()
@@ -135,28 +135,28 @@ impl Elevator {
         self.len() == 0
     }
 
-    /// Takes in a read or a write that arrived at `now`.
+    /// Adds a read or a write that arrived at `now`.
     pub fn push(&mut self, now: Time, command: Command) {
         let Command { tag, kind, extent } = command;
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let fua = kind == Kind::Write { fua: true };
+        let fua = kind == CommandKind::Write { fua: true };
         let held = Held { len: extent.len.0, tag, fua, arrived: now };
-        let side = &mut self.sides[usize::from(kind != Kind::Read)];
+        let side = &mut self.sides[usize::from(kind != CommandKind::Read)];
         side.by_address.insert((extent.start.0, sequence), held);
         side.by_arrival.push_back((sequence, extent.start.0));
     }
 
-    /// Notes that a request goes which did not have to wait, as none waits.
+    /// Notes that a request goes at once, because no request waits.
     pub(super) fn pass(&mut self, command: &Command) {
         debug_assert!(self.is_empty(), "what waits goes first");
         if self.options.sweep == Sweep::Linux {
-            self.passed(usize::from(command.kind != Kind::Read), command.extent.start.0);
+            self.passed(usize::from(command.kind != CommandKind::Read), command.extent.start.0);
         }
     }
 
-    /// The request to hand to the drive at `now`, merged with the waiting ones that follow it
-    /// without a gap; `None` when none waits. A write with forced unit access goes alone.
+    /// Takes the request to hand to the drive at `now`, merged with waiting requests that follow it
+    /// without a gap; `None` if no request waits. A write with forced unit access goes alone.
     pub fn pop(&mut self, now: Time) -> Option<Dispatched> {
         let (side, key) = match self.options.sweep {
             Sweep::Linux => self.deadline(now)?,
@@ -170,7 +170,7 @@ impl Elevator {
         Some(dispatched)
     }
 
-    /// Chooses between reads and writes: the current batch goes on, then overdue requests go, then
+    /// Chooses between reads and writes: first the current batch, then overdue requests, then
     /// reads, unless writes were passed over too often.
     fn choose_side(&mut self, now: Time) -> Option<usize> {
         let (side, left) = self.batch;
@@ -207,7 +207,7 @@ impl Elevator {
         side.by_address.get(&key).is_some_and(|held| now.since(held.arrived) >= limit)
     }
 
-    /// The oldest request if it is overdue, else the next one of the sweep.
+    /// Chooses the oldest request if it is overdue, else the next one of the sweep.
     fn choose_request(&mut self, side: usize, now: Time) -> Option<(u64, u64)> {
         if !self.options.sort || self.is_overdue(side, now) {
             return self.sides[side].oldest();
@@ -218,7 +218,7 @@ impl Elevator {
     }
 
     fn merge(&mut self, side: usize, key: (u64, u64)) -> Dispatched {
-        let kind = if side == 1 { Kind::Write { fua: false } } else { Kind::Read };
+        let kind = if side == 1 { CommandKind::Write { fua: false } } else { CommandKind::Read };
         let mut merged = Dispatched { kind, extent: Extent::new(key.0, 0), tags: SmallVec::new() };
         let side = &mut self.sides[side];
         let mut next = Some(key);
@@ -226,7 +226,7 @@ impl Elevator {
             merged.extent.len.0 += held.len;
             merged.tags.push(held.tag);
             if held.fua {
-                merged.kind = Kind::Write { fua: true };
+                merged.kind = CommandKind::Write { fua: true };
                 break;
             }
             let room = self.options.merge_max.0.saturating_sub(merged.extent.len.0);
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     fn command(tag: u64, write: bool, extent: Extent) -> Command {
-        let kind = if write { Kind::Write { fua: false } } else { Kind::Read };
+        let kind = if write { CommandKind::Write { fua: false } } else { CommandKind::Read };
         Command { tag, kind, extent }
     }
 
@@ -303,13 +303,13 @@ mod tests {
     fn a_write_with_forced_unit_access_is_not_merged() {
         let mut elevator = Elevator::new(ElevatorOptions::default());
         for tag in 0..5 {
-            let kind = Kind::Write { fua: tag == 2 };
+            let kind = CommandKind::Write { fua: tag == 2 };
             elevator.push(Time(0), Command { tag, kind, extent: Extent::new(tag * 8, 8) });
         }
         let parts: Vec<_> = std::iter::from_fn(|| elevator.pop(Time(0))).collect();
         let tags: Vec<&[u64]> = parts.iter().map(|part| part.tags.as_slice()).collect();
         assert_eq!(tags, [&[0, 1][..], &[2], &[3, 4]]);
-        assert_eq!(parts[1].kind, Kind::Write { fua: true });
+        assert_eq!(parts[1].kind, CommandKind::Write { fua: true });
     }
 
     #[test]

@@ -1,28 +1,28 @@
-//! Which flush goes when: the rules of Linux' `block/blk-flush.c`.
+//! When flushes go to the drive: the rules of Linux' `block/blk-flush.c`.
 //!
-//! Whoever needs a flush waits in one of two lines. One flush runs at a time, for the line that was
-//! closed when it began; those that come meanwhile wait in the other line, and share the next.
-//! While data of a write with forced unit access is on its way, no flush begins, so that such
-//! writes share one, too; but not for ever.
+//! A command that needs a flush waits in one of two lines. One flush runs at a time, for the line
+//! that was closed when it began. Commands that come meanwhile wait in the other line and share the
+//! next flush. No flush begins while data of a write with forced unit access is on its way, so that
+//! such writes share a flush, too. This delay has a limit.
 
 use manylogs_block::{Nanos, Time};
 
 #[cfg(test)]
 use crate::planted::{Bug, is};
 
-/// Flushes wait no longer than this for data under way: `FLUSH_PENDING_TIMEOUT`.
+/// A flush waits this long at most for data under way: `FLUSH_PENDING_TIMEOUT`.
 const PATIENCE: Nanos = Nanos::from_secs(5);
 
-/// The two lines. `T` is what waits.
+/// The two lines. `T` identifies a waiting command.
 #[derive(Clone, Debug)]
 pub(super) struct Flushes<T> {
     lines: [Vec<T>; 2],
-    /// The line that is open; the other is empty, or its flush runs.
+    /// Index of the open line; the other is empty, or its flush runs.
     open: usize,
     runs: bool,
     /// Writes that will need a flush and whose data is waiting or in the drive.
     data_under_way: usize,
-    /// Since when somebody waits in the open line.
+    /// Time since which a command has waited in the open line.
     since: Time,
 }
 
@@ -44,13 +44,14 @@ impl<T> Flushes<T> {
         self.data_under_way += 1;
     }
 
-    /// That write's data is in the drive; the write waits for its flush. Whether a flush begins.
+    /// Data of such a write is in the drive, and the write waits for its flush. Returns whether a
+    /// flush begins.
     pub(super) fn data_ended(&mut self, now: Time, waits: T) -> bool {
         self.data_under_way -= 1;
         self.wait(now, waits)
     }
 
-    /// Somebody waits for a flush. Whether one begins.
+    /// Adds a command that waits for a flush. Returns whether a flush begins.
     pub(super) fn wait(&mut self, now: Time, waits: T) -> bool {
         let line = &mut self.lines[self.open];
         if line.is_empty() {
@@ -60,7 +61,8 @@ impl<T> Flushes<T> {
         self.begin(now)
     }
 
-    /// The flush has ended: who waited for it, and whether the next one begins.
+    /// The flush has ended. Returns the commands that waited for it, and whether the next flush
+    /// begins.
     pub(super) fn ended(&mut self, now: Time) -> (Vec<T>, bool) {
         self.runs = false;
         let served = std::mem::take(&mut self.lines[1 - self.open]);
@@ -77,7 +79,7 @@ impl<T> Flushes<T> {
         self.open = 1 - self.open;
         #[cfg(test)]
         if is(Bug::FlushNotShared) {
-            // Each flush serves one.
+            // Each flush serves one command only.
             let rest = self.lines[1 - self.open].split_off(1);
             self.lines[self.open] = rest;
         }

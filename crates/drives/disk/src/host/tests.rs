@@ -7,7 +7,7 @@ mod rules;
 use manylogs_block::Extent;
 
 use super::*;
-use crate::command::Kind;
+use crate::command::CommandKind;
 use crate::drive::Options;
 use crate::link::{Link, LinkKind};
 use crate::planted::{Bug, with};
@@ -15,12 +15,12 @@ use crate::profile;
 
 const SATA: Link = Link::usual(LinkKind::Sata);
 const SAS: Link = Link::usual(LinkKind::Sas);
-const FUA: Kind = Kind::Write { fua: true };
-const WRITE: Kind = Kind::Write { fua: false };
+const FUA: CommandKind = CommandKind::Write { fua: true };
+const WRITE: CommandKind = CommandKind::Write { fua: false };
 
 type Outcome = Result<(), String>;
 
-/// Every answer, in order.
+/// Runs the host until it is idle. Returns all answers, in order.
 fn run(host: &mut Host) -> Vec<Completion> {
     let mut answers = Vec::new();
     while let Some(at) = host.next_event() {
@@ -38,30 +38,30 @@ fn bare() -> Host {
     Host::new(Drive::new(&profile, &Options::bare(&profile)))
 }
 
-/// A host with a drive that has a write cache, at the end of this link.
+/// A host at the end of `link` to a drive that has a write cache.
 fn cached(link: Link) -> Host {
     let profile = profile::find("exos-x20").unwrap().unwrap();
     let options = Options { link, write_cache: true, read_ahead: false, ..Options::of(&profile) };
     Host::new(Drive::new(&profile, &options))
 }
 
-fn command(tag: u64, kind: Kind, start: u64) -> Command {
-    let extent = if kind == Kind::Flush { Extent::default() } else { Extent::new(start, 8) };
+fn command(tag: u64, kind: CommandKind, start: u64) -> Command {
+    let extent = if kind == CommandKind::Flush { Extent::default() } else { Extent::new(start, 8) };
     Command { tag, kind, extent }
 }
 
-fn ask(host: &mut Host, asked: &[(u64, Kind, u64)]) {
+fn ask(host: &mut Host, asked: &[(u64, CommandKind, u64)]) {
     for &(tag, kind, start) in asked {
         host.submit(Time(0), command(tag, kind, start), false);
     }
 }
 
-/// Eight reads all over the disk.
-const READS: [(u64, Kind, u64); 8] = {
-    let mut reads = [(0, Kind::Read, 0); 8];
+/// Eight reads spread over the disk.
+const READS: [(u64, CommandKind, u64); 8] = {
+    let mut reads = [(0, CommandKind::Read, 0); 8];
     let mut tag = 0;
     while tag < 8 {
-        reads[tag] = (tag as u64, Kind::Read, 4_000_000_000 * tag as u64);
+        reads[tag] = (tag as u64, CommandKind::Read, 4_000_000_000 * tag as u64);
         tag += 1;
     }
     reads
@@ -71,7 +71,7 @@ const READS: [(u64, Kind, u64); 8] = {
 fn each_of_the_merged_commands_completes() {
     let mut host = bare();
     for tag in 0..9 {
-        let kind = Kind::Write { fua: tag == 5 };
+        let kind = CommandKind::Write { fua: tag == 5 };
         host.submit(Time(0), command(tag, kind, tag * 8), false);
     }
     assert_eq!(tags(&run(&mut host)), (0..9).collect::<Vec<_>>());
@@ -81,15 +81,18 @@ fn each_of_the_merged_commands_completes() {
 #[test]
 fn what_waits_goes_urgent_first_then_by_address() {
     let mut host = bare();
-    ask(&mut host, &[(0, Kind::Read, 0), (1, Kind::Read, 9_000), (2, Kind::Read, 5_000)]);
-    host.submit(Time(0), command(4, Kind::Read, 90_000), true);
+    ask(
+        &mut host,
+        &[(0, CommandKind::Read, 0), (1, CommandKind::Read, 9_000), (2, CommandKind::Read, 5_000)],
+    );
+    host.submit(Time(0), command(4, CommandKind::Read, 90_000), true);
     assert_eq!(tags(&run(&mut host)), [0, 4, 2, 1]);
 }
 
 #[test]
 fn without_a_write_cache_there_is_neither_flush_nor_forced_unit_access() {
     let mut host = bare();
-    ask(&mut host, &[(0, FUA, 0), (1, Kind::Flush, 0), (2, FUA, 8)]);
+    ask(&mut host, &[(0, FUA, 0), (1, CommandKind::Flush, 0), (2, FUA, 8)]);
     let answers = run(&mut host);
     assert_eq!(tags(&answers), [1, 0, 2], "the flush has nothing to wait for");
     assert_eq!((answers[0].at, answers[0].durable), (Time(0), true));
@@ -101,7 +104,7 @@ fn without_a_write_cache_there_is_neither_flush_nor_forced_unit_access() {
 fn a_flush_goes_alone_on_sata() -> Outcome {
     let mut host = cached(SATA);
     ask(&mut host, &READS);
-    ask(&mut host, &[(8, Kind::Flush, 0), (9, Kind::Read, 8)]);
+    ask(&mut host, &[(8, CommandKind::Flush, 0), (9, CommandKind::Read, 8)]);
     let answers = run(&mut host);
     let order = tags(&answers);
     let (before, rest) = order.split_at(8);
@@ -113,19 +116,22 @@ fn a_flush_goes_alone_on_sata() -> Outcome {
     if last_read < Some(flush.at) { Ok(()) } else { Err("the flush overtook a read".to_owned()) }
 }
 
-/// Those that come while a flush waits or runs share the next.
+/// Commands that come while a flush waits or runs share the next one.
 fn waiters_share_a_flush() -> Outcome {
     let mut host = cached(SATA);
-    ask(&mut host, &[(0, Kind::Read, 0), (1, WRITE, 1 << 30), (2, Kind::Flush, 0)]);
-    ask(&mut host, &[(3, Kind::Flush, 0), (4, Kind::Flush, 0), (5, Kind::Flush, 0)]);
+    ask(&mut host, &[(0, CommandKind::Read, 0), (1, WRITE, 1 << 30), (2, CommandKind::Flush, 0)]);
+    ask(
+        &mut host,
+        &[(3, CommandKind::Flush, 0), (4, CommandKind::Flush, 0), (5, CommandKind::Flush, 0)],
+    );
     let order = tags(&run(&mut host));
     let flushes = host.drive().counters().flushes;
     let all = order.len() == 6 && order.ends_with(&[2, 3, 4, 5]);
     if all && flushes == 2 { Ok(()) } else { Err(format!("{flushes} flushes: {order:?}")) }
 }
 
-/// A write with forced unit access of which the host is not told is on the medium when it is
-/// answered, after a flush.
+/// A FUA write is on the medium when it is answered, after a flush, even if the host does not know
+/// that the drive takes FUA.
 fn emulated_forced_unit_access_is_durable() -> Outcome {
     let mut host = cached(SATA);
     ask(&mut host, &[(0, FUA, 1 << 30), (1, FUA, 1 << 33)]);
@@ -163,7 +169,7 @@ fn on_sas_a_flush_is_queued_and_the_queue_goes_on() {
     let mut host = cached(SAS);
     let writes: Vec<_> = (0..20).map(|n| (100 + n, WRITE, 1_500_000_000 * n)).collect();
     ask(&mut host, &writes);
-    ask(&mut host, &[(8, Kind::Flush, 0)]);
+    ask(&mut host, &[(8, CommandKind::Flush, 0)]);
     ask(&mut host, &READS);
     assert_eq!(host.drive().outstanding(), 29, "nothing waits in front of the drive");
     let answers = run(&mut host);

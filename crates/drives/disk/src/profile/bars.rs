@@ -1,10 +1,10 @@
-//! Figures that the modelled drive is held against: see [`crate::validate`].
+//! Figures that the modelled drive is compared with: see [`crate::validate`].
 
 use serde::{Deserialize, Serialize};
 
 use super::Sources;
 
-/// What is published or measured of the whole drive, not of its parts.
+/// Figures that were published or measured for the whole drive, not for its parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bars {
@@ -17,13 +17,13 @@ pub struct Bars {
     /// Random reads of 4 KiB: depth of the queue, reads a second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub random_reads: Vec<(u32, f64)>,
-    /// With a recording: the most that the service times may be off, ms (demerit).
+    /// With a recording: the greatest demerit figure of the service times, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demerit_ms: Option<f64>,
-    /// With a recording: the same with every random term switched off, ms.
+    /// With a recording: the greatest demerit figure with every random term switched off, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub physics_demerit_ms: Option<f64>,
-    /// With a recording: the least correlation, request by request.
+    /// With a recording: the least correlation of the service times, request by request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation: Option<f64>,
     /// Sources of the numbers above.
@@ -32,7 +32,7 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// Whether there are none.
+    /// Whether there are no figures.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -14,16 +14,16 @@ const TEXTS: [(&str, &str); 4] = [
     ("sas", include_str!("../../../../../profiles/catalogue/sas.toml")),
 ];
 
-/// The form of the files.
+/// The form of the catalogue's files.
 #[derive(Deserialize)]
 struct File {
     drive: Vec<toml::Table>,
 }
 
-/// Every entry, as it stands there.
+/// All entries, without defaults.
 ///
 /// # Errors
-/// None in a program that passed its tests: one of them reads every entry.
+/// None in a program that passed its tests: a test reads every entry.
 pub fn catalogue() -> Result<&'static [Sheet], &'static ProfileError> {
     static ENTRIES: OnceLock<Result<Vec<Sheet>, ProfileError>> = OnceLock::new();
     ENTRIES.get_or_init(read).as_ref().map(Vec::as_slice)
@@ -53,7 +53,8 @@ pub fn catalogued(name: &str) -> Result<Option<Profile>, ProfileError> {
     entry.map(|sheet| sheet.profile(name)).transpose()
 }
 
-/// The entry whose model number is `model`, or begins it: of several the longest.
+/// The entry with a model number that equals `model` or is its beginning. Of several the longest
+/// wins.
 ///
 /// # Errors
 /// As [`catalogue`].
@@ -65,8 +66,8 @@ pub fn catalogued_model(model: &str) -> Result<Option<&'static Sheet>, ProfileEr
     Ok(fits.max_by_key(|(number, _)| number.len()).map(|(_, sheet)| sheet))
 }
 
-/// Whether `told`, as the drive has it, is the model `number`: alone, behind the vendor's name, or
-/// with a suffix of the drive's own behind a hyphen, as in `ST18000NM000J-2TV103`.
+/// Whether `told`, the drive's own report, names the model `number`: alone, after the vendor's
+/// name, or with the drive's own suffix after a hyphen, as in `ST18000NM000J-2TV103`.
 fn is_model(told: &str, number: &str) -> bool {
     #[cfg(test)]
     if crate::planted::is(crate::planted::Bug::NeighbourModel) {

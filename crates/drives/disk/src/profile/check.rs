@@ -2,7 +2,7 @@
 
 use super::{Profile, ProfileError};
 
-/// Every numeric key (also within arrays) has an entry in the `source` table beside it.
+/// Checks that every numeric key (also within arrays) has an entry in the `source` table beside it.
 pub(super) fn sources(origin: &str, table: &toml::Table) -> Result<(), ProfileError> {
     sources_under(origin, "", table)
 }
@@ -10,7 +10,7 @@ pub(super) fn sources(origin: &str, table: &toml::Table) -> Result<(), ProfileEr
 fn sources_under(origin: &str, path: &str, table: &toml::Table) -> Result<(), ProfileError> {
     for (leaf, value) in table {
         let key = if path.is_empty() { leaf.clone() } else { format!("{path}.{leaf}") };
-        // The version of the form is no figure of the drive.
+        // The version of the form is not a figure of the drive.
         if leaf == "source" || key == "version" {
             continue;
         }
@@ -36,7 +36,7 @@ fn names_source(table: &toml::Table, leaf: &str) -> bool {
     source.is_some_and(|text| !text.trim().is_empty())
 }
 
-/// The values are within what the model can represent.
+/// Checks that the values are within what the model can represent.
 pub(super) fn values(origin: &str, profile: &Profile) -> Result<(), ProfileError> {
     let check = Check { origin };
     scalars(&check, profile)?;

@@ -1,27 +1,27 @@
-//! A drive of another size that takes the times of this one.
+//! Makes a drive of another size with the times of this one.
 
 use manylogs_block::Sectors;
 
 use super::{Profile, ProfileError, ShingledTable, check};
 
-/// Free bands that a small drive with a dynamic mapping has.
+/// Free bands that a small drive keeps, if the original has as many.
 const SPARE_BANDS_MIN: u32 = 8;
-/// With fewer there are no distances to tell apart.
+/// The fewest cylinders of a fitted drive: with fewer no distances can be told apart.
 const CYLINDERS_MIN: u64 = 16;
 
 impl Profile {
-    /// This drive with `capacity` instead of its own and the same behaviour over its whole span:
-    /// tracks, heads, rotation and rates as they are, but fewer cylinders (or more), and a seek
-    /// over a share of them takes as long as over that share before. So a small image behaves like
-    /// a large drive.
+    /// This drive with `capacity` instead of its own and the same behaviour over its whole span.
+    /// Tracks, heads, rotation and rates stay. The number of cylinders changes, and a seek over a
+    /// share of them takes as long as over that share before. So a small image behaves like a large
+    /// drive.
     ///
     /// A shingled drive keeps its bands, and gets a share of the persistent cache and of its table.
     ///
-    /// Not the same: seeks shorter than what a cylinder of the small drive stands for, which take
-    /// as long as that; slipped defects, of which it has none.
+    /// Two things differ. The shortest seek of the small drive stands for a longer one and takes as
+    /// long as that. And the small drive has no slipped defects.
     ///
     /// # Errors
-    /// When no such drive can be modelled: the capacity is less than 16 cylinders or far beyond
+    /// When such a drive cannot be modelled: the capacity is less than 16 cylinders or far above
     /// that of any drive, or a zone would be smaller than a band.
     pub fn fitted(&self, capacity: Sectors) -> Result<Self, ProfileError> {
         self.check_room(capacity)?;
@@ -52,7 +52,7 @@ impl Profile {
         })
     }
 
-    /// Gives each zone its share of the sectors, and the cylinders that hold them.
+    /// Gives each zone its share of the sectors, and as many cylinders as hold them.
     fn fit_zones(&self, fitted: &mut Self) {
         let (own, physical) =
             (&self.geometry, u64::from(self.geometry.physical_sector_bytes / 512));
@@ -75,13 +75,13 @@ impl Profile {
     }
 }
 
-/// The share of `value` that `part` is of `whole`.
+/// `value` scaled by `part` / `whole`.
 fn share(value: u64, part: u64, whole: u64) -> u64 {
     let exact = u128::from(value) * u128::from(part) / u128::from(whole);
     u64::try_from(exact).unwrap_or(u64::MAX)
 }
 
-/// The cache at its share of the capacity.
+/// The table with the cache and spare bands scaled to `capacity`.
 fn fit_shingled(own: &ShingledTable, capacity: u64) -> ShingledTable {
     let scaled = |value: u64| share(value, capacity, own.capacity_sectors);
     let part = |value: u32, least: u32| {
@@ -98,7 +98,8 @@ fn fit_shingled(own: &ShingledTable, capacity: u64) -> ShingledTable {
     }
 }
 
-/// The knots at `share` of their distance; of those that fall on one cylinder the last.
+/// The knots with their distances scaled by `share`. Of knots that fall on one cylinder the last
+/// stays.
 fn fit_knots(knots: &[(u32, f64)], share: f64) -> Vec<(u32, f64)> {
     let mut fitted: Vec<(u32, f64)> = Vec::with_capacity(knots.len());
     for &(distance, time) in knots {
@@ -120,8 +121,8 @@ mod tests {
     use super::*;
     use crate::mechanics::{Mechanism, RandomTerms};
 
-    /// Mean time of 4 KiB reads at places that lie at the same share of every drive, and the rate
-    /// of a long read at its start, in sectors a second.
+    /// Mean time of 4 KiB reads at places with the same relative position on every drive, and the
+    /// rate of a long read at the drive's start, in sectors a second.
     fn figures(profile: &Profile) -> (f64, f64) {
         let mut mechanism = Mechanism::new(profile, RandomTerms::OFF, 1);
         let capacity = profile.geometry.capacity_sectors;

@@ -1,14 +1,13 @@
-//! Where profiles are found: a folder of the user's own, those that come with the program, the
-//! catalogue, and files.
+//! Where profiles are found: the user's own folder, the built-in ones, the catalogue, and files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Profile, ProfileError, catalogued, find};
 
-/// Set, it names the folder of own profiles.
+/// Environment variable that names the folder of own profiles.
 const FOLDER: &str = "MANYLOGS_DRIVES";
-/// The folder of the machine: root's own.
+/// The machine's folder, which is also root's own.
 const MACHINE: &str = "/etc/manylogs/drives";
 
 /// Folders of own profiles.
@@ -22,11 +21,11 @@ pub struct Library {
 pub struct Own {
     /// The file.
     pub path: PathBuf,
-    /// What it describes.
+    /// The profile in the file.
     pub profile: Profile,
 }
 
-/// Whether `name` can be that of an own profile: letters, digits, dots, hyphens and underscores.
+/// Whether `name` may name an own profile: letters, digits, dots, hyphens and underscores.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -34,9 +33,9 @@ pub fn is_name(name: &str) -> bool {
 }
 
 impl Library {
-    /// The folder of this user (`$MANYLOGS_DRIVES`; of root `/etc/manylogs/drives`; of others
-    /// `$XDG_CONFIG_HOME/manylogs/drives`, `~/.config` if that is not set), and that of the machine
-    /// behind it.
+    /// The folder of this user, then that of the machine. The user's is `$MANYLOGS_DRIVES` (which
+    /// replaces both), for root `/etc/manylogs/drives`, for others
+    /// `$XDG_CONFIG_HOME/manylogs/drives`, with `~/.config` if that is not set.
     #[must_use]
     pub fn of_user() -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -52,7 +51,7 @@ impl Library {
         Self { folders: own.into_iter().chain([MACHINE.into()]).collect() }
     }
 
-    /// These folders.
+    /// A library with these folders.
     #[must_use]
     pub const fn of(folders: Vec<PathBuf>) -> Self {
         Self { folders }
@@ -64,8 +63,8 @@ impl Library {
         self.folders.first().map_or(Path::new(MACHINE), PathBuf::as_path)
     }
 
-    /// The drive called `name`: an own one, one that comes with the program, or one of the
-    /// catalogue; none if there is none.
+    /// The drive called `name`: an own profile, a built-in one, or one of the catalogue; none if
+    /// there is no such drive.
     ///
     /// # Errors
     /// When the profile is refused or cannot be read.
@@ -79,8 +78,8 @@ impl Library {
         }
     }
 
-    /// As [`Library::find`], or what the file `name` describes: where it ends in `.toml`, or is
-    /// there.
+    /// As [`Library::find`]; else reads the profile from the file `name`, if that ends in `.toml`
+    /// or exists.
     ///
     /// # Errors
     /// As [`Library::find`].
@@ -99,7 +98,7 @@ impl Library {
         self.folders.iter().map(|folder| folder.join(&file)).find(|path| path.is_file())
     }
 
-    /// Files of own profiles, by name; of two of the same name the first folder's.
+    /// Files of own profiles, by name. If a name occurs twice, the first folder's file is taken.
     #[must_use]
     pub fn files(&self) -> Vec<(String, PathBuf)> {
         let mut found: Vec<(String, PathBuf)> = Vec::new();
@@ -122,8 +121,8 @@ impl Library {
     /// The own profile of the disk with this serial number.
     ///
     /// # Errors
-    /// When two profiles name it. A profile that cannot be read is no error: another may be the
-    /// disk's; `drive list` tells of it.
+    /// When two profiles name the serial number. A profile that cannot be read is no error, because
+    /// another may be the disk's; `drive list` reports it.
     pub fn of_serial(&self, serial: &str) -> Result<Option<Own>, ProfileError> {
         let mut found: Option<Own> = None;
         let serial = serial.trim();

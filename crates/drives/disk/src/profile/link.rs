@@ -1,4 +1,4 @@
-//! The table of the link between host and drive, and what holds without one.
+//! The table of the link between host and drive, and the defaults without one.
 
 use manylogs_block::on_off;
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use super::check::Check;
 use super::{Profile, ProfileError, Sources};
 use crate::link::{Link, LinkKind, LinkSettings};
 
-/// Faster drives without a table are taken for SAS drives: none that turns faster came with SATA,
-/// but for a few of 10,000 rpm.
+/// Faster drives without a table are taken for SAS drives: apart from a few of 10,000 rpm, no
+/// faster drive came with SATA.
 const SATA_RPM_MAX: f64 = 7_300.0;
 /// No SATA drive turned faster.
 const SATA_RPM_LIMIT: f64 = 10_500.0;
@@ -19,24 +19,24 @@ const SATA_RPM_LIMIT: f64 = 10_500.0;
 pub struct LinkTable {
     /// `"sata"`, or `"sas"` for the SCSI commands of SAS and Fibre Channel.
     pub kind: LinkKind,
-    /// Whether the host is told that the drive takes forced unit access while its write cache is
-    /// on, as `queue/fua` has it. Not what the drive can do: Linux tells nobody of it on SATA,
-    /// unless `libata.fua=1` is set.
+    /// Whether the host knows that the drive takes forced unit access while its write cache is on,
+    /// as in `queue/fua`. This is not the drive's ability: Linux hides that on SATA unless
+    /// `libata.fua=1` is set.
     pub fua: bool,
-    /// Sources of both.
+    /// Sources of the two values above.
     pub source: Sources,
 }
 
 impl Profile {
-    /// The link to the host: of the profile, or the usual one of a drive of this speed.
+    /// The link to the host: from the profile, or the usual one of a drive of this speed.
     #[must_use]
     pub fn link(&self) -> Link {
         let told = self.link.as_ref().map(|table| Link { kind: table.kind, fua: table.fua });
         told.unwrap_or_else(|| Link::usual(self.assumed_link()))
     }
 
-    /// What a user of this drive with `settings` and a write cache, or none, should know of the
-    /// link: what is assumed, makes no difference, or is on no drive.
+    /// Notes for a user of this drive with `settings`, with a write cache or without: an assumed
+    /// link, a setting without effect, or a link that no such drive has.
     #[must_use]
     pub fn link_notes(&self, settings: LinkSettings, write_cache: bool) -> Vec<String> {
         let assumed = self.link.is_none() && settings.kind.is_none();
@@ -74,7 +74,7 @@ impl Profile {
     }
 }
 
-/// Each of the two names its source, and there are such drives.
+/// Checks that both values name their source, and that drives with such a link exist.
 pub(super) fn check(check: &Check<'_>, p: &Profile) -> Result<(), ProfileError> {
     let Some(link) = &p.link else { return Ok(()) };
     for leaf in ["kind", "fua"] {
@@ -93,7 +93,7 @@ mod tests {
     use super::super::{drives, find};
     use super::*;
 
-    /// A drive's profile with its table of the link replaced by `table`.
+    /// The drive's profile with `table` in place of its link table.
     fn with_link(name: &str, table: &str) -> Result<Profile, ProfileError> {
         let path = format!("{}/../../../profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();

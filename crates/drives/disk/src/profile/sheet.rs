@@ -10,9 +10,8 @@
 //! cache = "256M"
 //! ```
 //!
-//! [`Sheet::complete`] adds a default for each figure that is missing, with a range where the
-//! default is a guess; [`Sheet::profile`] makes the drive. `docs/drive-model.md` has the table of
-//! defaults.
+//! [`Sheet::complete`] adds a default for each missing figure, with a range where the default is a
+//! guess. [`Sheet::profile`] makes the drive. `docs/drive-model.md` has the table of defaults.
 
 mod defaults;
 mod expand;
@@ -27,7 +26,7 @@ mod write;
 use std::collections::BTreeMap;
 
 pub use expand::idema_sectors;
-pub use figures::{Key, Kind};
+pub use figures::{FigureKind, Key};
 pub use quantity::Quantity;
 
 use crate::link::LinkKind;
@@ -42,15 +41,15 @@ pub enum Origin {
     DataSheet,
     /// It was measured on the drive, or on one like it.
     Measurement,
-    /// What drives of the class have, or what makes no difference.
+    /// A value that is usual for the class of drives, or one that makes no difference.
     Default,
-    /// Nobody knows.
+    /// A guess: the value is not known.
     Guess,
 }
 
 impl Origin {
-    /// What the text of a source says. A text that begins with none of the known words is that of
-    /// a data sheet.
+    /// The origin that the text of a source states. A text that begins with none of the known words
+    /// means a data sheet.
     #[must_use]
     pub fn of(source: &str) -> Self {
         let begins = |words: &[&str]| words.iter().any(|word| source.starts_with(word));
@@ -65,7 +64,7 @@ impl Origin {
         }
     }
 
-    /// The word that a source begins with.
+    /// The word with which the text of a source begins.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -77,25 +76,25 @@ impl Origin {
     }
 }
 
-/// A number, where it comes from, and between what it may lie if that is a guess.
+/// A number with its origin, and its range if it is a guess.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// In the unit of its [`Key`].
     pub value: f64,
-    /// Where it comes from, in words that begin as [`Origin::of`] reads them.
+    /// Its origin in words; they begin as [`Origin::of`] expects.
     pub source: String,
-    /// Least and greatest value that it may have.
+    /// Least and greatest value that the figure may have.
     pub range: Option<(f64, f64)>,
 }
 
 impl Figure {
-    /// A number that somebody stated.
+    /// A number that a source states.
     #[must_use]
     pub fn stated(value: f64, source: &str) -> Self {
         Self { value, source: source.to_owned(), range: None }
     }
 
-    /// Where it comes from.
+    /// The origin of the figure.
     #[must_use]
     pub fn origin(&self) -> Origin {
         Origin::of(&self.source)
@@ -109,32 +108,32 @@ pub struct Sheet {
     pub name: String,
     /// Vendor, model, size; empty if not known.
     pub model: String,
-    /// Model numbers as the drive says them, or their beginnings.
+    /// Model numbers as the drive reports them, or their beginnings.
     pub models: Vec<String>,
     /// Serial numbers of the drives that this is a profile of.
     pub serials: Vec<String>,
-    /// The drive of which figures are taken that are not given here.
+    /// The drive whose figures replace those missing here.
     pub like: Option<String>,
     /// The figures.
     pub figures: BTreeMap<Key, Figure>,
-    /// The link, where it is known.
+    /// The kind of link, if known.
     pub link: Option<LinkKind>,
-    /// Whether the host is told that the drive takes forced unit access, where it is known.
+    /// Whether the host knows that the drive takes forced unit access, if known.
     pub fua: Option<bool>,
-    /// Whether the write cache is on when the drive starts, where it is known.
+    /// Whether the write cache is on when the drive starts, if known.
     pub write_cache: Option<bool>,
     /// Whether the drive has shingled tracks that it manages itself.
     pub shingled: bool,
-    /// Traits of the drive that the model does not have, and what that means.
+    /// Traits of the drive that the model lacks, and their consequences.
     pub not_modelled: Vec<String>,
-    /// Figures that the modelled drive is held against.
+    /// Figures that the modelled drive is compared with.
     pub bars: super::Bars,
-    /// Sources of what is no figure: link, shingled, bars.
+    /// Sources of entries that are no figures: link, shingled, bars.
     pub other_sources: super::Sources,
 }
 
 impl Sheet {
-    /// A drive of which nothing but its name is known.
+    /// A sheet with a name and no figures.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -160,12 +159,12 @@ impl Sheet {
         self.figures.get(&key).map(|figure| figure.value)
     }
 
-    /// States a figure.
+    /// Sets a figure to `value`.
     pub fn state(&mut self, key: Key, value: f64, source: &str) {
         self.figures.insert(key, Figure::stated(value, source));
     }
 
-    /// The figures that are not sure, with the values they may have.
+    /// The uncertain figures, with their ranges.
     pub fn ranges(&self) -> impl Iterator<Item = (Key, (f64, f64))> + '_ {
         self.figures.iter().filter_map(|(key, figure)| {
             #[cfg(test)]
@@ -177,7 +176,7 @@ impl Sheet {
         })
     }
 
-    /// Takes from `other` the figures that are not here.
+    /// Takes from `other` the figures that are missing here.
     pub fn take_missing_of(&mut self, other: &Self) {
         for (key, figure) in &other.figures {
             let taken = || Figure {

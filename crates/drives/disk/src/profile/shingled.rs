@@ -5,17 +5,18 @@ use serde::{Deserialize, Serialize};
 use super::check::Check;
 use super::{Profile, ProfileError, Sources};
 
-/// Where a band is after it was cleaned.
+/// Where a band lies after it was cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BandMapping {
-    /// Where it was: read, written to a scratch band, written in place.
+    /// In its old place: read, written to a scratch band, then written in place.
     Static,
-    /// In a free place: read, written there.
+    /// In a free slot: read, then written there.
     Dynamic,
 }
 
-/// When the drive cleans bands. Both do so when the persistent cache is nearly full.
+/// When the drive cleans bands. In both cases it also cleans when the persistent cache is nearly
+/// full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BandCleaning {
@@ -31,9 +32,9 @@ pub enum BandCleaning {
 pub struct ShingledTable {
     /// Exported capacity in sectors of 512 bytes.
     pub capacity_sectors: u64,
-    /// Sectors of a band, the last one of the drive included.
+    /// Sectors of each band, including the last one of the drive.
     pub band_sectors: u64,
-    /// Sectors behind each band that hold nothing.
+    /// Unused sectors behind each band.
     pub guard_sectors: u64,
     /// Bands without content: scratch with a static mapping, free ones with a dynamic one.
     pub spare_bands: u32,
@@ -45,29 +46,30 @@ pub struct ShingledTable {
     pub idle_after_ms: f64,
     /// Sectors of the persistent cache, on the outermost tracks.
     pub cache_sectors: u64,
-    /// Stretches of addresses that the persistent cache's table has room for.
+    /// Number of stretches of addresses that fit the persistent cache's table.
     pub cache_extents_max: u32,
-    /// Sectors of consecutive writes that make a stream, which bypasses the persistent cache.
+    /// Length of a run of consecutive writes that counts as a stream, which bypasses the persistent
+    /// cache.
     pub stream_sectors: u64,
     /// Time for which writes stay in the buffer because they may become a stream.
     pub stream_hold_ms: f64,
-    /// Sectors of a log on the surface that is not shingled, where the drive has one.
+    /// Sectors of a log on the surface without shingling, if the drive has one.
     pub log_sectors: u64,
-    /// So many of these, the nearest to the last read that have room, are offered a write; the one
-    /// whose end comes under the head first takes it.
+    /// Number of logs that are offered a write: the nearest to the last read that have room. The
+    /// log whose end comes under the head first takes it.
     pub near_logs: u32,
     /// Sources of the numbers above.
     pub source: Sources,
 }
 
 impl ShingledTable {
-    /// Bands that hold the exported capacity.
+    /// Number of bands that hold the exported capacity.
     #[must_use]
     pub fn bands(&self) -> u64 {
         self.capacity_sectors.div_ceil(self.band_sectors)
     }
 
-    /// Sectors that the medium has to have.
+    /// Number of sectors that the medium must have.
     #[must_use]
     pub fn medium_sectors(&self) -> u64 {
         let bands = self.bands() + u64::from(self.spare_bands);
@@ -75,7 +77,7 @@ impl ShingledTable {
     }
 }
 
-/// The table makes sense on this medium.
+/// Checks that the table makes sense on this medium.
 pub(super) fn check(check: &Check<'_>, p: &Profile) -> Result<(), ProfileError> {
     let Some(s) = &p.shingled else { return Ok(()) };
     let physical = u64::from(p.geometry.physical_sector_bytes / 512);

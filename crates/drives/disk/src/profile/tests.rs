@@ -45,7 +45,7 @@ fn each_number_without_a_source_is_refused() {
     let mut sources = 0;
     for line in cheetah_text().lines().filter(|line| line.starts_with("source.")) {
         let text = cheetah_text().replacen(line, "", 1);
-        // The last source of a table takes the table itself with it.
+        // When the last source of a table is removed, the table is gone, too.
         let message = Profile::parse("test.toml", &text).unwrap_err().to_string();
         assert!(message.contains("source"), "{line}: {message}");
         sources += 1;

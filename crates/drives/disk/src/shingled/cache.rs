@@ -1,4 +1,4 @@
-//! The persistent cache: its logs, and where in them the newest of each place is.
+//! The persistent cache: its logs, and the map to the newest data of each address in them.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,32 @@ use smallvec::SmallVec;
 use super::layout::Band;
 use super::log::{Log, Places};
 
-/// Stretches of a journal entry, where a log's content moves.
+/// Stretches in one journal entry when the content of a log is moved.
 const MOVED_STRETCHES: usize = 128;
 
-/// A part of an access: where it is on the medium.
+/// The places of an access on the medium, piece by piece.
 pub(crate) type Pieces = SmallVec<[Extent; 4]>;
 
 /// A stretch of addresses whose newest content is in the cache.
 #[derive(Clone, Copy, Debug)]
 struct Cached {
     len: u64,
-    /// Where on the medium.
+    /// Its place on the medium.
     at: u64,
     log: u32,
-    /// Number of its journal entry, of all logs.
+    /// Number of its journal entry, counted over all logs.
     entry: u64,
 }
 
-/// Memory that the table takes for a stretch.
+/// Memory that the table needs for one stretch.
 const STRETCH_BYTES: u64 = size_of::<(u64, Cached)>() as u64;
 
-/// Logs and map.
+/// The logs and the map.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     band_sectors: u64,
     header_sectors: u64,
-    /// Stretches that the drive's table has room for.
+    /// Number of stretches that the drive's table has room for.
     extents_max: usize,
     logs: Vec<Log>,
     map: BTreeMap<u64, Cached>,
@@ -67,12 +67,12 @@ impl Cache {
         self.used
     }
 
-    /// Stretches in the table.
+    /// Number of stretches in the table.
     pub(super) fn extents(&self) -> usize {
         self.map.len()
     }
 
-    /// Memory of the table.
+    /// Memory that the table takes.
     pub(super) fn table_bytes(&self) -> u64 {
         self.map.len() as u64 * STRETCH_BYTES
     }
@@ -81,7 +81,7 @@ impl Cache {
         self.extents_max
     }
 
-    /// Number of the next journal entry, of all logs.
+    /// Number of the next journal entry, counted over all logs.
     pub(super) const fn next_entry(&self) -> u64 {
         self.next_entry
     }
@@ -90,24 +90,24 @@ impl Cache {
         self.dirty.len()
     }
 
-    /// Sectors that a journal entry of these places takes.
+    /// Length of a journal entry with this number of sectors of content, header included.
     pub(super) fn entry_sectors(&self, sectors: u64) -> u64 {
         self.header_sectors + sectors.next_multiple_of(self.header_sectors)
     }
 
-    /// Whether the table has room for an entry in so many stretches.
+    /// Whether the table has room for an entry with this number of stretches.
     pub(super) fn has_entries(&self, stretches: usize) -> bool {
-        // Each may lie in two bands, and cut an older one in two.
+        // Each stretch may lie in two bands, and cut an older one in two.
         self.map.len() + 3 * stretches <= self.extents_max
     }
 
-    /// Where in a log there is room for an entry with so many sectors of content.
+    /// Where a log has room for an entry with this number of sectors of content.
     pub(super) fn room(&self, log: usize, sectors: u64) -> Option<Lba> {
         self.logs[log].room(self.entry_sectors(sectors))
     }
 
-    /// Writes a journal entry with these places at `at`, which [`Cache::room`] told; where it is on
-    /// the medium.
+    /// Writes a journal entry with these places at `at`, which [`Cache::room`] returned. Returns
+    /// the extent of the entry on the medium.
     pub(super) fn append(&mut self, log: usize, at: Lba, places: &[Extent]) -> Extent {
         let live: u64 = places.iter().map(|place| place.len.0).sum();
         let (len, entry) = (self.entry_sectors(live), self.next_entry);
@@ -129,12 +129,12 @@ impl Cache {
         Extent::new(at.0, len)
     }
 
-    /// What the cache has of `extent` is no longer the newest.
+    /// Drops the cached data of `extent`, which is no longer the newest.
     pub(super) fn forget(&mut self, extent: Extent) {
         self.forget_before(extent, u64::MAX);
     }
 
-    /// As [`Cache::forget`], of entries that were written before `entry`.
+    /// As [`Cache::forget`], but only for entries older than `entry`.
     pub(super) fn forget_before(&mut self, extent: Extent, entry: u64) {
         let (start, end) = (extent.start.0, extent.end().0);
         let mut from = end;
@@ -149,7 +149,7 @@ impl Cache {
         }
     }
 
-    /// Takes [`start`, `end`) out of the stretch at `first`.
+    /// Removes [`start`, `end`) from the stretch at `first`.
     fn cut(&mut self, first: u64, cached: Cached, start: u64, end: u64) {
         let (from, to) = (first.max(start), (first + cached.len).min(end));
         self.map.remove(&first);
@@ -174,7 +174,7 @@ impl Cache {
         self.used -= before - log.used();
     }
 
-    /// What one log had before `entry` was written goes to another, as far as there is room.
+    /// Moves the data that log `from` got before `entry` to log `to`, as far as that has room.
     pub(super) fn move_log(&mut self, from: usize, to: usize, entry: u64) {
         let there = |cached: &Cached| cached.log as usize == from && cached.entry < entry;
         let stretches = self.map.iter().filter(|(_, cached)| there(cached));
@@ -187,7 +187,7 @@ impl Cache {
         }
     }
 
-    /// The parts of `extent`: each with its place on the medium if the cache has it.
+    /// Calls `each` for the parts of `extent`, with their place on the medium if they are cached.
     pub(super) fn parts(&self, extent: Extent, each: &mut impl FnMut(Extent, Option<Lba>)) {
         let (mut at, end) = (extent.start.0, extent.end().0);
         let before = self.map.range(..at).next_back();
@@ -223,7 +223,7 @@ impl Cache {
         found
     }
 
-    /// The band of which the cache has most.
+    /// The band with the most sectors in the cache.
     pub(super) fn fullest_band(&self) -> Option<Band> {
         self.dirty.iter().max_by_key(|(band, sectors)| (**sectors, **band)).map(|(band, _)| *band)
     }
@@ -232,7 +232,7 @@ impl Cache {
         Band::of(lba, self.band_sectors)
     }
 
-    /// `extent`, cut where bands begin.
+    /// `extent`, cut at the borders of bands.
     fn by_band(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<> {
         let band = self.band_sectors;
         let mut at = extent.start.0;

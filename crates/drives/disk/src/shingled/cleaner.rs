@@ -1,8 +1,8 @@
-//! Cleaning: what the cache has of a band is brought back to the band.
+//! Cleaning: brings a band's cached data back to the band.
 //!
 //! A band can only be written whole, from its first track on. With a static mapping it is read,
-//! written to a scratch band, since a power cut in the middle of overwriting it would lose it, and
-//! then written in place; with a dynamic mapping it is read and written to a free slot.
+//! written to a scratch band, and then written in place: a power cut while it is overwritten would
+//! lose it otherwise. With a dynamic mapping it is read and written to a free slot.
 
 use std::collections::VecDeque;
 
@@ -10,24 +10,24 @@ use manylogs_block::{Extent, Lba, Nanos, Sectors};
 
 use super::layout::{Band, Slot};
 
-/// The heads move this far before a command may come between: 2 MiB.
+/// Sectors of the longest step: 2 MiB. Commands may come between steps.
 const STEP_SECTORS: u64 = 4096;
 
 /// One access of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Where on the medium.
+    /// Its place on the medium.
     pub(crate) extent: Extent,
-    /// Whether it writes.
+    /// Whether the access writes.
     pub(crate) write: bool,
 }
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Cleans a band, which lies in this slot afterwards.
+    /// Cleans a band, which lies in slot `to` afterwards.
     Clean { band: Band, to: Slot },
-    /// Moves the content of a log to another.
+    /// Moves the content of log `from` to log `to`.
     Swap { from: usize, to: usize },
 }
 
@@ -35,10 +35,10 @@ pub(super) enum Purpose {
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) purpose: Purpose,
-    /// Journal entries from this one on came after the job had begun.
+    /// Number of the next journal entry when the job began: later data is newer than the job.
     pub(super) before: u64,
     steps: VecDeque<Step>,
-    /// Time of the mechanism that it has taken.
+    /// Time of the mechanism that the job has taken so far.
     pub(super) spent: Nanos,
 }
 
@@ -47,7 +47,7 @@ impl Job {
         Self { purpose, before, steps: VecDeque::new(), spent: Nanos(0) }
     }
 
-    /// Adds an access, in steps.
+    /// Adds an access, cut into steps.
     pub(super) fn add(&mut self, extent: Extent, write: bool) {
         let mut at = extent.start.0;
         while at < extent.end().0 {

@@ -1,4 +1,4 @@
-//! What a shingled drive did behind the host's back.
+//! Counters of the work that a shingled drive did behind the host's back.
 
 use manylogs_block::{Nanos, Sectors};
 
@@ -13,7 +13,7 @@ pub struct ShingledFigures {
     pub cached_extents: u64,
     /// The most memory that the table took.
     pub table_bytes_max: u64,
-    /// Bands of which the cache has something now.
+    /// Number of bands with cached data now.
     pub dirty_bands: u64,
     /// Sectors that the host wrote and that went to the cache.
     pub cached_sectors: Sectors,
@@ -21,10 +21,10 @@ pub struct ShingledFigures {
     pub streamed_sectors: Sectors,
     /// Journal entries for which the cache had no room.
     pub refused_entries: u64,
-    /// Moves of one log's content to another.
+    /// Number of times that one log's content was moved to another.
     pub log_swaps: u64,
     /// For each band that was cleaned, the time that the mechanism spent on it.
     pub band_clean: Vec<Nanos>,
-    /// Time of the mechanism for bands and logs, those under way included.
+    /// Time the mechanism spent on cleaning bands and moving logs, including the job under way.
     pub cleaning: Nanos,
 }

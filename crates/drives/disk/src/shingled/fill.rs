@@ -1,17 +1,18 @@
-//! A persistent cache that holds something from the start, as earlier work leaves it.
+//! Fills a persistent cache before the run, as earlier work would have done.
 
 use manylogs_block::{Extent, Rng, Time};
 
 use super::Shingled;
 
-/// Length of the writes that fill it: 4 KiB.
+/// Length of the filling writes: 4 KiB.
 const WRITE_SECTORS: u64 = 8;
-/// Keeps the places of these writes apart from what else is drawn from the same seed.
+/// Keeps the places of these writes independent of other draws from the same seed.
 const FILL: u64 = 0x5368_696e_676c_6564;
 
 impl Shingled {
-    /// Fills the persistent cache up to `share` (1: no further write finds room) by small writes at
-    /// places drawn from `seed`, in no time: the last ends at `now`. The figures do not count them.
+    /// Fills the persistent cache up to `share` (1: no further write finds room) with small writes
+    /// at places drawn from `seed`. Takes no time: the last write ends at `now`. The figures do not
+    /// count them.
     pub(crate) fn fill(&mut self, share: f64, seed: u64, now: Time) {
         self.last_command = now;
         let mut rng = Rng::new(seed ^ FILL);
@@ -32,8 +33,8 @@ impl Shingled {
         }
     }
 
-    /// Share of the persistent cache that is in use: of its sectors or of its table, whichever ends
-    /// first.
+    /// Share of the persistent cache that is in use: of its sectors or of its table, whichever is
+    /// greater.
     fn filled(&self) -> f64 {
         let of = |used: u64, all: u64| used as f64 / all.max(1) as f64;
         let entries = of(self.cache.extents() as u64, self.cache.extents_max() as u64);

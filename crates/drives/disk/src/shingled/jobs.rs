@@ -1,4 +1,4 @@
-//! When the drive works for itself, and on what.
+//! When the drive does work of its own, and which.
 
 use manylogs_block::{Extent, Nanos, Sectors, Time};
 
@@ -9,15 +9,16 @@ use super::cache::Pieces;
 use super::cleaner::Step;
 use super::{Band, BandCleaning, BandMapping, Job, Purpose, Shingled};
 
-/// Per cent of a log. The content of a log that is at least so full moves to another log.
+/// Per cent of a log: at or above this its content moves to another log.
 const SWAP_FULL: u64 = 80;
-/// Per cent of the other log, which is at most so full.
+/// Per cent of a log: up to this it may take the content of another.
 const SWAP_EMPTY: u64 = 10;
-/// Time without a command after which content moves: far less than for a band, as it is soon done.
+/// Time without a command after which a log's content moves. Far shorter than for a band, because a
+/// move takes little time.
 const SWAP_IDLE: Nanos = Nanos::from_millis(100);
 
 impl Shingled {
-    /// Time from which on the drive may work for itself, if it has something to do.
+    /// Time from which on the drive may work for itself, if there is such work.
     pub(crate) fn due(&self) -> Option<Time> {
         let swaps = matches!(&self.job, Some(Job { purpose: Purpose::Swap { .. }, .. }));
         let idle_since = self.last_command;
@@ -27,7 +28,7 @@ impl Shingled {
         [swap, self.cleaning_due()].into_iter().flatten().min()
     }
 
-    /// Time from which on a band may be cleaned, if one is to be.
+    /// Time from which on a band may be cleaned, if one is dirty.
     fn cleaning_due(&self) -> Option<Time> {
         if self.cache.dirty_bands() == 0 && self.job.is_none() {
             return None;
@@ -42,8 +43,8 @@ impl Shingled {
         }
     }
 
-    /// Whether cleaning takes turns with commands: the cache is nearly full, or the drive always
-    /// does so.
+    /// Whether cleaning takes turns with commands: the cache is nearly full, or the drive cleans
+    /// all the time.
     pub(crate) fn takes_turns(&self) -> bool {
         let constant = self.table.cleaning == BandCleaning::Constant;
         self.is_pressed() || (constant && self.cache.dirty_bands() > 0)
@@ -58,7 +59,7 @@ impl Shingled {
             || self.cache.extents() * 50 >= self.cache.extents_max() * 49
     }
 
-    /// The next access of the drive's own work at `now`; `None` if there is nothing to do.
+    /// The next access of the drive's own work at `now`; `None` if there is no such work.
     pub(crate) fn next_step(&mut self, now: Time) -> Option<Step> {
         if self.job.is_none() {
             self.job = self.next_job(now);
@@ -66,7 +67,7 @@ impl Shingled {
         self.job.as_mut()?.next()
     }
 
-    /// A step has taken `spent` of the mechanism's time.
+    /// Records that a step has taken `spent` of the mechanism's time.
     pub(crate) fn step_done(&mut self, spent: Nanos) {
         self.figures.cleaning += spent;
         let Some(job) = &mut self.job else { return };
@@ -86,8 +87,8 @@ impl Shingled {
         self.victim().map(|band| self.cleaning_job(band))
     }
 
-    /// The band to clean: with a static mapping the one of the oldest entry in the fullest log
-    /// (first in, first out), with a dynamic one the band that frees most.
+    /// Chooses the band to clean. With a static mapping it is the band of the oldest entry in the
+    /// fullest log (first in, first out), with a dynamic mapping the band that frees most.
     fn victim(&self) -> Option<Band> {
         if self.table.mapping == BandMapping::Dynamic {
             return self.cache.fullest_band();
@@ -123,7 +124,7 @@ impl Shingled {
         job
     }
 
-    /// Remembers a log under the head that is nearly full.
+    /// Remembers the log under the head if it is nearly full.
     pub(super) fn note_full(&mut self, log: usize) {
         if self.share_of(log) >= SWAP_FULL {
             self.full = Some(log);
@@ -135,10 +136,10 @@ impl Shingled {
         log.used() * 100 / log.medium().len.0.max(1)
     }
 
-    /// The log at the head is full: its content moves to the nearest one that is nearly empty and
-    /// that no entry is offered to, lest it take the room of those that are.
+    /// Plans to move the content of the full log near the head. It goes to the nearest log that is
+    /// nearly empty and is not offered entries, so that it does not take room from those that are.
     fn swap_job(&mut self) -> Option<Job> {
-        // It may have become emptier since it was noted.
+        // The log may have become emptier since it was noted.
         let from = self.full.take().filter(|log| self.share_of(*log) >= SWAP_FULL)?;
         let len = self.cache.logs()[from].used();
         let takes_it = |log: &usize| {
@@ -173,7 +174,7 @@ impl Shingled {
         }
     }
 
-    /// A stream writes to a band that is being cleaned: what was read of it is old.
+    /// Ends the cleaning of a band to which a stream writes: the data read for it is old.
     pub(super) fn abandon(&mut self, extent: Extent) {
         let Some(Job { purpose: Purpose::Clean { band, .. }, .. }) = self.job else { return };
         if extent.overlaps(band.extent(self.table.band_sectors)) {

@@ -1,4 +1,4 @@
-//! Where bands and logs are on the medium.
+//! The places of bands and logs on the medium.
 
 use manylogs_block::{Extent, Lba};
 
@@ -20,13 +20,13 @@ impl Band {
         Self((lba.0 / band_sectors) as u32)
     }
 
-    /// The addresses in it.
+    /// The addresses of the band.
     pub(super) fn extent(self, band_sectors: u64) -> Extent {
         Extent::new(u64::from(self.0) * band_sectors, band_sectors)
     }
 }
 
-/// Room on the medium for one band, with the guard region behind it.
+/// Room for one band on the medium, with the guard region behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Slot(pub(super) u32);
 
@@ -39,9 +39,9 @@ struct Area {
 
 /// The parts of the medium.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct BandLayout {
     band: u64,
-    /// A band and its guard region.
+    /// Sectors of a band with its guard region.
     pitch: u64,
     /// Sectors of a physical sector.
     align: u64,
@@ -50,9 +50,9 @@ pub(super) struct Layout {
     logs: Vec<Extent>,
 }
 
-impl Layout {
-    /// The layout of a drive: a single cache lies on the outermost tracks; scattered logs have the
-    /// tracks of the first surface, which is not shingled.
+impl BandLayout {
+    /// The layout of a drive. A single cache lies on the outermost tracks. Scattered logs lie on
+    /// the first surface, which is not shingled.
     pub(super) fn new(
         table: &ShingledTable,
         geometry: &Geometry,
@@ -82,7 +82,7 @@ impl Layout {
         for run in geometry.runs_of_head(0).filter(|run| !run.is_empty()) {
             self.add_area(at, run.start.0);
             at = run.end().0;
-            // Logs and bands begin where physical sectors begin.
+            // Logs and bands begin at the start of a physical sector.
             let start = run.start.0.next_multiple_of(self.align);
             let len = run.end().0.saturating_sub(start);
             let logs = (len / log_sectors).max(1);
@@ -112,7 +112,7 @@ impl Layout {
         &self.logs
     }
 
-    /// Where a slot's band is on the medium.
+    /// The place of a slot's band on the medium.
     pub(super) fn extent(&self, slot: Slot) -> Extent {
         let index = self.areas.partition_point(|area| area.first <= slot.0).saturating_sub(1);
         let area = self.areas[index];

@@ -1,25 +1,25 @@
 //! A log of the persistent cache: a stretch of the medium that takes journal entries.
 //!
-//! An entry is a header, which says what it holds, and the sectors. Entries follow each other
-//! through the stretch, again and again, wherever there is room: an entry's room comes back once
-//! nothing in it is the newest of its place any more.
+//! An entry is a header, which describes the content, and the sectors. Entries follow each other
+//! through the stretch, again and again, wherever there is room. The room of an entry is free again
+//! once none of its sectors is the newest of its address.
 
 use std::collections::BTreeMap;
 
 use manylogs_block::{Extent, Lba};
 use smallvec::SmallVec;
 
-/// The places that one journal entry holds.
+/// The extents of addresses that one journal entry holds.
 pub(super) type Places = SmallVec<[Extent; 2]>;
 
-/// Gaps that are looked at for an entry.
+/// The most gaps that are tried for an entry.
 const GAPS_MAX: usize = 1024;
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Where it is on the medium, its header included.
+    /// Its extent on the medium, header included.
     at: Extent,
-    /// Sectors that are the newest of their place.
+    /// Number of sectors that are still the newest of their address.
     live: u64,
     places: Places,
 }
@@ -31,7 +31,7 @@ pub(super) struct Log {
     /// Gaps: first sector and length.
     free: BTreeMap<u64, u64>,
     free_sectors: u64,
-    /// Where the search for room begins: behind the last entry.
+    /// Where the search for room begins: at the end of the last entry.
     cursor: u64,
     /// By the number of the entry, so that the oldest comes first.
     entries: BTreeMap<u64, Entry>,
@@ -52,17 +52,17 @@ impl Log {
         self.medium
     }
 
-    /// Sectors of entries.
+    /// Sectors that entries take up.
     pub(super) const fn used(&self) -> u64 {
         self.medium.len.0 - self.free_sectors
     }
 
-    /// Where on the medium the next entry goes if there is room at once.
+    /// Where on the medium the next entry goes if there is room right there.
     pub(super) const fn position(&self) -> Lba {
         Lba(self.cursor)
     }
 
-    /// Where an entry of `len` sectors goes: the first gap from the cursor on.
+    /// The place for an entry of `len` sectors: the first gap from the cursor on.
     pub(super) fn room(&self, len: u64) -> Option<Lba> {
         if len > self.free_sectors {
             return None;
@@ -72,8 +72,8 @@ impl Log {
         gaps.find(|(_, gap)| **gap >= len).map(|(start, _)| Lba(*start))
     }
 
-    /// Writes an entry of `len` sectors at `at`, which [`Log::room`] told, of which `live` belong
-    /// to `places`.
+    /// Writes an entry of `len` sectors at `at`, which [`Log::room`] returned. `live` of them
+    /// belong to `places`.
     pub(super) fn append(&mut self, number: u64, at: Lba, len: u64, live: u64, places: Places) {
         if let Some(gap) = self.free.remove(&at.0)
             && gap > len
@@ -85,7 +85,7 @@ impl Log {
         self.entries.insert(number, Entry { at: Extent::new(at.0, len), live, places });
     }
 
-    /// `sectors` of an entry are no longer the newest of their place.
+    /// Records that `sectors` of an entry are no longer the newest of their address.
     pub(super) fn release(&mut self, number: u64, sectors: u64) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.live -= sectors;

@@ -1,9 +1,9 @@
-//! Which log of the persistent cache takes the next entry.
+//! Chooses the log of the persistent cache that takes the next entry.
 //!
-//! Of the logs near the last read it is the one whose end comes under the head first. The end of
-//! the nearest may just have passed, and would be back a revolution later; of many logs around, one
-//! is about to pass. "Manylogs", section III-I.3, has the log at the head; that a writer who may
-//! choose its place takes the one that rotates by next is known from Wang, Anderson and Patterson,
+//! Of the logs near the last read this is the one whose end comes under the head first. The end of
+//! the nearest log may just have passed, and would be back a revolution later; of many logs around,
+//! one is about to pass. "Manylogs", section III-I.3, takes the log at the head. That a writer with
+//! a free choice takes the place that rotates by next is known from Wang, Anderson and Patterson,
 //! "Virtual log based file systems for a programmable disk" (OSDI 1999).
 
 use manylogs_block::{Lba, Nanos, Time};
@@ -16,12 +16,12 @@ use crate::planted::{Bug, is};
 use super::cache::Cache;
 use super::log::Log;
 
-/// Where the head is, and when.
+/// The mechanism, and the time at which a write begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) mechanism: &'a Mechanism,
     pub(crate) at: Time,
-    /// A place that is reached with less to spare counts as missed.
+    /// A place that is reached with less time to spare counts as missed.
     pub(crate) margin: Nanos,
 }
 
@@ -29,25 +29,25 @@ impl Head<'_> {
     /// The time until a write at `start` begins.
     fn time_to(&self, start: Lba) -> Nanos {
         let on = self.mechanism;
-        // No sector of what follows the last access is missed: it is laid out for that.
+        // The access after the last one needs no margin: the layout makes room for it.
         let margin = if start == on.next_lba() { Nanos(0) } else { self.margin };
         on.positioning(self.at, &on.geometry().locate(start), true, margin)
     }
 }
 
-/// Where an entry goes.
+/// The place chosen for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) log: usize,
     pub(super) at: Lba,
 }
 
-/// The logs in the order of their cylinders, and where reads are.
+/// The logs in the order of their cylinders, and the place of the last read.
 #[derive(Clone, Debug)]
 pub(super) struct NearLogs {
     /// Cylinder and number of each log.
     by_cylinder: Vec<(u32, usize)>,
-    /// Logs with room, from the nearest on, that an entry is offered to.
+    /// Number of logs with room, from the nearest on, that are offered an entry.
     choice: usize,
     /// Cylinder of the last read.
     last_read: u32,
@@ -61,12 +61,12 @@ impl NearLogs {
         Self { by_cylinder, choice, last_read: 0 }
     }
 
-    /// The head was there for a read.
+    /// Notes the cylinder of a read.
     pub(super) const fn read_at(&mut self, cylinder: u32) {
         self.last_read = cylinder;
     }
 
-    /// Distance in cylinders from the last read and number of each log, the nearest first.
+    /// The distance in cylinders from the last read and the number of each log, nearest first.
     fn outward(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
         let behind = self.by_cylinder.partition_point(|log| log.0 <= self.last_read);
         let (below, above) = self.by_cylinder.split_at(behind);
@@ -86,13 +86,13 @@ impl NearLogs {
         self.outward().next().map_or(0, |(_, log)| log)
     }
 
-    /// The logs that are too far from the last read to be offered an entry while there is room
-    /// nearer to it, the nearest first.
+    /// The logs, nearest first, that are too far from the last read to be offered an entry while
+    /// nearer ones have room.
     pub(super) fn beyond(&self) -> impl Iterator<Item = usize> + '_ {
         self.outward().skip(self.choice).map(|(_, log)| log)
     }
 
-    /// The place for an entry with so many sectors of content; `None` if there is no room.
+    /// The place for an entry with this number of sectors of content; `None` if there is no room.
     pub(super) fn choose(&self, cache: &Cache, sectors: u64, head: &Head<'_>) -> Option<Chosen> {
         if let [(_, log)] = self.by_cylinder[..] {
             return Some(Chosen { log, at: cache.room(log, sectors)? });
@@ -103,7 +103,7 @@ impl NearLogs {
         let mut best = (Nanos(u64::MAX), None);
         for (distance, offered) in with_room.take(self.choice) {
             if head.mechanism.seek_time(distance) >= best.0 {
-                // The way alone takes longer, to this one and to all behind it.
+                // The seek alone takes longer, to this log and to all that follow.
                 break;
             }
             let time = head.time_to(offered.at);

@@ -1,38 +1,38 @@
-//! Which writes are a stream: those that each go on where the last one ended, for long enough.
+//! Detects streams: runs of writes, each beginning where the last one ended, that are long enough.
 //!
-//! What was found to be a stream stays one until it is on the medium, also when another has begun.
+//! A detected stream stays one until it is on the medium, even when another has begun.
 
 use manylogs_block::{Extent, Nanos, Time};
 
-/// Streams that are remembered. More do not fit the buffer.
+/// Number of streams that are remembered. More do not fit the buffer.
 const STREAMS: usize = 32;
 
-/// Looks at writes as they arrive.
+/// Looks at every write as it arrives.
 #[derive(Clone, Debug)]
 pub(super) struct StreamDetector {
-    /// Sectors that make a stream.
+    /// Number of sectors that make a stream.
     least: u64,
     /// How long writes that may become a stream are kept in the buffer.
     hold: Nanos,
-    /// The writes that followed each other last.
+    /// The last run of writes, each beginning where the one before ended.
     run: Extent,
     extended: Time,
     /// The addresses of the last streams, in order of address. No two overlap.
-    streams: Vec<Stream>,
-    /// Number of the next.
+    streams: Vec<KnownStream>,
+    /// Number that the next stream gets.
     next: u64,
 }
 
-/// What is known of a stream.
+/// A detected stream.
 #[derive(Clone, Copy, Debug)]
-struct Stream {
+struct KnownStream {
     extent: Extent,
     /// Streams that were found later have higher numbers.
     number: u64,
 }
 
 impl StreamDetector {
-    /// `least` sectors make a stream; a detector of none never sees one.
+    /// `least` sectors make a stream; with zero there are no streams.
     pub(super) const fn new(least: u64, hold: Nanos) -> Self {
         let run = Extent::new(0, 0);
         Self { least, hold, run, extended: Time(0), streams: Vec::new(), next: 0 }
@@ -58,7 +58,7 @@ impl StreamDetector {
         self.remember(self.run);
     }
 
-    /// The stream that ends where `write` begins goes on with it.
+    /// Extends the stream that ends where `write` begins. Returns whether there is one.
     fn lengthen(&mut self, write: Extent) -> bool {
         let behind = self.streams.partition_point(|stream| stream.extent.start < write.start);
         let before = behind.checked_sub(1).map(|index| &mut self.streams[index].extent);
@@ -73,7 +73,7 @@ impl StreamDetector {
 
     fn remember(&mut self, extent: Extent) {
         let index = self.streams.partition_point(|stream| stream.extent.start < extent.start);
-        self.streams.insert(index, Stream { extent, number: self.next });
+        self.streams.insert(index, KnownStream { extent, number: self.next });
         self.next += 1;
         if self.streams.len() > STREAMS {
             let oldest = self.streams.iter().enumerate().min_by_key(|(_, stream)| stream.number);
@@ -83,19 +83,19 @@ impl StreamDetector {
         }
     }
 
-    /// What was written to `extent` last is not of the streams that are known.
+    /// Removes `extent` from the known streams, because it was written again.
     fn forget(&mut self, extent: Extent) {
         let first = self.streams.partition_point(|stream| stream.extent.end() <= extent.start);
         let behind = self.streams.partition_point(|stream| stream.extent.start < extent.end());
         if first >= behind {
             return;
         }
-        let parts: Vec<Stream> = self.streams[first..behind]
+        let parts: Vec<KnownStream> = self.streams[first..behind]
             .iter()
             .flat_map(|stream| {
                 let before = Extent::between(stream.extent.start, extent.start);
                 let after = Extent::between(extent.end(), stream.extent.end());
-                [before, after].map(|extent| Stream { extent, ..*stream })
+                [before, after].map(|extent| KnownStream { extent, ..*stream })
             })
             .filter(|part| !part.extent.is_empty())
             .collect();
@@ -107,14 +107,14 @@ impl StreamDetector {
         self.streams.iter().map(|stream| stream.extent)
     }
 
-    /// Whether all of `extent` is of one stream.
+    /// Whether all of `extent` belongs to one stream.
     pub(super) fn holds(&self, extent: Extent) -> bool {
         let behind = self.streams.partition_point(|stream| stream.extent.start <= extent.start);
         let before = behind.checked_sub(1).map(|index| self.streams[index].extent);
         before.is_some_and(|stream| extent.end() <= stream.end())
     }
 
-    /// Writes that may become a stream, and until when they are kept for that.
+    /// Writes that may become a stream, and the time until which they are held for that.
     pub(super) fn candidate(&self) -> Option<(Extent, Time)> {
         let may = self.least > 0 && self.run.len.0 < self.least;
         may.then(|| (self.run, self.extended + self.hold))

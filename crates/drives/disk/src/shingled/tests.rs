@@ -1,4 +1,4 @@
-//! A shingled drive from outside: what a test of a bought one would find.
+//! A shingled drive from outside: shows what a test of a real one would find.
 
 mod near;
 
@@ -10,7 +10,7 @@ use super::cache::Cache;
 use super::layout::Band;
 use super::log::Log;
 use super::*;
-use crate::command::{Command, Completion, Event, Kind};
+use crate::command::{Command, CommandKind, Completion, Event};
 use crate::drive::{Drive, Options};
 use crate::mechanics::{Mechanism, RandomTerms};
 use crate::profile;
@@ -39,7 +39,7 @@ impl Bench {
         Self::new(profile, |options| options)
     }
 
-    fn submit(&mut self, kind: Kind, extent: Extent) {
+    fn submit(&mut self, kind: CommandKind, extent: Extent) {
         while !self.drive.has_room() {
             assert!(self.step(Time(u64::MAX)), "a full queue has a next event");
         }
@@ -48,10 +48,10 @@ impl Bench {
     }
 
     fn write(&mut self, start: u64, len: u64) {
-        self.submit(Kind::Write { fua: false }, Extent::new(start, len));
+        self.submit(CommandKind::Write { fua: false }, Extent::new(start, len));
     }
 
-    /// The next event, if there is one until `until`.
+    /// Runs the next event, if there is one up to `until`. Returns whether there was.
     fn step(&mut self, until: Time) -> bool {
         let Some(at) = self.drive.next_event().filter(|at| *at <= until) else { return false };
         self.now = at;
@@ -78,9 +78,9 @@ impl Bench {
     }
 
     fn flush(&mut self) {
-        // It covers what was answered.
+        // A flush covers the writes that were answered.
         self.settle();
-        self.submit(Kind::Flush, Extent::new(0, 0));
+        self.submit(CommandKind::Flush, Extent::new(0, 0));
         self.settle();
     }
 
@@ -88,8 +88,8 @@ impl Bench {
         self.drive.shingled().unwrap()
     }
 
-    /// Writes of `sectors` at random places of the first `room` until `span` is over; bytes that
-    /// were answered in each tenth of it.
+    /// Writes `sectors` at random places of the first `room` until `span` is over. Returns the
+    /// bytes that were answered in each tenth of it.
     fn random_writes(&mut self, sectors: u64, room: u64, span: Nanos) -> [u64; 10] {
         let mut rng = Rng::new(9);
         let (began, mut tenths) = (self.now, [0; 10]);
@@ -119,8 +119,8 @@ fn random_writes_are_fast_until_the_cache_is_full_and_then_collapse() {
         bench.random_writes(8, profile.capacity().0, Nanos::from_secs(600))
     };
     let (seagate, wd, conventional) = (rate("st8000as0002"), rate("wd40nmzw"), rate("exos-x20"));
-    // Fig. 1 of "Evolving ext4 for shingled disks": conventional low and steady; Seagate's high and
-    // then lowest; Western Digital's in between both times.
+    // Fig. 1 of "Evolving ext4 for shingled disks": the conventional drive is low and steady,
+    // Seagate's high at first and lowest later, Western Digital's in between both times.
     assert!(conventional[9] * 10 > conventional[1] * 9, "{conventional:?}");
     assert!(seagate[0] > 5 * conventional[0], "{seagate:?} {conventional:?}");
     assert!(seagate[0] > wd[0] && wd[0] > conventional[0], "{seagate:?} {wd:?} {conventional:?}");
@@ -160,7 +160,7 @@ fn a_stream_bypasses_the_cache_and_one_random_write_breaks_it() {
     assert_eq!((streamed.cached_sectors.0, streamed.streamed_sectors.0), (0, 200 * mib));
     assert_eq!(streamed.dirty_bands, 0, "nothing is left to clean");
     bench.write(9_000_000, 8);
-    // Too short to be a stream.
+    // This run is too short to be a stream.
     for index in 0..7 {
         bench.write(1_000_000 + (200 + index) * mib, mib);
     }
@@ -168,7 +168,7 @@ fn a_stream_bypasses_the_cache_and_one_random_write_breaks_it() {
     let broken = bench.figures();
     assert_eq!(broken.cached_sectors.0, 8 + 7 * mib);
     assert_eq!(broken.streamed_sectors, streamed.streamed_sectors);
-    // The next one goes on with the last run, which is long enough now.
+    // These writes continue the last run, which is now long enough.
     for index in 207..300 {
         bench.write(1_000_000 + index * mib, mib);
     }
@@ -261,15 +261,21 @@ fn the_cache_lies_at_the_outer_tracks_and_has_its_size() {
         bench.settle();
         bench.drive.position().cylinder
     };
-    assert!(head_after(&mut bench, Kind::Read) > cylinders * 9 / 10, "a clean band is at home");
     assert!(
-        head_after(&mut bench, Kind::Write { fua: true }) < cylinders / 10,
+        head_after(&mut bench, CommandKind::Read) > cylinders * 9 / 10,
+        "a clean band is at home"
+    );
+    assert!(
+        head_after(&mut bench, CommandKind::Write { fua: true }) < cylinders / 10,
         "writes go to the cache"
     );
-    assert!(head_after(&mut bench, Kind::Read) < cylinders / 10, "and are read there");
+    assert!(head_after(&mut bench, CommandKind::Read) < cylinders / 10, "and are read there");
     bench.wait(Nanos::from_secs(10));
-    assert!(head_after(&mut bench, Kind::Read) > cylinders * 9 / 10, "until the band is clean");
-    // Written in large pieces to every band, it takes as much as it is large.
+    assert!(
+        head_after(&mut bench, CommandKind::Read) > cylinders * 9 / 10,
+        "until the band is clean"
+    );
+    // Written in large pieces to every band, the cache takes its whole size.
     let mut bench = Bench::new(&profile, |options| Options {
         placement: CachePlacement::Single,
         write_cache: false,
@@ -293,13 +299,13 @@ fn a_write_is_durable_once_it_is_on_the_medium() {
     assert_eq!(bench.drive.volatile_sectors(), Sectors(8));
     bench.flush();
     assert_eq!(bench.drive.volatile_sectors(), Sectors(0));
-    bench.submit(Kind::Write { fua: true }, Extent::new(8, 8));
+    bench.submit(CommandKind::Write { fua: true }, Extent::new(8, 8));
     bench.settle();
     assert!(bench.completed.last().unwrap().durable);
     assert_eq!(bench.figures().cached_sectors, Sectors(16));
 }
 
-/// The newest place of each sector, and how much is cached.
+/// Checks the newest place of each sector, and the amount that is cached.
 #[test]
 fn the_map_agrees_with_a_simple_one() {
     let (band, logs) = (64, [Log::new(Extent::new(0, 2048)), Log::new(Extent::new(4096, 2048))]);

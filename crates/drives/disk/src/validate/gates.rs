@@ -4,18 +4,18 @@
 use manylogs_block::{Extent, Lba, Nanos, SECTOR_BYTES, Time};
 use serde::Serialize;
 
-use crate::command::{Command, Event, Kind};
+use crate::command::{Command, CommandKind, Event};
 use crate::drive::{Drive, Options};
 use crate::profile::Profile;
 use manylogs_block::Rng;
 
 /// Sectors of the requests of a sequential read: 256 KiB.
 const SEQUENTIAL_SECTORS: u64 = 512;
-/// The most of them: 2 GiB.
+/// The most requests of a sequential read: 2 GiB.
 const SEQUENTIAL_READS: u64 = 8_192;
 /// Sectors of a random read: 4 KiB.
 const RANDOM_SECTORS: u64 = 8;
-/// Random reads measured.
+/// Number of random reads that are measured.
 const RANDOM_READS: u64 = 20_000;
 
 /// Figures of a drive that follow from its profile.
@@ -41,7 +41,7 @@ pub fn gates(profile: &Profile, seed: u64) -> Gates {
     let outer = zones.first().copied().unwrap_or_default();
     let mut inner = zones.last().copied().unwrap_or_default();
     if profile.shingled.is_some() {
-        // The last addresses are not the last zone's on the medium.
+        // On a shingled medium the last addresses are not in the last zone.
         inner.len.0 = inner.len.0.min(SEQUENTIAL_READS * SEQUENTIAL_SECTORS);
         inner.start.0 = drive.capacity().0.saturating_sub(inner.len.0);
     }
@@ -56,7 +56,7 @@ pub fn gates(profile: &Profile, seed: u64) -> Gates {
     }
 }
 
-/// A sequential read of up to 2 GiB in `zone`, two requests in flight.
+/// Rate of a sequential read of up to 2 GiB in `zone`, two requests in flight.
 fn sequential_mb_s(profile: &Profile, seed: u64, zone: Extent) -> f64 {
     let options = Options { seed, depth: 2, ..Options::of(profile) };
     let requests = (zone.len.0 / SEQUENTIAL_SECTORS).min(SEQUENTIAL_READS);
@@ -69,7 +69,7 @@ fn sequential_mb_s(profile: &Profile, seed: u64, zone: Extent) -> f64 {
     (requests * SEQUENTIAL_SECTORS * SECTOR_BYTES) as f64 / 1e6 / elapsed.as_secs_f64()
 }
 
-/// Random reads of 4 KiB a second with so many in the queue, as the profile's drive does them.
+/// Random 4 KiB reads a second of the profile's drive, with `depth` of them in the queue.
 #[must_use]
 pub fn random_read_iops(profile: &Profile, seed: u64, depth: u32) -> f64 {
     let options = Options { seed, depth, ..Options::of(profile) };
@@ -82,7 +82,7 @@ pub fn random_read_iops(profile: &Profile, seed: u64, depth: u32) -> f64 {
     RANDOM_READS as f64 / elapsed.as_secs_f64()
 }
 
-/// Reads `requests` extents, the drive's queue always full; the time it takes.
+/// Time to read `requests` extents with the drive's queue always full.
 pub(crate) fn elapsed(
     profile: &Profile,
     options: &Options,
@@ -94,7 +94,7 @@ pub(crate) fn elapsed(
     let mut submitted = 0;
     loop {
         while submitted < requests && drive.has_room() {
-            let command = Command { tag: submitted, kind: Kind::Read, extent: next() };
+            let command = Command { tag: submitted, kind: CommandKind::Read, extent: next() };
             submitted += 1;
             if drive.submit(now, command).is_err() {
                 break;

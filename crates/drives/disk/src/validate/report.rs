@@ -7,12 +7,12 @@ use super::{Chosen, Gates, Record, Score, gates, score};
 use crate::mechanics::RandomTerms;
 use crate::profile::Profile;
 
-/// How far a sustained rate may be from what is published.
+/// How far a sustained rate may be from the published one, as a share.
 const RATES_SHARE: f64 = 0.01;
-/// The same of random reads with a queue.
+/// How far the rate of random reads with a queue may be from the published one, as a share.
 const READS_SHARE: f64 = 0.10;
-/// How far off service times may be where the profile says nothing: what DiskSim reaches on the
-/// Cheetah 15K.5, ms.
+/// Greatest demerit figure, ms, where the profile has none: the one that DiskSim reaches on the
+/// Cheetah 15K.5.
 const DEMERIT_MS: f64 = 0.30;
 
 /// Validation of one drive.
@@ -54,7 +54,7 @@ impl Bar {
     }
 }
 
-/// Validates `profile` against `records`, of which the chosen ones count, and against its bars.
+/// Validates `profile` against the chosen ones of `records`, and against its bars.
 #[must_use]
 pub fn report(profile: &Profile, records: &[Record], chosen: Chosen, seed: u64) -> Report {
     let scored = score(profile, records, chosen, RandomTerms::ON, seed);
@@ -70,8 +70,8 @@ pub fn report(profile: &Profile, records: &[Record], chosen: Chosen, seed: u64) 
     Report { drive: profile.name.clone(), records, score: scored, physics_only, gates, bars }
 }
 
-/// The bars of `profile` that a recording is needed for; without any in the profile, that the model
-/// is no farther off than other models of drives are.
+/// The bars of `profile` that need a recording. If the profile has none, the model may be as far
+/// off as other models of drives are.
 #[must_use]
 pub fn recorded_bars(profile: &Profile, scored: &Score, physics_only: &Score) -> Vec<Bar> {
     let bars = &profile.bars;

@@ -8,7 +8,7 @@ use super::Compared;
 /// Shares of the requests, in percent, at which service times are listed.
 const QUANTILES: [f64; 10] = [1.0, 5.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0];
 
-/// Measured against modelled.
+/// Scores of measured against modelled service times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
     /// Score over all requests.
@@ -20,7 +20,7 @@ pub struct Score {
     pub writes: Part,
     /// Correlation of modelled and measured service time, request by request.
     pub correlation: f64,
-    /// Share of the requests whose service time is predicted to 0.1 ms.
+    /// Share of the requests whose service time is predicted to within 0.1 ms.
     pub within_100_us: f64,
     /// Mean error by seek distance, ten equal groups, nearest first.
     pub deciles: Vec<Decile>,
@@ -113,7 +113,8 @@ fn sorted_ms(compared: &[Compared], of: impl Fn(&Compared) -> Nanos) -> Vec<f64>
     values
 }
 
-/// With equal counts the horizontal distance of two distributions is that of the sorted values.
+/// With equal counts the horizontal distance of two distributions is the distance of the sorted
+/// values.
 fn demerit_ms(compared: &[Compared]) -> f64 {
     let measured = sorted_ms(compared, |one| one.measured);
     let modelled = sorted_ms(compared, |one| one.modelled);

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::profile::find;
 
-/// The measured half, if this machine has it: it may not be part of the repository.
+/// The measured half, if this machine has it: it may be missing from the repository.
 fn recording() -> Option<Vec<Record>> {
     let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let shared = std::env::var_os("MANYLOGS_SHARED")
@@ -28,7 +28,7 @@ fn the_cheetah_matches_its_recording() {
     assert!(failed.is_empty(), "{failed:#?}");
     let (score, physics) = (&report.score, &report.physics_only);
     assert!(score.all.demerit_rms_ms <= 0.15, "the goal: {}", score.all.demerit_rms_ms);
-    // What rotation, layout and idle work explain without dice; sampling noise is 0.12.
+    // What rotation, layout and idle work explain without random terms; the sampling noise is 0.12.
     assert!(physics.all.demerit_rms_ms <= 0.20, "{}", physics.all.demerit_rms_ms);
     assert!(physics.correlation >= 0.70 && physics.within_100_us >= 0.88, "{physics:#?}");
     assert!(
@@ -62,7 +62,7 @@ fn every_drive_streams_at_its_rate_and_gains_from_queueing() {
         ("cheetah-15k5", 134.5, 80.7),
         ("constellation-es3", 175.0, 83.0),
         ("exos-x20", 285.0, 135.0),
-        // Of the medium's 190 and 100, and of 135 and 65: the guard regions have to be passed.
+        // Against 190 and 100 of the medium, and 135 and 65: the guard regions take time to pass.
         ("st8000as0002", 178.9, 97.1),
         ("wd40nmzw", 130.5, 64.2),
         ("wd5000ys", 62.5, 31.0),

@@ -1,6 +1,6 @@
 //! Measured requests: the traces that DIXtrac records and DiskSim is validated with.
 //!
-//! One line a request, `R|W  Hit|Miss  lbn  sectors  service_us  think_us`, one request
+//! Each line is a request, `R|W  Hit|Miss  lbn  sectors  service_us  think_us`. One request is
 //! outstanding: the next is issued `think_us` after the completion of this one.
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use manylogs_block::{Extent, Nanos};
 /// One measured request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whether it wrote.
+    /// Whether the request wrote.
     pub write: bool,
     /// Sectors it accessed.
     pub extent: Extent,
@@ -32,7 +32,7 @@ pub enum TraceError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// A line is no request.
+    /// A line is not a request.
     #[error("measured trace, line {line}: expected {expected}, found {found:?}")]
     Line {
         /// Number of the line, from 1.

@@ -1,7 +1,7 @@
 //! The switch of a drive's own write cache: `scsi_disk/*/cache_type`.
 //!
-//! The kernel makes MODE SELECT of what is written there, for ATA drives SET FEATURES. It is not
-//! `queue/write_cache`, which only changes what the kernel takes the drive for.
+//! The kernel turns a write to this attribute into MODE SELECT, or SET FEATURES for ATA drives. It
+//! is not `queue/write_cache`, which only changes the kernel's view of the drive.
 
 use std::fs;
 use std::io;
@@ -21,26 +21,26 @@ const WORDS: [(&str, bool, bool); 4] = [
     ("write back", true, true),
     ("write back, no read (daft)", true, false),
 ];
-/// Before a word: the kernel shall believe it, and the drive is told nothing.
+/// Prefix of a word: the kernel believes the word, and the drive is not told.
 const BELIEVED: &str = "temporary ";
 
-/// Why the cache of what is at a path cannot be set from here.
+/// Why the cache of the device at a path cannot be set from here.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoSwitch {
-    /// It is a file, or is not there.
+    /// The path names a file, or nothing.
     #[error("it is no disk but a file: the cache is that of the disk that the file lies on")]
     NoDisk,
-    /// Something stands between.
+    /// A layer stands between the kernel and the drive.
     #[error("{0}")]
     Hidden(String),
-    /// The kernel has no `cache_type` for it.
+    /// The kernel has no `cache_type` for the disk.
     #[error("the kernel offers no scsi_disk/*/cache_type for {disk}")]
     NotOffered {
         /// The kernel's name of the disk.
         disk: String,
     },
-    /// Neither `wwid` nor `diskseq` is told.
+    /// The kernel reports neither `wwid` nor `diskseq`.
     #[error("the kernel tells nothing by which {disk} could be recognised when it is put back")]
     Nameless {
         /// The kernel's name of the disk.
@@ -48,7 +48,7 @@ pub enum NoSwitch {
     },
 }
 
-/// Why a cache was not set. It is as it was, unless the error says otherwise.
+/// Why a cache was not set. The cache is as before, unless the error says otherwise.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CacheError {
@@ -57,26 +57,26 @@ pub enum CacheError {
     Refused {
         /// The kernel's name of the disk.
         disk: String,
-        /// What was asked for.
+        /// The setting that was asked for.
         on: bool,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// It said yes and did nothing.
+    /// The drive accepted the order and did not follow it.
     #[error("{disk} took the order to turn its write cache {} and did not do it", on_off(*.on))]
     Unmoved {
         /// The kernel's name of the disk.
         disk: String,
-        /// What was asked for.
+        /// The setting that was asked for.
         on: bool,
     },
-    /// What it is now cannot be read.
+    /// The present setting cannot be read.
     #[error("{disk} does not say whether its write cache is on")]
     Unreadable {
         /// The kernel's name of the disk.
         disk: String,
     },
-    /// What it had acknowledged could not be made durable before.
+    /// Writes that the drive had acknowledged could not be made durable first.
     #[error("{disk} failed to flush before its write cache was to be turned off: {source}")]
     Flush {
         /// The kernel's name of the disk.
@@ -86,8 +86,8 @@ pub enum CacheError {
     },
 }
 
-/// The switch of the write cache of a drive that can be seen. A setting is the whole drive's, also
-/// where a partition was named. ATA drives forget it without power; SCSI drives that can keep it
+/// The switch of the write cache of a visible drive. A setting applies to the whole drive, even if
+/// a partition was named. ATA drives forget it when they lose power. SCSI drives that can save it
 /// are told to.
 #[derive(Clone, Debug)]
 pub struct CacheSwitch {
@@ -95,7 +95,7 @@ pub struct CacheSwitch {
     identity: String,
     node: PathBuf,
     cache_type: PathBuf,
-    /// Makes the kernel ask the drive again what it is like.
+    /// Attribute that makes the kernel ask the drive for its properties again.
     rescan: PathBuf,
     store: Store,
 }
@@ -108,7 +108,7 @@ fn store(attribute: &Path, text: &str) -> io::Result<()> {
 }
 
 impl CacheSwitch {
-    /// That of the disk, or of the disk of the partition, at `path`.
+    /// The switch of the disk at `path`, or of the disk of the partition there.
     ///
     /// # Errors
     /// See [`NoSwitch`].
@@ -131,7 +131,7 @@ impl CacheSwitch {
         Ok(Self { disk: name, identity, node, cache_type, rescan, store })
     }
 
-    /// The same over a kernel of a test's.
+    /// The same switch over a test's kernel.
     #[cfg(test)]
     pub(super) fn through(self, store: Store) -> Self {
         Self { store, ..self }
@@ -143,7 +143,7 @@ impl CacheSwitch {
         &self.disk
     }
 
-    /// What the disk is known by, as long as the machine is up.
+    /// Identifies the disk while the machine is up.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
@@ -157,13 +157,13 @@ impl CacheSwitch {
         Ok(self.word()?.1)
     }
 
-    /// Turns the cache on or off, and reads whether it is so.
+    /// Turns the cache on or off, and reads back the setting.
     ///
-    /// Writes that the drive had acknowledged are durable before the cache is off. The kernel sends
-    /// flushes again before the cache is on. So no flush is dropped while the cache is on, whoever
-    /// uses the disk beside this program. After a failed attempt to turn the cache on, the kernel
-    /// is made to ask the drive again. Where that is impossible, the kernel goes on to believe that
-    /// the cache is on, and sends flushes that nobody needs.
+    /// Writes that the drive had acknowledged are durable before the cache goes off. The kernel
+    /// sends flushes again before the cache goes on. So no flush is dropped while the cache is on,
+    /// also for other users of the disk. After a failed attempt to turn the cache on, the kernel is
+    /// made to ask the drive again. If that is impossible, the kernel keeps believing that the
+    /// cache is on, and sends flushes that are not needed.
     ///
     /// # Errors
     /// See [`CacheError`].
@@ -183,7 +183,8 @@ impl CacheSwitch {
             self.flush().map_err(|source| CacheError::Flush { disk: disk(), source })?;
         }
         if let Err(source) = self.write(word) {
-            // What it believes since the write above is what was wished. An error here is no news.
+            // Since the write above the kernel believes the requested setting. An error here adds
+            // nothing.
             let _ = (self.store)(&self.rescan, "1\n");
             return Err(refused(source));
         }
@@ -200,7 +201,7 @@ impl CacheSwitch {
         (self.store)(&self.cache_type, &format!("{word}\n"))
     }
 
-    /// Of the disk, whoever else has it open.
+    /// Flushes the disk, even while others have it open.
     fn flush(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let node = rustix::fs::open(&self.node, flags, Mode::empty())?;
@@ -208,8 +209,8 @@ impl CacheSwitch {
     }
 }
 
-/// Whether the kernel lets the cache of the disk, or of that of a partition, be switched while the
-/// disk is in use.
+/// Whether the kernel lets the cache of the disk (of the whole disk, for a partition) be switched
+/// while the disk is in use.
 pub(crate) fn may_change(disk: &Disk) -> bool {
     disk.whole_disk().is_some_and(|disk| attribute(&disk).is_some())
 }

@@ -1,9 +1,9 @@
 //! A drive's write cache, set for as long as a server runs.
 //!
-//! What the setting was is noted beside the locks of volumes, before it is changed. Whoever holds
-//! the setting has a lock of the note, which goes with the process: a note that nobody holds is
-//! that of a killed server, and the next opening puts the setting back. The directory of notes is
-//! empty after a boot, so that a setting is forgotten with the machine.
+//! The old setting is noted beside the locks of volumes before it is changed. A server that holds
+//! the setting has a lock on the note, and the lock goes with the process. So an unlocked note is
+//! from a killed server, and the next opening puts the setting back. The directory of notes is
+//! empty after a boot, so a setting is forgotten with the machine.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -23,10 +23,10 @@ use crate::volume_lock::{DirectoryLock, VolumeLockError, runtime_dir};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HoldError {
-    /// It cannot be set from here.
+    /// The cache cannot be set from here.
     #[error("the write cache cannot be set: {0}")]
     NoSwitch(#[from] NoSwitch),
-    /// The kernel or the drive did not do it.
+    /// The kernel or the drive did not set the cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
     /// Another server on the same disk has set it the other way.
@@ -37,17 +37,17 @@ pub enum HoldError {
         on_off(*on)
     )]
     Other {
-        /// The process.
+        /// Id of the other server's process.
         pid: u32,
-        /// What it serves.
+        /// The device that the other server serves.
         device: PathBuf,
-        /// What it has set.
+        /// The setting of the other server.
         on: bool,
     },
     /// There is no directory for notes.
     #[error(transparent)]
     Directory(#[from] VolumeLockError),
-    /// What the cache was cannot be noted.
+    /// The old setting cannot be noted.
     #[error("cannot note in {} what the write cache was: {source}", path.display())]
     Note {
         /// The note.
@@ -57,52 +57,53 @@ pub enum HoldError {
     },
 }
 
-/// What became of a setting at the end.
+/// Result of releasing a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// It was put back to this.
+    /// The cache was put back to this setting.
     PutBack {
         /// On, or off.
         on: bool,
     },
-    /// It had been so before.
+    /// The cache had this setting before.
     AsBefore,
-    /// Another server on the same disk still needs it, and puts it back.
+    /// Another server on the same disk still needs the setting, and puts it back later.
     Shared,
-    /// Somebody else has changed it meanwhile: it stays so.
+    /// The setting was changed by others meanwhile, and stays as it is.
     Changed,
 }
 
-/// What is noted of a disk's cache.
+/// The note of a disk's cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {
-    /// Whether it was on before.
+    /// Whether the cache was on before.
     pub former: bool,
-    /// What a server has set.
+    /// The setting that a server made.
     pub set: bool,
     /// The server's process.
     pub pid: u32,
-    /// Whether a server holds the setting. Else it was killed.
+    /// Whether a server holds the setting. If not, the server was killed.
     pub is_held: bool,
 }
 
-/// Held as long as a server wants the cache so. Dropping it releases it.
+/// Held as long as a server needs the setting. Dropping it releases the setting.
 #[derive(Debug)]
 pub struct HeldCache {
     directory: PathBuf,
     switch: CacheSwitch,
     note: Note,
-    /// Locked; `None` once it is released.
+    /// The note, locked; `None` once it is released.
     file: Option<File>,
 }
 
 impl HeldCache {
-    /// Turns the write cache of the disk at `device` on or off, and notes what it was. A note of a
-    /// killed server is believed. Another server of this user may have the same wish.
+    /// Turns the write cache of the disk at `device` on or off, and notes the old setting. If a
+    /// killed server left a note, the old setting is taken from that. Other servers of this user
+    /// may hold the same setting.
     ///
     /// # Errors
-    /// See [`HoldError`]. The cache is as it was then. Where the kernel believes otherwise, the
-    /// note stays, and the next opening puts it right.
+    /// See [`HoldError`]. The cache is then as before. If the kernel believes otherwise, the note
+    /// stays, and the next opening corrects it.
     pub fn take(device: &Path, on: bool) -> Result<Self, HoldError> {
         Self::take_in(&runtime_dir()?, CacheSwitch::at(device)?, device, on)
     }
@@ -130,12 +131,12 @@ impl HeldCache {
             }
             found => set_anew(&switch, &path, &file, found, device, on)?,
         };
-        // From an exclusive lock to a shared one: nobody else can have it in between.
+        // The exclusive lock becomes a shared one. Others take it only with the directory's lock.
         flock(&file, FlockOperation::LockShared).map_err(|errno| failed(errno.into()))?;
         Ok(Self { directory, switch, note, file: Some(file) })
     }
 
-    /// What the cache was before the first server set it.
+    /// The setting before the first server changed it.
     #[must_use]
     pub const fn former(&self) -> bool {
         self.note.former
@@ -147,7 +148,7 @@ impl HeldCache {
         self.switch.disk()
     }
 
-    /// Puts the setting back, if no other server needs it.
+    /// Puts the old setting back, unless another server needs the present one.
     ///
     /// # Errors
     /// If it was not put back. The note stays, and the next opening of the disk tries again.
@@ -157,7 +158,7 @@ impl HeldCache {
 
     fn end(&mut self) -> Result<Released, CacheError> {
         let Some(file) = self.file.take() else { return Ok(Released::AsBefore) };
-        // Without the lock the setting is put back all the same.
+        // The setting is put back even if the directory cannot be locked.
         let _directory = DirectoryLock::take(&self.directory);
         match try_lock(&file) {
             Ok(false) => Ok(Released::Shared),
@@ -168,12 +169,12 @@ impl HeldCache {
 
 impl Drop for HeldCache {
     fn drop(&mut self) {
-        // A note that stays is found by the next opening.
+        // If the note stays, the next opening finds it.
         let _ = self.end();
     }
 }
 
-/// Notes what the cache of a disk without a server is, and sets it.
+/// Notes the present setting of a disk that no server holds, and changes it.
 fn set_anew(
     switch: &CacheSwitch,
     path: &Path,
@@ -196,7 +197,7 @@ fn set_anew(
         return Err(HoldError::Note { path: path.to_owned(), source });
     }
     switch.set(on).inspect_err(|_| {
-        // If the kernel believes now that it was set, the note says what to put back.
+        // If the kernel believes in the new setting, the note must stay: it has the old one.
         if switch.is_on().is_ok_and(|is_on| is_on == now) {
             undo();
         }
@@ -204,7 +205,7 @@ fn set_anew(
     Ok(note)
 }
 
-/// Puts back what `note` says, unless somebody else has changed it since. The note goes.
+/// Puts back the setting in `note`, unless others have changed it since. Removes the note.
 fn put_back(directory: &Path, switch: &CacheSwitch, note: &Note) -> Result<Released, CacheError> {
     let released = if note.former == note.set {
         Released::AsBefore
@@ -218,11 +219,11 @@ fn put_back(directory: &Path, switch: &CacheSwitch, note: &Note) -> Result<Relea
     Ok(released)
 }
 
-/// Puts back what a killed server has left of the cache of the disk at `device`; `None` if none
-/// has.
+/// Puts back the setting of the disk at `device` if a killed server left it changed; `None` if none
+/// did.
 ///
 /// # Errors
-/// If it was not put back: it is tried again the next time.
+/// If it was not put back: the next opening tries again.
 pub fn settle(device: &Path) -> Result<Option<Released>, CacheError> {
     let (Ok(directory), Ok(switch)) = (runtime_dir(), CacheSwitch::at(device)) else {
         return Ok(None);
@@ -240,7 +241,7 @@ pub(super) fn settle_in(
     looked.flatten().transpose()
 }
 
-/// What is noted of the cache of the disk at `device`, for whoever may read that.
+/// The note of the disk at `device`, if there is one and this user may read it.
 #[must_use]
 pub fn noted(device: &Path) -> Option<Noted> {
     noted_in(&runtime_dir().ok()?, &CacheSwitch::at(device).ok()?)
@@ -255,15 +256,15 @@ pub(super) fn noted_in(directory: &Path, switch: &CacheSwitch) -> Option<Noted> 
     })
 }
 
-/// Passes the note of a disk to `then`, and whether somebody holds it, while nobody may make or
-/// remove notes.
+/// Passes the note of a disk to `then`, and whether a server holds it. Meanwhile notes are neither
+/// made nor removed.
 fn looking<T>(
     directory: &Path,
     switch: &CacheSwitch,
     then: impl FnOnce(Note, bool) -> T,
 ) -> Option<T> {
     let path = note_path(directory, switch.identity());
-    // Before the lock: most disks have no note.
+    // Checked before taking the lock: most disks have no note.
     if !path.exists() {
         return None;
     }
@@ -274,7 +275,7 @@ fn looking<T>(
     Some(then(note, is_held))
 }
 
-/// Whether nobody else has a lock; it is exclusive then.
+/// Tries to take an exclusive lock; false if others hold a lock.
 fn try_lock(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),

@@ -1,7 +1,7 @@
 //! How the kernel reaches a disk: the link, the drive's write cache, forced unit access, the queue.
 //!
-//! All of it is what sysfs says of the whole disk. Where a controller, a bridge or a host stands
-//! between, sysfs tells of that and not of the drive, and [`Transport::hides_cache`] says so.
+//! Everything comes from what sysfs reports for the whole disk. If a controller, a bridge or a host
+//! stands between, sysfs describes that and not the drive, and [`Transport::hides_cache`] says so.
 
 mod cache;
 mod held;
@@ -19,12 +19,12 @@ pub use transport::Transport;
 
 use crate::sysfs::{DeviceNumber, Disk, System};
 
-/// What the kernel says of a disk and of the way to it.
+/// A disk and the way to it, as the kernel reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
-    /// The kernel's name of the whole disk, as `sdb`.
+    /// The kernel's name of the whole disk, such as `sdb`.
     pub disk: String,
-    /// The way to it.
+    /// The way to the disk.
     pub transport: Transport,
     /// Whether the kernel takes the disk for one with a volatile write cache
     /// (`queue/write_cache`), and sends it flushes. `None` if it does not say.
@@ -32,20 +32,20 @@ pub struct Attached {
     /// Whether the drive's own write cache is on (`scsi_disk/*/cache_type`). `None` for disks of
     /// other kinds.
     pub write_cache: Option<bool>,
-    /// Whether the kernel sends the disk writes with forced unit access (`queue/fua`). Else such a
-    /// write is a write and a flush. `None` if it does not say.
+    /// Whether the kernel sends the disk writes with forced unit access (`queue/fua`). If not, such
+    /// a write becomes a write and a flush. `None` if the kernel does not say.
     pub fua: Option<bool>,
-    /// Commands that the disk is given at a time (`device/queue_depth`).
+    /// Number of commands that the disk is given at a time (`device/queue_depth`).
     pub queue_depth: Option<u32>,
-    /// Whether it turns (`queue/rotational`). `None` if the kernel does not say.
+    /// Whether the disk is rotational (`queue/rotational`). `None` if the kernel does not say.
     pub rotational: Option<bool>,
-    /// Its length, zero if the kernel does not say.
+    /// Length in bytes, zero if the kernel does not say.
     pub bytes: u64,
 }
 
 impl Attached {
-    /// What is said of the disk, the partition or the file at `path`; `None` of a file, and of what
-    /// cannot be looked at.
+    /// What the kernel reports for the disk, or for the disk of the partition, at `path`. `None`
+    /// for a file, and if the path cannot be examined.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
         Some(Self::of(&whole_disk(&System::this(), path)?))
@@ -76,9 +76,8 @@ impl Attached {
         }
     }
 
-    /// Whether each durable write makes the drive's whole queue end first: it is a write and a
-    /// FLUSH CACHE, which is no queued command of SATA drives. Known only where the drive can be
-    /// seen.
+    /// Whether each durable write makes the drive's whole queue end first: it is sent as a write
+    /// and a FLUSH CACHE, which SATA drives do not queue. Known only if the drive is visible.
     #[must_use]
     pub fn drains_queue(&self) -> bool {
         let one_by_one = self.queue_depth.is_some_and(|depth| depth <= 1);
@@ -88,16 +87,16 @@ impl Attached {
             && !one_by_one
     }
 
-    /// Whether the kernel drops flushes although the drive's own cache is on, because somebody
-    /// wrote `write through` into `queue/write_cache`. Writes that were acknowledged as durable may
-    /// then be lost with the power.
+    /// Whether the kernel drops flushes although the drive's own cache is on, because `write
+    /// through` was written into `queue/write_cache`. A power cut may then lose writes that were
+    /// acknowledged as durable.
     #[must_use]
     pub fn drops_flushes(&self) -> bool {
         self.write_cache == Some(true) && self.flushed == Some(false)
     }
 }
 
-/// The whole disk of what is at `path`, if that is a block device.
+/// The whole disk of the block device at `path`; `None` if it is no block device.
 fn whole_disk(system: &System, path: &Path) -> Option<Disk> {
     let metadata = fs::metadata(path).ok()?;
     let number = metadata.file_type().is_block_device().then(|| metadata.rdev())?;

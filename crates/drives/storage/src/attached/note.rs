@@ -1,4 +1,4 @@
-//! The note of what a drive's write cache was.
+//! The note of the old setting of a drive's write cache.
 
 use std::fs::File;
 use std::io;
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 
 use manylogs_block::on_off;
 
-/// Extension of notes.
+/// Extension of the names of notes.
 const EXTENSION: &str = "cache";
-/// Longest note that is read, and longest name of one.
+/// Longest note that is read, and longest name of a note.
 const NOTE_MAX: usize = 8192;
 const NAME_MAX: usize = 120;
-/// Ends a note: what follows is of a longer one that was there before.
+/// Ends a note. Bytes behind it belong to a longer note that was there before.
 const END: &[u8] = b"\nend\n";
 
-/// What a note says.
+/// The content of a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
-    /// Of the disk.
+    /// Identity of the disk.
     pub(super) identity: String,
-    /// Whether the cache was on.
+    /// Whether the cache was on before.
     pub(super) former: bool,
-    /// Whether it is to be on.
+    /// Whether the cache is to be on now.
     pub(super) set: bool,
-    /// The process that has set it.
+    /// The process that changed the setting.
     pub(super) pid: u32,
-    /// What that serves.
+    /// The device that the process serves.
     pub(super) device: PathBuf,
 }
 
-/// Where in `directory` the note of a disk is.
+/// The path of a disk's note in `directory`.
 pub(super) fn note_path(directory: &Path, identity: &str) -> PathBuf {
     let kept = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     let name: String = identity.chars().map(kept).collect();
@@ -42,7 +42,7 @@ pub(super) fn note_path(directory: &Path, identity: &str) -> PathBuf {
 }
 
 impl Note {
-    /// The note in `file`; `None` if it is none.
+    /// Reads the note in `file`; `None` if it holds none.
     pub(super) fn read(file: &File) -> Option<Self> {
         let mut bytes = vec![0; NOTE_MAX];
         let len = file.read_at(&mut bytes, 0).ok()?;
@@ -64,7 +64,8 @@ impl Note {
         })
     }
 
-    /// Puts it into `file` in one piece: whoever is killed leaves the old one or the new one.
+    /// Writes the note into `file` with one call: a process killed meanwhile leaves the old or the
+    /// new note.
     pub(super) fn write(&self, file: &File) -> io::Result<()> {
         let Self { identity, former, set, pid, device } = self;
         let head = format!("{}\n{}\n{pid}\n{identity}\n", on_off(*former), on_off(*set));

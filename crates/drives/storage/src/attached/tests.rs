@@ -1,4 +1,4 @@
-//! On trees as sysfs shows them.
+//! Tests on directory trees that look like sysfs.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -200,7 +200,7 @@ fn a_disk_that_refuses_or_does_nothing_is_told_as_such() {
     assert!(matches!(switch.set(false), Err(CacheError::Flush { .. })));
     assert_eq!(machine.told(word), "write back", "nothing was changed");
     fs::write(machine.dir.path().join("dev/sdb"), "").unwrap();
-    // Nothing can be read here.
+    // The attribute cannot be read.
     let path = machine.disk.join(word);
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
@@ -217,7 +217,7 @@ fn flushes_that_the_kernel_drops_over_a_cache_are_noticed() {
     assert!(!machine.attached().drops_flushes());
 }
 
-/// A kernel over a drive whose cache is off, and that refuses to have it turned on.
+/// A kernel over a drive whose cache is off and which refuses to turn it on.
 fn refusing(attribute: &Path, text: &str) -> std::io::Result<()> {
     let believed = |path: &Path, word: &str| fs::write(path, format!("{word}\n"));
     match (attribute.ends_with("rescan"), text.trim().strip_prefix("temporary ")) {
@@ -232,7 +232,7 @@ fn refusing(attribute: &Path, text: &str) -> std::io::Result<()> {
     }
 }
 
-/// The same where the drive cannot be asked again.
+/// As above, but the kernel cannot ask the drive again either.
 fn refusing_for_good(attribute: &Path, text: &str) -> std::io::Result<()> {
     if attribute.ends_with("rescan") {
         Err(std::io::ErrorKind::NotFound.into())
@@ -256,7 +256,8 @@ fn a_failed_attempt_to_turn_the_cache_on_is_not_believed_the_next_time() {
         assert!(take(switch.clone()).is_err());
         assert_eq!(notes(&machine), 0);
     }
-    // A note of a killed server that cannot be put back stays, however often that is tried.
+    // If the setting of a killed server cannot be put back, its note stays, after any number of
+    // attempts.
     machine.say(CACHE_TYPE, "write back");
     killed(&machine, hold(&machine, "/dev/sdb", false).unwrap());
     for _ in 0..2 {
@@ -277,7 +278,7 @@ fn what_the_kernel_believes_for_good_is_noted_and_put_right() {
     assert!(!is_on(&machine) && notes(&machine) == 0);
 }
 
-/// What a machine has of notes.
+/// Number of notes on a machine.
 fn notes(machine: &Machine) -> usize {
     fs::read_dir(machine.dir.path().join("run")).map_or(0, Iterator::count)
 }
@@ -295,7 +296,7 @@ fn is_on(machine: &Machine) -> bool {
     machine.switch().unwrap().is_on().unwrap()
 }
 
-/// A server that is killed puts nothing back: its lock goes, its note stays.
+/// Kills a server, which puts nothing back: its lock goes, its note stays.
 fn killed(machine: &Machine, held: HeldCache) {
     let path = fs::read_dir(machine.dir.path().join("run")).unwrap().flatten().next().unwrap();
     let note = fs::read(path.path()).unwrap();
@@ -319,7 +320,7 @@ fn a_setting_is_put_back_at_the_end() {
     assert_eq!(settled(&machine), None, "somebody holds it");
     assert_eq!(held.release().unwrap(), Released::PutBack { on: true });
     assert!(is_on(&machine) && notes(&machine) == 0);
-    // What was so before stays so.
+    // A setting that was the same before stays.
     let held = hold(&machine, "/dev/sdb", true).unwrap();
     assert_eq!(held.release().unwrap(), Released::AsBefore);
     assert!(is_on(&machine) && notes(&machine) == 0);
@@ -335,12 +336,12 @@ fn what_a_killed_server_left_is_put_back_by_the_next() {
     assert!(!is_on(&machine) && !noted.is_held && noted.former);
     assert_eq!(settled(&machine), Some(Released::PutBack { on: true }));
     assert!(is_on(&machine) && notes(&machine) == 0);
-    // The same command again: what the first one found counts, however often it is killed.
+    // The same command again: the first one's old setting counts, however often it is killed.
     off();
     off();
     let held = hold(&machine, "/dev/sdb", false).unwrap();
     assert_eq!(held.release().unwrap(), Released::PutBack { on: true });
-    // Somebody has set it by hand, or the drive was without power: it is as it was.
+    // The setting was changed by hand, or the drive lost power: the cache is on again.
     off();
     machine.say(CACHE_TYPE, "write back");
     assert_eq!(settled(&machine), Some(Released::Changed));
@@ -370,7 +371,7 @@ fn a_disk_that_refuses_leaves_no_note() {
     fs::remove_file(machine.dir.path().join("dev/sdb")).unwrap();
     assert!(matches!(hold(&machine, "/dev/sdb", false), Err(HoldError::Cache(_))));
     assert!(is_on(&machine) && notes(&machine) == 0);
-    // The note of a killed server stays, if it is there.
+    // The note of a killed server stays, if there was one.
     fs::write(machine.dir.path().join("dev/sdb"), "").unwrap();
     killed(&machine, hold(&machine, "/dev/sdb", false).unwrap());
     machine.say(CACHE_TYPE, "?");

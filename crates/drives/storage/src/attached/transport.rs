@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 
 use crate::sysfs::Disk;
 
-/// Drivers of controllers that make disks of their own of the drives: the cache is theirs.
+/// Drivers of controllers that make disks of their own from the drives: the cache is the
+/// controller's.
 const RAID: [&str; 9] =
     ["megaraid_sas", "hpsa", "smartpqi", "aacraid", "arcmsr", "3w-9xxx", "3w-sas", "ips", "stex"];
-/// Drivers of disks that a host makes for its guests.
+/// Drivers of disks that a host provides to its guests.
 const VIRTUAL: [&str; 5] =
     ["virtio_scsi", "storvsc_host_t", "storvsc", "vmw_pvscsi", "xen-scsifront"];
-/// Drivers of bridges from USB.
+/// Drivers of USB bridges.
 const USB: [&str; 2] = ["usb-storage", "uas"];
-/// What SCSI says of a drive that speaks ATA, whose controller translates.
+/// Vendor that SCSI reports for an ATA drive whose controller translates.
 const ATA_VENDOR: &str = "ATA";
 
 /// The way from the kernel to a disk.
@@ -22,23 +23,23 @@ const ATA_VENDOR: &str = "ATA";
 pub enum Transport {
     /// SATA, by the kernel's own libata.
     Sata,
-    /// A SATA drive behind a SAS controller, which translates: it sends the drive FLUSH CACHE for
-    /// the SYNCHRONIZE CACHE that it gets.
+    /// A SATA drive behind a SAS controller that translates SYNCHRONIZE CACHE to FLUSH CACHE for
+    /// the drive.
     SataBehindSas,
-    /// SCSI over SAS, Fibre Channel or another link that hides nothing; the driver's name.
+    /// SCSI over SAS, Fibre Channel or another link that hides nothing; with the driver's name.
     Scsi(String),
-    /// A bridge from USB, which does not tell what the drive does.
+    /// A USB bridge, which does not report what the drive does.
     Usb,
-    /// A RAID controller, with a cache of its own before those of its drives; the driver's name.
+    /// A RAID controller, with a cache in front of those of its drives; with the driver's name.
     Raid(String),
-    /// A disk that a host makes for a guest; the driver's name.
+    /// A disk that a host provides to a guest; with the driver's name.
     Virtual(String),
     /// `NVMe`.
     Nvme,
-    /// No hardware of its own: a loop device, a mapped device, an array, a network's; with the
-    /// disks that it is made of, if the kernel tells.
+    /// A device without hardware of its own: loop, mapped, array or network. With the disks that it
+    /// is made of, if the kernel tells.
     Made(Vec<String>),
-    /// Something else; the kernel's name of the disk.
+    /// Another kind of disk; with the kernel's name of it.
     Unknown(String),
 }
 
@@ -77,19 +78,19 @@ impl Transport {
         }
     }
 
-    /// Whether the drive speaks ATA and can be seen: its FLUSH CACHE is no queued command.
+    /// Whether the drive speaks ATA and is visible: its FLUSH CACHE is not queued.
     #[must_use]
     pub const fn is_sata(&self) -> bool {
         matches!(self, Self::Sata | Self::SataBehindSas)
     }
 
-    /// Whether it is a SCSI drive that can be seen: its flush is queued.
+    /// Whether it is a visible SCSI drive: its flush is queued.
     #[must_use]
     pub const fn is_scsi(&self) -> bool {
         matches!(self, Self::Scsi(_))
     }
 
-    /// Why nobody can see the drive's cache from here, or set it; `None` where it can be seen.
+    /// Why the drive's cache cannot be seen or set from here; `None` if it is visible.
     #[must_use]
     pub fn hides_cache(&self) -> Option<String> {
         match self {
@@ -114,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// A word for programs.
+    /// Name for programs to read.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -147,13 +148,13 @@ impl fmt::Display for Transport {
     }
 }
 
-/// `prefix` and digits.
+/// Whether `part` is `prefix` followed by digits.
 fn is_numbered(part: &str, prefix: &str) -> bool {
     part.strip_prefix(prefix)
         .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The name that the driver of the SCSI host gives itself, from the disk's directory.
+/// The name that the SCSI host's driver gives itself, found from the disk's directory.
 fn adapter(dir: &Path) -> Option<String> {
     let host: PathBuf = dir
         .ancestors()

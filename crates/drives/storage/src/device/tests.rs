@@ -1,4 +1,4 @@
-//! What a device asks of the kernel, and what it makes of the answers.
+//! Checks which operations a device sends to the kernel, and how it treats the results.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use manylogs_block::{Rng, Sectors, to_usize};
 use super::*;
 use crate::pool::carry_out;
 
-/// Notes each operation, and answers as it was told, or else carries the operation out.
+/// Records each operation. Answers with the next scripted result, or else carries it out.
 #[derive(Default)]
 struct Scripted(Rc<Script>);
 
@@ -19,7 +19,7 @@ struct Script {
     answers: RefCell<VecDeque<Result<usize, Errno>>>,
     asked: RefCell<Vec<String>>,
     started: RefCell<VecDeque<(Arc<File>, Op, Callback)>>,
-    /// Which of the operations under way ends next; without it the one that was started first.
+    /// Picks the operation under way that ends next; without it the oldest one ends.
     order: RefCell<Option<Rng>>,
 }
 
@@ -264,14 +264,14 @@ fn filled(start: u64, len: u64, byte: u8) -> Request {
     Request::Write { extent, payload, fua: false, hint: manylogs_block::Hint::None }
 }
 
-/// The first byte of each of the `sectors` first sectors.
+/// The first byte of each of the first `sectors` sectors.
 fn first_bytes(bench: &Bench, sectors: u64) -> Vec<u8> {
     let extent = Extent::new(0, sectors);
     let content = bench.answer(Request::Read { extent }).unwrap().to_bytes().unwrap();
     content.iter().copied().step_by(512).collect()
 }
 
-/// In whatever order the kernel ends operations.
+/// This holds in whatever order the kernel ends operations.
 #[test]
 fn writes_into_one_logical_sector_do_not_undo_each_other() {
     const EXPECTED: [u8; 24] =
@@ -298,7 +298,7 @@ fn writes_into_one_logical_sector_do_not_undo_each_other() {
     }
 }
 
-/// A range is zeroed piece by piece, and parts of its logical sectors are written meanwhile.
+/// A range is zeroed piece by piece while parts of its logical sectors are written.
 #[test]
 fn a_write_beside_long_zeroes_is_not_undone() {
     let zeroed = Extent::new(3, (512 << 11) + 2);
@@ -326,7 +326,7 @@ fn a_write_beside_long_zeroes_is_not_undone() {
         });
         assert_eq!(first, [1, 2, 1, 0, 0, 0, 0, 0], "seed {seed}");
         assert_eq!(last, [0, 0, 0, 0, 0, 3, 1, 1], "seed {seed}");
-        // Of two changes under way together either may be the last.
+        // Of two changes under way together either may come last.
         assert!([0, 4].contains(&std::mem::take(&mut inside[1])), "seed {seed}");
         assert_eq!(inside, [0; 8], "seed {seed}");
     }

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A reactor that serves `served` echoes, with a ring and without.
+/// Runs a reactor that echoes to clients, with a ring or without.
 fn echoes(ring: bool) {
     let (dir, reactor) = (TempDir::new().unwrap(), Reactor::new().unwrap());
     let path = dir.path().join("socket");
@@ -17,7 +17,7 @@ fn echoes(ring: bool) {
         listener.set_nonblocking(true).unwrap();
         Listener(Socket::new(listener.into(), Rc::clone(reactor.driver())))
     };
-    // Longer than the kernel's buffers: both sides wait for each other.
+    // Longer than the kernel's buffers, so that both sides wait for each other.
     let client = thread::spawn(move || {
         let mut stream = UnixStream::connect(path).unwrap();
         let mut back = stream.try_clone().unwrap();
@@ -65,7 +65,7 @@ fn a_listener_that_is_shut_down_and_a_silent_client_hold_nobody_up() {
     let (heard, runtime) = (ended.wait(), reactor.handle());
     reactor.handle().spawn(async move {
         let stream = accepting.accept().await.unwrap();
-        // Waits for ever: the reactor's end ends it.
+        // This read waits for ever, until the reactor ends.
         runtime.spawn(async move {
             let _ = stream.read(&mut [0; 16]).await;
         });

@@ -1,4 +1,5 @@
-//! The ring, the threads and the path for files in memory ask the kernel for what a request says.
+//! Checks that the ring, the threads and the path for files in memory ask the kernel for exactly
+//! what a request says.
 
 use std::fs::File;
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use crate::driver::DeviceIo;
 use crate::{Backend, FileDevice, MappedNvram, OpenError, OpenMode, OpenOptions, Reactor};
 
 const SECTORS: u64 = 4096;
-/// A file that takes what a disk with sectors of 512 bytes does.
+/// A file that accepts the same requests as a disk with sectors of 512 bytes.
 const ORDINARY: Behaviour = Behaviour { alignment: 512, longest_write: usize::MAX, cached: false };
 
 /// A device on a witness, with the reactor that its answers come from.
@@ -39,7 +40,7 @@ impl Bench {
         Some(Self { device, reactor, witness })
     }
 
-    /// What arrives for `request`.
+    /// The operations that arrive for `request`.
     fn arrives(&self, request: Request) -> Vec<String> {
         self.answer(request).unwrap();
         self.witness.seen()
@@ -60,7 +61,7 @@ fn zeroes(start: u64, len: u64, fua: bool) -> Request {
     Request::write_zeroes(Extent::new(start, len), fua)
 }
 
-/// What every way to the kernel has to ask for.
+/// Checks the operations that every way to the kernel must ask for.
 fn asks_for_what_requests_say(backend: Backend) {
     let Some(bench) = Bench::new(backend, ORDINARY) else { return };
     assert!(bench.device.direct() && bench.device.capabilities().volatile_cache);
@@ -72,7 +73,7 @@ fn asks_for_what_requests_say(backend: Backend) {
     // Longer than a registered buffer; FUSE may cut it.
     let long = bench.arrives(write(0, 1024, true));
     assert!(!long.is_empty() && long.iter().all(|write| write.ends_with("durably")), "{long:?}");
-    // There is no call for such a range here.
+    // The kernel has no call for such a range on this file.
     let long = bench.arrives(zeroes(0, 1024, true));
     assert_eq!(long.last().map(String::as_str), Some("sync"), "{long:?}");
     let lazy = bench.arrives(zeroes(0, 1024, false));
@@ -166,7 +167,7 @@ fn the_path_for_files_in_memory_asks_for_what_requests_say() {
     }
 }
 
-/// The kernel's ring finishes such a write itself, but on a file of FUSE at the wrong place.
+/// The kernel's ring finishes such a write itself, but on a FUSE file at the wrong place.
 #[test]
 fn a_write_of_which_the_kernel_takes_a_part_is_finished() {
     let short = Behaviour { longest_write: 1536, ..ORDINARY };
@@ -178,7 +179,7 @@ fn a_write_of_which_the_kernel_takes_a_part_is_finished() {
     assert!(content[4096..8192].iter().all(|byte| *byte == 7));
 }
 
-/// A file system with blocks of 4096 bytes that does not tell its alignment.
+/// A file system with blocks of 4096 bytes that does not report its alignment.
 #[test]
 fn parts_of_large_logical_sectors_keep_their_neighbours() {
     for backend in [Backend::Uring, Backend::Threads] {

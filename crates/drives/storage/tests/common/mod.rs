@@ -1,4 +1,4 @@
-//! What the tests share: images, mounts and loop devices that go away by themselves.
+//! Helpers of the tests: images, and mounts and loop devices that are removed when dropped.
 
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
@@ -18,10 +18,10 @@ pub(crate) fn options(backend: Backend) -> OpenOptions {
     OpenOptions { backend, ..OpenOptions::new(OpenMode::Exclusive) }
 }
 
-/// Opens `path`, or says why the test is skipped: not every machine allows `io_uring`.
+/// Opens `path`, or says that the test is skipped: not every machine allows `io_uring`.
 ///
-/// A child that another test starts at this moment has a copy of every descriptor until it runs its
-/// program, locks included. A lock is therefore waited for as long as such a child may need.
+/// A child that another test starts at this moment has a copy of every descriptor, with its locks,
+/// until it runs its program. So a lock is waited for as long as such a child may need.
 pub(crate) fn open(reactor: &Reactor, path: &Path, backend: Backend) -> Option<FileDevice> {
     let mut tries = 0;
     loop {
@@ -40,7 +40,7 @@ pub(crate) fn open(reactor: &Reactor, path: &Path, backend: Backend) -> Option<F
     }
 }
 
-/// How often a lock is tried: 30 seconds, far more than a child needs on a busy machine.
+/// Number of tries to lock: 30 seconds in all, far more than a child needs on a busy machine.
 const LOCK_TRIES: u32 = 3000;
 
 /// A sparse image of `sectors` sectors.
@@ -89,8 +89,8 @@ pub(crate) fn try_run(program: &str, arguments: &[&str]) -> Option<String> {
     result
 }
 
-/// A loop device that is flushed, whatever cache mode its last user gave it: the mode outlives
-/// detaching. Detached when dropped, with the mode that it had.
+/// A loop device that is flushed, whatever cache mode its last user left: the mode outlives
+/// detaching. When dropped, it gets back its old mode and is detached.
 pub(crate) struct Loop(pub(crate) String, Option<String>);
 
 impl Loop {
@@ -111,7 +111,7 @@ impl Loop {
         Path::new("/sys/block").join(name).join("queue/write_cache")
     }
 
-    /// Lets the kernel believe that the device has this cache mode.
+    /// Makes the kernel believe that the device has this cache mode.
     pub(crate) fn set_write_cache(&self, mode: &str) {
         std::fs::write(self.write_cache(), mode).unwrap();
     }

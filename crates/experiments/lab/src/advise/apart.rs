@@ -1,4 +1,5 @@
-//! Advice whose replays are done elsewhere, as by the workers of a fleet: it says which it needs.
+//! Advice whose replays are done elsewhere, for instance by the workers of a fleet: it names the
+//! replays that it needs.
 
 use std::collections::HashMap;
 
@@ -9,24 +10,24 @@ use super::{Advised, Asked};
 use crate::load::Load;
 use crate::replay::{NamedPolicy, ReplayError, find_rate_by};
 
-/// Advice about a load of which not more than a summary needs to be here.
+/// Advice about a load of which this process needs only a summary.
 ///
-/// It keeps no state: what comes next follows from the replays that are known. So it goes on in any
-/// process, after any crash, and comes to what [`advise`](super::advise) says: the same policy and
-/// decision, with the same gain by means. Only what needs more than a [`Brief`] is not in it: gains
-/// by quantiles, how full logs get, and what a shingled drive has to clean.
+/// It keeps no state: the next step follows from the known replays. So it can go on in any process,
+/// after any crash, and comes to the result of [`advise`](super::advise): the same policy and
+/// decision, with the same gain by means. It lacks the figures that need more than a [`Brief`]:
+/// gains by quantiles, how full logs get, and what a shingled drive has to clean.
 #[derive(Clone, Debug)]
 pub struct Apart {
     load: Load,
     ours: Vec<NamedPolicy>,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub enum Next {
-    /// These replays, by the texts of [`Ask`]s. They do not wait for one another.
+    /// These replays are needed, as texts of [`Ask`]s. They are independent of one another.
     Wanted(Vec<String>),
-    /// Nothing: this is the advice.
+    /// No more replays are needed: this is the advice.
     Done(Box<Advised>),
 }
 
@@ -37,12 +38,12 @@ impl Apart {
         Self { load, ours }
     }
 
-    /// What comes next if these replays are `known`, by the texts of their [`Ask`]s. With `guesses`
-    /// it names replays, too, that it will ask for if no setting helps: a long search then has a
-    /// few steps instead of some twenty, and a few replays that nobody needs.
+    /// The next step, if these replays are `known`, by the texts of their [`Ask`]s. With `guesses`
+    /// it also names replays that it will need if no setting helps: a long search then has a few
+    /// steps instead of some twenty, and a few useless replays.
     ///
     /// # Errors
-    /// None that is expected: replays fail where they are done.
+    /// None is expected: replays fail where they are done.
     pub fn next(&self, known: &HashMap<String, Brief>, guesses: bool) -> Result<Next, ReplayError> {
         let mut replays = Known { known, wanted: Vec::new(), guesses };
         match self.advised(&mut replays) {

@@ -1,4 +1,4 @@
-//! The replays that advice asks for, who does them, and what it needs to know of them.
+//! The replays that advice asks for, and the ways to get their results.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,8 +15,7 @@ use crate::replay::{
     DriveSettings, NamedPolicy, Outcome, Plan, Progress, ReplayError, run, run_all,
 };
 
-/// A replay that advice asks for. As text it is what the replay is known by among those of the same
-/// advice.
+/// A replay that advice asks for. Its text identifies the replay among those of the same advice.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// The policy.
@@ -27,13 +26,13 @@ pub struct Ask {
     pub rate: f64,
     /// Share of a shingled drive's persistent cache that is in use from the start.
     pub smr_cache: f64,
-    /// Which of the drives that the profile may mean, from 1 on; 0 is the one that it says.
+    /// Number of a drive within the profile's ranges, from 1; 0 is the profile's own drive.
     pub drive: usize,
     /// Whether means of the replay's parts are needed, too.
     pub parts: bool,
 }
 
-/// Why advice came to no end.
+/// Why there is no advice.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Halt {
@@ -43,34 +42,33 @@ pub enum Halt {
     /// The user ended it.
     #[error("interrupted")]
     Interrupted,
-    /// It asked for replays that were not done yet.
+    /// It needs replays that were not done yet.
     #[error("replays are to be done before it can go on")]
     Wanted,
 }
 
-/// Who does the replays that advice asks for.
+/// Does the replays that advice asks for, or knows their results.
 pub trait Replays {
-    /// What these replays found, in order.
+    /// The results of these replays, in order.
     ///
     /// # Errors
-    /// If one fails, the user ends it, or they are to be done by others.
+    /// If a replay fails, the user ends it, or its result is not known yet.
     fn all(&mut self, plan: &Plan, asks: &[Ask]) -> Result<Vec<Brief>, Halt>;
 
-    /// Replays of `policies` from all seeds of `plan`, by which they are judged.
+    /// Replays `policies` from all seeds of `plan`; the advice judges them by these replays.
     ///
     /// # Errors
     /// As [`all`](Self::all).
     fn judged(&mut self, plan: &Plan, policies: &[NamedPolicy]) -> Result<Vec<Outcome>, Halt>;
 
-    /// Whether what is asked for later should be known early, on the guess that what is not known
-    /// yet changes nothing.
+    /// Whether to name later replays early, on the guess that unknown results change nothing.
     fn guesses(&self) -> bool {
         false
     }
 }
 
 impl Ask {
-    /// The replay of `policy` that `plan` says, from this seed.
+    /// The replay of `policy` by `plan`, from this seed.
     pub(super) fn of(plan: &Plan, policy: &NamedPolicy, seed: u64) -> Self {
         let (rate, smr_cache) = (plan.rate, plan.drive.smr_cache);
         Self { policy: policy.clone(), seed, rate, smr_cache, drive: 0, parts: false }
@@ -86,7 +84,7 @@ impl Ask {
         Some(Plan { rate, seed, drive, checkpoint_after: false, ..plan.clone() })
     }
 
-    /// Does it.
+    /// Does the replay.
     ///
     /// # Errors
     /// If it fails, or the user ends it.
@@ -108,7 +106,7 @@ impl fmt::Display for Ask {
     }
 }
 
-/// A text is no [`Ask`].
+/// The error that a text is no [`Ask`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0:?} names no replay of advice")]
 pub struct NoAsk(String);
@@ -157,7 +155,7 @@ impl Replays for Threads<'_> {
     }
 }
 
-/// Replays that others do: what is known of them, and what is not known yet.
+/// Replays that others do: the known results, and the replays still wanted.
 #[derive(Debug)]
 pub(super) struct Known<'a> {
     pub(super) known: &'a HashMap<String, Brief>,

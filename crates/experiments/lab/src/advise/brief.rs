@@ -1,15 +1,15 @@
-//! What advice needs to know of a replay: its means, and whether the drive kept up.
+//! The figures of a replay that advice needs: its means, and whether the drive kept up.
 
 use std::time::Duration;
 
 use manylogs_block::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::replay::{Class, NamedPolicy, Outcome, Plan, Probe, PumpReport, Recorder};
+use crate::replay::{LatencyClass, NamedPolicy, Outcome, Plan, Probe, PumpReport, Recorder};
 use crate::results::Occupancy;
 use crate::stats::{Sample, StreamMoved, Thinned, Total, Window};
 
-/// A replay in brief, to be told to others.
+/// A replay in brief, in a form that can be sent to other processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
     /// Whether latency measures backlog.
@@ -20,17 +20,18 @@ pub struct Brief {
     pub drive_busy_ns: u64,
     /// Median latency of reads and writes.
     pub median_ns: u64,
-    /// Until data was durable.
+    /// Times until data was durable.
     pub durable: Total,
     /// Latencies of reads.
     pub reads: Total,
-    /// What streams moved.
+    /// Data moved by streams, and the time.
     pub stream: StreamMoved,
-    /// The same of each part of the replay, for each seed; nothing if that was not asked for.
+    /// The same figures for each part of the replay, for each seed; empty unless they were asked
+    /// for.
     pub parts: Vec<Vec<Part>>,
 }
 
-/// A part of a replay: until data was durable, latencies of reads, and what streams moved.
+/// A part of a replay: times until data was durable, latencies of reads, and data moved by streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part(Total, Total, StreamMoved);
 
@@ -46,7 +47,7 @@ impl Part {
 }
 
 impl Brief {
-    /// The same replay in brief.
+    /// The brief of a replay; `parts` says whether to include its parts.
     #[must_use]
     pub fn of(outcome: &Outcome, parts: bool) -> Self {
         let recorder = &outcome.recorder;
@@ -56,14 +57,14 @@ impl Brief {
             simulated_ns: outcome.simulated.0,
             drive_busy_ns: outcome.drive_busy.0,
             median_ns: outcome.median().0,
-            durable: recorder.latencies(&Class::DURABLE).total(),
-            reads: recorder.latencies(&[Class::Read]).total(),
+            durable: recorder.latencies(&LatencyClass::DURABLE).total(),
+            reads: recorder.latencies(&[LatencyClass::Read]).total(),
             stream: recorder.streamed(),
             parts: recorder.windows().iter().filter(|_| parts).map(of_seed).collect(),
         }
     }
 
-    /// Those of several seeds together.
+    /// The brief of several seeds together.
     pub(super) fn pooled(briefs: &[Self]) -> Self {
         let mut all = briefs.first().cloned().unwrap_or_default();
         for other in briefs.iter().skip(1) {
@@ -76,7 +77,7 @@ impl Brief {
         all
     }
 
-    /// What a search for a rate sees of it.
+    /// The replay as a probe of a search for a rate.
     pub(super) fn probe(&self) -> Probe {
         let Self { simulated_ns, drive_busy_ns, median_ns, overloaded, .. } = *self;
         Probe::of_times([drive_busy_ns, simulated_ns, median_ns].map(Nanos), overloaded)
@@ -88,8 +89,8 @@ impl Brief {
         if self.durable.count > 0 { self.durable.mean_us() } else { self.reads.mean_us() }
     }
 
-    /// A replay of `policy` by `plan` of which only this is known. What is judged by means is right
-    /// in it; there is nothing of quantiles, of the head, and of what is in logs.
+    /// The outcome of a replay of `policy` by `plan`, made from this brief. Its means are right;
+    /// quantiles, positions of the head and contents of logs are missing.
     pub(super) fn outcome(&self, plan: &Plan, policy: &NamedPolicy) -> Outcome {
         let windows = |parts: &Vec<Part>| parts.iter().map(|part| part.window()).collect();
         let windows = self.parts.iter().map(windows).collect();

@@ -18,27 +18,27 @@ pub struct CacheChoice {
     pub volume: bool,
     /// Whether the drive's write cache was on.
     pub write_cache: bool,
-    /// The policy: of a volume the best that was replayed with this setting.
+    /// The policy; for a volume the best one that was replayed with this setting.
     pub policy: String,
-    /// Mean time until data was durable; `None` if nothing had to be.
+    /// Mean time until data was durable; `None` if no write had to be durable.
     pub durable_mean_us: Option<f64>,
     /// Mean latency of reads; `None` without reads.
     pub reads_mean_us: Option<f64>,
     /// Throughput of streams in units of 10^6 bytes per second; `None` without streams.
     pub stream_mb_s: Option<f64>,
-    /// Whether the load was more than the drive could do so.
+    /// Whether the load was more than the drive could do with this setting.
     pub overloaded: bool,
 }
 
-/// All that were compared, and what follows.
+/// The choices compared, and the conclusion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Caches {
     /// The plain drive and the volume, each with the cache on and off: four, unless one does not
     /// fit the drive.
     pub choices: Vec<CacheChoice>,
-    /// How to set it for the volume: the setting of the policy that is advised.
+    /// The write cache's setting for the volume: that of the advised policy.
     pub set_for_volume: Option<bool>,
-    /// How to set it without a volume: with this one data of the plain drive is durable sooner.
+    /// The setting without a volume: the one with which the plain drive makes data durable sooner.
     /// `None` if there is no difference.
     pub set_for_plain: Option<bool>,
     /// The link of the drive in the model: sata or sas.
@@ -48,7 +48,7 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Compares what was replayed; `advised` is the policy of the advice.
+    /// Compares the replays; `advised` is the policy of the advice.
     pub(super) fn of(
         replay: &Replay,
         outcomes: &[Outcome],
@@ -81,7 +81,7 @@ impl Caches {
         Self { choices, set_for_volume, set_for_plain, link, fua }
     }
 
-    /// What follows, in sentences.
+    /// The conclusion in sentences.
     pub(super) fn sentences(&self) -> Vec<String> {
         let found =
             |volume, on| self.choices.iter().find(|c| c.volume == volume && c.write_cache == on);
@@ -138,14 +138,14 @@ impl CacheChoice {
     }
 }
 
-/// Sort key among volumes, as the advice has it, or among plain drives.
+/// Sort key of choices: among volumes that of the advice, among plain drives the speed-up alone.
 fn worth(result: &PolicyResult, volume: bool) -> f64 {
     let gain = result.gain.unwrap_or_default();
     let durable = gain.durable_mean.map_or(1.0, |interval| interval.estimate);
     if volume { search::rank(&result.name, durable, kept(&gain)) } else { durable }
 }
 
-/// With which setting data is durable sooner.
+/// The setting with which data is durable sooner; `None` if there is no difference.
 fn sooner(on: &CacheChoice, off: &CacheChoice) -> Option<bool> {
     match (on.overloaded, off.overloaded) {
         (true, false) => return Some(false),

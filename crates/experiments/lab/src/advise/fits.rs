@@ -1,4 +1,4 @@
-//! What becomes of a load that is more than the drive can do.
+//! Loads that are more than the drive can do.
 
 use serde::Serialize;
 
@@ -11,22 +11,22 @@ use crate::stats::round3;
 /// A load that the plain drive cannot do at the rate that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TooMuch {
-    /// The rate that was asked for, in times of the recorded one.
+    /// The requested rate, as a multiple of the recorded one.
     pub asked: f64,
     /// The highest rate that the plain drive can do with its cache on or off, whichever is higher,
     /// at which settings are judged.
     pub judged: f64,
-    /// Whether the drive can do the rate that was asked for with the volume that is judged. `None`
-    /// before that is known.
+    /// Whether the drive can do the requested rate with the judged volume. `None` while that is
+    /// unknown.
     pub volume_keeps_up: Option<bool>,
 }
 
 impl TooMuch {
-    /// Looks whether the plain drive, with its cache on or off, can do the load of `plan`. If not,
+    /// Checks whether the plain drive, with its cache on or off, can do the load of `plan`. If not,
     /// finds the rate that it can do.
     ///
     /// # Errors
-    /// As the replays themselves.
+    /// Those of the replays.
     pub fn of(plan: &Plan, replays: &mut dyn Replays) -> Result<Option<Self>, Halt> {
         let plain = plain_drives(plan);
         for policy in &plain {
@@ -46,10 +46,10 @@ impl TooMuch {
         Ok(Some(Self { asked: plan.rate, judged, volume_keeps_up: None }))
     }
 
-    /// Looks whether the drive can do the rate that was asked for under `policy`.
+    /// Checks whether the drive can do the requested rate under `policy`.
     ///
     /// # Errors
-    /// As the replay itself.
+    /// Those of the replay.
     pub fn with_volume(
         self,
         plan: &Plan,
@@ -78,7 +78,7 @@ impl TooMuch {
     }
 }
 
-/// One replay.
+/// Does one replay.
 fn replayed(plan: &Plan, ask: Ask, replays: &mut dyn Replays) -> Result<Brief, Halt> {
     Ok(replays.all(plan, &[ask])?.pop().unwrap_or_default())
 }

@@ -9,7 +9,7 @@ use crate::results::{PolicyResult, Replay};
 use crate::stats::round3;
 use crate::table::{bytes, duration};
 
-/// From the end of the default's quiet hours (06:00) to their next beginning (22:00).
+/// Hours from the end of the default quiet hours (06:00) to their next beginning (22:00).
 const HOURS: f64 = 16.0;
 
 /// How full the logs get in a day that is as busy as the trace.
@@ -17,7 +17,7 @@ const HOURS: f64 = 16.0;
 pub struct LogsOutlook {
     /// Space in all logs.
     pub space_bytes: u64,
-    /// How full they are, in per cent, when the quiet hours begin, 16 hours after the last.
+    /// How full they are, in per cent, when the quiet hours begin, 16 hours after the last ones.
     pub full_percent_before_quiet_hours: f64,
     /// How long it then takes the idle drive to empty them.
     pub checkpoint_seconds: f64,
@@ -71,8 +71,9 @@ impl LogsOutlook {
     }
 }
 
-/// What a shingled drive has to clean for an hour as busy as the trace, without the volume and with
-/// it. `None` on other drives. A replay of minutes is over before such a drive stalls.
+/// A sentence on what a shingled drive has to clean for an hour as busy as the trace, without the
+/// volume and with it. `None` for other drives. Given because a replay of minutes ends before such
+/// a drive stalls.
 pub(super) fn cleaning_sentence(plain: &PolicyResult, with: &PolicyResult) -> Option<String> {
     let cache = plain.smr.as_ref()?.cache_bytes;
     let bands_an_hour = |result: &PolicyResult| {

@@ -1,5 +1,5 @@
-//! Advice on a drive of which not every number is known: what the gain is over all drives that the
-//! profile may mean.
+//! Advice on a drive whose figures are known only in ranges: the gain over all drives that the
+//! profile may describe.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,44 +18,46 @@ use crate::results::Decision;
 use crate::stats::round3;
 use crate::synthetic::Synthetic;
 
-/// Drives that are drawn.
+/// Number of drives drawn at random.
 const DRAWN: usize = 57;
-/// One in so many others gains less than the range says, and one in so many gains more: between the
-/// second and the last but one of 57 drawn lie 56 of 58 others at either end, 93 in 100 at both.
-/// Least and greatest of 28 hold as many, and differ more from one draw to the next.
+/// One in so many other drives gains less than the range, and one in so many gains more. The range
+/// is from the second to the last but one of the 57 drawn drives: at either end 2 of 58 other
+/// drives lie outside, so 93 in 100 lie within. The least and greatest of 28 would enclose as many,
+/// but vary more from one draw to the next.
 const BEYOND: f64 = 29.0;
-/// Seeds of the replay on each of them: what is left of chance would widen the range.
+/// Seeds of the replay on each drive; fewer seeds would widen the range by chance.
 const SEEDS: usize = 2;
 /// The seed of the draws; not one that `drive vary` has by default.
 const DRAWS_SEED: u64 = 0x6164_7669_7365;
-/// A figure decides when the gain changes by this share of what the most decisive one changes ...
+/// A figure counts as decisive if it changes the gain by this share of the most decisive one's
+/// change ...
 const DECIDES: f64 = 0.5;
-/// ... and by so much at least.
+/// ... and at least by this factor.
 const DECIDES_MIN: f64 = 1.02;
-/// The most figures that are named.
+/// Most figures that are named.
 const NAMED_MAX: usize = 3;
 
-/// The gain by the mean time until data is durable, over the drives that a profile may mean: 93 in
-/// 100 of them lie between `low` and `high`.
+/// The gain by the mean time until data is durable, over the drives that a profile may describe: 93
+/// in 100 of them lie between `low` and `high`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriveRange {
     /// The least.
     pub low: f64,
     /// The greatest.
     pub high: f64,
-    /// Share of the drives that it may be for which the load is too much, with their cache on or
-    /// off: they have no gain, as their queue grows as long as the load lasts.
+    /// Share of these drives for which the load is too much, with their cache on or off. They have
+    /// no gain, because their queue grows as long as the load lasts.
     pub too_much: f64,
-    /// The figures that the gain hangs on most, by their names in a profile.
+    /// The figures that decide the gain most, by their names in a profile.
     pub decided_by: Vec<&'static str>,
     /// The same in words.
     #[serde(skip)]
     words: Vec<&'static str>,
 }
 
-/// Measures the range of the gain of the policy that `advice` is about, beside the plain drives of
-/// `found`, over what the profile of `plan` may mean. `None` if every number of it is known, or the
-/// user ended it.
+/// Measures the range of the advised policy's gain over the plain drives of `found`, for the drives
+/// that the profile of `plan` may describe. `None` if the profile has no ranges, or the user ended
+/// it.
 ///
 /// # Errors
 /// As the replays themselves.
@@ -71,7 +73,7 @@ pub fn drive_range(
     let Some(policy) = judged.filter(|_| !keys.is_empty()) else { return Ok(None) };
     let plain: Vec<NamedPolicy> =
         found.finalists.iter().filter(|policy| policy.is_plain()).cloned().collect();
-    // What decides is told by differences, for which the plain drive that was better will do.
+    // Decisive figures are found by differences, for which the better plain drive suffices.
     let is_baseline = |plain: &&NamedPolicy| advice.baseline.as_ref() == Some(&plain.name);
     let baseline: Vec<NamedPolicy> = plain.iter().filter(is_baseline).cloned().collect();
     let on = |nth: usize| match nth < DRAWN {
@@ -83,8 +85,8 @@ pub fn drive_range(
     Ok(ranged(&keys, &gains))
 }
 
-/// The `nth` of the drives that the profile of `drive` may mean: those that are drawn, then each of
-/// its figures at both ends of its range. 0 is the drive itself. `None` if no such drive can be.
+/// The `nth` of the drives that the profile of `drive` may describe: the drawn ones, then for each
+/// figure one at either end of its range. 0 is the drive itself. `None` if no such drive can exist.
 pub(super) fn drive_of(drive: &DriveSettings, nth: usize) -> Option<DriveSettings> {
     let Some(nth) = nth.checked_sub(1) else { return Some(drive.clone()) };
     let sheet = drive.profile.sheet.as_deref()?;
@@ -97,8 +99,8 @@ pub(super) fn drive_of(drive: &DriveSettings, nth: usize) -> Option<DriveSetting
     Some(DriveSettings { profile: Arc::new(profile), ..drive.clone() })
 }
 
-/// Shares of the ranges, one list for each drawn drive. Each range is cut into as many parts as
-/// there are drives, and every part is drawn from once.
+/// Positions within the ranges, one list for each drawn drive. Each range is cut into as many parts
+/// as there are drives, and each part is drawn from once.
 fn draws(keys: &[Key]) -> Vec<Vec<(Key, f64)>> {
     let mut rng = Rng::new(DRAWS_SEED);
     let mut drives: Vec<Vec<(Key, f64)>> = vec![Vec::new(); DRAWN];
@@ -115,14 +117,14 @@ fn draws(keys: &[Key]) -> Vec<Vec<(Key, f64)>> {
     drives
 }
 
-/// What became of one drive.
+/// The result for one drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum OnDrive {
     /// The gain.
     Gains(f64),
     /// The load is too much for the plain drive.
     TooMuch,
-    /// No such drive can be, or nothing was durable.
+    /// No such drive can exist, or no write was durable.
     Nothing,
 }
 
@@ -140,9 +142,9 @@ impl OnDrive {
 struct On<'a> {
     /// See [`drive_of`].
     drive: usize,
-    /// The first so many seeds of the plan.
+    /// Number of seeds, from the first of the plan on.
     seeds: usize,
-    /// The plain drives that count.
+    /// The plain drives to compare with.
     plain: &'a [NamedPolicy],
 }
 
@@ -205,7 +207,7 @@ fn gains(
     Ok(drives.iter().map(of).collect())
 }
 
-/// The value with that rank, counted from 1, in a sorted list; between two it is in between.
+/// The value with that rank, counted from 1, in a sorted list; interpolated between ranks.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as saturates")]
 fn of_rank(sorted: &[f64], rank: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
@@ -215,7 +217,8 @@ fn of_rank(sorted: &[f64], rank: f64) -> Option<f64> {
     Some(below + (above - below) * place.fract())
 }
 
-/// From the gains of the drawn drives, then of each figure at both ends of its range.
+/// The range, from the gains of the drawn drives, followed by those at both ends of each figure's
+/// range.
 fn ranged(keys: &[Key], gains: &[OnDrive]) -> Option<DriveRange> {
     let (drawn, ends) = gains.split_at(DRAWN.min(gains.len()));
     let mut sorted: Vec<f64> = drawn.iter().filter_map(|found| found.gain()).collect();
@@ -249,7 +252,7 @@ fn ranged(keys: &[Key], gains: &[OnDrive]) -> Option<DriveRange> {
 }
 
 impl DriveRange {
-    /// Whether the drive may be one that gains, or one that loses.
+    /// Whether the drive may gain or lose, as far as the range tells.
     #[must_use]
     pub fn is_around_one(&self) -> bool {
         self.low <= 1.0 && self.high > 1.0
@@ -276,7 +279,7 @@ impl DriveRange {
 }
 
 impl Advice {
-    /// Judges over what the drive may be: a range around 1 is no advice to use a volume.
+    /// Takes the range into account: a range around 1 withdraws the advice to use a volume.
     pub fn over(&mut self, range: DriveRange) {
         self.reasons.push(format!("over what the drive may be: {}", range.words()));
         if self.decision == Decision::Use && range.is_around_one() {
@@ -347,12 +350,12 @@ mod tests {
         gains.extend([Gains(0.95), Gains(1.2), Gains(1.1), Gains(1.11), Nothing, Gains(3.0)]);
         let keys = [Key::Segment, Key::WriteSettle, Key::Heads];
         let range = ranged(&keys, &gains).unwrap();
-        // The second and the last but one.
+        // The range ends at the second and at the last but one.
         assert_eq!((range.low, range.high, range.too_much), (0.9, 1.44, 0.0));
         assert_eq!(range.decided_by, ["segment"]);
         assert!(range.is_around_one());
         assert_eq!(range.words(), "between 0.90 and 1.44 times as fast; the read-ahead decides");
-        // Of fewer, the ends are between the least and the second.
+        // With fewer drives, the ends lie between the least and the second.
         gains[28..DRAWN].fill(TooMuch);
         let range = ranged(&keys, &gains).unwrap();
         assert_eq!((range.low, range.high, range.too_much), (0.89, 1.16, 0.509));

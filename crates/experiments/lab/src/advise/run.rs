@@ -1,4 +1,4 @@
-//! The steps of advice: a search, replays of what it found from fresh seeds, and what follows.
+//! The steps of advice: a search, replays of its best policies from fresh seeds, and the judgement.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::load::Load;
 use crate::replay::{DriveSettings, NamedPolicy, Plan, Progress, ReplayError};
 use crate::results::{RateDetails, Replay};
 
-/// What advice is asked about.
+/// The question to which advice is the answer.
 #[derive(Debug)]
 pub struct Asked<'a> {
     /// The load on the drive.
     pub load: &'a Load,
-    /// Its plan, at the rate that was chosen for it.
+    /// Its plan, at the chosen rate.
     pub plan: Plan,
     /// How the rate was chosen.
     pub rate: RateDetails,
-    /// The disk that commands name.
+    /// The disk named in the suggested commands.
     pub device: String,
     /// The command line that repeats it.
     pub command: String,
-    /// Replays at the same time.
+    /// Number of replays at the same time.
     pub threads: usize,
 }
 
@@ -62,7 +62,7 @@ pub fn advise<G>(
     }
 }
 
-/// The advice, by the replays that `replays` has or does.
+/// The advice, from the replays that `replays` knows or does.
 pub(super) fn advised<G>(
     asked: Asked<'_>,
     replays: &mut dyn Replays,

@@ -10,7 +10,7 @@ use super::{KEPT_MIN, settings};
 use crate::replay::{NamedPolicy, Plan};
 use crate::stats::round3;
 
-/// Settings and the values that are tried, beside the default of each.
+/// Settings, and the values to try besides each default.
 const TRIED: [(&str, &[&str]); 7] = [
     ("appends", &["1", "2", "8"]),
     ("threshold", &["16K", "32K", "64K", "128K", "512K"]),
@@ -83,8 +83,8 @@ pub fn replays_at_most() -> u64 {
 /// Searches the settings of `mlb` that make the data of `plan` durable soonest, while reads and
 /// streams keep 0.99 of the plain drive's speed.
 ///
-/// It asks `replays` for what it needs to go on. Where these guess, it goes on past what is not
-/// known to the end of a round, as if no value helped.
+/// It asks `replays` for the results that it needs. If `replays` guesses, the search goes on past
+/// unknown results to the end of a round, as if no value helped.
 ///
 /// # Errors
 /// As the replays themselves.
@@ -112,7 +112,7 @@ pub fn search(plan: &Plan, replays: &mut dyn Replays) -> Result<Found, Halt> {
     Ok(tries.finish(names))
 }
 
-/// The plain drive, with its write cache as the durability has it and the other way.
+/// The plain drive with its write cache as the durability demands, and with the other setting.
 pub(super) fn plain_drives(plan: &Plan) -> Vec<NamedPolicy> {
     let mut names = vec![NamedPolicy::nologging()];
     names.extend(NamedPolicy::parse(&format!("nologging:cache={}", other_cache(plan))));
@@ -132,7 +132,7 @@ struct Tries<'a> {
     /// See [`Found`].
     default: &'static str,
     tried: Vec<(Options, Tried)>,
-    /// Whether something that was asked for is not known.
+    /// Whether some requested results are still unknown.
     is_open: bool,
 }
 
@@ -215,7 +215,8 @@ impl Tries<'_> {
         let default = NamedPolicy::parse(self.default);
         finalists.extend(default);
         let best = self.tried.iter().max_by(|a, b| a.1.rank().total_cmp(&b.1.rank()));
-        // The best with the drive's write cache the other way: which to set is part of the advice.
+        // The best policy with the other setting of the drive's write cache: the setting is part of
+        // the advice.
         let twin = best.and_then(|(options, _)| {
             let mut options = options.clone();
             if options.remove("cache").is_none() {

@@ -1,5 +1,5 @@
-//! The persistent cache of a shingled drive: a short load never fills it, and a drive whose cache
-//! is full is another drive.
+//! The persistent cache of a shingled drive: a short load never fills it, and a drive with a full
+//! cache behaves differently.
 
 use serde::Serialize;
 
@@ -10,10 +10,10 @@ use crate::table::span;
 
 /// How the names of plain drives begin.
 const PLAIN: &str = "nologging";
-/// Gains that differ by less say the same.
+/// Gains that differ by less than this factor count as equal.
 const ALIKE: f64 = 1.1;
 
-/// What the advice is where the persistent cache begins in another state.
+/// The advice if the persistent cache begins in another state.
 #[derive(Clone, Debug, Serialize)]
 pub struct PersistentCache {
     /// Share of it that is in use when the load begins, 0 to 1.
@@ -29,7 +29,8 @@ pub struct PersistentCache {
 }
 
 impl PersistentCache {
-    /// Judges the best policy in `replay`, on a drive of whose cache `used` is in use at the start.
+    /// Judges the best policy in `replay`, on a drive with the share `used` of its cache in use at
+    /// the start.
     #[must_use]
     pub fn of(replay: &Replay, used: f64) -> Option<Self> {
         let base = replay.base()?;
@@ -50,7 +51,7 @@ impl PersistentCache {
         })
     }
 
-    /// Whether that says something else than `advice`.
+    /// Whether this differs from `advice`.
     pub(super) fn matters(&self, advice: &Advice) -> bool {
         let differ = |a: Option<Interval>, b: Option<Interval>| match (a, b) {
             (Some(a), Some(b)) => {

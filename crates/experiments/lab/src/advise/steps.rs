@@ -1,4 +1,4 @@
-//! The commands that make a volume of a disk and a file system on it.
+//! The commands that make a volume on a disk, and a file system on the volume.
 
 use serde_json::{Map, Value};
 
@@ -9,9 +9,9 @@ const OF_FORMAT: [&str; 3] = ["log", "group", "threshold"];
 /// Where the file system is mounted in the examples.
 const MOUNTED_ON: &str = "/mnt";
 
-/// Every step for the disk at `device`, in order, as a shell takes them. `default` is the policy
-/// that has the defaults of `format` for the drive, `settings` are those that differ.
-/// `write_cache` says whether the drive's cache was on when they were measured.
+/// The shell commands for the disk at `device`, in order. `default` is the policy with the defaults
+/// of `format` for the drive, `settings` are those that differ. `write_cache` says whether the
+/// drive's cache was on when they were measured.
 pub(super) fn commands(
     default: &str,
     settings: &Map<String, Value>,
@@ -23,7 +23,7 @@ pub(super) fn commands(
         format += " --shingled";
     }
     let mut set = String::new();
-    // A drive's cache is on unless somebody has turned it off.
+    // A drive's cache is on unless a user has turned it off.
     let mut cache = if write_cache == Some(false) { " --write-cache off" } else { "" };
     let mut commands = Vec::new();
     for (key, value) in settings {

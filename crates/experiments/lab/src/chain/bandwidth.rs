@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Payload, Request, Sectors};
 use manylogs_disk::device::ModelledDrive;
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 use crate::replay::DriveSettings;
 
@@ -17,7 +17,7 @@ const DEPTH: u64 = 2;
 /// Bytes a second that a drive takes when it is written from its start to `end`, in writes of
 /// 4 MiB, two in flight, its cache as in the settings.
 pub(super) fn sequential_bytes_s(drive: &DriveSettings, end: Sectors, seed: u64) -> f64 {
-    let sim = Sim::new(seed, Order::Fifo);
+    let sim = Sim::new(seed, TaskOrder::Fifo);
     let (host, node) = (sim.node(), sim.node());
     let device = ModelledDrive::new(sim.handle(node), &drive.profile, &drive.options(seed));
     let end = end.min(device.capabilities().capacity).0.max(WRITE.0) / WRITE.0 * WRITE.0;

@@ -9,7 +9,7 @@ use manylogs_block::{
 };
 use manylogs_disk::device::ModelledDrive;
 use manylogs_gecko::{Chain, ChainError, ChainFigures, ChainOptions, ChainSettings};
-use manylogs_sim::{NodeId, Order, Sim};
+use manylogs_sim::{NodeId, Sim, TaskOrder};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -97,7 +97,7 @@ struct Load {
 /// # Errors
 /// If the chain cannot be made, or fails.
 pub fn measure(case: &ChainCase) -> Result<ChainMeasured, ChainFailure> {
-    let sim = Sim::new(case.seed, Order::Fifo);
+    let sim = Sim::new(case.seed, TaskOrder::Fifo);
     let (host, node) = (sim.node(), sim.node());
     let chain = create(&sim, host, node, case)?;
     let mut world = World { sim, host, chain, case };

@@ -13,7 +13,7 @@ use manylogs_everest::{
     CircularStore, Lender, Lending, Meter, OffloadError, OffloadFigures, OffloadOptions, Offloaded,
     Policy, StoreError, StoreOptions,
 };
-use manylogs_sim::{NodeId, Order, Sim};
+use manylogs_sim::{NodeId, Sim, TaskOrder};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -193,7 +193,7 @@ impl World {
         policy: OffloadPolicy,
         seed: u64,
     ) -> Result<Self, EpisodeFailure> {
-        let sim = Sim::new(seed, Order::Fifo);
+        let sim = Sim::new(seed, TaskOrder::Fifo);
         let (host, node) = (sim.node(), sim.node());
         let modelled = |number: u64| -> Rc<dyn BlockDevice> {
             let options = drive.options(seed ^ number << 32);

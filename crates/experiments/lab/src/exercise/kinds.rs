@@ -8,12 +8,12 @@ use crate::stats::{Latencies, LatencySummary, round3};
 /// Reads and writes from this length on, 256 KiB, are those of a stream or of whole files.
 const LARGE: Sectors = Sectors(512);
 
-/// What requests of one kind got.
+/// Latencies and rate of one kind of request.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct KindFigures {
     /// Their latencies, in microseconds.
     pub latency_us: LatencySummary,
-    /// Data that they moved, MiB a second in the mean of the run.
+    /// Mean rate of the data that they moved, in MiB a second.
     pub mib_s: f64,
 }
 
@@ -22,13 +22,13 @@ pub struct KindFigures {
 pub struct KindsFigures {
     /// Reads of less than 256 KiB.
     pub small_reads: KindFigures,
-    /// Longer ones.
+    /// Longer ones of this kind.
     pub large_reads: KindFigures,
     /// Writes that are durable when they return.
     pub durable_writes: KindFigures,
     /// Other writes of less than 256 KiB.
     pub small_writes: KindFigures,
-    /// Longer ones.
+    /// Longer ones of this kind.
     pub large_writes: KindFigures,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Kinds {
     large_writes: Kind,
 }
 
-/// Which kind a request is of.
+/// The kind of a request, with its length.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KindOf {
     Read(Sectors),
@@ -90,7 +90,7 @@ impl Kinds {
         kind.bytes += len.bytes();
     }
 
-    /// What each got in a run of this length.
+    /// The figures of each kind, for a run of this length.
     pub(super) fn figures(&self, span: Nanos) -> KindsFigures {
         KindsFigures {
             small_reads: self.small_reads.figures(span),
@@ -103,7 +103,7 @@ impl Kinds {
 }
 
 impl KindsFigures {
-    /// Each with its name for people.
+    /// Each kind with its name for people.
     pub(super) const fn named(&self) -> [(&'static str, &KindFigures); 5] {
         [
             ("small reads", &self.small_reads),

@@ -1,4 +1,4 @@
-//! Loads that an exercise offers: each a number of clients that wait for their answers.
+//! Loads of an exercise: each is a number of clients that wait for their answers.
 
 use manylogs_block::{Extent, Hint, Lba, Payload, Request, Rng, Sectors};
 
@@ -25,8 +25,8 @@ pub enum LoadKind {
     Stream,
     /// A file server as Postmark acts it: files of 4 KiB to 1 MiB are written, one in sixty
     /// requests goes to metadata and three in sixty to a journal (about the shares in Table 4 of
-    /// "Evolving ext4 for shingled disks"), and one in sixty reads what the host has not in
-    /// memory.
+    /// "Evolving ext4 for shingled disks"), and one in sixty is a read that the host's memory
+    /// cannot answer.
     Fileserver,
     /// A database beside a backup: random reads and durable writes of 8 KiB, and a sequential read.
     Mixed,
@@ -63,10 +63,10 @@ impl LoadKind {
 const TABLES_SECTORS: u64 = 200 << 21;
 /// Sectors of its write-ahead log: 1 GiB.
 const WAL_SECTORS: u64 = 1 << 21;
-/// A page of 8 KiB, and what a transaction appends to the write-ahead log.
+/// Sectors of a page (8 KiB), and of a transaction's append to the write-ahead log.
 const PAGE: u64 = 2 * SMALL;
 const COMMIT: u64 = 4 * SMALL;
-/// What a client of the database does, over and over: reads, a commit, pages written back.
+/// The repeated steps of a client of the database: reads, a commit, pages written back.
 const TRANSACTION: [Step; 7] = {
     use Step::{Append, Read, WriteBack};
     [Read, Read, Read, Read, Append, WriteBack, WriteBack]

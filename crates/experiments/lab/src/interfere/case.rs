@@ -1,4 +1,4 @@
-//! What is measured: a stream, the syncs beside it, and what stands below both.
+//! The description of a measurement: a stream, the syncs beside it, and the stack below both.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::replay::{DriveSettings, NamedPolicy};
 /// Random reads stay within it.
 const SPREAD_PERCENT: u64 = 7;
 
-/// What a stream does.
+/// The access pattern of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
     /// Sequential reads.
@@ -42,11 +42,11 @@ pub enum SyncMode {
     /// The requests of a journaling file system: writes, a write to the journal, a flush, the
     /// commit block, a flush.
     Journal,
-    /// Reads of as many places, and nothing that is durable: what small reads cost a stream.
+    /// Reads at as many places, and no durable write: measures the cost of small reads to a stream.
     Read,
 }
 
-/// A name on the command line that stands for nothing.
+/// An unknown name on the command line.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("unknown {what} {name:?}; there are: {known}")]
 pub struct UnknownName {
@@ -71,13 +71,13 @@ pub struct UnfitStream {
     pub room: Sectors,
 }
 
-/// A stream that asks for so much at a time, and then pauses.
+/// Bursts of a stream, which pauses after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bursts {
     /// Bytes that it asks for in a second.
     pub bytes_per_second: u64,
-    /// Length of one burst. Bursts begin at even intervals; one whose time comes before the last
-    /// has ended begins when that has.
+    /// Length of one burst. Bursts begin at even intervals; if a burst is due before the one before
+    /// has ended, it begins at that one's end.
     pub burst: Sectors,
 }
 

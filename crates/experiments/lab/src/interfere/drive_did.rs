@@ -22,8 +22,8 @@ pub struct DriveDid {
 }
 
 impl DriveDid {
-    /// The difference of two readings of a drive's counters, `seconds` apart; of several drives, as
-    /// many times that.
+    /// The activity between two readings of the counters, `seconds` apart. For several drives the
+    /// time counts once for each.
     pub(super) fn between(
         before: &Counters,
         after: &Counters,

@@ -1,5 +1,5 @@
-//! The plain drive and a volume, each with the drive's write cache on and off: four figures beside
-//! each other, where all were measured.
+//! The plain drive and a volume, each with the drive's write cache on and off: four figures side by
+//! side, where all were measured.
 
 use super::results::{CaseResult, Interference};
 use super::table;
@@ -17,7 +17,7 @@ const TITLES: [&str; 8] = [
 ];
 /// Number of leading columns that hold words.
 const WORDS: usize = 4;
-/// The policy that is no volume.
+/// The policy without a volume.
 const PLAIN: &str = "nologging";
 
 /// The table; empty if no load was measured with both settings of the cache. Each figure is the
@@ -64,7 +64,8 @@ fn figure_of(case: &CaseResult) -> String {
     }
 }
 
-/// Whether two cases differ in nothing but policy and cache. Without a cache FUA says nothing.
+/// Whether two cases differ only in policy and cache. FUA is ignored without a cache, where it has
+/// no effect.
 fn is_beside(case: &CaseResult, other: &CaseResult) -> bool {
     let fua = !other.drive_cache || other.drive_fua == case.drive_fua;
     fua && (&case.drive, case.drive_link, case.queue, case.priority, case.seed)

@@ -16,7 +16,7 @@ const ABOVE: f64 = 34.0;
 const BELOW: f64 = 44.0;
 const COLOURS: [&str; 7] =
     ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf"];
-/// Latencies are drawn between these, logarithmically.
+/// Range of the logarithmic axis of latencies, in milliseconds.
 const MS: (f64, f64) = (1.0, 10_000.0);
 
 /// A self-contained page: one picture for each drive, stream and place, and the table of all cases.

@@ -73,7 +73,7 @@ pub struct CaseResult {
     pub stream_mb_s: f64,
     /// Throughput of each stream beside the syncs.
     pub each_mb_s: Vec<f64>,
-    /// `stream_mb_s` over what `nologging` gives the streams alone.
+    /// `stream_mb_s` divided by the throughput of the streams alone under `nologging`.
     pub kept: f64,
     /// Latency of the streams' requests beside the syncs, from the moment at which each was due.
     pub stream_ms: SyncMillis,
@@ -105,7 +105,8 @@ impl From<LatencySummary> for SyncMillis {
     }
 }
 
-/// `own` is the stream alone under the case's policy, `base` under `nologging`.
+/// The result of a case. `own` is the stream alone under the case's policy, `base` under
+/// `nologging`.
 pub(super) fn result(
     case: &Case,
     beside: &Measured,

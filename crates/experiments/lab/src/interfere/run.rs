@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use manylogs_block::{IoError, Nanos, Time};
-use manylogs_sim::{Order, Sim, Stopped};
+use manylogs_sim::{Sim, Stopped, TaskOrder};
 use thiserror::Error;
 
 use super::case::{Case, SyncLoad, UnfitStream};
@@ -107,7 +107,7 @@ fn base(case: &Case) -> Case {
 pub struct CaseFigures {
     /// Throughput of all streams together.
     pub stream_mb_s: f64,
-    /// Throughput of each.
+    /// Throughput of each stream.
     pub each_mb_s: Vec<f64>,
     /// Latency of a sync.
     pub sync_ms: SyncMillis,
@@ -115,10 +115,10 @@ pub struct CaseFigures {
     pub syncs_per_second: f64,
 }
 
-/// Measures the case alone, and nothing that it is to be compared with.
+/// Measures the case alone, without the runs to compare it with.
 ///
 /// # Errors
-/// As [`run_all`].
+/// Those of [`run_all`].
 pub fn measure_one(case: &Case) -> Result<CaseFigures, InterfereError> {
     let found = measure(case)?;
     Ok(CaseFigures {
@@ -134,7 +134,7 @@ fn key(case: &Case) -> String {
     let Case { drive, policy, stream, syncs, seed, span } = case;
     let (name, cache, queue) = (drive.name(), drive.write_cache, drive.queue);
     let (link, slow) = (drive.link, drive.array.and_then(|array| array.slow));
-    // Which syncs there are none of makes no difference.
+    // If there are no syncs, their settings make no difference.
     let syncs = Some(syncs).filter(|syncs| syncs.per_second > 0.0);
     let load = format!("{stream:?} {syncs:?} {seed} {} {slow:?}", span.0);
     format!("{name} {cache} {link:?} {queue:?} {} {load}", policy.name)
@@ -143,7 +143,7 @@ fn key(case: &Case) -> String {
 /// Measures one case on this thread.
 fn measure(case: &Case) -> Result<Measured, InterfereError> {
     let policy = || case.policy.name.clone();
-    let sim = Sim::new(case.seed, Order::Fifo);
+    let sim = Sim::new(case.seed, TaskOrder::Fifo);
     let drive = || case.drive.name();
     let meant = case.policy.on(case.drive.capacity()).map_err(|source| InterfereError::Policy {
         policy: policy(),

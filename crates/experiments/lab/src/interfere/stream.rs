@@ -17,10 +17,10 @@ pub(super) struct Moved {
     pub(super) from: Time,
     /// The streams end at this time.
     pub(super) until: Time,
-    /// Of each stream.
+    /// Bytes moved by each stream.
     pub(super) bytes: Vec<Cell<u64>>,
-    /// From the moment at which each request was due, which for one that waits for its place among
-    /// those in flight is before it is sent.
+    /// Latencies from the moment at which each request was due. A request that waits until fewer
+    /// are in flight is sent later than it was due.
     pub(super) latencies: RefCell<Latencies>,
     pub(super) running: Cell<usize>,
     pub(super) failed: RefCell<Option<IoError>>,
@@ -38,7 +38,7 @@ struct Cursor {
     pace: Option<Pace>,
 }
 
-/// Beginnings of bursts.
+/// Decides when requests are due in bursts.
 struct Pace {
     interval: Nanos,
     /// Requests of one burst.

@@ -72,8 +72,8 @@ pub(super) fn start(
 }
 
 impl Syncer {
-    /// Syncs once in each interval: at its beginning, or at a random moment of it if `anywhere`. A
-    /// sync that is late begins at once.
+    /// Syncs once in each interval: at its beginning, or at a random moment in it if `anywhere`. A
+    /// late sync begins at once.
     async fn run(&self, interval: Nanos, anywhere: bool, synced: &Synced) {
         let mut slot = self.runtime.now();
         loop {

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The description of a measurement.
 
 use manylogs_block::{Nanos, Sectors};
 use manylogs_mlfs::JournalMode;
@@ -7,7 +7,7 @@ use manylogs_mlfs::adopt::Spacing;
 use crate::interfere::StreamKind;
 use crate::replay::DriveSettings;
 
-/// Files all over the disk of which each gets one write before a sync, as in the paper.
+/// Number of files spread over the disk; each gets one write before a sync, as in the paper.
 pub const WRITES_PER_SYNC: usize = 20;
 
 /// One measurement: a stream beside small durable writes, in one mode of the journal.
@@ -17,14 +17,14 @@ pub struct MlfsCase {
     pub drive: DriveSettings,
     /// Where logs are, for modes that have them.
     pub spacing: Spacing,
-    /// The longest write that goes to a log, for modes that have them; 32 KiB, if not given. In the
-    /// mode adaptive-jbd2 it is always that.
+    /// The longest write that goes to a log, for modes that have them; 32 KiB if not given, and
+    /// always in the mode adaptive-jbd2.
     pub threshold: Option<Sectors>,
     /// Size of ext4's journal.
     pub journal: Sectors,
     /// The mode of the journal.
     pub mode: JournalMode,
-    /// What the stream does: reads or writes, 1 MiB at a time and past caches, a file of 2 GiB.
+    /// Whether the stream reads or writes its file of 2 GiB (direct I/O, 1 MiB at a time).
     pub stream: StreamKind,
     /// Small writes a second, of 4 KiB; a sync of the file system follows each
     /// [`WRITES_PER_SYNC`]. Zero for the stream alone.
@@ -35,7 +35,7 @@ pub struct MlfsCase {
     pub span: Nanos,
 }
 
-/// An inode for so many bytes is enough for large files.
+/// Bytes per inode, where only large files are made.
 const FEW_INODES: u64 = 16 << 20;
 
 /// A disk with a file system, and how both are used.
@@ -49,7 +49,7 @@ pub struct DiskCase {
     pub threshold: Option<Sectors>,
     /// Size of ext4's journal.
     pub journal: Sectors,
-    /// The file system has an inode for so many bytes.
+    /// Bytes per inode of the file system.
     pub bytes_per_inode: u64,
     /// The mode of the journal.
     pub mode: JournalMode,
@@ -75,7 +75,7 @@ impl DiskCase {
     }
 }
 
-/// Size of ext4's journal, if nobody says otherwise: 1 GiB.
+/// Default size of ext4's journal: 1 GiB.
 pub const JOURNAL: Sectors = Sectors(1 << 21);
 
 impl MlfsCase {
@@ -87,7 +87,7 @@ impl MlfsCase {
         DiskCase { drive, spacing, threshold, journal, bytes_per_inode, mode, seed }
     }
 
-    /// The stream of the case without anything beside it.
+    /// The case's stream alone.
     #[must_use]
     pub fn alone(&self) -> Self {
         Self { writes_per_second: 0.0, ..self.clone() }

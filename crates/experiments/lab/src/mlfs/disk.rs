@@ -1,4 +1,4 @@
-//! Disks that hold a file system with all that is measured on it.
+//! Disks with a file system and the files of a measurement.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +12,9 @@ use manylogs::{PhaseProbe, VolumeError};
 use manylogs_block::{BlockDevice, Handle, Lba, Media, SECTOR_BYTES, Sector, Time};
 use manylogs_disk::ContentTooLarge;
 use manylogs_ext4::{Ext4, FileKind, Ino, Memory, New, Options, Timestamp};
-use manylogs_mlfs::adopt::{AdoptError, Layout, Site, Volumes, adopt};
+use manylogs_mlfs::adopt::{AdoptError, LogLayout, Site, Volumes, adopt};
 use manylogs_mlfs::{MountError, Mounted};
-use manylogs_sim::{NodeId, Order, Sim};
+use manylogs_sim::{NodeId, Sim, TaskOrder};
 use thiserror::Error;
 
 use super::case::{DiskCase, WRITES_PER_SYNC};
@@ -26,9 +26,9 @@ pub(super) const BIG_BYTES: u64 = 2 << 30;
 pub(super) const SMALL_BYTES: u64 = 4 << 20;
 /// Bytes of a request of the stream.
 pub(super) const STREAM_BYTES: usize = 1 << 20;
-/// The file system is read from its image in pieces of so many bytes.
+/// Bytes read at a time from the image of a file system.
 const PIECE_BYTES: usize = 1 << 20;
-/// Where images are made: memory, which has files of any length.
+/// Directories for images, first one in memory.
 const PLACES: [&str; 2] = ["/dev/shm", "/tmp"];
 
 /// Why a case has no result.
@@ -47,7 +47,7 @@ pub enum MlfsError {
     /// The file system cannot be mounted, or unmounted.
     #[error("it cannot be mounted: {0}")]
     Mount(#[from] MountError),
-    /// The disk cannot be made, for a reason that was told before.
+    /// The disk cannot be made; an earlier case reported the reason.
     #[error("{0}")]
     Disk(String),
     /// A setting of the logs is refused.
@@ -64,17 +64,17 @@ pub enum MlfsError {
     Stalled(&'static str),
 }
 
-/// Files that are used.
+/// The files of a measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) big: Ino,
     pub(super) small: Vec<Ino>,
 }
 
-/// What a disk holds before a measurement, and the files `F` that are used.
+/// The content of a disk before a measurement, and the files `F` on it.
 #[derive(Clone, Debug)]
 pub(super) struct Prepared<F> {
-    /// Of each drive.
+    /// Content of each drive.
     media: Vec<Media>,
     files: F,
 }
@@ -87,7 +87,7 @@ pub(super) struct Disk<F> {
     pub(super) files: F,
 }
 
-/// What a drive and its content are used in.
+/// The simulated world of a drive and its content.
 pub(super) struct World {
     sim: Sim,
     host: NodeId,
@@ -97,7 +97,7 @@ pub(super) struct World {
 
 impl World {
     fn new(case: &DiskCase, media: Vec<Media>) -> Result<Self, MlfsError> {
-        let sim = Sim::new(case.seed, Order::Fifo);
+        let sim = Sim::new(case.seed, TaskOrder::Fifo);
         let (node, host) = (sim.node(), sim.node());
         let drives = Drives::holding(&sim.handle(node), &case.drive, media, case.seed)?;
         let runtime = sim.handle(host);
@@ -112,19 +112,20 @@ impl World {
         self.sim.block_on(self.host, work)
     }
 
-    /// What runs in this world runs by it.
+    /// The runtime of this world.
     pub(super) fn runtime(&self) -> Handle {
         self.runtime.clone()
     }
 
-    /// The world after a power cut: whatever was under way has ended where it was.
+    /// The world after a power cut, which ends all tasks and requests under way.
     pub(super) fn after_crash(self, case: &DiskCase) -> Result<Self, MlfsError> {
         let media = self.drives.media();
         drop(self);
         Self::new(case, media)
     }
 
-    /// Sectors for which `is_it` is true, by their addresses. Of one drive, not of an array.
+    /// Number of sectors for which `is_it` is true; it gets their addresses. For one drive, not for
+    /// an array.
     pub(super) fn count_sectors(&self, is_it: impl Fn(Lba, &Sector) -> bool) -> u64 {
         let media = self.drives.media();
         let sectors = media.iter().flat_map(Media::iter);
@@ -136,11 +137,11 @@ impl World {
         self.sim.now()
     }
 
-    /// Mounts what the disk holds in the mode of the case, with its settings.
+    /// Mounts the disk's file system in the mode of the case, with its settings.
     pub(super) fn mounted(&self, case: &DiskCase) -> Result<Mounted, MlfsError> {
         let mounted = self.mount(Some(case))?;
         if let Some(volume) = mounted.volume().cloned() {
-            // A checkpoint at night, or of a disk that is idle, would be in the figures by chance.
+            // A checkpoint at night, or on an idle disk, would affect the figures by chance.
             let mut settings = volume.settings();
             let meant = ["checkpoint=full", "checkpoint-rate=none"];
             meant.iter().try_for_each(|pair| settings.assign(pair)).unwrap_or_else(|error| {
@@ -169,7 +170,7 @@ impl World {
     }
 }
 
-/// Virtual time, as of files.
+/// A clock for timestamps of files, in virtual time.
 fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
     let runtime = runtime.clone();
     Rc::new(move || {
@@ -180,7 +181,7 @@ fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
 }
 
 impl<F: Clone + 'static> Prepared<F> {
-    /// Makes what the case needs to begin: with logs, if its mode has some, and the files that
+    /// Prepares the disk of the case: with logs if its mode has some, and with the files that
     /// `fill` makes.
     pub(super) fn of<Fill: Future<Output = Result<F, MlfsError>> + 'static>(
         case: &DiskCase,
@@ -191,7 +192,7 @@ impl<F: Clone + 'static> Prepared<F> {
         if case.is_adopted() {
             let runtime = world.runtime.clone();
             let site = Site { device: world.device(), clock: clock(&runtime), runtime };
-            let layout = Layout { spacing: case.spacing, ..Layout::default() };
+            let layout = LogLayout { spacing: case.spacing, ..LogLayout::default() };
             world.run(async move { adopt(&site, &layout, &Volumes).await })?;
         }
         let mounted = world.mount(None)?;
@@ -206,17 +207,17 @@ impl<F: Clone + 'static> Prepared<F> {
         Ok(Self { media: world.drives.media(), files })
     }
 
-    /// The files that are used.
+    /// The files of the measurement.
     pub(super) const fn files(&self) -> &F {
         &self.files
     }
 
-    /// It in a world of its own, not mounted.
+    /// A new world with this disk, not mounted.
     pub(super) fn world(&self, case: &DiskCase) -> Result<World, MlfsError> {
         World::new(case, self.media.clone())
     }
 
-    /// Mounts it in the mode of the case.
+    /// Mounts the disk in a new world, in the mode of the case.
     pub(super) fn mount(&self, case: &DiskCase) -> Result<Disk<F>, MlfsError> {
         let world = self.world(case)?;
         let mounted = world.mounted(case)?;
@@ -225,7 +226,8 @@ impl<F: Clone + 'static> Prepared<F> {
     }
 }
 
-/// The stream's file, and small ones in directories of their own, which are all over the disk.
+/// Makes the stream's file, and small files in directories of their own, which ext4 spreads over
+/// the disk.
 pub(super) async fn fill(fs: Ext4) -> Result<Files, MlfsError> {
     let big = file(&fs, Ino::ROOT, BIG_BYTES).await?;
     let mut small = Vec::new();
@@ -247,7 +249,7 @@ pub(super) async fn file(fs: &Ext4, dir: Ino, len: u64) -> Result<Ino, MlfsError
     Ok(ino)
 }
 
-/// What the disk holds after mkfs.ext4, the same each time.
+/// The content of the disk after mkfs.ext4, the same each time.
 fn mkfs(case: &DiskCase) -> io::Result<Media> {
     let place = PLACES.into_iter().find(|place| Path::new(place).is_dir());
     let dir = tempfile::tempdir_in(place.unwrap_or("."))?;
@@ -268,13 +270,13 @@ fn mkfs(case: &DiskCase) -> io::Result<Media> {
     read(&File::open(&path)?, bytes)
 }
 
-/// Administrators' programs may not be in the path of others.
+/// The path of mkfs.ext4, which may be missing from a user's PATH.
 fn program() -> PathBuf {
     let admin = PathBuf::from("/usr/sbin/mkfs.ext4");
     if admin.exists() { admin } else { "mkfs.ext4".into() }
 }
 
-/// What a sparse file holds.
+/// Reads the content of a sparse file.
 fn read(file: &File, len: u64) -> io::Result<Media> {
     let mut media = Media::default();
     let mut at = 0;
@@ -290,7 +292,7 @@ fn read(file: &File, len: u64) -> io::Result<Media> {
     Ok(media)
 }
 
-/// The next place that is data, or a hole; `None` if there is none.
+/// The next offset of data, or of a hole; `None` if there is none.
 fn next(file: &File, at: u64, what: rustix::fs::SeekFrom) -> io::Result<Option<u64>> {
     debug_assert!(at <= i64::MAX.cast_unsigned());
     match rustix::fs::seek(file, what) {

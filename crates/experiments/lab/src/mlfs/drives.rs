@@ -7,14 +7,14 @@ use manylogs_disk::{ContentTooLarge, EmulatedDrive};
 
 use crate::replay::DriveSettings;
 
-/// Modelled drives with what they hold, and the device that is made of them.
+/// Modelled drives with their content, and the device made of them.
 pub(super) struct Drives {
     contents: Vec<Rc<MemoryDevice>>,
     top: Rc<dyn BlockDevice>,
 }
 
 impl Drives {
-    /// The drives of `settings`, which hold `media` and belong to the node of `runtime`.
+    /// The drives of `settings` with the content `media`, on the node of `runtime`.
     ///
     /// # Errors
     /// If the drives cannot be modelled.
@@ -36,18 +36,18 @@ impl Drives {
         Ok(Self { top: settings.assembled(runtime, drives), contents })
     }
 
-    /// What a file system stands on.
+    /// The device for a file system.
     pub(super) fn top(&self) -> Rc<dyn BlockDevice> {
         Rc::clone(&self.top)
     }
 
-    /// What each drive holds.
+    /// The content of each drive.
     pub(super) fn media(&self) -> Vec<Media> {
         self.contents.iter().map(|content| content.media()).collect()
     }
 }
 
-/// What each drive holds of a device that holds `whole`.
+/// Splits the content `whole` of a device into the contents of its drives.
 pub(super) fn dealt(settings: &DriveSettings, whole: Media) -> Vec<Media> {
     let Some(array) = settings.array else { return vec![whole] };
     let shape = array.shape;

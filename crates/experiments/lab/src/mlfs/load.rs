@@ -12,21 +12,20 @@ use super::disk::{BIG_BYTES, Files, SMALL_BYTES, STREAM_BYTES};
 use crate::interfere::StreamKind;
 use crate::stats::Latencies;
 
-/// What is made durable at the end of each run of this length, when the stream writes (the Manylogs
-/// paper, section V-A.1).
+/// Bytes after which a writing stream syncs (the Manylogs paper, section V-A.1).
 const RUN_BYTES: u64 = 128 << 20;
 const SMALL_WRITE_BYTES: u64 = 4096;
 
-/// What both did, and the times at which counting begins and ends.
+/// Counters of both, and the times at which counting begins and ends.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// What is answered before this time does not count.
+    /// Requests answered before this time do not count.
     pub(super) from: Time,
     /// Both end at this time.
     pub(super) until: Time,
-    /// Moved by the stream.
+    /// Bytes moved by the stream.
     pub(super) stream_bytes: Cell<u64>,
-    /// Of syncs of the file system.
+    /// Latencies of syncs of the file system.
     pub(super) latencies: RefCell<Latencies>,
     /// Syncs that began and ended in time.
     pub(super) syncs: Cell<u64>,
@@ -63,7 +62,7 @@ impl Done {
     }
 }
 
-/// Starts both.
+/// Starts the stream and the small writer.
 pub(super) fn start(runtime: &Handle, fs: &Ext4, files: &Files, case: &MlfsCase, done: &Rc<Done>) {
     start_stream(runtime, fs, files.big, case.stream, 1, done);
     if case.writes_per_second > 0.0 {
@@ -106,7 +105,7 @@ struct Stream {
 
 impl Stream {
     async fn run(&self, kind: StreamKind, done: &Done) -> Result<(), manylogs_ext4::Error> {
-        // Not zeroes: a volume may know those without writing them.
+        // Not zeroes, which a volume may record without writing them.
         let content = Bytes::from(vec![7; STREAM_BYTES]);
         while self.runtime.now() < done.until {
             let offset = self.next.get();
@@ -139,7 +138,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// A round that takes longer than its interval delays the next: no more than one is ever due.
+    /// Writes and syncs once each interval. A round that takes longer delays the next: missed
+    /// rounds are not made up for.
     async fn run(&self, rng: &mut Rng, done: &Done) -> Result<(), manylogs_ext4::Error> {
         let mut due = self.runtime.now();
         let content = Bytes::from(vec![9; manylogs_block::to_usize(SMALL_WRITE_BYTES)]);

@@ -19,7 +19,7 @@ pub struct MlfsFigures {
     pub interrupted: bool,
     /// Measured cases.
     pub cases: Vec<MlfsResult>,
-    /// The mode manylogs beside each other mode (the Manylogs paper, Table II).
+    /// The mode manylogs compared with each other mode (the Manylogs paper, Table II).
     pub speedups: Vec<Speedup>,
 }
 
@@ -38,7 +38,7 @@ pub struct MlfsResult {
     pub mode: &'static str,
     /// What the stream does.
     pub stream: &'static str,
-    /// Small writes a second that are asked for.
+    /// Requested small writes a second.
     pub writes_asked: f64,
     /// Seed of all random choices.
     pub seed: u64,
@@ -48,7 +48,7 @@ pub struct MlfsResult {
     pub stream_mb_s_alone: f64,
     /// Throughput of the stream beside the small writes.
     pub stream_mb_s: f64,
-    /// `stream_mb_s` over what the stream has alone in the mode `ordered`.
+    /// `stream_mb_s` divided by the throughput of the stream alone in the mode `ordered`.
     pub kept: f64,
     /// Latency of a sync of the file system.
     pub sync_ms: SyncMillis,
@@ -60,20 +60,21 @@ pub struct MlfsResult {
     pub records: u64,
     /// Flushes that transactions waited for.
     pub flushes: u64,
-    /// Appended to the logs or the journal.
+    /// Bytes appended to the logs or the journal.
     pub log_bytes: u64,
-    /// Written home from there.
+    /// Bytes written home from there.
     pub checkpoint_bytes: u64,
 }
 
-/// How much faster one mode is than another: of the cases with the same drive, stream and rate.
+/// How much faster one mode is than another, over pairs of cases with the same drive, stream and
+/// rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Speedup {
     /// The drive profile's name.
     pub drive: String,
     /// What the stream does.
     pub stream: &'static str,
-    /// The mode that is compared with.
+    /// The mode to which manylogs is compared.
     pub over: &'static str,
     /// Ratio of the stream's throughputs.
     pub bandwidth: Spread,
@@ -101,7 +102,8 @@ impl Spread {
     }
 }
 
-/// `own` is the stream alone in the case's mode, `base` in the mode ordered.
+/// The result of a case. `own` is the stream alone in the case's mode, `base` in the mode
+/// `ordered`.
 pub(super) fn result(
     case: &MlfsCase,
     beside: &Measured,
@@ -132,7 +134,7 @@ pub(super) fn result(
     }
 }
 
-/// The mode manylogs beside each other mode, for each drive and stream.
+/// The mode manylogs compared with each other mode, for each drive and stream.
 fn speedups(cases: &[MlfsResult]) -> Vec<Speedup> {
     let ours = JournalMode::Manylogs.name();
     let beside = |case: &&MlfsResult| case.writes_asked > 0.0;
@@ -172,7 +174,7 @@ fn speedups(cases: &[MlfsResult]) -> Vec<Speedup> {
 }
 
 impl MlfsFigures {
-    /// What was measured by `command`; not all of it, if it was `interrupted`.
+    /// The figures measured by `command`; incomplete if it was `interrupted`.
     #[must_use]
     pub fn new(command: String, interrupted: bool, cases: Vec<MlfsResult>) -> Self {
         Self { format: 1, command, interrupted, speedups: speedups(&cases), cases }

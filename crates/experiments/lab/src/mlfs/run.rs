@@ -15,7 +15,7 @@ use crate::grid::{Grid, MadeOnce};
 use crate::interfere::SyncMillis;
 use crate::stats::{Latencies, round3};
 
-/// Both run this long before the measurement begins.
+/// Warm-up: stream and writer run this long before the measurement begins.
 const WARM_UP: Nanos = Nanos::from_secs(2);
 
 /// Measurements of one run.
@@ -24,7 +24,7 @@ pub(super) struct Measured {
     pub(super) stream_mb_s: f64,
     pub(super) latencies: Latencies,
     pub(super) writes_per_second: f64,
-    /// Of the measured time.
+    /// Counters of the journal for the measured time.
     pub(super) journal: SinkStats,
 }
 
@@ -63,7 +63,7 @@ fn key(case: &MlfsCase) -> String {
     format!("{disk} {mode} {stream} {writes_per_second} {seed} {} {threshold:?}", span.0)
 }
 
-/// Disks with all that is measured on them, each made when the first case needs it.
+/// Prepared disks, each made when the first case needs it.
 #[derive(Debug, Default)]
 pub struct Disks(MadeOnce<Result<Prepared<Files>, String>>);
 
@@ -76,14 +76,14 @@ pub struct Figures {
     pub sync_ms: SyncMillis,
     /// Small writes a second that were made durable.
     pub writes_per_second: f64,
-    /// What the journal did.
+    /// Counters of the journal.
     pub journal: SinkStats,
 }
 
-/// Measures the case alone, and nothing that it is to be compared with.
+/// Measures the case alone, without the runs to compare it with.
 ///
 /// # Errors
-/// As [`run_all`].
+/// Those of [`run_all`].
 pub fn measure_one(case: &MlfsCase, disks: &Disks) -> Result<Figures, MlfsError> {
     let make = || Prepared::of(&case.disk(), fill).map_err(|error| error.to_string());
     let made = disks.0.get(case.disk().key(), make);

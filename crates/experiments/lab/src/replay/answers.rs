@@ -9,10 +9,10 @@ use manylogs_workload::TraceOp;
 
 use super::asks::Ask;
 use super::pump::PumpError;
-use super::recorder::{Answered, Class, Recorder};
+use super::recorder::{Answered, LatencyClass, Recorder};
 use super::syncs::{SyncId, Syncs};
 
-/// Tasks that are kept for the next burst: as many as a drive's queue takes.
+/// Number of idle tasks kept for the next burst: as many as a drive's queue takes.
 const WATCHERS_KEPT: usize = 32;
 
 /// State shared by the feed of a replay and the tasks that wait for answers.
@@ -33,7 +33,7 @@ pub(super) struct Answers {
 
 /// A request in flight.
 struct Job {
-    class: Class,
+    class: LatencyClass,
     op: TraceOp,
     extent: Extent,
     window: usize,
@@ -68,15 +68,15 @@ impl Answers {
         })
     }
 
-    /// Hands `request` to the device; it stands for `ask`, which arrived at `arrived`. A flush that
-    /// covers writes goes to the device when these are answered.
+    /// Hands `request`, made from `ask`, to the device. A flush that covers writes goes to the
+    /// device once these are answered.
     pub(super) fn submit(self: &Rc<Self>, request: Request, ask: &Ask, arrived: Time) {
-        if ask.class == Class::Sync {
+        if ask.class == LatencyClass::Sync {
             self.syncs.borrow_mut().flush(arrived, ask.window);
             self.release();
             return;
         }
-        let covered = Class::CACHED.contains(&ask.class);
+        let covered = LatencyClass::CACHED.contains(&ask.class);
         let sync = covered.then(|| self.syncs.borrow_mut().write(arrived));
         if ask.is_stream {
             let now = self.runtime.now();
@@ -128,7 +128,7 @@ impl Answers {
             let Some(flush) = ready else { return };
             let completion = self.device.submit(Request::Flush);
             let job = Job {
-                class: Class::Sync,
+                class: LatencyClass::Sync,
                 op: TraceOp::Flush,
                 extent: Extent::default(),
                 window: flush.window,

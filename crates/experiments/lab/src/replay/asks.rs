@@ -1,4 +1,4 @@
-//! Requests of the replayed application: those of the trace, with the durability that was chosen.
+//! Requests of the replayed application: those of the trace, with the chosen durability.
 //!
 //! Each property of a request follows from the trace alone. So a request has the same properties
 //! under every policy, and policies can be compared request by request.
@@ -7,7 +7,7 @@ use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_workload::{TraceError, TraceOp, TraceRequest};
 
 use super::durability::Durability;
-use super::recorder::Class;
+use super::recorder::LatencyClass;
 use super::streams::StreamFinder;
 use super::workload::Cursor;
 use crate::stats::WINDOWS;
@@ -16,14 +16,14 @@ use crate::stats::WINDOWS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     pub(super) request: TraceRequest,
-    pub(super) class: Class,
+    pub(super) class: LatencyClass,
     /// Index of the part of the replay in which the request arrives, below [`WINDOWS`].
     pub(super) window: usize,
     /// Whether the request continues a stream.
     pub(super) is_stream: bool,
 }
 
-/// Iterates over the requests of a trace with the durability that was chosen.
+/// Iterates over the requests of a trace with the chosen durability.
 #[derive(Debug)]
 pub(super) struct Asks {
     cursor: Cursor,
@@ -119,18 +119,18 @@ impl Asks {
         Ask { request, class, window: self.window, is_stream }
     }
 
-    fn class_of(&self, request: &TraceRequest) -> Class {
+    fn class_of(&self, request: &TraceRequest) -> LatencyClass {
         let small = request.extent.len <= self.small_write_max;
         match request.op {
-            TraceOp::Read => Class::Read,
+            TraceOp::Read => LatencyClass::Read,
             TraceOp::Write | TraceOp::WriteZeroes => match (request.fua, small) {
-                (true, true) => Class::DurableSmall,
-                (true, false) => Class::DurableLarge,
-                (false, true) => Class::CachedSmall,
-                (false, false) => Class::CachedLarge,
+                (true, true) => LatencyClass::DurableSmall,
+                (true, false) => LatencyClass::DurableLarge,
+                (false, true) => LatencyClass::CachedSmall,
+                (false, false) => LatencyClass::CachedLarge,
             },
-            TraceOp::Flush if self.is_dirty => Class::Sync,
-            TraceOp::Flush | TraceOp::Discard => Class::Other,
+            TraceOp::Flush if self.is_dirty => LatencyClass::Sync,
+            TraceOp::Flush | TraceOp::Discard => LatencyClass::Other,
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
         TraceRequest { at: Time(ms * 1_000_000), op, extent, fua, device: 0 }
     }
 
-    fn asked(requests: Vec<TraceRequest>, durability: Durability) -> Vec<(u64, Class)> {
+    fn asked(requests: Vec<TraceRequest>, durability: Durability) -> Vec<(u64, LatencyClass)> {
         let count = requests.len() as u64;
         let open = move || Ok(Box::new(Listed(requests.clone().into_iter())) as BoxedSource);
         let cursor = Workload::measure(Arc::new(open)).unwrap().start(1.0).unwrap();
@@ -194,16 +194,20 @@ mod tests {
         ];
         let found = asked(trace.clone(), Durability::Recorded);
         let expected = [
-            (0, Class::Other),
-            (1, Class::CachedSmall),
-            (2, Class::Sync),
-            (3, Class::DurableSmall),
-            (4, Class::Other),
-            (5, Class::Read),
+            (0, LatencyClass::Other),
+            (1, LatencyClass::CachedSmall),
+            (2, LatencyClass::Sync),
+            (3, LatencyClass::DurableSmall),
+            (4, LatencyClass::Other),
+            (5, LatencyClass::Read),
         ];
         assert_eq!(found, expected);
         let all = asked(trace, Durability::All);
-        assert!(all.iter().all(|(_, class)| *class != Class::Sync && *class != Class::CachedSmall));
+        assert!(
+            all.iter()
+                .all(|(_, class)| *class != LatencyClass::Sync
+                    && *class != LatencyClass::CachedSmall)
+        );
     }
 
     #[test]
@@ -218,12 +222,12 @@ mod tests {
         ];
         let found = asked(trace, Durability::SyncEvery(Nanos::from_millis(10)));
         let expected = [
-            (1, Class::CachedSmall),
-            (9, Class::CachedSmall),
-            (10, Class::Sync),
-            (12, Class::Read),
-            (35, Class::CachedSmall),
-            (40, Class::Sync),
+            (1, LatencyClass::CachedSmall),
+            (9, LatencyClass::CachedSmall),
+            (10, LatencyClass::Sync),
+            (12, LatencyClass::Read),
+            (35, LatencyClass::CachedSmall),
+            (40, LatencyClass::Sync),
         ];
         assert_eq!(found, expected);
     }

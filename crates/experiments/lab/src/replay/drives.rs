@@ -17,7 +17,7 @@ const MEMBER: u64 = 0x6d65_6d62;
 /// An array of equal drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ArraySettings {
-    /// Level, members, chunk.
+    /// Level, number of members, and chunk.
     pub shape: Shape,
     /// A member that answers late.
     pub slow: Option<SlowMember>,
@@ -26,9 +26,9 @@ pub struct ArraySettings {
 /// A member of an array that answers late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlowMember {
-    /// Which, from 0.
+    /// Its number, from 0.
     pub member: u16,
-    /// How much later.
+    /// The delay of its answers.
     pub by: Nanos,
 }
 
@@ -39,7 +39,7 @@ impl DriveSettings {
         self.array.map_or(1, |array| array.shape.members)
     }
 
-    /// The options of one drive. Each member of an array turns and errs by itself.
+    /// The options of one drive. Each member of an array has a rotation and errors of its own.
     pub(crate) fn member_options(&self, seed: u64, member: u16) -> Options {
         if self.array.is_none() {
             return self.options(seed);
@@ -50,7 +50,7 @@ impl DriveSettings {
         Options { phase, ..self.options(seed) }
     }
 
-    /// The drives as one device: the only one, or the array that they are the members of.
+    /// Joins the drives to one device: the only drive, or the array of all.
     pub(crate) fn assembled<D: BlockDevice + 'static>(
         &self,
         runtime: &Handle,
@@ -70,7 +70,7 @@ impl DriveSettings {
         }
     }
 
-    /// Everything that a run on the drive follows from.
+    /// Adds everything on the drive that a run's result depends on.
     #[must_use]
     pub fn add_to(&self, key: KeyBuilder) -> KeyBuilder {
         let Self { profile, write_cache, link, queue, placement, smr_cache, array } = self;
@@ -84,7 +84,7 @@ impl DriveSettings {
     }
 }
 
-/// Modelled drives, and the device that is made of them.
+/// Modelled drives, and the device made of them.
 pub(crate) struct Drives {
     each: Vec<ModelledDrive>,
     top: Rc<dyn BlockDevice>,
@@ -100,7 +100,7 @@ impl Drives {
         Self { top: settings.assembled(runtime, each.clone()), each }
     }
 
-    /// What a policy stands on.
+    /// The device below a policy.
     pub(crate) fn top(&self) -> Rc<dyn BlockDevice> {
         Rc::clone(&self.top)
     }

@@ -24,33 +24,32 @@ const CACHE: &str = "cache=";
 pub struct NamedPolicy {
     /// The policy as the user wrote it, which is the key in every output.
     pub name: String,
-    /// The parsed policy, for a drive of the size for which the paper's layout is made. See
-    /// [`NamedPolicy::on`].
+    /// The parsed policy, with the paper's layout. See [`NamedPolicy::on`] for other drives.
     pub policy: Policy,
-    /// Whether the drive's write cache is on. `None`: as the durability demands.
+    /// Whether the drive's write cache is on; `None` for the setting that the durability demands.
     pub cache: Option<bool>,
     /// Which writes of a shingled drive go where.
     pub placement: CachePlacement,
-    /// Who decides in place of the policy, if somebody does.
+    /// A user's own policy that decides instead, if any.
     pub own: Option<Own>,
 }
 
-/// A policy of somebody's own over the volume of one of ours.
+/// A user's own policy, over the volume of one of ours.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// The policy whose volume it is, as [`NamedPolicy::parse`] takes it.
+    /// The policy that provides the volume, in the form of [`NamedPolicy::parse`].
     base: String,
     makers: Arc<dyn OwnPolicies>,
 }
 
-/// Makes the policies of replays, each of which has one of its own.
+/// Makes a user's policy for each replay.
 pub trait OwnPolicies: fmt::Debug + Send + Sync {
     /// The policy of a replay that begins now, from this seed.
     fn begin(&self, seed: u64) -> Rc<dyn OwnPolicy>;
 }
 
 impl NamedPolicy {
-    /// The names that policies go by, those within shingled drives too. `mlb-N` takes any number of
+    /// The names of policies, including those within shingled drives. `mlb-N` takes any number of
     /// KiB.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
@@ -71,10 +70,10 @@ impl NamedPolicy {
         Ok(Self { name: name.to_owned(), policy, cache, placement, own: None })
     }
 
-    /// The policy that `makers` make, by this name, over the volume of the policy `base`.
+    /// A user's policy of this name, made by `makers`, over the volume of the policy `base`.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse), of `base`; or if that is the plain drive.
+    /// Those of [`parse`](Self::parse) for `base`; or if that is the plain drive.
     pub fn of_own(
         name: &str,
         base: &str,
@@ -94,15 +93,15 @@ impl NamedPolicy {
         Ok(Self { name: name.to_owned(), own, ..of_base })
     }
 
-    /// Has whoever decides in place of the policy, if somebody does, decide in a replay on `volume`
-    /// that begins from this seed.
+    /// Lets the user's own policy, if any, decide in a replay on `volume` that begins from this
+    /// seed.
     pub(super) fn begin(&self, volume: Option<&Volume>, seed: u64) {
         if let (Some(volume), Some(own)) = (volume, &self.own) {
             volume.decided_by(own.makers.begin(seed));
         }
     }
 
-    /// The text that the policy itself was parsed from.
+    /// The text from which the policy was parsed.
     fn spelled(&self) -> &str {
         self.own.as_ref().map_or(&self.name, |own| &own.base)
     }
@@ -133,8 +132,8 @@ impl NamedPolicy {
             && matches!(self.placement, CachePlacement::Streams)
     }
 
-    /// Whether `format` can make this volume: it has many logs, and the headers of records are in
-    /// the logs. It has our policies only.
+    /// Whether `format` can make this volume: it must have many logs, with the headers of records
+    /// in the logs, and no policy of a user's own.
     #[must_use]
     pub fn can_be_made(&self) -> bool {
         let in_logs = |config: &VolumeConfig| config.table == manylogs::TablePlace::Logs;

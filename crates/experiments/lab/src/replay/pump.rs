@@ -20,10 +20,10 @@ use super::durability::Durability;
 use super::recorder::Recorder;
 use super::workload::Workload;
 
-/// The progress counter is updated once in this many requests, as another thread reads it.
+/// The progress counter, which another thread reads, is updated once in this many requests.
 const PROGRESS_EVERY: u64 = 1 << 10;
 
-/// Writes up to this size count as small when nobody says otherwise: the paper's threshold.
+/// Default size up to which writes count as small: the paper's threshold.
 pub const SMALL_WRITE: Sectors = Sectors(512);
 
 /// When requests are handed to the device.

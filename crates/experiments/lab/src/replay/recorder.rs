@@ -6,7 +6,7 @@ use crate::stats::{Latencies, Series, StreamMeter, StreamMoved, Total, WINDOWS, 
 
 /// Classes of requests whose latencies are recorded separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum LatencyClass {
     /// A read.
     Read,
     /// A small write (or write-zeroes) that is durable when answered.
@@ -23,7 +23,7 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl LatencyClass {
     /// Classes in which the application waits until its data is durable.
     pub const DURABLE: [Self; 3] = [Self::DurableSmall, Self::DurableLarge, Self::Sync];
     /// Classes of writes that may be answered from memory.
@@ -50,7 +50,7 @@ impl Class {
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
     /// Class of the request.
-    pub class: Class,
+    pub class: LatencyClass,
     /// Arrival time since the start of the replay.
     pub arrived: Time,
     /// Latency.
@@ -62,7 +62,7 @@ pub struct Answered {
 /// Counters and distributions of one replay or of several replays with different seeds.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    classes: [Latencies; Class::COUNT],
+    classes: [Latencies; LatencyClass::COUNT],
     durable: Series,
     reads: Series,
     /// Measurements of each part of the replay, for each seed.
@@ -83,7 +83,7 @@ impl Recorder {
     pub fn new(keep_requests: bool) -> Self {
         Self {
             requests: keep_requests.then(Vec::new),
-            classes: [(); Class::COUNT].map(|()| Latencies::default()),
+            classes: [(); LatencyClass::COUNT].map(|()| Latencies::default()),
             durable: Series::default(),
             reads: Series::default(),
             windows: vec![vec![Window::default(); WINDOWS]],
@@ -99,10 +99,10 @@ impl Recorder {
         let Answered { class, arrived, latency, window } = *answered;
         self.classes[class as usize].record(latency);
         let window = &mut self.windows[0][window];
-        if class == Class::Read {
+        if class == LatencyClass::Read {
             self.reads.record(arrived, latency.0);
             window.reads.record(latency);
-        } else if Class::DURABLE.contains(&class) {
+        } else if LatencyClass::DURABLE.contains(&class) {
             self.durable.record(arrived, latency.0);
             window.durable.record(latency);
         }
@@ -127,7 +127,7 @@ impl Recorder {
 
     /// Distribution of the latencies of `classes` together.
     #[must_use]
-    pub fn latencies(&self, classes: &[Class]) -> Latencies {
+    pub fn latencies(&self, classes: &[LatencyClass]) -> Latencies {
         let mut sum = Latencies::default();
         classes.iter().for_each(|&class| sum.add(&self.classes[class as usize]));
         sum
@@ -164,7 +164,7 @@ impl Recorder {
         self.streamed().mb_s()
     }
 
-    /// What streams moved, in all parts and for all seeds.
+    /// Data moved by streams, in all parts and for all seeds.
     #[must_use]
     pub fn streamed(&self) -> StreamMoved {
         let mut all = StreamMoved::default();
@@ -172,12 +172,12 @@ impl Recorder {
         all
     }
 
-    /// A recorder of which only the means are known, those of each part among them. `windows` has
-    /// the parts of a replay for each seed.
+    /// A recorder with means alone, including those of each part. `windows` has the parts of a
+    /// replay for each seed.
     pub(crate) fn of_means(durable: Total, reads: Total, windows: Vec<Vec<Window>>) -> Self {
         let mut all = Self { windows, ..Self::default() };
-        all.classes[Class::DurableSmall as usize] = Latencies::of_total(durable);
-        all.classes[Class::Read as usize] = Latencies::of_total(reads);
+        all.classes[LatencyClass::DurableSmall as usize] = Latencies::of_total(durable);
+        all.classes[LatencyClass::Read as usize] = Latencies::of_total(reads);
         all
     }
 }

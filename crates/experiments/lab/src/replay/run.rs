@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use manylogs::VolumeStats;
 use manylogs_block::{Nanos, Time};
-use manylogs_sim::{Order, Sim, Stopped};
+use manylogs_sim::{Sim, Stopped, TaskOrder};
 use manylogs_workload::TraceError;
 use thiserror::Error;
 
@@ -36,7 +36,7 @@ pub struct Plan {
     pub pump: PumpSettings,
     /// Whether a timed checkpoint empties the logs after the replay.
     pub checkpoint_after: bool,
-    /// Whether each request is kept, beside distributions: see [`Recorder::requests`].
+    /// Whether to keep each request besides the distributions: see [`Recorder::requests`].
     pub keep_requests: bool,
     /// Seed of all random choices.
     pub seed: u64,
@@ -108,7 +108,7 @@ pub enum ReplayError {
         /// The reason.
         source: manylogs::PolicyError,
     },
-    /// The policy is one of a shingled drive.
+    /// The policy works only within a shingled drive.
     #[error(
         "{policy} is a policy within a shingled drive, and {drive} is a conventional one: \
          `manylogs drive list` names the shingled ones"
@@ -145,7 +145,7 @@ pub fn run_all(
     let seeds = manylogs_block::to_usize(u64::from(plan.seeds.max(1)));
     let replays = on_threads(policies.len() * seeds, threads, |job| {
         let (policy, nth) = (job / seeds, job % seeds);
-        // Of a thousand seeds those that were not begun cost nothing when the user ends it.
+        // When the user ends a replay of many seeds, those not begun are skipped.
         let ended = progresses[policy].stop.load(Ordering::Relaxed);
         let plan = Plan { seed: plan.nth_seed(nth), ..plan.clone() };
         (nth == 0 || !ended).then(|| run(&plan, &policies[policy], &progresses[policy]))
@@ -184,7 +184,7 @@ pub fn run(
     policy: &NamedPolicy,
     progress: &Arc<Progress>,
 ) -> Result<Outcome, ReplayError> {
-    let sim = Sim::new(plan.seed, Order::Fifo);
+    let sim = Sim::new(plan.seed, TaskOrder::Fifo);
     let mut stack = Stack::named(&sim, &plan.drive, policy, plan.seed)?;
     stack.begin(policy, plan.seed);
     if stack.is_shingled() {
@@ -201,7 +201,7 @@ pub fn run(
     let (volume, occupancy) = (stack.volume_stats(), stack.occupancy());
     let head = stack.take_head_points();
     let smr = stack.smr_figures();
-    // What earlier work left to a drive's persistent cache is not this load's to clean away.
+    // Earlier content of a drive's persistent cache must not count as this load's cleaning.
     let is_left = plan.drive.smr_cache > 0.0 && volume.is_none();
     let checkpoint = if plan.checkpoint_after && !report.interrupted && !is_left {
         stack
@@ -261,8 +261,8 @@ fn feed(
 }
 
 impl Plan {
-    /// One replay from seed 1 at the recorded rate, let in as [`PumpSettings::new`] says, that ends
-    /// with the last answer.
+    /// One replay from seed 1 at the recorded rate, with the feed of [`PumpSettings::new`], that
+    /// ends with the last answer.
     #[must_use]
     pub const fn new(workload: Workload, drive: DriveSettings, durability: Durability) -> Self {
         Self {

@@ -14,7 +14,7 @@ use manylogs_block::{
 };
 use manylogs_disk::device::Carried;
 use manylogs_disk::{CachePlacement, Counters, LinkSettings, Options, Profile};
-use manylogs_sim::{NodeId, Order, Sim};
+use manylogs_sim::{NodeId, Sim, TaskOrder};
 
 use emptied::checkpoint;
 
@@ -25,8 +25,8 @@ use crate::results::{Checkpoint, Occupancy};
 use crate::smr::{Metered, SmrFigures};
 use crate::stats::{Thinned, round3};
 
-/// The replay begins at 9:00 of the simulated day. So the default checkpoint policy does not take
-/// it for quiet hours.
+/// The replay begins at 9:00 of the simulated day. So the default checkpoint policy sees no quiet
+/// hours.
 const BEGIN: Time = Time(9 * 3600 * 1_000_000_000);
 /// A shingled drive is given a week to clean its bands.
 const CLEANING_MAX: Nanos = Nanos::from_secs(7 * 24 * 3600);
@@ -42,7 +42,7 @@ pub struct DriveSettings {
     pub profile: Arc<Profile>,
     /// Whether the drive's write cache is on.
     pub write_cache: bool,
-    /// The link to the host, where it is not that of the profile.
+    /// The link to the host, where it differs from the profile's.
     pub link: LinkSettings,
     /// Settings of the drive's queue that differ from the profile.
     pub queue: QueueSettings,
@@ -88,7 +88,7 @@ impl DriveSettings {
         self.array.map_or_else(|| drive.clone(), |array| format!("{} of {drive}", array.shape))
     }
 
-    /// Name of the policy that is what `format` makes on it.
+    /// Name of the policy whose volume `format` makes on the drive.
     #[must_use]
     pub fn default_policy(&self) -> &'static str {
         if self.profile.shingled.is_some() { SHINGLED } else { OURS }
@@ -166,7 +166,7 @@ impl Stack {
         };
         let clock = runtime.clone();
         sim.block_on(host, async move { clock.sleep_until(BEGIN).await });
-        // Only now: a drive at rest cleans its bands.
+        // Filled only now, because a drive at rest cleans its bands.
         drives.first().fill_persistent_cache(settings.smr_cache, seed);
         let head = Rc::new(RefCell::new(Thinned::new(HEAD_POINTS)));
         observe(&drives, volume.as_ref(), &head);
@@ -196,7 +196,7 @@ impl Stack {
             .map_err(|source| ReplayError::Volume { policy: name(), source })
     }
 
-    /// Whoever decides in place of `policy`, if somebody does, decides from now on.
+    /// From now on a user's own policy, if `policy` has one, decides.
     pub(crate) fn begin(&self, policy: &NamedPolicy, seed: u64) {
         policy.begin(self.volume.as_ref(), seed);
     }
@@ -266,8 +266,8 @@ impl Stack {
         self.volume.as_ref().map(occupancy).unwrap_or_default()
     }
 
-    /// Empties the logs by a checkpoint and reports its cost. A shingled drive without a volume is
-    /// left alone until it has cleaned its bands. `None` of a conventional one without a volume.
+    /// Empties the logs by a checkpoint and reports its cost. Lets a shingled drive without a
+    /// volume clean its bands. `None` for a conventional drive without a volume.
     ///
     /// # Errors
     /// If the volume fails.
@@ -300,7 +300,8 @@ impl Stack {
 }
 
 impl Drop for Stack {
-    /// The drive's observer knows the volume, which knows the drive: none of them would be freed.
+    /// Breaks a cycle of references: the drive's observer has the volume, and the volume has the
+    /// drive.
     fn drop(&mut self) {
         self.drives.observe(|_| {});
     }
@@ -343,7 +344,7 @@ pub fn exported_capacity(
     settings: &DriveSettings,
     policy: &NamedPolicy,
 ) -> Result<Sectors, ReplayError> {
-    let sim = Sim::new(0, Order::Fifo);
+    let sim = Sim::new(0, TaskOrder::Fifo);
     let stack = Stack::named(&sim, settings, policy, 0)?;
     Ok(stack.top().capabilities().capacity)
 }

@@ -13,7 +13,7 @@ const PROBES_MAX: u32 = 12;
 /// A probe within this distance of the target ends the search.
 const TOLERANCE: f64 = 0.01;
 
-/// A rate that is too much from one of the seeds becomes so many times of itself.
+/// Factor by which a rate is reduced that is too high with one of the seeds.
 const STEP_BACK: f64 = 0.95;
 
 /// A drive is congested if the median latency reaches this time, even if it is idle between bursts.
@@ -32,7 +32,7 @@ pub struct RateFound {
 /// or the highest rate below it that does not congest the drive in bursts.
 ///
 /// # Errors
-/// As the replay itself.
+/// Those of the replay.
 pub fn find_rate(
     plan: &Plan,
     target: f64,
@@ -44,10 +44,10 @@ pub fn find_rate(
     })
 }
 
-/// The same with replays of the plain drive that somebody else does.
+/// Like [`find_rate`], but `probe` does the replays of the plain drive.
 ///
 /// # Errors
-/// What `probe` says.
+/// Those of `probe`.
 pub(crate) fn find_rate_by<E>(
     target: f64,
     probe: &mut impl FnMut(f64) -> Result<Probe, E>,
@@ -55,12 +55,12 @@ pub(crate) fn find_rate_by<E>(
     search(target, Begin { factor: 1.0, too_fast: None }, probe)
 }
 
-/// Searches about the highest rate at which a drive keeps up with a load, below `rate`, at which it
-/// does not. `probe` replays at a factor, from the first, second, ... of `seeds`. All of them
-/// count.
+/// Searches roughly the highest rate at which a drive keeps up with a load, below `rate`, at which
+/// it does not. `probe` replays at a factor, with the first, second, ... of `seeds` seeds. The
+/// drive must keep up with all seeds.
 ///
 /// # Errors
-/// What `probe` says.
+/// Those of `probe`.
 pub(crate) fn highest_rate_by<E>(
     rate: f64,
     seeds: u32,
@@ -88,19 +88,19 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// What a replay says.
+    /// The probe from a replay's outcome.
     pub(crate) fn of(outcome: &Outcome) -> Self {
         let times = [outcome.drive_busy, outcome.simulated, outcome.median()];
         Self::of_times(times, outcome.overloaded)
     }
 
-    /// From how long the drive worked, how long the replay took, and the median latency.
+    /// The probe from the drive's busy time, the replay's duration, and the median latency.
     pub(crate) fn of_times([busy, simulated, median]: [Nanos; 3], overloaded: bool) -> Self {
         let utilisation = busy.as_secs_f64() / simulated.as_secs_f64().max(1e-9);
         Self { utilisation, overloaded, median }
     }
 
-    /// The same, where bursts that congest the drive are too much as well.
+    /// The probe with bursts that congest the drive counted as overload, too.
     pub(crate) fn congested(self) -> Self {
         Self { overloaded: self.overloaded || self.median > CONGESTED, ..self }
     }

@@ -48,7 +48,7 @@ impl Workload {
     /// Reads the trace once from end to end.
     ///
     /// # Errors
-    /// What the trace's reader reports.
+    /// Those of the trace's reader.
     pub fn measure(open: OpenTrace) -> Result<Self, TraceError> {
         let mut source = open()?;
         let mut summary = TraceSummary::default();
@@ -66,7 +66,7 @@ impl Workload {
         Ok(Self { requests, summary, repeat: 1 })
     }
 
-    /// A trace of which only this is known: it cannot be replayed.
+    /// A trace of which only the summary is known: it cannot be replayed.
     #[must_use]
     pub fn of_summary(summary: TraceSummary) -> Self {
         let nothing = || Err(TraceError::Options("only the summary of this trace is here".into()));
@@ -101,7 +101,7 @@ impl Workload {
     /// Begins a replay at `rate` times the recorded rate of arrivals.
     ///
     /// # Errors
-    /// What the trace's reader reports.
+    /// Those of the trace's reader.
     pub fn start(&self, rate: f64) -> Result<Cursor, TraceError> {
         let (requests, open) = match &self.requests {
             Requests::Cached(all) => (Reader::Cached { requests: Arc::clone(all), next: 0 }, None),
@@ -117,7 +117,8 @@ impl Workload {
         })
     }
 
-    /// From the start of one pass to the start of the next: one mean gap behind the last request.
+    /// Time from the start of one pass to the start of the next, which begins one mean gap after
+    /// the last request.
     fn pass_span(&self) -> Time {
         let gaps = self.summary.requests.saturating_sub(1).max(1);
         Time(self.summary.span_ns + (self.summary.span_ns / gaps).max(1))
@@ -161,7 +162,7 @@ impl Cursor {
     /// The next request, with its arrival at the replay's rate.
     ///
     /// # Errors
-    /// What the trace's reader reports.
+    /// Those of the trace's reader.
     pub fn next_request(&mut self) -> Result<Option<TraceRequest>, TraceError> {
         loop {
             if let Some(mut request) = self.requests.next_request()? {

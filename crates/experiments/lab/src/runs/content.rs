@@ -1,4 +1,4 @@
-//! What a trace's files hold, as a hash.
+//! The hash of a trace's content.
 
 use std::fmt;
 use std::fs::File;
@@ -10,8 +10,8 @@ use manylogs_workload::files_of;
 use super::key::hash_of;
 use crate::prepare::is_generated;
 
-/// Hash of what a trace holds. Two files of one name and different content differ in it; a file
-/// and its copy do not.
+/// Hash of a trace's content. Files of one name with different content have different hashes; a
+/// file and its copy have the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Content(String);
 
@@ -22,10 +22,10 @@ impl fmt::Display for Content {
 }
 
 /// Reads the trace at `path`, with the other files that belong to it (those of other CPUs), from
-/// end to end. Of a generated trace it is the name.
+/// end to end. For a generated trace it is the name.
 ///
 /// # Errors
-/// If one cannot be read; the error names the file.
+/// If a file cannot be read; the error names it.
 pub fn content_of(path: &Path) -> Result<Content, (PathBuf, io::Error)> {
     if is_generated(path) {
         return Ok(Content(format!("generated {}", path.display())));
@@ -34,7 +34,7 @@ pub fn content_of(path: &Path) -> Result<Content, (PathBuf, io::Error)> {
     let mut text = String::new();
     for file in files {
         let hash = File::open(&file).and_then(hash_of).map_err(|error| (file.clone(), error))?;
-        // Which CPU a file is of is in its name, and nowhere else.
+        // Only the name of a file says to which CPU it belongs.
         let cpu = file.extension().filter(|_| file != path).unwrap_or_default();
         text += &format!("{hash:032x}{} ", cpu.display());
     }

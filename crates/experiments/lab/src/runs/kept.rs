@@ -1,8 +1,8 @@
-//! Rows of finished runs, so that what was interrupted can go on.
+//! Rows of finished runs, with which an interrupted command can continue.
 //!
-//! The file's first line says what it is, and of which program; each further line is a row with its
-//! key. All are JSON. A line is written when its run is finished. One that was cut short is
-//! dropped, and its run is done again; so are the rows of another program.
+//! The file's first line names its format and the program; each further line is a row with its key.
+//! All lines are JSON. A line is written when its run is finished. A truncated line is dropped, as
+//! are rows of another program; their runs are done again.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -26,9 +26,9 @@ const FORMAT: u32 = 2;
 pub struct Kept<R> {
     rows: BTreeMap<RunKey, R>,
     file: Option<(PathBuf, File)>,
-    /// Rows that the file had, and that are of another program.
+    /// Number of the file's rows that came from another program.
     dropped: usize,
-    /// Lines that the file had, and that are no rows.
+    /// Number of the file's lines that are no rows.
     damaged: usize,
 }
 
@@ -55,7 +55,7 @@ struct Line<R> {
 }
 
 impl<R> Kept<R> {
-    /// Nothing, and no file.
+    /// An empty collection without a file.
     #[must_use]
     pub const fn in_memory() -> Self {
         Self { rows: BTreeMap::new(), file: None, dropped: 0, damaged: 0 }
@@ -67,14 +67,14 @@ impl<R> Kept<R> {
         self.rows.get(&key)
     }
 
-    /// Number of lines that the file had and that are not this program's: of another program, or
-    /// of an older form of the file.
+    /// Number of the file's lines that are not this program's: from another program, or in an older
+    /// form of the file.
     #[must_use]
     pub const fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Number of lines that are damaged: each costs its own row, and no other.
+    /// Number of damaged lines: each loses its own row only.
     #[must_use]
     pub const fn damaged(&self) -> usize {
         self.damaged
@@ -83,20 +83,20 @@ impl<R> Kept<R> {
     /// Deletes the file.
     pub fn remove(self) {
         if let Some((path, _)) = self.file {
-            // One that cannot be deleted does no harm: its rows are right.
+            // A file that cannot be deleted does no harm: its rows are valid.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
 impl<R: Serialize + DeserializeOwned> Kept<R> {
-    /// Opens the file at `path`, with the rows of this program that are there. The rows of others
-    /// are taken out of the file.
+    /// Opens the file at `path`, and reads the rows of this program. Rows of other programs are
+    /// removed from the file.
     ///
     /// The file is locked until this is dropped, so that no other process writes it meanwhile.
     ///
     /// # Errors
-    /// If it cannot be read or written, or somebody has it open (`ErrorKind::ResourceBusy`).
+    /// If it cannot be read or written, or another process has it open (`ErrorKind::ResourceBusy`).
     pub fn open(path: &Path) -> Result<Self, KeptError> {
         let failed = |source| KeptError { path: path.to_owned(), source };
         let mut older = locked(path).map_err(failed)?;
@@ -124,7 +124,8 @@ impl<R: Serialize + DeserializeOwned> Kept<R> {
         for (key, row) in &rows {
             text += &line(&Line { key: *key, row }).map_err(failed)?;
         }
-        // A crash between the two leaves the older file or the newer one, and no half of one.
+        // Written to a new file and renamed: a crash leaves the older file or the newer one, never
+        // a part.
         let partial = path.with_extension("partial");
         let mut file = File::create(&partial).map_err(failed)?;
         lock(&file).map_err(failed)?;
@@ -133,7 +134,7 @@ impl<R: Serialize + DeserializeOwned> Kept<R> {
         Ok(Self { rows, file: Some((path.to_owned(), file)), dropped, damaged })
     }
 
-    /// Keeps the row of a finished run.
+    /// Stores the row of a finished run.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -148,12 +149,12 @@ impl<R: Serialize + DeserializeOwned> Kept<R> {
     }
 }
 
-/// The file at `path`, made if it is not there, and locked.
+/// The file at `path`, created if missing, and locked.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         lock(&file)?;
-        // Whoever had the lock before may have put another file in its place.
+        // The previous holder of the lock may have replaced the file.
         match path.metadata() {
             Ok(there) if there.ino() == file.metadata()?.ino() => return Ok(file),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

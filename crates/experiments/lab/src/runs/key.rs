@@ -1,4 +1,4 @@
-//! What a run is known by.
+//! The key of a run.
 
 use std::fmt;
 use std::fs::File;
@@ -12,15 +12,15 @@ use twox_hash::XxHash3_128;
 /// Bytes that are hashed at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Hash of everything that a run's result follows from: content of its traces, profile of its
-/// drive, policy, parameters, seed, and the program itself.
+/// Hash of everything that a run's result depends on: content of its traces, profile of its drive,
+/// policy, parameters, seed, and the program itself.
 ///
-/// It is no cryptographic hash: it tells runs apart, and proves nothing.
+/// It is not cryptographic: it tells runs apart, but proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RunKey(u128);
 
-/// Collects what a run follows from. Each part has a name, so that no two lists of parts are alike.
+/// Collects the parts of a key. Each part has a name, so that different lists of parts differ.
 #[derive(Clone)]
 pub struct KeyBuilder(XxHash3_128);
 
@@ -31,7 +31,7 @@ impl fmt::Debug for KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// A key of a run of this program, of this kind.
+    /// Begins the key of a run of this program, of this kind.
     #[must_use]
     pub fn new(kind: &str) -> Self {
         Self(XxHash3_128::new()).with("program", program()).with("kind", kind)
@@ -95,20 +95,20 @@ impl TryFrom<String> for RunKey {
     }
 }
 
-/// The program that runs: its version, and the hash of its file. Results of another program are
-/// not this one's, although both may call themselves by the same version.
+/// The program that runs: its version, and the hash of its file. Results of another build are not
+/// valid for this one, even if both have the same version.
 #[must_use]
 pub fn program() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let version = env!("CARGO_PKG_VERSION");
         let hash = std::env::current_exe().and_then(File::open).and_then(hash_of);
-        // Without its file the version must do.
+        // If the file cannot be read the version must suffice.
         hash.map_or_else(|_| version.to_owned(), |hash| format!("{version}-{hash:032x}"))
     })
 }
 
-/// Hash of all that `from` holds.
+/// Hash of all bytes of `from`.
 pub(super) fn hash_of(mut from: impl Read) -> io::Result<u128> {
     let mut hash = XxHash3_128::new();
     let mut piece = vec![0; PIECE_BYTES];

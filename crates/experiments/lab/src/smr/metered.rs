@@ -12,7 +12,7 @@ use manylogs_disk::device::ModelledDrive;
 
 use super::{SmrFigures, SmrMeter};
 
-/// The device above a modelled drive, and the meter of its requests. Clones are the same.
+/// The device above a modelled drive, with a meter of its requests. Clones share the meter.
 #[derive(Clone)]
 pub(crate) struct Metered {
     runtime: Handle,
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Metered {
-    /// Measures what `below`, which stands on `drive`, is asked for during about `span`.
+    /// Measures the requests to `below`, which lies over `drive`, for about `span`.
     pub(crate) fn new(
         runtime: Handle,
         below: Rc<dyn BlockDevice>,

@@ -46,8 +46,9 @@ impl Interval {
     }
 }
 
-/// Speed-up over the plain drive: its latency over this one's, or this throughput over its own.
-/// Above 1 is faster. `None` where too few requests were measured.
+/// Speed-up over the plain drive: the plain drive's latency divided by this one's, or this
+/// throughput divided by the plain drive's. Above 1 is faster. `None` where too few requests were
+/// measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Gain {
     /// By the mean time until data is durable: the speed-up that headlines name.
@@ -72,8 +73,8 @@ pub struct Gain {
 
 /// Compares replays of the same requests: for each seed, each part of the replay.
 ///
-/// The intervals come from a bootstrap in two stages, as seeds repeat the same load: parts of the
-/// replay are drawn, and for each drawn part seeds. `seed` decides the draws.
+/// The intervals come from a bootstrap in two stages, because all seeds repeat the same load: parts
+/// of the replay are drawn, and then seeds for each drawn part. `seed` decides the draws.
 #[must_use]
 pub fn compare(base: &[Vec<Window>], other: &[Vec<Window>], seed: u64) -> Gain {
     let draws = Draws::new(base.len().min(other.len()), seed);
@@ -236,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    /// Parts whose latencies are `mean` by `spread` around, times `factor`.
+    /// Parts whose latencies lie up to `spread` around their mean, times `factor`.
     fn run(seed: u64, factor: f64, spread: u64) -> Vec<Window> {
         let mut rng = Rng::new(seed);
         (0..super::super::WINDOWS)

@@ -50,10 +50,10 @@ pub struct Latencies {
     max_ns: u64,
 }
 
-/// How many latencies there are, and how long they are together.
+/// Number and sum of latencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Total {
-    /// How many.
+    /// Number of latencies.
     pub count: u64,
     /// Their sum in nanoseconds.
     pub sum_ns: u128,
@@ -147,7 +147,7 @@ impl Latencies {
         Total { count: self.count(), sum_ns: self.sum_ns }
     }
 
-    /// A distribution of which no more is known: its mean stands for every quantile.
+    /// A distribution of which only number and sum are known: its mean stands for every quantile.
     #[must_use]
     pub fn of_total(total: Total) -> Self {
         let mean = total.sum_ns / u128::from(total.count.max(1));

@@ -62,7 +62,7 @@ impl Sample {
         Total { count: self.count, sum_ns: self.sum_ns }
     }
 
-    /// A sample of whose distribution nothing is known.
+    /// A sample without a distribution.
     #[must_use]
     pub const fn of_total(total: Total) -> Self {
         Self { count: total.count, sum_ns: total.sum_ns, buckets: Vec::new() }
@@ -105,7 +105,7 @@ pub struct StreamMoved {
 }
 
 impl StreamMoved {
-    /// Adds what moved in another part.
+    /// Adds the data of another part.
     pub const fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.busy_ns += other.busy_ns;

@@ -16,11 +16,11 @@ use crate::replay::{Durability, NamedPolicy, PolicyListError, parse_policies};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Sweep {
-    /// Traces; a list in the list is a mix of tenants. Relative to the file's directory.
+    /// Traces; a nested list is a mix of tenants. Paths are relative to the file's directory.
     pub traces: Vec<TraceList>,
     /// Drives by name or profile file.
     pub drives: Vec<String>,
-    /// Policies as `replay --policy` takes them, one each.
+    /// Policies in the form of `replay --policy`, one in each item.
     pub policies: Vec<String>,
     /// Values of policies' parameters: each combination is added to each policy that is not the
     /// plain drive.
@@ -35,10 +35,10 @@ pub struct Sweep {
     /// With `auto`: wanted utilisation of the plain drive, as 0.5 or "50%".
     #[serde(default)]
     pub utilisation: Option<String>,
-    /// `recorded`, `all` or `sync-every=5s`; as `replay` chooses, if not given.
+    /// `recorded`, `all` or `sync-every=5s`; if not given, the default of `replay`.
     #[serde(default)]
     pub durability: Option<String>,
-    /// The part of each trace, as `replay --window` takes it.
+    /// The part of each trace, in the form of `replay --window`.
     #[serde(default)]
     pub window: Option<WindowText>,
     /// The most requests of each trace.
@@ -257,8 +257,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// Names of the traces in tables: those of the files, with as many directories as it takes
-    /// to tell traces of one name apart.
+    /// Names of the traces in tables: file names, with as many directories as needed to tell traces
+    /// of one name apart.
     fn names(&self) -> Result<Vec<String>, String> {
         let longest = self.traces.iter().flat_map(TraceList::files).map(|file| file.iter().count());
         let longest = longest.max().unwrap_or(1).max(1);

@@ -22,22 +22,22 @@ use crate::stats::Window;
 /// One run of a sweep.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Trace, drive, policy and seed of the run, as tables name them.
+    /// Trace, drive, policy and seed of the run, by their names in tables.
     pub ask: Ask,
-    /// What the run is known by: of two jobs with one key one needs to be run.
+    /// The run's key: only one of several jobs with the same key needs to be run.
     pub key: RunKey,
     shared: Arc<Shared>,
     policy: NamedPolicy,
 }
 
-/// A run with what a comparison needs of it.
+/// The results of a run that a comparison needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// Its row.
     pub row: Row,
     /// Measurements of each part of the replay.
     pub windows: Vec<Vec<Window>>,
-    /// What the trace holds.
+    /// Counters of the trace.
     pub summary: TraceSummary,
 }
 
@@ -52,7 +52,7 @@ pub enum JobError {
         trace: String,
         /// Why not.
         reason: String,
-        /// What kind of reason the system gave, if it gave one.
+        /// The kind of the system's error, if there is one.
         kind: Option<io::ErrorKind>,
     },
     /// The policy does not go with the drive.
@@ -75,29 +75,29 @@ impl JobError {
         }
     }
 
-    /// Whether what was asked for is at fault, and not the program.
+    /// Whether the user's input is at fault, and not the program.
     #[must_use]
     pub const fn is_of_input(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }
 
-    /// Whether a file may not be read by this user.
+    /// Whether this user may not read a file.
     #[must_use]
     pub const fn is_of_permission(&self) -> bool {
         matches!(self, Self::Trace { kind: Some(io::ErrorKind::PermissionDenied), .. })
     }
 }
 
-/// All runs of a sweep that can be tried, and why others cannot.
+/// All runs of a sweep that can be tried, and the reasons why others cannot.
 #[derive(Clone, Debug, Default)]
 pub struct Jobs {
     /// Ordered by trace, drive, policy and seed.
     pub jobs: Vec<Job>,
-    /// What is left out.
+    /// Why runs are left out.
     pub left_out: Vec<JobError>,
 }
 
-/// All runs of `sweep`. Reads its traces from end to end, to know them by what they hold.
+/// All runs of `sweep`. Reads its traces from end to end, to identify them by their content.
 ///
 /// # Errors
 /// If a drive or a policy is unknown.
@@ -165,7 +165,7 @@ impl Jobs {
 /// The drive of this name, or of this profile file.
 ///
 /// # Errors
-/// If there is none; the error lists what there is.
+/// If there is no such drive; the error lists the known ones.
 pub fn drive(name: &str) -> Result<Arc<Profile>, String> {
     let found = Library::of_user().find_or_load(name).map_err(|error| error.to_string())?;
     let known = || profile::drives().join(", ");
@@ -198,7 +198,7 @@ impl Job {
     /// [`compare`]: crate::stats::compare
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Those of [`run`](Self::run).
     pub fn measure(&self, progress: &Arc<Progress>) -> Result<Option<Measured>, JobError> {
         let summary = *self.shared.load()?.workload.summary();
         let done = self.outcome(false, progress)?;
@@ -236,7 +236,7 @@ impl Job {
     }
 }
 
-/// One line a request: columns as `docs/sweeps.md` has them.
+/// One line for each request; `docs/sweeps.md` describes the columns.
 #[must_use]
 pub fn requests(answered: &[Answered]) -> Columns {
     let real = |of: fn(&Answered) -> f64| {

@@ -1,4 +1,4 @@
-//! A load of a sweep: traces, which part of them, and how they are let in.
+//! A load of a sweep: traces, the part of them to use, and the way requests are fed.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ use crate::runs::{Content, KeyBuilder, content_of};
 /// A load, before it is put on a drive.
 #[derive(Clone, Debug)]
 pub struct LoadSpec {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
     /// Traces; several are tenants that share the drive.
     pub files: Vec<PathBuf>,
     /// The part of each trace.
     pub window: Option<WindowChoice>,
-    /// Parts of single traces, in the order of `files`, that are used instead. May be shorter.
+    /// Parts for single traces, in the order of `files`, that replace `window`. May be shorter.
     pub windows: Vec<Option<WindowChoice>>,
-    /// How single traces are read, in the order of `files`; as their format says, if not given.
+    /// Reader options of single traces, in the order of `files`; the defaults if not given.
     pub opens: Vec<OpenOptions>,
     /// The most requests of each trace.
     pub limit: Option<u64>,
@@ -34,9 +34,9 @@ pub struct LoadSpec {
     pub fit: bool,
     /// How fast requests arrive.
     pub rate: LoadRate,
-    /// When writes are durable; as `replay` chooses, if not given.
+    /// When writes are durable; if not given, the default of `replay`.
     pub durability: Option<Durability>,
-    /// The most requests that the device is handed at a time; as `replay` has it, if not given.
+    /// The most requests in the device at a time; if not given, the default of `replay`.
     pub outstanding: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ pub struct LoadSpec {
 pub enum LoadRate {
     /// This many times as fast as recorded.
     Factor(f64),
-    /// So that the plain drive is busy for this share of the time.
+    /// At the rate at which the plain drive is busy for this share of the time.
     Busy(f64),
 }
 
@@ -54,27 +54,27 @@ pub enum LoadRate {
 pub(super) struct Shared {
     pub(super) spec: Arc<LoadSpec>,
     pub(super) contents: Vec<Content>,
-    /// The least that the drive exports under any of the policies.
+    /// The least capacity that the drive exports under any of the policies.
     pub(super) capacity: Sectors,
     pub(super) drive: DriveSettings,
     load: OnceLock<Result<Load, JobError>>,
 }
 
-/// What was read.
+/// The load after it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) workload: Workload,
     pub(super) durability: Durability,
     pub(super) rate: f64,
-    /// With a rate that was searched.
+    /// Target and result of the search, if the rate was searched.
     pub(super) aim: Option<Aim>,
 }
 
 impl LoadSpec {
-    /// What the traces hold.
+    /// Hashes of the traces' contents.
     ///
     /// # Errors
-    /// If one cannot be read.
+    /// If a trace cannot be read.
     pub fn contents(&self) -> Result<Vec<Content>, JobError> {
         let content = |file: &PathBuf| {
             content_of(file).map_err(|(path, error)| JobError::Trace {
@@ -102,10 +102,10 @@ impl Shared {
         Ok(Self { spec, contents, capacity, drive: drive.clone(), load: OnceLock::new() })
     }
 
-    /// Everything that the load follows from.
+    /// Adds everything that the load depends on.
     pub(super) fn add_to(&self, key: KeyBuilder) -> KeyBuilder {
         let Self { spec, contents, capacity, drive, load: _ } = self;
-        // The name is for tables, and the content of the files counts instead of their names.
+        // The name is only for tables, and the contents of the files count instead of their names.
         let LoadSpec {
             name: _,
             files: _,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::assemble::MISSED;
-use crate::replay::{Class, Outcome, Plan};
+use crate::replay::{LatencyClass, Outcome, Plan};
 use crate::results::Checkpoint;
 use crate::stats::{LatencySummary, PERCENTILES, round3};
 
@@ -20,13 +20,13 @@ pub struct Ask {
     pub seed: u64,
 }
 
-/// One run. Times are in microseconds unless the name says otherwise; `None` where there is
-/// nothing to say.
+/// One run. Times are in microseconds unless the name says otherwise; `None` where nothing was
+/// measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "columns() documents them, as users see them")]
 pub struct Row {
     pub ask: Ask,
-    /// Hash of what the traces hold.
+    /// Hash of the traces' contents.
     pub trace_content: String,
     pub parameters: String,
     pub drive_write_cache: bool,
@@ -80,7 +80,7 @@ impl From<&Checkpoint> for Checkpointed {
     }
 }
 
-/// How busy the plain drive was to be, and is at the rate that was chosen, 0 to 1.
+/// Wanted utilisation of the plain drive, and its utilisation at the chosen rate, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aim {
     pub(super) target: f64,
@@ -114,7 +114,7 @@ impl From<LatencySummary> for Figures {
 }
 
 impl Row {
-    /// Why the row says nothing of its policy; `None` if it does.
+    /// Why the row's figures do not measure its policy; `None` if they do.
     pub(super) fn fault(&self) -> Option<String> {
         if self.overloaded {
             return Some(format!(
@@ -138,8 +138,9 @@ impl Row {
         let volume = outcome.volume.unwrap_or_default();
         let seconds = outcome.simulated.as_secs_f64();
         let smr = outcome.smr.as_ref();
-        let all = outcome.recorder.latencies(&Class::MOVES_DATA);
-        let figures = |classes: &[Class]| outcome.recorder.latencies(classes).summary().into();
+        let all = outcome.recorder.latencies(&LatencyClass::MOVES_DATA);
+        let figures =
+            |classes: &[LatencyClass]| outcome.recorder.latencies(classes).summary().into();
         Self {
             ask,
             trace_content: String::new(),
@@ -148,8 +149,8 @@ impl Row {
             durability: plan.pump.durability.to_string(),
             rate: plan.rate,
             requests: outcome.pump.requests,
-            durable: figures(&Class::DURABLE),
-            reads: figures(&[Class::Read]),
+            durable: figures(&LatencyClass::DURABLE),
+            reads: figures(&[LatencyClass::Read]),
             stream_mb_s: outcome.recorder.stream_mb_s().map(round3),
             drive_busy_percent: round3(
                 outcome.drive_busy.as_secs_f64() / seconds.max(1e-9) * 100.0,

@@ -11,12 +11,12 @@ use crate::parallel::on_threads;
 use crate::replay::Progress;
 use crate::runs::{Kept, KeptError};
 
-/// Runs under way. `E` says why a result cannot be kept, which ends them.
+/// Runs under way. `E` is the error if a result cannot be stored, which ends all runs.
 #[derive(Debug)]
 pub struct Runs<E> {
     /// Ends the replays under way.
     pub progress: Arc<Progress>,
-    /// Counts the runs that are done.
+    /// Progress of the runs.
     pub counted: Arc<Progress>,
     done: Mutex<Kept<Row>>,
     /// Why runs have no result, each reason once.
@@ -29,7 +29,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<E: Send> Runs<E> {
-    /// Runs of which some are in `done`, and some cannot be tried.
+    /// New runs; `done` has earlier results, `left_out` the runs that cannot be tried.
     #[must_use]
     pub fn new(done: Kept<Row>, left_out: Vec<JobError>, progress: Arc<Progress>) -> Self {
         let (done, left_out) = (Mutex::new(done), Mutex::new(left_out));
@@ -44,8 +44,8 @@ impl<E: Send> Runs<E> {
         wanted.filter(|job| done.get(job.key).is_none()).collect()
     }
 
-    /// Runs `jobs`. One that fails leaves the others to run. `store` gets the requests of each, if
-    /// they are kept; `unkept` says why its row is not.
+    /// Runs `jobs`. If one fails the others go on. `store` gets the requests of each run, if they
+    /// are kept; `unkept` makes the error for a row that cannot be stored.
     pub fn run(
         &self,
         jobs: &[&Job],
@@ -88,7 +88,7 @@ impl<E: Send> Runs<E> {
         self.progress.stop.load(Ordering::Relaxed)
     }
 
-    /// What is done, in the order of the sweep.
+    /// The rows of finished runs, in the order of the sweep.
     #[must_use]
     pub fn rows(&self, jobs: &[Job]) -> Vec<Row> {
         let done = locked(&self.done);
@@ -102,19 +102,19 @@ impl<E: Send> Runs<E> {
         locked(&self.left_out).clone()
     }
 
-    /// The first result that could not be kept.
+    /// The first failure to store a result.
     #[must_use]
     pub fn failure(&self) -> Option<E> {
         locked(&self.failure).take()
     }
 
-    /// Removes what was kept: the sweep is complete.
+    /// Removes the stored results, because the sweep is complete.
     pub fn remove_kept(self) {
         self.done.into_inner().unwrap_or_else(PoisonError::into_inner).remove();
     }
 }
 
-/// Runs all of `jobs` and keeps the results in memory: the rows, and why runs have none.
+/// Runs all of `jobs` in memory; returns the rows, and the reasons why runs have none.
 #[must_use]
 pub fn run_jobs(
     jobs: &Jobs,

@@ -23,8 +23,8 @@ const TITLES: [&str; 13] = [
 
 /// One line for each trace, drive and policy: means over the seeds, and the gain over the plain
 /// drive with its minimum and maximum over the seeds. Of several plain drives, the one that makes
-/// data durable sooner is the baseline. What does not fit the drive is left out of the table, and
-/// named below it with the reason.
+/// data durable soonest is the baseline. Combinations whose figures are not valid are left out of
+/// the table, and named below it with the reason.
 #[must_use]
 pub fn summary(rows: &[Row]) -> String {
     let (left_out, rows): (Vec<Cell<'_>>, Vec<Cell<'_>>) =
@@ -39,7 +39,7 @@ pub fn summary(rows: &[Row]) -> String {
     out
 }
 
-/// Why the rows of a trace, drive and policy say nothing: what the first says that does so.
+/// Why the rows of a trace, drive and policy are not valid: the first reason found.
 fn fault(cell: &Cell<'_>) -> Option<String> {
     cell.iter().find_map(|row| row.fault())
 }

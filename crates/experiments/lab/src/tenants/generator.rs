@@ -5,7 +5,7 @@ use manylogs_workload::{SourceCounts, TraceError, TraceOp, TraceRequest, TraceSo
 
 use super::{Server, Tenant};
 
-/// Length of what is generated.
+/// Time span of the generated requests.
 const SPAN: Nanos = Nanos::from_secs(3600);
 const SECTORS_PER_GIB: u64 = 1 << 21;
 const SECTORS_PER_KIB: u64 = 2;
@@ -14,7 +14,7 @@ const SECTORS_PER_MIB: u64 = 2048;
 const BLOCK_SECTORS: u64 = 8;
 /// Mean time between two requests of a burst.
 const BURST_GAP_NS: u64 = 500_000;
-/// Each minute has one of these multiples of a quarter of the mean rate ...
+/// The rate of a minute is one of these multiples of a quarter of the mean rate ...
 const MINUTE_QUARTERS: [u64; 5] = [1, 2, 4, 8, 16];
 /// ... whose mean is 31 fifths.
 const QUARTERS_MEAN: (u64, u64) = (31, 5);
@@ -30,7 +30,7 @@ pub struct TenantLoad {
     at: u64,
     /// The rate of this minute.
     quarters: u64,
-    /// Requests left of the burst, and what they are.
+    /// Requests left of the burst, and their operation.
     burst: u64,
     op: TraceOp,
     /// Where the last read and the last write ended.
@@ -38,7 +38,7 @@ pub struct TenantLoad {
 }
 
 impl TenantLoad {
-    /// The hour of `server` that follows from `seed`.
+    /// An hour of `server`, generated from `seed`.
     #[must_use]
     pub fn new(server: Server, seed: u64) -> Self {
         let tenant = server.tenant;
@@ -65,7 +65,7 @@ impl TenantLoad {
             let reads = self.rng.below(100) < self.tenant.read_percent;
             self.op = if reads { TraceOp::Read } else { TraceOp::Write };
             let mut pause = self.pause();
-            // A pause that reaches into another minute is cut at the rate of that one.
+            // The rest of a pause that reaches into another minute is scaled to that minute's rate.
             while self.at / MINUTE_NS < (self.at + pause) / MINUTE_NS {
                 let next = (self.at / MINUTE_NS + 1) * MINUTE_NS;
                 let left = pause - (next - self.at);
@@ -81,7 +81,7 @@ impl TenantLoad {
         self.burst -= 1;
     }
 
-    /// From one burst to the next, at the rate of this minute.
+    /// Time from one burst to the next, at the rate of this minute.
     fn pause(&mut self) -> u64 {
         let Tenant { burst_requests, requests_per_second, .. } = self.tenant;
         let mean = burst_requests * 1_000_000_000 / requests_per_second;
@@ -103,7 +103,7 @@ impl TenantLoad {
         Extent::new(start, len)
     }
 
-    /// Anywhere, or, for many writes, in the hot part in the middle.
+    /// A random address; for many writes in the hot part in the middle.
     fn place(&mut self, is_read: bool, len: u64) -> u64 {
         let hot = !is_read && self.rng.below(100) < self.tenant.hot_writes_percent;
         let middle = self.footprint_sectors / 2;

@@ -1,4 +1,4 @@
-//! What an encoder is, and which format has which.
+//! The trait of encoders, and the encoder of each format.
 
 use manylogs_block::{SECTOR_BYTES, Sectors, Time};
 
@@ -7,7 +7,7 @@ use super::text;
 use crate::format::Format;
 use crate::request::{TraceOp, TraceRequest};
 
-/// What a format can say of requests.
+/// The properties of requests that a format can hold.
 pub(super) struct Holds {
     /// The operations it knows.
     pub(super) ops: &'static [TraceOp],
@@ -25,12 +25,12 @@ pub(super) struct Kept {
 
 /// A format as a sequence of records behind a head.
 pub(super) trait Encode {
-    /// What stands before the first record.
+    /// The bytes before the first record.
     fn head(&self) -> &'static [u8] {
         b""
     }
 
-    /// What the format can say.
+    /// The properties that the format can hold.
     fn holds(&self) -> &'static Holds;
 
     /// Appends the request's record to `out`. The format knows the operation and the length.
@@ -42,7 +42,7 @@ pub(super) const ALL_BUT_ZEROES: &[TraceOp] =
     &[TraceOp::Read, TraceOp::Write, TraceOp::Discard, TraceOp::Flush];
 /// No limit: readers take any length.
 pub(super) const ANY_LENGTH: Sectors = Sectors(u64::MAX);
-/// What a length of 32 bits, in bytes, can say.
+/// The longest length that 32 bits can hold in bytes.
 pub(super) const LENGTH_OF_32_BITS: Sectors = Sectors(u32::MAX as u64 / SECTOR_BYTES);
 
 /// The encoder of this format; `None` for one that is only read, and for our own.

@@ -1,4 +1,4 @@
-//! Each format reads back what it was given, up to what it can hold.
+//! Each format reads back the written requests, as far as it can hold them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -24,7 +24,7 @@ fn requests() -> Vec<TraceRequest> {
     for _ in 0..2000 {
         at.0 += draw(700_001);
         let op = TraceOp::ALL[usize::try_from(draw(5)).unwrap()];
-        // Some beyond what 32 bits say, in sectors and in bytes.
+        // Some exceed 32 bits, in sectors or in bytes.
         let start = if draw(9) == 0 { 1 << 40 } else { draw(1 << 31) };
         let len = if op == TraceOp::Discard && draw(9) == 0 { 1 << 24 } else { 1 + draw(2048) };
         let device = u32::try_from(draw(3)).unwrap();
@@ -50,7 +50,7 @@ fn read(bytes: Vec<u8>, format: Option<Format>) -> Vec<TraceRequest> {
     std::iter::from_fn(|| source.next_request()).map(Result::unwrap).collect()
 }
 
-/// What is to come back: the requests whose operation is among `ops`, changed by `change`.
+/// The requests expected back: those whose operation is among `ops`, changed by `change`.
 fn expected(
     ops: &[TraceOp],
     change: impl FnMut(TraceRequest) -> TraceRequest,

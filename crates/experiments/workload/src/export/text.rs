@@ -16,7 +16,7 @@ const NANOS_PER_FILETIME: u64 = 100;
 /// 1970 as a Windows filetime, which counts from 1601: traces begin there.
 const FILETIME_OF_1970: u64 = 116_444_736_000_000_000;
 
-/// A format in which each line says all of one request.
+/// A format in which each line describes one request completely.
 #[derive(Clone, Copy)]
 pub(super) struct LineFormat {
     head: &'static [u8],
@@ -148,7 +148,7 @@ fn replay(request: &TraceRequest, out: &mut Vec<u8>) -> std::io::Result<()> {
     five_columns(request, SECTOR_BYTES, out)
 }
 
-/// With sectors that count as so many.
+/// The five columns of DiskSim and replay text; addresses and lengths are multiplied by `unit`.
 fn five_columns(request: &TraceRequest, unit: u64, out: &mut Vec<u8>) -> std::io::Result<()> {
     let is_read = u8::from(request.op == TraceOp::Read);
     let (start, len) = (request.extent.start.0 * unit, request.extent.len.0 * unit);
@@ -167,7 +167,7 @@ fn tencent(request: &TraceRequest, out: &mut Vec<u8>) -> std::io::Result<()> {
     writeln!(out, "{},{start},{len},{is_write},{}", request.at.0 / NANOS_PER_SECOND, request.device)
 }
 
-/// The digest of the content, which requests do not have, is all zeroes.
+/// FIU's line. The digest of the content is all zeroes, because requests have no content.
 fn fiu(request: &TraceRequest, out: &mut Vec<u8>) -> std::io::Result<()> {
     let TraceRequest { at, extent, device, .. } = request;
     let (start, len, op) = (extent.start.0, extent.len.0, letter(request.op));
@@ -193,7 +193,7 @@ impl Files {
     }
 }
 
-/// The line of a request behind its time: file, action, and extent in bytes.
+/// Writes the part of a line after the time: file, action, and extent in bytes.
 fn action(request: &TraceRequest, out: &mut Vec<u8>) -> std::io::Result<()> {
     let word = match request.op {
         TraceOp::Read => "read",

@@ -65,7 +65,7 @@ pub(crate) fn decode_event(
     let Some(op) = rwbs.op else { return Ok(Decoded::Nothing) };
     let extent = text::checked(op, extent(fields)?)?;
     if op == TraceOp::WriteZeroes && extent.is_empty() && !rwbs.pre_flush {
-        // The letter N of an operation without sectors: nothing to replay.
+        // An operation of the letter N without sectors: nothing to replay.
         return Ok(Decoded::Nothing);
     }
     Ok(event(op, rwbs, TraceRequest { at, op, extent, fua: rwbs.fua, device }))

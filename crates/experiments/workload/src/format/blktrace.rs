@@ -34,12 +34,12 @@ const ACTION_ISSUE: u32 = 7;
 /// Bit 8 of the action marks a cgroup in the payload.
 const ACTION_MASK: u32 = 0xff;
 
-/// Whose records a file may hold.
+/// The CPU whose records a file may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cpu {
-    /// Any CPU's: a file of no telling name.
+    /// Any CPU: the file's name has no number.
     Any,
-    /// This CPU's only: the number in the file's name.
+    /// Only this CPU, the number in the file's name.
     Number(u32),
 }
 

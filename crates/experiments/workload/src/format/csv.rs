@@ -1,7 +1,7 @@
 //! CSV whose first line names the columns, among them the Q-event export `t_us,op,dev,offset,size`.
 //!
 //! Needed: a time, an operation, an address and a size. A device and a FUA column are used if
-//! there. Which names are known, and their units, is the table below.
+//! there. The table below has the known names and their units.
 
 use crate::error::{Fault, fault};
 use crate::lines::{Decoded, LineDecoder, is_blank};
@@ -81,7 +81,7 @@ impl Columns {
         let header = header.strip_prefix(b"\xef\xbb\xbf").unwrap_or(header);
         let mut fields: Vec<Option<Column>> = Vec::new();
         for name in commas(header).take(MAX_COLUMNS) {
-            // Of two columns with one meaning the first counts.
+            // Of two columns with the same meaning the first is used.
             let found = column(name).filter(|new| {
                 let same = |old: &Column| old.meaning() == new.meaning();
                 !fields.iter().flatten().any(same)

@@ -12,8 +12,8 @@ use crate::open::TimeUnit;
 use crate::request::{TraceOp, TraceRequest};
 use crate::text::{self, commas};
 
-/// Added to every time, so that a request that began before the trace has a positive time. In the
-/// end times count from the first request.
+/// Added to every time, so that a request that began before the trace has a positive time. Later
+/// all times are made relative to the first request.
 const ONE_DAY_NS: u64 = 86_400_000_000_000;
 const MAX_COLUMNS: usize = 64;
 

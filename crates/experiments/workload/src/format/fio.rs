@@ -1,7 +1,7 @@
 //! fio iolog, versions 2 and 3. Files are numbered as devices in the order they appear.
 //!
-//! Version 2 knows no times but `wait`: microseconds since the wait before; all else arrives
-//! at the last wait. Version 3 begins each line with a time since the start.
+//! Version 2 has no times except `wait`: microseconds since the wait before. All other actions
+//! arrive at the last wait. Version 3 begins each line with a time since the start.
 
 use manylogs_block::Time;
 
@@ -18,7 +18,7 @@ pub(crate) const HEADER3: &[u8] = b"fio version 3 iolog";
 
 /// fio ignores waits shorter than this.
 pub(crate) const MIN_WAIT_US: u64 = 100;
-/// More files than this are taken for a misread column.
+/// Most files: a larger number means a misread column.
 const MAX_FILES: usize = 4096;
 const ACTION: &str = "read, write, sync, datasync, trim, wait, add, open or close";
 

@@ -71,7 +71,7 @@ fn from_the_left(line: &[u8]) -> Option<Fields<'_>> {
     Some(Fields { process, device, flag, sector, size, timestamp: rest })
 }
 
-/// The fields of any line, and what is wrong with one that has none.
+/// The fields of any line, or the fault in the line.
 fn from_the_right(line: &[u8]) -> Result<Fields<'_>, Fault> {
     let mut rest = line;
     let timestamp = last_field(&mut rest);
@@ -82,7 +82,7 @@ fn from_the_right(line: &[u8]) -> Result<Fields<'_>, Fault> {
     Ok(Fields { process: rest, device, flag, sector, size, timestamp })
 }
 
-/// Takes what follows the last comma off `rest`.
+/// Removes and returns the part of `rest` after the last comma.
 fn last_field<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     match memchr::memrchr(b',', rest) {
         Some(comma) => {
@@ -108,7 +108,7 @@ struct Key {
 
 impl Key {
     fn of(request: &TraceRequest) -> Self {
-        // The file tells only writes from everything else.
+        // The file only tells writes from other operations.
         let write = u64::from(request.op == TraceOp::Write);
         Self { sector: request.extent.start.0, size_and_op: request.extent.len.0 << 1 | write }
     }
@@ -140,7 +140,7 @@ struct Original {
     discard: bool,
 }
 
-/// Drops echoes and settles what discards become.
+/// Drops echoes, and handles discards as the options say.
 pub(crate) struct MobileStage {
     source: BoxedSource,
     echoes: Echoes,

@@ -2,7 +2,7 @@
 
 use crate::request::TraceOp;
 
-/// What the letters of an rwbs field say.
+/// The meaning of the letters of an rwbs field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rwbs {
     /// The operation; `None` for one that is not replayed (zone management, driver private).

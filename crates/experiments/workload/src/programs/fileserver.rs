@@ -8,24 +8,24 @@ use super::pace::Pace;
 use super::pool::{self, Pool};
 use super::{Files, Initial, Operation, spawn};
 
-/// A file server. Its threads write a new file; append to one; read one; delete one; ask for the
-/// attributes of one. Nothing is synced.
+/// A file server. Each thread repeats: write a new file, append to a file, read one, delete one,
+/// and get the attributes of one. Nothing is synced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FileServer {
     /// Threads.
     pub threads: u32,
-    /// Files, of which 80 % are there at the beginning.
+    /// Files, of which 80 % exist at the beginning.
     pub files: u32,
     /// Mean length of a file.
     pub file_bytes: u64,
-    /// Longest append; half of it in the mean.
+    /// Longest append; the mean is half of it.
     pub append_bytes: u64,
     /// Operations a second of all threads together.
     pub per_second: f64,
 }
 
 impl Default for FileServer {
-    /// As in the Manylogs paper, section V-A.3.
+    /// The parameters of the Manylogs paper, section V-A.3.
     fn default() -> Self {
         Self {
             threads: 50,
@@ -92,7 +92,7 @@ impl<F: Files> Thread<F> {
         self.files.done(Operation::Other, Nanos(0));
     }
 
-    /// Writes, and says how long that took.
+    /// Writes, and reports the time taken.
     async fn write(&self, file: super::FileId, offset: u64, bytes: u64) -> Result<(), F::Error> {
         self.turn().await;
         let began = self.runtime.now();

@@ -1,4 +1,4 @@
-//! Programs as small models: what each of their threads does to files, one operation after another.
+//! Programs as small models: the file operations of each of their threads, one after another.
 //!
 //! A model knows nothing of disks. It asks [`Files`], which a file system in virtual time
 //! implements, and reports each operation that the papers measure. Content does not matter here,
@@ -28,11 +28,11 @@ pub struct FileId(pub u32);
 /// An operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A program made something durable.
+    /// An operation of the program that makes data durable.
     Flush,
-    /// What a user of the program waited for.
+    /// An operation that a user of the program waits for.
     Request,
-    /// Any other.
+    /// Any other operation.
     Other,
 }
 
@@ -64,17 +64,17 @@ pub trait Files: 'static {
     /// Asks for the attributes of a file.
     fn stat(&self, file: FileId) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// An operation took so long.
+    /// Reports that an operation took `took`.
     fn done(&self, operation: Operation, took: Nanos);
 
-    /// Whether programs go on.
+    /// Whether programs are to go on.
     fn goes_on(&self) -> bool;
 
-    /// A thread of a program ended, for this reason if it is one.
+    /// Reports that a thread of a program ended; `result` has the error if it failed.
     fn ended(&self, result: Result<(), Self::Error>);
 }
 
-/// Which program, with its parameters.
+/// A program with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Program {
     /// A mail server.
@@ -85,7 +85,7 @@ pub enum Program {
     MongoDb(MongoDb),
 }
 
-/// A file that is there before a program begins, and its length.
+/// A file that exists before a program begins, and its length.
 pub type Initial = (FileId, u64);
 
 impl Program {
@@ -112,14 +112,14 @@ impl Program {
         }
     }
 
-    /// Whether a file is a log: written to be durable, and never read but after a crash.
+    /// Whether a file is a log: written to be durable, and read only after a crash.
     #[must_use]
     pub const fn is_log(&self, _file: FileId) -> bool {
         matches!(self, Self::MongoDb(_))
     }
 
-    /// Starts the threads of one instance, which begins with the files `initial`. Returns how many
-    /// there are: [`Files::ended`] is called for each.
+    /// Starts the threads of one instance, which begins with the files `initial`. Returns their
+    /// number; each calls [`Files::ended`] at its end.
     pub fn start<F: Files>(
         &self,
         runtime: &Handle,
@@ -135,7 +135,7 @@ impl Program {
     }
 }
 
-/// With the parameters of the paper.
+/// Parses a name; the program has the parameters of the paper.
 impl FromStr for Program {
     type Err = String;
 
@@ -155,7 +155,7 @@ impl fmt::Display for Program {
     }
 }
 
-/// Runs one thread of a program until it fails, or is to end.
+/// Runs one thread of a program until it ends or fails.
 fn spawn<F: Files>(
     runtime: &Handle,
     files: &Rc<F>,

@@ -1,5 +1,5 @@
 //! MongoDB 2.6 with clients that wait until their write is durable (the Manylogs paper, section
-//! V-A.4): a thread appends what came to a journal file each few milliseconds and syncs it.
+//! V-A.4): every few milliseconds a thread appends the new requests to a journal file and syncs it.
 //!
 //! The data files, which are flushed once a minute, are left out.
 
@@ -13,7 +13,7 @@ use super::{FileId, Files, Initial, Operation, spawn};
 
 /// The journal is written in whole blocks.
 const BLOCK_BYTES: u64 = 4096;
-/// Length of a journal file, which is written in advance.
+/// Length of a journal file, which is preallocated by writing it.
 const JOURNAL_BYTES: u64 = 1 << 30;
 const JOURNAL: FileId = FileId(0);
 
@@ -24,7 +24,7 @@ pub struct MongoDb {
     pub clients: u32,
     /// Requests a second that they send together, if the database keeps up.
     pub per_second: f64,
-    /// What a request adds to the journal.
+    /// Bytes that a request adds to the journal.
     pub request_bytes: u64,
     /// Time from one flush of the journal to the next.
     pub flush: Nanos,
@@ -37,7 +37,7 @@ impl Default for MongoDb {
     }
 }
 
-/// What clients and the flushing thread share.
+/// State shared by clients and the flushing thread.
 #[derive(Debug, Default)]
 struct Waiting {
     /// Requests that came since the last flush began.
@@ -86,7 +86,7 @@ async fn send<F: Files>(
         pace.turn(&runtime).await;
         let began = runtime.now();
         waiting.requests.set(waiting.requests.get() + 1);
-        // A flush under way has not taken it.
+        // A flush under way does not include this request.
         let mine = waiting.begun.get() + 1;
         while waiting.flushed.get() < mine && files.goes_on() {
             waiting.changed.wait().await;
@@ -97,7 +97,7 @@ async fn send<F: Files>(
     Ok(())
 }
 
-/// Appends what came to the journal and syncs it, again and again.
+/// Appends the new requests to the journal and syncs it, again and again.
 async fn flush<F: Files>(
     program: MongoDb,
     runtime: Handle,
@@ -106,7 +106,7 @@ async fn flush<F: Files>(
     first: Time,
 ) -> Result<(), F::Error> {
     let result = flush_for_ever(program, &runtime, &*files, &waiting, first).await;
-    // Clients that wait see that the program ends.
+    // Wakes waiting clients, because the program ends.
     waiting.flushed.set(u64::MAX);
     waiting.changed.notify();
     result

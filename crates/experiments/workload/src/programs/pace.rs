@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use manylogs_block::{Handle, Nanos, Time};
 
-/// Lets operations begin at a rate. Time in which nobody asked is not made up for.
+/// Lets operations begin at a rate. Time in which no operation was ready is not made up for.
 #[derive(Debug)]
 pub(super) struct Pace {
     interval: Nanos,
@@ -12,7 +12,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many operations a second, the first one at `from`.
+    /// A pace of `per_second` operations a second, the first one at `from`.
     pub(super) fn new(per_second: f64, from: Time) -> Self {
         Self { interval: Nanos::from_secs_f64(1.0 / per_second), next: Cell::new(from) }
     }

@@ -1,4 +1,4 @@
-//! The files of an instance: which there are, and which a thread uses at the moment.
+//! The files of an instance: which exist, and which a thread uses at the moment.
 
 use std::cell::RefCell;
 
@@ -12,35 +12,35 @@ const SHAPE: f64 = 1.5;
 /// A set of files.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Files that are there and that no thread uses, with their lengths.
+    /// Existing files that no thread uses, with their lengths.
     idle: RefCell<Vec<Initial>>,
     absent: RefCell<Vec<FileId>>,
 }
 
 impl Pool {
-    /// `count` files, of which `initial` are there.
+    /// `count` files, of which `initial` exist.
     pub(super) fn new(count: u32, initial: &[Initial]) -> Self {
         let is_there = |file: &FileId| initial.binary_search_by_key(file, |(id, _)| *id).is_ok();
         let absent = (0..count).map(FileId).filter(|file| !is_there(file)).collect();
         Self { idle: RefCell::new(initial.to_vec()), absent: RefCell::new(absent) }
     }
 
-    /// A file for a thread alone, by chance.
+    /// Takes a random existing file for one thread alone.
     pub(super) fn take(&self, rng: &mut Rng) -> Option<Initial> {
         take(&mut self.idle.borrow_mut(), rng)
     }
 
-    /// The name of a file that is not there.
+    /// Takes the name of a random file that does not exist.
     pub(super) fn take_absent(&self, rng: &mut Rng) -> Option<FileId> {
         take(&mut self.absent.borrow_mut(), rng)
     }
 
-    /// The thread is through with a file, which has this length.
+    /// Gives a file back after use; it has this length.
     pub(super) fn put(&self, file: FileId, bytes: u64) {
         self.idle.borrow_mut().push((file, bytes));
     }
 
-    /// The file was removed.
+    /// Gives the name of a removed file back.
     pub(super) fn put_absent(&self, file: FileId) {
         self.absent.borrow_mut().push(file);
     }
@@ -51,12 +51,12 @@ fn take<T>(from: &mut Vec<T>, rng: &mut Rng) -> Option<T> {
     (at < from.len()).then(|| from.swap_remove(at))
 }
 
-/// `count` files of which 80 % are there, with lengths of this mean.
+/// The existing 80 % of `count` files, with random lengths of this mean.
 pub(super) fn initial(count: u32, mean_bytes: u64, rng: &mut Rng) -> Vec<Initial> {
     (0..count / 5 * 4).map(|file| (FileId(file), length(mean_bytes, rng))).collect()
 }
 
-/// The length of a file, by chance: at least one byte.
+/// A random length of a file, at least one byte.
 pub(super) fn length(mean_bytes: u64, rng: &mut Rng) -> u64 {
     // The sum of gamma variables of shape 1 and 1/2.
     let (exponential, bell) = (-(1.0 - rng.unit()).ln(), rng.bell());

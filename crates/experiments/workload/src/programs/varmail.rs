@@ -8,22 +8,22 @@ use super::pace::Pace;
 use super::pool::{self, Pool};
 use super::{Files, Initial, Operation, spawn};
 
-/// A mail server. Its threads delete a mail; write one and sync it; read one, append to it and sync
-/// it; read one.
+/// A mail server. Each thread repeats: delete a mail; write one and sync it; read one, append to it
+/// and sync it; read one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VarMail {
     /// Threads.
     pub threads: u32,
-    /// Files, of which 80 % are there at the beginning.
+    /// Files, of which 80 % exist at the beginning.
     pub files: u32,
-    /// Mean length of a file; an append has half of it in the mean.
+    /// Mean length of a file; the mean of an append is half of it.
     pub file_bytes: u64,
     /// Operations a second of all threads together.
     pub per_second: f64,
 }
 
 impl Default for VarMail {
-    /// As in the Manylogs paper, section V-A.3.
+    /// The parameters of the Manylogs paper, section V-A.3.
     fn default() -> Self {
         Self { threads: 16, files: 1000, file_bytes: 16 << 10, per_second: 20.0 }
     }

@@ -1,4 +1,4 @@
-//! What the kernel says about a block device.
+//! The kernel's facts about a block device.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
@@ -12,7 +12,7 @@ use super::RecordError;
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) model: String,
-    /// Kernel device number of the whole disk, as the tracepoints have it.
+    /// The kernel's device number of the whole disk, as in the tracepoints.
     pub(super) disk_number: u64,
     /// First sector on the disk; 0 unless it is a partition.
     pub(super) start: u64,
@@ -52,14 +52,14 @@ impl Device {
     }
 }
 
-/// Major and minor number of a device number as user space has it.
+/// Major and minor number of a device number in user space's form.
 fn major_minor(rdev: u64) -> (u64, u64) {
     let major = rdev >> 8 & 0xfff | rdev >> 32 & 0xffff_f000;
     let minor = rdev & 0xff | rdev >> 12 & 0xffff_ff00;
     (major, minor)
 }
 
-/// The directory of the disk that a partition's directory lies in.
+/// The directory of the disk, which contains a partition's directory.
 fn parent(partition: &Path) -> Option<PathBuf> {
     fs::canonicalize(partition).ok()?.parent().map(Path::to_owned)
 }
@@ -76,7 +76,7 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The drive's model, or what stands behind a virtual device.
+/// The drive's model, or the backing of a virtual device.
 fn model(disk: &Path) -> String {
     let sources = ["device/model", "loop/backing_file", "dm/name", "device/device"];
     let found = sources.iter().find_map(|source| fs::read_to_string(disk.join(source)).ok());

@@ -13,7 +13,7 @@ use crate::open::{BlockEvent, TimeUnit};
 use crate::request::TraceRequest;
 use crate::text::{self, blanks};
 
-/// A line is longer than this only if it is garbage.
+/// Longest line: a longer one is garbage.
 const MAX_PARTIAL_BYTES: usize = 64 << 10;
 
 /// The tracepoint of an event.
@@ -24,7 +24,7 @@ pub(super) const fn tracepoint(event: BlockEvent) -> &'static str {
     }
 }
 
-/// Splits what a trace pipe yields into lines and decodes them.
+/// Splits the bytes of a trace pipe into lines and decodes them.
 pub(super) struct Lines {
     event: BlockEvent,
     /// Addresses count from here.
@@ -39,17 +39,17 @@ impl Lines {
         Self { event, start, partial: Vec::new(), lost: 0, unreadable: 0 }
     }
 
-    /// Events reported lost between those read.
+    /// Number of events that the kernel reported as lost.
     pub(super) const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Lines not understood.
+    /// Number of lines not understood.
     pub(super) const fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Decodes `bytes`, the next of the pipe, into `requests`.
+    /// Decodes `bytes`, the next bytes of the pipe, into `requests`.
     pub(super) fn add(&mut self, bytes: &[u8], requests: &mut Vec<TraceRequest>) {
         let mut rest = bytes;
         while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -114,7 +114,7 @@ impl Lines {
     }
 }
 
-/// What stands before `: name: ` and behind it. A thread's name is too short to hold it.
+/// The parts of a line before and after `: name: `. A thread's name is too short to contain that.
 fn split_event<'a>(line: &'a [u8], name: &str) -> Option<(&'a [u8], &'a [u8])> {
     let place = memchr::memmem::find(line, name.as_bytes())?;
     let before = line[..place].strip_suffix(b": ")?;
@@ -139,7 +139,7 @@ mod tests {
     fn decode(event: BlockEvent, start: u64, text: &str) -> (Vec<TraceRequest>, Lines) {
         let mut lines = Lines::new(event, start);
         let mut requests = Vec::new();
-        // In pieces, as a pipe may deliver it.
+        // In small pieces, as a pipe may deliver them.
         for piece in text.as_bytes().chunks(7) {
             lines.add(piece, &mut requests);
         }

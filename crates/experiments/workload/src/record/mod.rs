@@ -3,10 +3,10 @@
 //! Works where blktrace is refused (kernel lockdown): tracefs only. Uses a tracing instance of
 //! its own, so that other users of tracing are not disturbed, and removes it in the end.
 //!
-//! Recorded is `block_bio_queue` (arrivals as the file system or application sent them) or
-//! `block_rq_issue` (as the scheduler sent them to the drive). The kernel has mapped partitions
-//! to the whole disk by then, so a partition is recorded as its range of the disk, with
-//! addresses counted from its start.
+//! It records `block_bio_queue` (arrivals as the file system or application sent them) or
+//! `block_rq_issue` (as the scheduler sent them to the drive). The kernel has mapped partitions to
+//! the whole disk by then, so a partition is recorded as its range of the disk, with addresses
+//! counted from its start.
 
 mod device;
 mod event;
@@ -46,7 +46,7 @@ pub struct RecordOptions {
     pub drive: RecordedDrive,
 }
 
-/// What a recording notes of the drive. What is not known is empty or `None`.
+/// Facts about the drive for the recording's header. Unknown ones are empty or `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedDrive {
     /// The whole model; sysfs has 16 characters of it.
@@ -101,7 +101,7 @@ pub enum RecordError {
     /// Tracing needs privileges.
     #[error("recording needs root: run it with sudo ({}: permission denied)", path.display())]
     NotRoot {
-        /// What could not be accessed.
+        /// The file that could not be accessed.
         path: PathBuf,
     },
     /// tracefs is not there and cannot be mounted.
@@ -138,7 +138,7 @@ pub enum RecordError {
     Tracefs {
         /// The control file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -215,7 +215,7 @@ fn info(device: &Device, options: &RecordOptions) -> RecordingInfo {
 
 /// A recording in the making.
 struct Recording<W: Write> {
-    /// Requests that an earlier one may still precede.
+    /// Requests held back because an earlier one may still come.
     held: Vec<TraceRequest>,
     first: Option<Time>,
     last: Time,
@@ -224,7 +224,7 @@ struct Recording<W: Write> {
 }
 
 impl<W: Write> Recording<W> {
-    /// Takes what waits in the kernel's buffer; false if it was empty.
+    /// Reads the events in the kernel's buffer; false if it was empty.
     fn drain(&mut self, instance: &mut Instance) -> Result<bool, RecordError> {
         let mut buffer = [0; 64 << 10];
         let mut any = false;

@@ -16,12 +16,12 @@ use crate::open::BlockEvent;
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 const TRACEFS_IN_DEBUGFS: &str = "/sys/kernel/debug/tracing";
-/// Instances of ours begin with this, then the process id.
+/// Names of our instances begin with this, followed by the process id.
 const PREFIX: &str = "manylogs-";
 /// Attempts to remove a busy instance, and the pauses between them.
 const REMOVAL_TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// O_NONBLOCK on the architectures Rust's standard library supports on Linux, but MIPS and SPARC.
+/// O_NONBLOCK on all architectures with Rust's standard library on Linux, except MIPS and SPARC.
 const O_NONBLOCK: i32 = 0o4000;
 
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
@@ -65,7 +65,7 @@ impl Instance {
         self.set("tracing_on", "1")
     }
 
-    /// Stops tracing; what is in the buffer can still be read.
+    /// Stops tracing; events in the buffer can still be read.
     pub(super) fn stop(&self) -> Result<(), RecordError> {
         self.set("tracing_on", "0")
     }
@@ -95,11 +95,12 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Nothing can be done about failures here; a later recording removes what is left.
+        // Failures are ignored; a later recording removes the remains.
         let _ = self.set("tracing_on", "0");
         let _ = self.set("events/enable", "0");
         self.pipe = None;
-        // A process that is just being started has the pipe open too, until it is its own program.
+        // Retries: a child that is just being started has the pipe open too, until it runs its
+        // program.
         for _ in 0..REMOVAL_TRIES {
             match fs::remove_dir(&self.path) {
                 Err(error) if error.kind() == ErrorKind::ResourceBusy => thread::sleep(PAUSE),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 const PAGE_BLOCKS: u64 = 4096;
 const WORDS: usize = 64;
 
-/// The bits of one page; a page without holes needs no memory of its own.
+/// The bits of one page; a full page needs no memory of its own.
 enum Page {
     Full,
     Bits(Box<[u64; WORDS]>, u32),

@@ -25,19 +25,19 @@ pub struct SizeQuantiles {
 /// Sizes of one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct SizeStats {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Mean size in KiB.
     pub mean_kib: f64,
-    /// Share of at most 32 KiB, per cent by count.
+    /// Share of the requests of at most 32 KiB, in per cent of the count.
     pub small_32k_percent: f64,
-    /// Share of at most 32 KiB, per cent by bytes.
+    /// Share of the requests of at most 32 KiB, in per cent of the bytes.
     pub small_32k_bytes_percent: f64,
-    /// Share of at most 256 KiB, per cent by count.
+    /// Share of the requests of at most 256 KiB, in per cent of the count.
     pub small_256k_percent: f64,
-    /// Share of at most 256 KiB, per cent by bytes.
+    /// Share of the requests of at most 256 KiB, in per cent of the bytes.
     pub small_256k_bytes_percent: f64,
     /// Quantiles, in bytes.
     pub quantiles: SizeQuantiles,

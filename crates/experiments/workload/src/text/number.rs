@@ -36,7 +36,7 @@ impl TimeUnit {
 const POWERS_OF_TEN: [u64; 10] =
     [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
-/// The decimal number that is all of `field`.
+/// Parses the whole of `field` as a decimal number.
 pub(crate) fn number(field: &[u8], expected: &'static str) -> Result<u64, Fault> {
     match digits(field) {
         (value, used) if used == field.len() && used > 0 && used < 20 => Ok(value),
@@ -44,7 +44,7 @@ pub(crate) fn number(field: &[u8], expected: &'static str) -> Result<u64, Fault>
     }
 }
 
-/// The decimal number that is all of `field`, and fits 32 bits.
+/// Parses the whole of `field` as a decimal number that fits 32 bits.
 pub(crate) fn number_u32(field: &[u8], expected: &'static str) -> Result<u32, Fault> {
     let value = number(field, expected)?;
     u32::try_from(value).map_err(|_| fault(expected, field))
@@ -100,7 +100,7 @@ fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
     Some(fours.wrapping_mul(10_000 << 32 | 1) >> 32)
 }
 
-/// The hexadecimal number that is all of `field`, with or without `0x`.
+/// Parses the whole of `field` as a hexadecimal number, with or without `0x`.
 pub(crate) fn hexadecimal(field: &[u8], expected: &'static str) -> Result<u64, Fault> {
     let hex = field.strip_prefix(b"0x").or(field.strip_prefix(b"0X")).unwrap_or(field);
     if hex.is_empty() || hex.len() > 16 {
@@ -194,7 +194,7 @@ mod tests {
             let shown = value >> (value % 60) & (u64::MAX >> 1);
             assert_eq!(number(shown.to_string().as_bytes(), "a number").ok(), Some(shown));
         }
-        // A byte that is no digit is found wherever it stands.
+        // A byte that is no digit is found at any position.
         for place in 0..12 {
             for byte in (0..=255).filter(|byte: &u8| !byte.is_ascii_digit()) {
                 let mut field = *b"123456789012";

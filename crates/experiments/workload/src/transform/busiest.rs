@@ -8,7 +8,7 @@ use super::window::STEP_NS;
 use crate::error::TraceError;
 use crate::request::{TraceOp, TraceRequest, TraceSource};
 
-/// What makes a window busy.
+/// The measure by which a window is the busiest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum By {
     /// The number of requests.
@@ -100,7 +100,7 @@ impl SlidingMaximum {
         }
     }
 
-    /// Forgets the seconds that a window ending with second `number` does not reach.
+    /// Drops the seconds before the window that ends with second `number`.
     fn advance_to(&mut self, number: u64) {
         while let Some(oldest) = self.seconds.front()
             && oldest.number + self.len_s <= number
@@ -201,7 +201,7 @@ impl Maxima {
 
 /// The busiest windows of `len` for reads and writes, by count and by bytes, in one pass.
 ///
-/// Windows slide in steps of a second; of equally busy ones the first counts.
+/// Windows slide in steps of a second; of equally busy ones the first is returned.
 ///
 /// # Errors
 ///

@@ -1,12 +1,14 @@
 //! Fitting a large address space onto a smaller drive (`--fit`).
 //!
-//! In units of 1 MiB chunks, so that sequential runs and short distances stay what they were:
+//! Addresses move in chunks of 1 MiB, so that sequential runs and short distances are kept:
 //!
 //! 1. If the highest address fits, nothing changes.
-//! 2. Else the chunks that no read or write touches are taken out and the others moved together,
-//!    in order: every request keeps its neighbours, only distances over untouched space shrink.
+//! 2. Otherwise the chunks that no read or write touches are taken out and the others moved
+//!    together, in order: every request keeps its neighbours, and only distances over untouched
+//!    space shrink.
 //! 3. If the touched chunks are still too many, chunk number n of step 2 goes to n modulo the
-//!    drive's chunks: distances stay, but several places share one, so overwrites grow.
+//!    drive's chunks: distances stay, but several chunks share one place, so overwrites become more
+//!    frequent.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +86,7 @@ impl FitPlan {
         Ok(Self { rule, capacity, runs, touched_chunks })
     }
 
-    /// The rule it came to.
+    /// The rule that the plan uses.
     #[must_use]
     pub const fn rule(&self) -> FitRule {
         self.rule
@@ -128,7 +130,7 @@ impl FitPlan {
         let len = (last + u64::from(touches_last)).saturating_sub(start);
         let room = self.capacity.0 / CHUNK_SECTORS * CHUNK_SECTORS;
         let len = len.min(room);
-        // A fold would cut a request in two at the end: it moves down instead.
+        // A request that the fold would cut in two at the end is moved down instead.
         let folded = (start % room).min(room - len);
         Extent { start: Lba(folded), len: Sectors(len) }
     }
@@ -173,7 +175,8 @@ impl<S: TraceSource> TraceSource for Fit<S> {
                 Err(error) => return Some(Err(error)),
             };
             let extent = self.plan.map(request.extent);
-            // A discard of untouched space has nothing to say on the smaller drive.
+            // A discard of untouched space alone has no counterpart on the smaller drive and is
+            // dropped.
             if !extent.is_empty() || request.op == TraceOp::Flush {
                 return Some(Ok(TraceRequest { extent, ..request }));
             }

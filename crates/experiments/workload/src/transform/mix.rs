@@ -6,7 +6,7 @@ use crate::error::TraceError;
 use crate::merge::Merge;
 use crate::request::{BoxedSource, SourceCounts, TraceRequest, TraceSource};
 
-/// A tenant of a mix: a trace and where it lives.
+/// A tenant of a mix: a trace and its slice of the drive.
 pub struct Tenant {
     /// The requests; their addresses begin at zero.
     pub source: BoxedSource,
@@ -29,8 +29,8 @@ pub struct Mix {
 impl Mix {
     /// Mixes `tenants`, all of which start at the same instant.
     ///
-    /// A request that leaves its tenant's slice is an error when it comes up: fit the trace to
-    /// the slice's length first.
+    /// A request outside of its tenant's slice is an error when it is read: fit the trace to the
+    /// slice's length first.
     ///
     /// # Errors
     ///

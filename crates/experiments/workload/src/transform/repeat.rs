@@ -47,7 +47,7 @@ impl<F> Repeat<F>
 where
     F: FnMut() -> Result<BoxedSource, TraceError>,
 {
-    /// Repeats `times` times what `reopen` opens.
+    /// Repeats `times` times the trace that `reopen` opens.
     ///
     /// # Errors
     ///

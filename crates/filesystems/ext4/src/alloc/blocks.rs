@@ -13,23 +13,23 @@ use crate::ondisk::bytes::low32;
 use crate::ondisk::group::BitmapKind;
 use crate::units::{BlockNo, GroupNo, Ino, Run};
 
-/// Blocks that a search takes at once rather than look for a longer run elsewhere.
+/// A run of this many blocks is taken at once: no longer run is looked for elsewhere.
 const GOOD_ENOUGH: u32 = 256;
-/// Groups that a search looks at before it is content with less. A look may be a read, and there
-/// are 160,000 groups on 20 TB.
+/// Groups that a search looks at before it takes a shorter run. A look may be a read, and there are
+/// 160,000 groups on 20 TB.
 const LOOKS_MOST: u32 = 16;
 
 /// A search for a run of free blocks.
 struct Search {
-    /// Blocks that are enough.
+    /// A run of this length ends the search.
     wanted: u32,
-    /// The longest run that was seen.
+    /// The longest run that was found.
     best: Option<Run>,
     looks: u32,
 }
 
 impl Search {
-    /// Whether what was found is taken.
+    /// Whether the best run so far is taken.
     fn is_over(&self) -> bool {
         let many = self.looks >= LOOKS_MOST && !is(Bug::Ext4SearchEverywhere);
         self.best.is_some_and(|best| many || best.blocks >= self.wanted)
@@ -37,8 +37,8 @@ impl Search {
 }
 
 impl Core {
-    /// Claims at most `most` consecutive blocks, behind `goal` if they are free. The caller has
-    /// the tree.
+    /// Claims at most `most` consecutive blocks, at or behind `goal` if possible. The caller holds
+    /// the tree lock.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if no block is free; if some are held back, a commit helps.
@@ -52,7 +52,7 @@ impl Core {
         Ok(self.space.claim(run, what_for))
     }
 
-    /// Takes one block into use for the tables and trees that map others.
+    /// Takes one block into use for the tables and trees that map blocks.
     ///
     /// # Errors
     /// As [`Core::claim`].
@@ -67,11 +67,11 @@ impl Core {
         Ok(run.start)
     }
 
-    /// Takes one block that a program asks for: what was promised to data stays, and so does what
-    /// is kept from the program.
+    /// Takes one block that a program asks for. Blocks that are promised to data, or kept from the
+    /// program, are not given away.
     ///
     /// # Errors
-    /// As [`Core::claim`], and if all that is free is promised or kept.
+    /// As [`Core::claim`], and if all free blocks are promised or kept.
     pub(crate) async fn take_free_block(
         &self,
         handle: &mut Handle<'_>,
@@ -81,7 +81,7 @@ impl Core {
         self.take_block(handle, goal).await
     }
 
-    /// What was claimed is in use from now on.
+    /// Marks claimed blocks as in use.
     pub(crate) async fn use_claim(&self, handle: &mut Handle<'_>, claim: Claim) -> Result<()> {
         self.mark(handle, claim.run(), true).await?;
         handle.note_claimed(claim);
@@ -107,8 +107,9 @@ impl Core {
         Ok(())
     }
 
-    /// The last run of a group that may be picked and has `most` blocks, of it the end; else the
-    /// longest one, if it has `least` blocks. The caller has the tree.
+    /// A place of at most `most` blocks at the end of a free run of a group: of the last run with
+    /// `most` blocks, else of the longest run if it has `least` blocks. The caller holds the tree
+    /// lock.
     pub(crate) async fn last_free_run(
         &self,
         group: GroupNo,
@@ -126,8 +127,8 @@ impl Core {
     }
 
     /// Searches the group of `goal`, then those behind it that may have a run that is long enough,
-    /// then any with free blocks. Each look may read a bitmap: after some of them the longest run
-    /// that was seen is good enough.
+    /// then any with free blocks. Each look may read a bitmap: after [`LOOKS_MOST`] looks the
+    /// longest run found so far is taken.
     async fn pick(&self, goal: BlockNo, most: u32) -> Result<Run> {
         let goal = if goal.0 < self.geometry.blocks { goal } else { BlockNo(0) };
         let (first, offset) = self.geometry.group_of(goal);
@@ -143,7 +144,7 @@ impl Core {
                 if search.is_over() {
                     break;
                 }
-                // Those with more were looked at before.
+                // Groups with more free blocks were looked at before.
                 if free >= least && (least == wanted || free < wanted) {
                     self.look_at(&mut search, group, 0..self.geometry.blocks_in(group)).await?;
                 }

@@ -15,13 +15,13 @@ use crate::ondisk::group::{BLOCK_UNINIT, BitmapKind, Group, GroupMut, INODE_UNIN
 use crate::units::{BLOCK_BYTES, BlockNo, GroupNo, Run};
 
 impl Core {
-    /// Looks at a group's descriptor.
+    /// Calls `look` with a group's descriptor.
     pub(crate) fn group<R>(&self, number: GroupNo, look: impl FnOnce(&Group<'_>) -> R) -> R {
         let (table, range) = self.geometry.descriptor_at(number);
         look(&Group(&self.tables[table].bytes()[range]))
     }
 
-    /// The bits of a group, whether or not they were ever written.
+    /// The bitmap of a group; if it was never written, the bits that it would have.
     pub(super) async fn bits(&self, number: GroupNo, kind: BitmapKind) -> Result<Bytes> {
         if self.is_unwritten(number, kind) {
             return Ok(self.fresh_bits(number, kind).into());
@@ -39,7 +39,7 @@ impl Core {
         counts && self.group(number, |group| group.has(flag))
     }
 
-    /// The bits of a group in which nothing was ever used.
+    /// The bits of a group whose bitmap was never written.
     fn fresh_bits(&self, number: GroupNo, kind: BitmapKind) -> Vec<u8> {
         let mut bits = vec![0; BLOCK_BYTES];
         let all = 8 * manylogs_block::narrow::<_, u32>(BLOCK_BYTES as u64);
@@ -73,7 +73,7 @@ impl Core {
         })
     }
 
-    /// Whether the checksum is right, and the file system's own blocks are in use.
+    /// Whether the checksum is right, and the file system's own blocks are marked as in use.
     fn is_sound(&self, number: GroupNo, kind: BitmapKind, bits: &[u8]) -> bool {
         let sum = self.bitmap_checksum(kind, bits);
         let whole =
@@ -91,7 +91,7 @@ impl Core {
         self.geometry.seed.map(|seed| crc(seed, &bits[..covered as usize / 8]))
     }
 
-    /// Changes a group's bits and its descriptor, which become sound again.
+    /// Changes a group's bits and its descriptor, and their checksums.
     pub(super) async fn change_bits(
         &self,
         handle: &mut Handle<'_>,
@@ -128,7 +128,7 @@ impl Core {
         Ok(())
     }
 
-    /// Marks blocks as in use, or free. All of them must be the other.
+    /// Marks blocks as in use, or free. An error of corruption if one of them is marked so already.
     pub(super) async fn mark(&self, handle: &mut Handle<'_>, run: Run, used: bool) -> Result<()> {
         let mut rest = run;
         while rest.blocks > 0 {

@@ -8,7 +8,7 @@ use crate::ondisk::bitmap;
 use crate::ondisk::group::{BitmapKind, GroupMut};
 use crate::units::{BlockNo, GroupNo, Ino};
 
-/// What an inode is picked for.
+/// The kind of file that an inode is picked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NewKind<'a> {
     /// A directory of this name.
@@ -18,8 +18,9 @@ pub(crate) enum NewKind<'a> {
 }
 
 impl Core {
-    /// Takes an inode into use: near `parent`, a directory's in a group with room for its files.
-    /// Directories below the root, which are likely of different users, are spread over the disk.
+    /// Takes an inode into use, near `parent`. A directory's inode is taken in a group with room
+    /// for its files. Directories in the root are spread over the disk, because they are likely of
+    /// different users.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if none is free.
@@ -51,7 +52,7 @@ impl Core {
         Err(Error::NoSpace)
     }
 
-    /// Whether the inode belongs to a file: the root does, and no other inode that is reserved.
+    /// Whether the inode is in use by a file. Of the reserved inodes only the root is.
     pub(crate) async fn is_in_use(&self, ino: Ino) -> Result<bool> {
         let Some((group, index)) = self.geometry.group_of_inode(ino) else { return Ok(false) };
         if ino.0 < self.geometry.first_free_inode {
@@ -79,19 +80,19 @@ impl Core {
         self.mark_inode(handle, group, index, directory, false).await
     }
 
-    /// Where blocks of a new file are looked for.
+    /// The block at which the search for a new file's blocks begins.
     pub(crate) fn goal(&self, ino: Ino) -> BlockNo {
         let group = self.geometry.group_of_inode(ino).map_or(GroupNo(0), |(group, _)| group);
         self.geometry.first_block(group)
     }
 
-    /// The nearest group with more free inodes and blocks than others.
+    /// The nearest group with at least the mean number of free inodes and blocks.
     fn roomy_group(&self, near: GroupNo) -> GroupNo {
         self.roomy_groups(near).next().unwrap_or(near)
     }
 
-    /// The group with the fewest directories of those with room, as the kernel picks it: where
-    /// several have as few, the first behind one that the name decides.
+    /// Of the groups with room the one with the fewest directories, as the kernel picks it. Among
+    /// equals it is the first behind the group that the hash of the name gives.
     fn far_group(&self, name: &[u8]) -> GroupNo {
         let near = GroupNo(dir::spread(&self.geometry, name) % self.geometry.groups);
         let directories = |group: GroupNo| self.group(group, |group| group.directories());
@@ -108,7 +109,8 @@ impl Core {
         fewest.map_or(near, |(_, group)| group)
     }
 
-    /// The groups with more free inodes and blocks than others, the nearest behind `near` first.
+    /// The groups with at least the mean number of free inodes and blocks, the nearest behind
+    /// `near` first.
     fn roomy_groups(&self, near: GroupNo) -> impl Iterator<Item = GroupNo> + '_ {
         let groups = u64::from(self.geometry.groups);
         let (inodes, blocks) =

@@ -1,8 +1,8 @@
-//! Which blocks and inodes are free, and who gets them.
+//! Allocation of blocks and inodes.
 //!
-//! A block may be picked if its bit is clear, nobody has claimed it, and no transaction freed it
-//! that is not durable yet. Blocks for data are claimed first, written, and marked as in use by
-//! the handle that maps them: until then a crash finds them free, and nothing refers to them.
+//! A block may be picked if its bit is clear, it is not claimed, and the transaction that freed it
+//! is durable. Blocks for data are first claimed, then written, and then marked as in use by the
+//! handle that maps them. A crash before that finds them free, and nothing refers to them.
 
 mod blocks;
 mod groups;

@@ -1,4 +1,5 @@
-//! What the bitmaps do not say: totals, reservations, claims, and blocks that are held back.
+//! Allocation state besides the bitmaps: totals, reservations, claims, and blocks that are held
+//! back.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -11,14 +12,15 @@ use rangemap::RangeSet;
 use crate::error::{Error, Result};
 use crate::units::Run;
 
-/// Blocks that data cannot reserve, for the trees that will map it: 16 MiB, or a fiftieth.
+/// Most blocks (16 MiB) that data cannot reserve: they are for the trees that will map it. A small
+/// file system sets a fiftieth of its blocks aside.
 const POOL_MOST: u64 = 4096;
 
-/// See the module. Clones are the same.
+/// The allocation state: see the module. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     state: Rc<State>,
-    /// Blocks that were held back may be picked.
+    /// Notified when blocks that were held back may be picked.
     pub(crate) changed: Signal,
 }
 
@@ -26,29 +28,29 @@ pub(crate) struct Space {
 struct State {
     free_blocks: Cell<u64>,
     free_inodes: Cell<u64>,
-    /// Blocks that dirty data will need, claimed ones too.
+    /// Blocks promised to dirty data, including those that are claimed for it.
     reserved: Cell<u64>,
     pool: u64,
     claims: RefCell<RangeSet<u64>>,
-    /// How many of them no promise covers.
+    /// Claimed blocks that no promise covers.
     claimed: Cell<u64>,
     held_back: RefCell<RangeSet<u64>>,
 }
 
-/// What blocks are claimed for.
+/// The purpose of a claim of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimedFor {
-    /// Data that they are promised to: the promise lasts until they are mapped.
+    /// Data that has a promise of blocks, which lasts until they are mapped.
     Promised,
     /// Anything else.
     Others,
 }
 
-/// Blocks that nobody else picks, until this is dropped.
+/// Claimed blocks: nobody else picks them until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
     run: Run,
-    /// How many of them no promise covers.
+    /// Claimed blocks that no promise covers.
     counted: u64,
     state: Rc<State>,
 }
@@ -88,7 +90,7 @@ impl Space {
         self.state.free_inodes.get()
     }
 
-    /// Free blocks that dirty data will need.
+    /// Free blocks that are promised to dirty data.
     pub(crate) fn reserved(&self) -> u64 {
         self.state.reserved.get()
     }
@@ -100,7 +102,7 @@ impl Space {
         state.free_blocks.get().saturating_sub(promised)
     }
 
-    /// Promises blocks to dirty data, and leaves as many as `kept` for others.
+    /// Promises blocks to dirty data, but leaves `kept` blocks for others.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if they are not there, promised to others, or kept.
@@ -110,7 +112,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether so many blocks can be had, and as many as `kept` are left for others.
+    /// Checks that so many blocks are free and unpromised, besides `kept` blocks for others.
     ///
     /// # Errors
     /// As [`Space::reserve`].
@@ -120,12 +122,12 @@ impl Space {
         if has || blocks == 0 { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// Blocks are not needed any more, or are in use.
+    /// Takes back a promise of blocks: they are in use now, or not needed any more.
     pub(crate) fn unreserve(&self, blocks: u64) {
         self.state.reserved.set(self.state.reserved.get() - blocks);
     }
 
-    /// Nobody else picks these blocks.
+    /// Claims these blocks, so that nobody else picks them.
     pub(crate) fn claim(&self, run: Run, what_for: ClaimedFor) -> Claim {
         let counted = match what_for {
             ClaimedFor::Promised => 0,
@@ -136,7 +138,7 @@ impl Space {
         Claim { run, counted, state: Rc::clone(&self.state) }
     }
 
-    /// Nobody picks these blocks before [`Space::give_back`].
+    /// Holds these blocks back: nobody picks them before [`Space::give_back`].
     pub(crate) fn hold_back(&self, run: Run) {
         self.state.held_back.borrow_mut().insert(run.range());
     }
@@ -151,7 +153,7 @@ impl Space {
         !self.state.held_back.borrow().is_empty()
     }
 
-    /// The first part of `run` that may be picked, as far as this knows.
+    /// The first part of `run` that is neither claimed nor held back.
     pub(crate) fn first_allowed(&self, run: Range<u64>) -> Option<Range<u64>> {
         let (claims, held_back) = (self.state.claims.borrow(), self.state.held_back.borrow());
         let mut start = run.start;
@@ -169,7 +171,7 @@ impl Space {
         Some(start..end)
     }
 
-    /// An update changed the bitmaps.
+    /// Adds an update's changes of the free counts.
     pub(crate) fn settle(&self, blocks: i64, inodes: i64) {
         let (state, add) = (&self.state, u64::saturating_add_signed);
         state.free_blocks.set(add(state.free_blocks.get(), blocks));
@@ -208,7 +210,7 @@ mod tests {
         let claim = space.claim(run(10, 60), ClaimedFor::Others);
         assert_eq!(space.reserve(21, 0), Err(Error::NoSpace));
         space.reserve(20, 0).unwrap();
-        // What is claimed for promised blocks counts once.
+        // Blocks claimed under a promise count once.
         let promised = space.claim(run(100, 300), ClaimedFor::Promised);
         assert_eq!(space.unpromised(), 0);
         drop(promised);
@@ -216,7 +218,7 @@ mod tests {
         space.unreserve(100);
         drop(claim);
         assert_eq!(space.unpromised(), 160);
-        // What is kept for others is not promised, and whoever may have it gets it.
+        // Blocks kept for others are not promised; a caller with a smaller `kept` gets them.
         assert_eq!(space.reserve(1, 160), Err(Error::NoSpace));
         assert_eq!(space.reserve(1, 500), Err(Error::NoSpace));
         space.reserve(0, 500).unwrap();

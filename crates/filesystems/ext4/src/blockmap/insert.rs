@@ -10,8 +10,8 @@ use crate::ondisk::inode::RawInode;
 use crate::units::{BLOCK_SECTORS, FileBlock, Ino};
 
 impl Core {
-    /// Maps blocks of a file where it has a hole. The caller writes the inode. So that the
-    /// handle's credits suffice, the blocks have their pointers in one table: see
+    /// Maps blocks of a file where it has a hole. The caller writes the inode. The blocks must have
+    /// their pointers in one table, so that the handle's credits suffice: see
     /// [`Core::insert_most`].
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Core {
         0
     }
 
-    /// The table with the pointer to block `at`, made if it is not there, and which pointer it is.
+    /// The table with the pointer to block `at`, made if it is missing, and the pointer's index.
     async fn last_table(
         &self,
         handle: &mut Handle<'_>,

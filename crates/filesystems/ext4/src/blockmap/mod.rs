@@ -1,7 +1,7 @@
 //! Files that are mapped by blocks, as ext3 has them: pointers in tables, without checksums.
 //!
-//! They are read, written, cut and removed like others. What extents alone can say, blocks that
-//! read as zeroes though they are there, they cannot have.
+//! They are read, written, cut and removed like others. They cannot have unwritten blocks, which
+//! read as zeroes: only extents can tell of those.
 
 mod insert;
 mod remove;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::cache::Buffer;
 use crate::core::Core;
-use crate::error::{Corruption, Error, Place, Result};
+use crate::error::{Corruption, Error, Location, Result};
 use crate::extents::Mapping;
 use crate::journal::Handle;
 use crate::ondisk::blockmap::{Level, SIZE_MOST, pointer};
@@ -21,10 +21,10 @@ use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{RawInode, flags};
 use crate::units::{BlockNo, FileBlock, Ino, Run};
 
-/// Pointers: those of the inode, or of a table.
+/// The pointers of an inode, or of a block of pointers.
 struct Table {
     level: Level,
-    /// Its block; the inode's have none.
+    /// The table's block; `None` if the pointers are in the inode.
     buffer: Option<Rc<Buffer>>,
     bytes: Bytes,
 }
@@ -43,7 +43,7 @@ impl Table {
         (0..self.level.len()).all(|slot| self.get(slot) == 0)
     }
 
-    /// Changes pointers, in the block or in the inode, which the caller writes.
+    /// Changes pointers, in the block or in the inode. The caller writes the inode.
     fn put(
         &mut self,
         handle: &mut Handle<'_>,
@@ -64,7 +64,8 @@ impl Table {
 }
 
 impl Core {
-    /// Where the file's blocks from `at` are, as far as one table tells. The caller has the tree.
+    /// Where the file's blocks from `at` are, as far as one table of pointers tells. The caller
+    /// holds the tree lock.
     pub(crate) async fn map_pointers(
         &self,
         ino: Ino,
@@ -88,7 +89,7 @@ impl Core {
         }
     }
 
-    /// The blocks, or the hole, from a pointer to a block of the file on.
+    /// The run of blocks, or the hole, that begins at pointer `slot`, within the table.
     fn mapped_in(&self, ino: Ino, table: &Table, slot: usize, at: FileBlock) -> Result<Mapping> {
         let first = table.get(slot);
         let goes_on = |(number, slot): (u32, usize)| {
@@ -109,13 +110,13 @@ impl Core {
     async fn table(&self, ino: Ino, block: BlockNo, level: Level) -> Result<Table> {
         if !self.geometry.is_data(Run { start: block, blocks: 1 }) {
             let what = "a table of its blocks lies where no file can be";
-            return Err(Corruption::of(Place::Block(ino, block), what).into());
+            return Err(Corruption::of(Location::Block(ino, block), what).into());
         }
         let buffer = self.read(block).await?;
         Ok(Table { level, bytes: buffer.bytes(), buffer: Some(buffer) })
     }
 
-    /// Whether a file can end at `end`, and have new blocks.
+    /// Checks that a file may grow to `end` bytes, and have new blocks.
     ///
     /// # Errors
     /// [`Error::TooLarge`], and [`Error::Unsupported`] on file systems whose blocks have longer

@@ -11,7 +11,7 @@ use crate::ondisk::blockmap::BLOCKS_MOST;
 use crate::ondisk::inode::RawInode;
 use crate::units::{Ino, Run};
 
-/// A table on the way to a block, and the pointer in it that the way follows.
+/// The tables on the way to a block, each with the index of the pointer that the way follows.
 type Way = Vec<(Table, usize)>;
 
 impl Core {
@@ -34,8 +34,8 @@ impl Core {
         Ok(true)
     }
 
-    /// Unmaps the last blocks in `range` that are consecutive, and frees the tables that have no
-    /// pointers then; returns where blocks may still be mapped before.
+    /// Unmaps the last run of consecutive blocks in `range`, and frees the tables that have no
+    /// pointers then. Returns the end of the part of `range` in which blocks may still be mapped.
     async fn remove_last_run(
         &self,
         handle: &mut Handle<'_>,
@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Frees the last table of a way if it has no pointers, and then the one before it.
+    /// Frees the last table of a way if it has no pointers, and then likewise the tables above it.
     async fn free_empty_tables(
         &self,
         handle: &mut Handle<'_>,
@@ -109,7 +109,7 @@ impl Core {
     }
 }
 
-/// The last pointer of a table that stands for blocks in `range`, if there is one.
+/// The last pointer of a table that leads to blocks in `range`, if there is one.
 fn last_pointer(table: &Table, range: &Range<u64>) -> Option<usize> {
     (0..table.level.len()).rev().find(|slot| {
         let covered = table.level.covers(*slot);

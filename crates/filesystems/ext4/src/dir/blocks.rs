@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use crate::cache::{Buffer, Checked};
 use crate::core::Core;
-use crate::error::{Corruption, Error, Place, Result};
+use crate::error::{Corruption, Error, Location, Result};
 use crate::extents::Mapping;
 use crate::ondisk::bytes::{le16, le32, low32};
-use crate::ondisk::dirent::{Layout, records};
+use crate::ondisk::dirent::{DirentFormat, records};
 use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
 
@@ -16,9 +16,9 @@ use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
 pub(crate) struct Entry {
     pub(crate) ino: Ino,
     pub(crate) buffer: Rc<Buffer>,
-    /// Where its record begins.
+    /// The offset of its record in the block.
     pub(crate) at: usize,
-    /// The record stands before the root of an index.
+    /// Whether the record is in the block of an index's root.
     pub(crate) in_root: bool,
 }
 
@@ -38,8 +38,8 @@ impl Core {
         Ok(raw)
     }
 
-    pub(crate) fn layout(&self, dir: Ino, raw: &RawInode) -> Layout {
-        Layout { seed: self.inode_seed(dir, raw) }
+    pub(crate) fn layout(&self, dir: Ino, raw: &RawInode) -> DirentFormat {
+        DirentFormat { seed: self.inode_seed(dir, raw) }
     }
 
     /// How many blocks a directory has.
@@ -64,7 +64,7 @@ impl Core {
         self.sound_leaf(dir, raw, buffer).map(Some)
     }
 
-    /// A block of names.
+    /// The block as one of names, after a check that it is sound.
     pub(super) fn sound_leaf(
         &self,
         dir: Ino,
@@ -77,12 +77,12 @@ impl Core {
         };
         if !buffer.is_checked(Checked::DirectoryLeaf, sound) {
             let what = "a block of the directory is damaged";
-            return Err(Corruption::of(Place::Block(dir, buffer.block()), what).into());
+            return Err(Corruption::of(Location::Block(dir, buffer.block()), what).into());
         }
         Ok(buffer)
     }
 
-    /// Block `number` of a directory, whatever it is.
+    /// Block `number` of a directory, of any kind.
     pub(super) async fn directory_block(
         &self,
         dir: Ino,
@@ -95,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Looks a name up. The caller has the tree.
+    /// Looks a name up. The caller holds the tree lock.
     pub(crate) async fn find(
         &self,
         dir: Ino,
@@ -109,7 +109,7 @@ impl Core {
             return self.find_own(dir, raw, name).await;
         }
         let leaves = match self.leaves_of(dir, raw, name).await {
-            // The names are there all the same.
+            // An index with an unknown hash: the names are found without it.
             Err(Error::Unsupported(_)) => return self.find_from_first(dir, raw, name).await,
             leaves => leaves?,
         };
@@ -177,8 +177,8 @@ impl Core {
     }
 }
 
-/// Whether a block of a directory with an index belongs to the index: the first does, and those
-/// that are one unused record to their very end.
+/// Whether a block of a directory with an index belongs to the index. The first block does, and so
+/// do blocks that are one unused record of the whole block.
 fn is_index(number: u32, block: &[u8]) -> bool {
     let unused = le32(block, 0) == 0 && block[6] == 0;
     number == 0 || unused && u64::from(le16(block, 4)) == u64::from(low32(BLOCK))

@@ -6,15 +6,15 @@ use crate::error::{Error, Result};
 use crate::extents::MAP_CREDITS;
 use crate::journal::Handle;
 use crate::ondisk::bytes::low32;
-use crate::ondisk::dirent::{self, Layout};
+use crate::ondisk::dirent::{self, DirentFormat};
 use crate::ondisk::extent::Extent;
 use crate::ondisk::features::compat;
 use crate::ondisk::htree::IndexLayout;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
 
-/// Blocks that adding or removing a name changes at most.
-/// Two blocks may be new, and two nodes of an index change.
+/// Most blocks that adding or removing a name changes: two blocks may be new, and two nodes of an
+/// index may change.
 pub(crate) const NAME_CREDITS: usize = 5 + 2 * MAP_CREDITS;
 
 /// The largest directory: 2 GiB.
@@ -93,7 +93,7 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a name away that was found.
+    /// Removes a name that was found.
     pub(crate) fn remove_name(
         &self,
         handle: &mut Handle<'_>,
@@ -105,7 +105,7 @@ impl Core {
         handle.change(&entry.buffer, |block| layout.remove(block, entry.at));
     }
 
-    /// A name leads to another inode from now on.
+    /// Makes a name lead to another inode.
     pub(crate) fn redirect_name(
         &self,
         handle: &mut Handle<'_>,
@@ -126,14 +126,14 @@ impl Core {
     }
 }
 
-/// A directory's names have changed.
+/// Sets the times of a directory whose names have changed.
 pub(crate) fn touch(raw: &mut RawInode, now: Timestamp) {
     raw.set_time(TimeField::Modify, now);
     raw.set_time(TimeField::Change, now);
 }
 
-impl Layout {
-    /// Whether a name of so many bytes fits into a block.
+impl DirentFormat {
+    /// Whether a name of `name` bytes fits into a block.
     fn has_room(self, block: &[u8], name: usize) -> bool {
         self.records(block).flatten().any(|record| {
             let used = record.ino.map_or(0, |_| dirent::needed(record.name.len()));

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 
-/// What hashes begin with where the file system gives nothing.
+/// The initial state of hashes, if the file system has no seed.
 const INITIAL: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 /// A hash that marks the end of a directory, and is not given to names.
 const END: u32 = 0xffff_fffe;
@@ -13,20 +13,20 @@ const END: u32 = 0xffff_fffe;
 pub(super) struct Hash {
     function: Function,
     seed: [u32; 4],
-    /// Bytes of names count as numbers with a sign.
+    /// Whether bytes of names count as signed numbers.
     signed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Function {
-    /// That of the first indexes, which has no seed.
+    /// The hash of the first indexes, which has no seed.
     Legacy,
     HalfMd4,
     Tea,
 }
 
-/// A number for a name, as different as can be from those of other names. Not only of directories
-/// that have an index.
+/// A hash of a name that spreads new directories over the groups, whether or not their parent has
+/// an index.
 pub(crate) fn spread(geometry: &Geometry, name: &[u8]) -> u32 {
     let hash = Hash { function: Function::HalfMd4, seed: seed_of(geometry), signed: false };
     // The lowest bit is always clear.
@@ -39,10 +39,10 @@ fn seed_of(geometry: &Geometry) -> [u32; 4] {
 }
 
 impl Hash {
-    /// The hash of a directory whose index has `version`.
+    /// The hash of a directory whose index has this version.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for those of other features.
+    /// [`Error::Unsupported`] for hashes of features that are not supported.
     pub(super) fn new(version: u8, geometry: &Geometry) -> Result<Self> {
         let function = match version {
             0 => Function::Legacy,
@@ -71,7 +71,7 @@ impl Hash {
         if hash == END { END - 2 } else { hash }
     }
 
-    /// Gives a name to `step`, as many bytes at a time as fill its words.
+    /// Passes a name to `step` in pieces of N words.
     fn each<const N: usize>(self, name: &[u8], mut step: impl FnMut(&[u32; N])) {
         let mut rest = name;
         while !rest.is_empty() {
@@ -85,7 +85,7 @@ impl Hash {
         let (mut earlier, mut last) = (0x37ab_e8f9_u32, 0x12a3_fe2d_u32);
         for byte in name {
             let sum = earlier.wrapping_add(last ^ self.number(*byte).wrapping_mul(7_152_373));
-            // Modulo 2^31 - 1, but for one step.
+            // Modulo 2^31 - 1, reduced once.
             let next = if sum >> 31 == 0 { sum } else { sum.wrapping_sub(0x7fff_ffff) };
             (earlier, last) = (last, next);
         }
@@ -126,7 +126,7 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     let mut now = *state;
     for (mix, constant, order, shifts) in rounds {
         for (number, word) in order.into_iter().enumerate() {
-            // The four parts take turns: the last comes first next time.
+            // The four parts rotate: the last comes first in the next step.
             let [a, b, c, d] = now;
             let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(words[word]);
             let turned = sum.wrapping_add(constant).rotate_left(shifts[number % 4]);
@@ -157,7 +157,7 @@ fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
 mod tests {
     use super::*;
 
-    /// As `dx_hash -h` of debugfs says, without a seed.
+    /// The values are those of `dx_hash -h` of debugfs, without a seed.
     #[test]
     fn hashes_are_those_of_debugfs() {
         let hash = |function, name: &str| {

@@ -7,10 +7,10 @@ use manylogs_plant::{Bug, is};
 use super::hash::Hash;
 use crate::cache::{Buffer, Checked};
 use crate::core::Core;
-use crate::error::{Corruption, Error, Place, Result};
+use crate::error::{Corruption, Error, Location, Result};
 use crate::journal::Handle;
 use crate::ondisk::bytes::low32;
-use crate::ondisk::dirent::{Layout, needed};
+use crate::ondisk::dirent::{DirentFormat, needed};
 use crate::ondisk::htree::{Child, IndexLayout, format_node, format_root, root_info, set_levels};
 use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::units::{BLOCK, Ino};
@@ -20,11 +20,11 @@ struct Step {
     buffer: Rc<Buffer>,
     layout: IndexLayout,
     children: Vec<Child>,
-    /// Which child the way goes on in.
+    /// Index of the child that the way follows.
     at: usize,
 }
 
-/// A name on its way to another block.
+/// A name that moves to another block.
 struct Moved {
     hash: u32,
     ino: Ino,
@@ -33,7 +33,7 @@ struct Moved {
 }
 
 impl Core {
-    /// The blocks that may have a name, in the order in which they are to be searched.
+    /// The blocks that may have a name, in the order of the search.
     pub(super) async fn leaves_of(
         &self,
         dir: Ino,
@@ -43,7 +43,7 @@ impl Core {
         let (path, hash) = self.way(dir, raw, name).await?;
         let Some(last) = path.last() else { return Ok(Vec::new()) };
         let mut leaves = vec![last.children[last.at].block];
-        // Names of one hash may go on in the next blocks, and then in those of the next nodes.
+        // Names of one hash may continue in the next blocks, and in the blocks of the next node.
         let goes_on = |child: &&Child| child.hash == hash | 1;
         let next = last.children[last.at + 1..].iter();
         leaves.extend(next.take_while(goes_on).map(|child| child.block));
@@ -55,7 +55,7 @@ impl Core {
             }
             let node = self.index_node(dir, raw, next.block).await?;
             let before = leaves.len();
-            // The first child has no hash of its own: its node's is.
+            // The first child has no hash of its own: it has that of its node.
             let first = node.children.iter().take(1);
             let more = node.children[1..].iter().take_while(goes_on);
             leaves.extend(first.chain(more).map(|child| child.block));
@@ -68,7 +68,7 @@ impl Core {
     async fn way(&self, dir: Ino, raw: &RawInode, name: &[u8]) -> Result<(Vec<Step>, u32)> {
         let buffer = self.directory_block(dir, raw, 0).await?;
         let bytes = buffer.bytes();
-        let bad = || Corruption::of(Place::Block(dir, buffer.block()), "the root of its index");
+        let bad = || Corruption::of(Location::Block(dir, buffer.block()), "the root of its index");
         let (version, levels) = root_info(&bytes).ok_or_else(bad)?;
         let hash = Hash::new(version, &self.geometry)?.of(name);
         let layout = IndexLayout { root: true, seed: self.inode_seed(dir, raw) };
@@ -87,7 +87,7 @@ impl Core {
         let buffer = self.directory_block(dir, raw, number).await?;
         let layout = IndexLayout { root: false, seed: self.inode_seed(dir, raw) };
         let children = layout.decode(&buffer.bytes());
-        let bad = || Corruption::of(Place::Block(dir, buffer.block()), "a node of its index");
+        let bad = || Corruption::of(Location::Block(dir, buffer.block()), "a node of its index");
         Ok(Step { children: children.ok_or_else(bad)?, buffer, layout, at: 0 })
     }
 
@@ -134,8 +134,8 @@ impl Core {
         Err(Error::NoSpace)
     }
 
-    /// Makes room for a child in the last node of `path`, which leads to the same leaf after that:
-    /// its hash may be in both halves of a node.
+    /// Makes room for a child in the last node of `path`. Afterwards the path leads to the same
+    /// leaf: searching anew by its hash would not do, because both halves of a node may have it.
     async fn make_way(
         &self,
         handle: &mut Handle<'_>,
@@ -153,7 +153,7 @@ impl Core {
         let layout = IndexLayout { root: false, seed: self.inode_seed(dir, raw) };
         let number = low32(raw.size() / BLOCK);
         let buffer = self.append_block(handle, dir, raw).await?;
-        // A full root hands all its children down; a full node half of them.
+        // A full root moves all its children to the new node; a full node moves half of them.
         let keep = if last == 0 { 0 } else { path[1].children.len() / 2 };
         let leaf = path[last].at;
         let children = path[last].children.split_off(keep);
@@ -189,7 +189,7 @@ impl Core {
         Hash::new(self.geometry.hash_version, &self.geometry).is_ok()
     }
 
-    /// Gives a directory of one full block an index: its names move to a block of their own.
+    /// Gives a directory of one full block an index: its names move to a new block.
     pub(super) async fn make_index(
         &self,
         handle: &mut Handle<'_>,
@@ -216,14 +216,14 @@ impl Core {
     }
 }
 
-/// The last child whose hash is not behind `hash`. A child that goes on with the hash of the one
-/// before begins there.
+/// The last child whose hash is at most `hash`. A child that continues the hash of the one before
+/// has that hash with the lowest bit set.
 fn child_for(children: &[Child], hash: u32) -> usize {
     children.partition_point(|child| child.hash <= hash).saturating_sub(1)
 }
 
-/// The names of a block, but for the directory's own.
-fn collect(layout: Layout, block: &[u8], hashes: Hash) -> Vec<Moved> {
+/// The names of a block, except `.` and `..`.
+fn collect(layout: DirentFormat, block: &[u8], hashes: Hash) -> Vec<Moved> {
     let records = layout.records(block).flatten();
     let names = records.filter(|record| record.name != b"." && record.name != b"..");
     let moved = names.filter_map(|record| {
@@ -233,9 +233,13 @@ fn collect(layout: Layout, block: &[u8], hashes: Hash) -> Vec<Moved> {
     moved.collect()
 }
 
-/// A block's names in two halves by hash, and what the upper half's child is called; `None` if
-/// there are too few names.
-fn upper_half(layout: Layout, block: &[u8], hashes: Hash) -> Option<(Vec<Moved>, Vec<Moved>, u32)> {
+/// A block's names in two halves by hash, and the hash of the upper half's child; `None` if there
+/// are too few names.
+fn upper_half(
+    layout: DirentFormat,
+    block: &[u8],
+    hashes: Hash,
+) -> Option<(Vec<Moved>, Vec<Moved>, u32)> {
     let mut names = collect(layout, block, hashes);
     names.sort_by_key(|name| name.hash);
     let all: usize = names.iter().map(|name| needed(name.name.len())).sum();
@@ -250,8 +254,8 @@ fn upper_half(layout: Layout, block: &[u8], hashes: Hash) -> Option<(Vec<Moved>,
     Some((names, upper, first | u32::from(goes_on)))
 }
 
-/// A block of these names and no others.
-fn fill(layout: Layout, block: &mut [u8], names: &[Moved]) {
+/// Fills a block with exactly these names.
+fn fill(layout: DirentFormat, block: &mut [u8], names: &[Moved]) {
     layout.format(block);
     for name in names {
         let placed = layout.insert_as(block, name.ino, name.kind, &name.name);

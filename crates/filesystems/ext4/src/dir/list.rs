@@ -9,13 +9,13 @@ use crate::units::{BLOCK, BLOCK_BYTES, Ino};
 /// A name that was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Whose name it is.
+    /// The inode of the name.
     pub ino: Ino,
-    /// What that is, if the directory says so.
+    /// The inode's kind, if the directory says it.
     pub kind: Option<FileKind>,
     /// The name.
     pub name: Vec<u8>,
-    /// Where the listing goes on behind it.
+    /// The cookie at which the listing goes on behind this name.
     pub next: u64,
 }
 
@@ -27,7 +27,7 @@ impl Core {
         self.list_names(dir, cookie).await
     }
 
-    /// As [`Core::list`]. The caller has the tree.
+    /// As [`Core::list`]. The caller holds the tree lock.
     pub(crate) async fn list_names(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
         let raw = self.directory(dir).await?;
         let blocks = Self::directory_blocks(dir, &raw)?;

@@ -1,8 +1,8 @@
 //! Directories: names and their inodes.
 //!
-//! A directory is a file of blocks, each a chain of records. Small ones are searched from the
-//! first block; larger ones may have an index by hash in blocks that look empty to whoever does
-//! not know it, so that reading works without it.
+//! A directory is a file of blocks, each a chain of records. Small directories are searched from
+//! the first block. Larger ones may have an index by hash, in blocks that look empty to programs
+//! that do not know it, so that reading works without the index.
 
 mod blocks;
 mod change;
@@ -18,7 +18,7 @@ pub use list::Listed;
 use crate::error::{Error, Result};
 use crate::ondisk::dirent::NAME_MOST;
 
-/// Whether a name may be looked up.
+/// Checks that a name may be looked up.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MOST {
         return Err(Error::NameTooLong);
@@ -29,7 +29,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a name may be given, or taken away.
+/// Checks that a name may be added or removed.
 pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
     check_name(name)?;
     if name == b"." || name == b".." {

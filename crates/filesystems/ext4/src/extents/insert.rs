@@ -40,7 +40,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the leaf of `path`, whose entry `at` is new. Nodes that are too full are split.
+    /// Writes the leaf of `path`, whose entry `at` is new. Nodes that are too full are split, up to
+    /// the root.
     async fn spread(
         &self,
         handle: &mut Handle<'_>,
@@ -56,7 +57,8 @@ impl Core {
                 return self.deepen(handle, ino, raw, &mut path[0]).await;
             }
             let level = &mut path[number];
-            // Files grow at their ends: the full node stays full.
+            // Files grow at their ends: there the full node stays full, and the new node gets only
+            // the new entry.
             let len = level.node.len();
             let right = level.node.split_off(if at == len - 1 { at } else { len / 2 });
             let index = self.new_node(handle, ino, raw, right).await?;
@@ -71,7 +73,7 @@ impl Core {
         Ok(())
     }
 
-    /// Moves what the root holds into a node of its own.
+    /// Moves the root's entries into a node of their own.
     async fn deepen(
         &self,
         handle: &mut Handle<'_>,
@@ -106,7 +108,8 @@ impl Core {
     }
 }
 
-/// Puts `new` before entry `at`, as part of a neighbour if it can be; returns which entry has it.
+/// Inserts `new` before entry `at`, joined with its neighbours if possible. Returns the index of
+/// the entry that has it.
 fn insert_joined(extents: &mut Vec<Extent>, at: usize, new: Extent) -> usize {
     let left = at.checked_sub(1).and_then(|left| extents[left].joined(&new));
     let grown = left.unwrap_or(new);

@@ -1,8 +1,9 @@
-//! Extent trees: which blocks of a file are where. Files without one are those of
+//! Extent trees: they map a file's blocks to the device. Files without one are those of
 //! [`crate::blockmap`].
 //!
-//! A tree's root lies in its inode and its nodes in blocks of their own. A node that is decoded is
-//! checked against its parent: one level less, keys in its part, blocks where files may have them.
+//! A tree's root lies in its inode and its nodes in blocks of their own. A decoded node is checked:
+//! it is one level below its parent, its keys are not below its part, and its blocks lie where
+//! files may have them.
 
 mod insert;
 mod remove;
@@ -13,23 +14,24 @@ use std::rc::Rc;
 
 use crate::cache::{Buffer, Checked};
 use crate::core::Core;
-use crate::error::{Corruption, Place, Result};
+use crate::error::{Corruption, Location, Result};
 use crate::journal::Handle;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::{Entries, Extent, WRITTEN_MOST, capacity, is_whole, seal};
 use crate::ondisk::inode::{MAP_BYTES, RawInode, flags};
 use crate::units::{BLOCK_BYTES, BlockNo, FileBlock, Ino, Run};
 
-/// Blocks of metadata that mapping one extent changes at most: the nodes of the deepest tree, as
-/// many new ones, a bitmap and a descriptor for each, the inode, and the same for the data.
+/// Most blocks of metadata that mapping one extent changes: the nodes of the deepest tree, as many
+/// new nodes, a bitmap and a descriptor for each, the inode, and bitmaps and descriptors for the
+/// data.
 pub(crate) const MAP_CREDITS: usize = 6 + 6 + 2 * 6 + 1 + 4;
 
-/// Where a part of a file is.
+/// The place of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapping {
     /// In these blocks.
     Mapped(Extent),
-    /// Nowhere, for so many blocks.
+    /// A hole of this number of blocks.
     Hole(u32),
 }
 
@@ -38,7 +40,7 @@ struct Level {
     node: Entries,
     /// Its block; the root has none.
     buffer: Option<Rc<Buffer>>,
-    /// Which child the way goes on in.
+    /// Index of the child that the way follows.
     child: usize,
 }
 
@@ -50,14 +52,14 @@ fn room(level: &Level) -> usize {
     }
 }
 
-/// The last of `keys` that is not behind `at`; the first if all are.
+/// The last child whose key is at most `at`; the first if there is none.
 fn child_for(node: &Entries, at: u64) -> usize {
     let Entries::Inner(_, children) = node else { return 0 };
     children.partition_point(|index| u64::from(index.file.0) <= at).saturating_sub(1)
 }
 
 impl Core {
-    /// Where the file's blocks from `at` are. The caller has the tree.
+    /// Where the file's blocks from `at` are. The caller holds the tree lock.
     pub(crate) async fn map(&self, ino: Ino, raw: &RawInode, at: FileBlock) -> Result<Mapping> {
         if !raw.has_flag(flags::EXTENTS) {
             return self.map_pointers(ino, raw, at).await;
@@ -85,7 +87,7 @@ impl Core {
         })
     }
 
-    /// The nodes from the root to the leaf that says what is at `at`.
+    /// The nodes from the root to the leaf that covers block `at`.
     async fn path(&self, ino: Ino, raw: &RawInode, at: u64) -> Result<Vec<Level>> {
         let bad = |what| Corruption::inode(ino, what);
         let root = Entries::decode(raw.map()).ok_or_else(|| bad("the root of its tree"))?;
@@ -97,7 +99,7 @@ impl Core {
             let first = node.first().is_none_or(|first| first >= index.file);
             let sound = node.depth() == depth - 1 && node.len() > 0 && first;
             if !sound {
-                let place = Place::Block(ino, index.child);
+                let place = Location::Block(ino, index.child);
                 return Err(Corruption::of(place, "the node does not fit its parent").into());
             }
             path.push(Level { child: child_for(&node, at), node, buffer: Some(buffer) });
@@ -105,14 +107,14 @@ impl Core {
         Ok(path)
     }
 
-    /// The node in a block.
+    /// Reads and checks the node in a block.
     async fn tree_node(
         &self,
         ino: Ino,
         raw: &RawInode,
         block: BlockNo,
     ) -> Result<(Entries, Rc<Buffer>)> {
-        let bad = |what| Corruption::of(Place::Block(ino, block), what);
+        let bad = |what| Corruption::of(Location::Block(ino, block), what);
         if !self.geometry.is_data(Run { start: block, blocks: 1 }) {
             return Err(bad("a node lies where no file can be").into());
         }
@@ -136,7 +138,7 @@ impl Core {
         Err(Corruption::inode(ino, "an extent lies where no file can be").into())
     }
 
-    /// Writes a node that was changed; that of the root is written with the inode.
+    /// Writes a changed node. The root goes into `raw`: the caller writes the inode.
     fn put_node(&self, handle: &mut Handle<'_>, ino: Ino, raw: &mut RawInode, level: &Level) {
         let Some(buffer) = &level.buffer else { return level.node.encode(raw.map_mut()) };
         let seed = self.inode_seed(ino, raw);
@@ -149,7 +151,7 @@ impl Core {
         buffer.set_checked(Checked::ExtentNode);
     }
 
-    /// The keys on the way to a leaf say where it begins.
+    /// Corrects the keys on the way to a leaf, so that they say where it begins.
     fn put_keys(&self, handle: &mut Handle<'_>, ino: Ino, raw: &mut RawInode, path: &mut [Level]) {
         for at in (1..path.len()).rev() {
             let Some(first) = path[at].node.first() else { return };
@@ -164,13 +166,13 @@ impl Core {
         }
     }
 
-    /// How many blocks from `at` on one extent may map that is inserted.
+    /// How many blocks from `at` on one inserted extent may map.
     pub(crate) fn insert_most(raw: &RawInode, at: FileBlock) -> u32 {
         if raw.has_flag(flags::EXTENTS) { WRITTEN_MOST } else { Self::pointers_left(at) }
     }
 
-    /// Writes into an inode that no block is mapped: an empty tree, or pointers to nothing where
-    /// the file system has no extents.
+    /// Gives an inode an empty map: an empty tree, or null pointers if the file system has no
+    /// extents.
     pub(crate) fn put_empty_map(&self, raw: &mut RawInode) {
         let has_extents = self.geometry.has_extents();
         raw.set_flag(flags::EXTENTS, has_extents);

@@ -10,18 +10,18 @@ use crate::ondisk::extent::Entries;
 use crate::ondisk::inode::{RawInode, flags};
 use crate::units::{BLOCK_SECTORS, Ino, Run};
 
-/// What becomes of blocks that are unmapped.
+/// What happens to unmapped blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unmapped {
-    /// They are free. Directories had them in the cache.
+    /// They are freed. With `metadata` they may be in the cache.
     Freed { metadata: bool },
-    /// The caller maps them again.
+    /// They stay in use: the caller maps them again.
     Kept,
 }
 
 impl Core {
-    /// Unmaps the file's blocks `from` to `to`, last ones first, as far as the handle's credits go;
-    /// true if all is done. The caller writes the inode, also if there is more to do.
+    /// Unmaps the file's blocks in `range`, the last ones first, as far as the handle's credits go.
+    /// True if all are unmapped. The caller writes the inode in both cases.
     pub(crate) async fn remove_extents(
         &self,
         handle: &mut Handle<'_>,
@@ -44,7 +44,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Unmaps what the last extent has in `range`; false if there is none.
+    /// Unmaps the part of `range` that the last extent there maps; false if there is none.
     async fn remove_last(
         &self,
         handle: &mut Handle<'_>,
@@ -82,8 +82,8 @@ impl Core {
         Ok(true)
     }
 
-    /// Frees blocks that an inode has no more, which also says so; `metadata` says that they were
-    /// in the cache. The caller writes the inode.
+    /// Frees blocks of an inode and subtracts them from its count of sectors. With `metadata` they
+    /// may be in the cache. The caller writes the inode.
     pub(crate) async fn free_run(
         &self,
         handle: &mut Handle<'_>,
@@ -99,7 +99,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the leaf of `path`, from which something was taken; nodes without entries are freed.
+    /// Writes the leaf of `path`, from which an entry was taken. Nodes without entries are freed.
     async fn shrink(
         &self,
         handle: &mut Handle<'_>,
@@ -116,7 +116,7 @@ impl Core {
             let parent = &mut path[last];
             if let Entries::Inner(_, children) = &mut parent.node {
                 children.remove(parent.child);
-                // The keys of what is left are theirs already.
+                // The other children have their right keys already.
                 parent.child = 0;
             }
         }
@@ -132,7 +132,7 @@ impl Core {
         Ok(())
     }
 
-    /// A root whose only child is a leaf that fits into it becomes that leaf.
+    /// If the root's only child is a leaf that fits into the root, the root becomes that leaf.
     async fn lift(
         &self,
         handle: &mut Handle<'_>,

@@ -1,4 +1,4 @@
-//! Taking blocks before they are written, and giving them back within a file.
+//! Allocation of blocks before they are written, and holes.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,10 +16,10 @@ use crate::ondisk::extent::{Extent, UNWRITTEN_MOST};
 use crate::ondisk::inode::{TimeField, flags};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Run};
 
-/// What becomes of a range of a file.
+/// What an allocation makes of a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// It has blocks. What was not written reads as zeroes.
+    /// It has blocks. Parts that were not written read as zeroes.
     Blocks,
     /// It reads as zeroes and has no whole blocks.
     Hole,
@@ -60,7 +60,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether such an allocation is possible at all.
+    /// Checks that such an allocation is possible at all.
     pub(crate) async fn check_allocation(
         &self,
         ino: Ino,
@@ -86,7 +86,7 @@ impl Core {
         Err(Error::Unsupported("allocating in a file that is mapped by blocks"))
     }
 
-    /// Maps blocks that read as zeroes where there are none. As many as `kept` stay free.
+    /// Maps unwritten blocks in holes of the range. `kept` blocks stay free.
     async fn take_holes(&self, node: &Node, blocks: Range<u32>, kept: u64) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
@@ -125,15 +125,16 @@ impl Core {
             raw.set_time(TimeField::Change, self.now());
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
             self.note_change_of(node, handle.finish());
-            // Pages that wait to be written have these blocks now.
+            // Dirty pages have these blocks now, so their promises are fulfilled.
             self.keep_promises(node, new);
             at += taken;
         }
         Ok(())
     }
 
-    /// Gives the whole blocks of a range back, and zeroes the rest of it. A hole that reaches over
-    /// the end takes the last block whole, and leaves what was allocated behind.
+    /// Gives the whole blocks of a range back, and zeroes the rest of it. A hole that reaches
+    /// beyond the end takes the whole last block, but not blocks that were allocated behind the
+    /// end.
     async fn punch(&self, node: &Rc<Node>, range: Range<u64>, what: Allocate) -> Result<()> {
         let _alone = node.content.write().await;
         let size = self.file(node).await?;

@@ -1,5 +1,5 @@
-//! Pages that cannot be brought to the device: they are given up after some attempts, so that
-//! nobody waits for them, nor for the memory that they take.
+//! Pages that cannot be written to the device: they are given up after some attempts, so that
+//! nobody waits for them or for their memory.
 
 use manylogs_plant::{Bug, is};
 
@@ -9,29 +9,29 @@ use crate::error::{Error, Result};
 use crate::inode::{Node, Page};
 use crate::ops::Changed;
 
-/// Attempts to write a page. The last is made with the page alone, so that only what really cannot
-/// be written is lost.
+/// Attempts to write a page. The last is made with the page alone, so that only pages that really
+/// cannot be written are lost.
 const ATTEMPTS: u8 = 3;
 
-/// Numbers of pages, and the versions that were to be written.
+/// Numbers of pages, each with the version that was to be written.
 pub(super) type Versions = Vec<(u32, u64)>;
 
-/// Which pages a batch has.
+/// The pages of a batch, with their versions.
 pub(super) fn versions(batch: &[Held]) -> Versions {
     batch.iter().map(|(number, _, version)| (*number, *version)).collect()
 }
 
 impl Page {
-    /// Whether nothing else is to be written with it.
+    /// Whether the next attempt is the last: then the page is written alone.
     pub(super) fn is_last_attempt(&self) -> bool {
         self.failures + 1 >= ATTEMPTS
     }
 }
 
 impl Core {
-    /// Pages could not be written. Those that had their attempts are gone, unless they changed
-    /// meanwhile, and whoever syncs the file hears of it. Where nothing can be changed any more it
-    /// does not matter which pages there are.
+    /// Notes that pages could not be written. After the last attempt a page is dropped, unless it
+    /// changed meanwhile, and the next sync of the file reports the loss. If the journal is
+    /// aborted, nothing is noted.
     pub(super) fn note_failure(&self, node: &Node, tried: &Versions, error: &Error) {
         if matches!(error, Error::Aborted(_)) || is(Bug::Ext4RetriedForEver) {
             return;
@@ -57,12 +57,12 @@ impl Core {
         }
     }
 
-    /// What became of pages, which is noted if they could not be written.
+    /// Passes `done` on, and notes a failure to write the pages.
     pub(super) fn noted(&self, node: &Node, tried: &Versions, done: Result<()>) -> Result<()> {
         done.inspect_err(|error| self.note_failure(node, tried, error))
     }
 
-    /// The size of a file could not be brought to its inode; see [`Core::note_failure`].
+    /// Notes that the size of a file could not be written to its inode; see [`Core::note_failure`].
     pub(super) fn note_size_failure(&self, node: &Node, error: &Error) {
         if matches!(error, Error::Aborted(_)) {
             return;
@@ -77,10 +77,11 @@ impl Core {
         }
     }
 
-    /// Makes everything durable but what cannot be, which is lost after its last attempt.
+    /// Makes everything durable, except pages that cannot be written: these are lost after their
+    /// last attempt.
     ///
     /// # Errors
-    /// If nothing can be changed any more.
+    /// If the journal is aborted.
     pub(crate) async fn sync_what_can_be(&self) -> Result<()> {
         let mut synced = self.sync_all().await;
         for _ in 0..ATTEMPTS {

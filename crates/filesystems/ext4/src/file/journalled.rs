@@ -15,21 +15,23 @@ use crate::journal::{LoggedKind, Newest};
 use crate::ondisk::inode::flags;
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
-/// Pages of one handle: the smallest journal's largest transaction holds them, and what maps them.
+/// Pages of one handle: even the smallest journal's largest transaction holds them and the metadata
+/// that maps them.
 const PAGES: usize = 128;
-/// So many pages of zeroes in a row are no content: 32 KiB. Fewer would make short extents.
+/// Pages of zeroes in a row that become unwritten blocks: 32 KiB. Fewer would make short extents.
 const ZEROES_LEAST: usize = 8;
-/// A page of them.
+/// A page of zeroes.
 static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 impl Core {
     /// Puts pages into transactions, with the metadata that maps them.
     ///
-    /// They may take several. Each maps no more than what it has the content of, so that a crash
-    /// between two leaves a beginning of what was written, and the inode knows the last one.
+    /// This may take several transactions. Each maps only pages whose content it has, so that a
+    /// crash between two leaves a beginning of the written pages. The node notes the last
+    /// transaction.
     ///
-    /// Zeroes of files that need durability and no place are blocks that were not written, where
-    /// the file has no content: a log that is filled with zeroes before it is used takes no room.
+    /// In files that need durability and no place, zeroes become unwritten blocks, if the file has
+    /// no content there: a log that is filled with zeroes before it is used takes no room.
     pub(super) async fn journal_pages(
         &self,
         node: &Node,
@@ -51,8 +53,8 @@ impl Core {
         Ok(())
     }
 
-    /// Puts the pages of a piece into the running transaction. What is written over blocks that
-    /// the file has changes no metadata.
+    /// Puts the pages of a piece into the running transaction. If the blocks are mapped already, no
+    /// metadata changes.
     pub(super) async fn journal_piece<'p>(
         &self,
         node: &Node,
@@ -85,7 +87,8 @@ impl Core {
         Ok(())
     }
 
-    /// Those blocks of a run whose content is not on the device yet, counted from its beginning.
+    /// The blocks of a run whose newest content is not on the device yet, with their index in the
+    /// run.
     pub(super) fn newer_than_device(&self, run: Run) -> Vec<(u32, Bytes)> {
         if !self.mode.journals_content() || is(Bug::Ext4JournalledContentUnread) {
             return Vec::new();
@@ -102,7 +105,7 @@ impl Core {
     }
 }
 
-/// The pages in runs, and which of these are long runs of zeroes, if these are `wanted`.
+/// Splits pages into runs; if `wanted`, long runs of zeroes are split off, with `true`.
 fn runs(pages: &[Held], wanted: bool) -> impl Iterator<Item = (&[Held], bool)> {
     let zeroes_at = move |pages: &[Held]| if wanted { zeroes_at(pages) } else { 0 };
     let mut rest = pages;
@@ -118,7 +121,7 @@ fn runs(pages: &[Held], wanted: bool) -> impl Iterator<Item = (&[Held], bool)> {
     })
 }
 
-/// How many pages of zeroes a list begins with; none if these are few.
+/// How many pages of zeroes a list begins with; 0 if they are fewer than [`ZEROES_LEAST`].
 fn zeroes_at(pages: &[Held]) -> usize {
     let is_zero = |bytes: &[u8]| match is(Bug::DurableZeroesByFirst) {
         true => bytes[0] == 0,
@@ -132,7 +135,7 @@ fn zeroes_at(pages: &[Held]) -> usize {
 mod tests {
     use super::*;
 
-    /// Of pages that are zeroes where `pages` has a dot.
+    /// The lengths of the runs of pages, which are zeroes where `pages` has a dot.
     fn lengths(pages: &str, wanted: bool) -> Vec<(usize, bool)> {
         let page = |(number, sign): (u32, u8)| {
             (number, Bytes::from(vec![u8::from(sign != b'.'); BLOCK_BYTES]), 0)

@@ -1,4 +1,4 @@
-//! Bringing home what the log keeps of a file.
+//! Writing home the content that the log keeps of a file.
 
 use manylogs_block::{Hint, Request};
 use manylogs_plant::{Bug, is};
@@ -15,13 +15,13 @@ use crate::units::{BLOCK, BlockNo, FileBlock, Run};
 const REQUEST: u32 = 256;
 
 impl Core {
-    /// Writes what the log keeps of a file as if it were written anew, without the property: long
-    /// runs home, short ones to where the next pass takes them home. The content is the same at
-    /// every moment, wherever a crash finds it. The caller has all of [`Node::writing`], and
-    /// [`Node::content`] shared: nobody writes to the blocks or takes them away.
+    /// Writes the content that the log keeps of a file anew, without the property: long runs go
+    /// home, short ones are logged so that the next pass brings them home. The content is the same
+    /// at every moment, also after a crash. The caller holds all of [`Node::writing`], and
+    /// [`Node::content`] shared, so that nobody writes to the blocks or takes them away.
     ///
     /// # Errors
-    /// Those of the device: what was not written is still kept.
+    /// Those of the device: content that was not written is still kept.
     pub(crate) async fn let_go(&self, node: &Node) -> Result<()> {
         if is(Bug::DurableClearedStays) || !self.keeps() {
             return Ok(());
@@ -30,7 +30,7 @@ impl Core {
         while let Some((run, end)) = self.mapped_from(node, at).await? {
             at = end;
             if !is(Bug::DurableClearedUnderLog) {
-                // What is not durable is not kept yet.
+                // Content in a transaction that is not durable is not kept yet: commit it first.
                 self.leave_journal(run).await?;
             }
             for kept in self.journal.sink.kept(run) {

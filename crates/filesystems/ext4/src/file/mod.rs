@@ -1,4 +1,4 @@
-//! Content of files: reading, writing into memory, and bringing that to the device.
+//! Content of files: reading, writing into memory, and write-back to the device.
 
 mod allocate;
 mod failures;

@@ -1,4 +1,4 @@
-//! The way of write-back through a file.
+//! A pass of write-back through a file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,27 +11,27 @@ use crate::memory::{Memory, Part, Permit};
 use crate::pages_lock::PagesGuard;
 use crate::units::BLOCK_BYTES;
 
-/// Pages that are mapped at once: 4 MiB, or a part of a quarter of the memory for what is on its
-/// way.
+/// Pages that are mapped at once: 4 MiB, or less if a quarter of the memory for pages in flight has
+/// room for less.
 const BATCH: usize = 1024;
-/// Batches of a pass, after which others have their turn: 256 MiB.
+/// Batches after which a pass ends, so that others have their turn: 256 MiB.
 const BATCHES: usize = 64;
-/// Memory of a page on its way: a copy for the device, and the page as it was if it changes.
+/// Bytes of memory of a page in flight: a copy for the device, and the old page if it changes.
 const ON_THE_WAY_COST: u64 = 2 * BLOCK_BYTES as u64 + 128;
 
-/// One way through a file's dirty pages, from the first to the last. Whole batches that become
-/// dirty in front are taken too, so that the device need not wait between the parts of a stream.
+/// One pass through a file's dirty pages, in order. Whole batches that become dirty ahead of it are
+/// taken too, so that the device need not wait between the parts of a stream.
 pub(super) struct Pass<'n> {
     pub(super) node: &'n Node,
-    /// These pages are nobody else's.
+    /// The lock on the pages.
     alone: &'n PagesGuard,
     next: u32,
-    /// What is dirty before this page is taken.
+    /// Dirty pages before this page are taken even if they fill no batch.
     least: u32,
     end: u32,
-    /// Pages of a batch.
+    /// Most pages of a batch.
     batch: usize,
-    /// How many were taken.
+    /// Number of batches that were taken.
     batches: usize,
 }
 
@@ -56,8 +56,8 @@ impl<'n> Pass<'n> {
         }
     }
 
-    /// Memory for the next batch, if it is there. Who has a batch on its way must not wait for
-    /// more: others may do the same.
+    /// Memory for the next batch, if it is free now. A pass with a batch in flight must not wait
+    /// for more memory: others may do the same.
     pub(super) fn room_now(&self, memory: &Memory) -> Option<Permit> {
         memory.try_take(Part::Writing, self.cost())
     }
@@ -68,7 +68,7 @@ impl<'n> Pass<'n> {
         dirty.take(self.batch).count() as u64 * ON_THE_WAY_COST
     }
 
-    /// The next pages, as they are now, and as many as `held` is memory for.
+    /// The next pages, as they are now: as many as `held` is memory for.
     pub(super) fn next_batch(&mut self, held: &Permit) -> Option<Vec<Held>> {
         if self.node.is_ending.get() {
             return None;
@@ -76,7 +76,7 @@ impl<'n> Pass<'n> {
         let pages = self.node.pages.borrow();
         self.batches += 1;
         if self.batches > BATCHES || self.alone.is_wanted() {
-            // What others wait for is dirty already.
+            // Other tasks wait only for pages that are dirty already.
             self.end = self.end.min(dirty_end(&pages));
             self.least = self.end;
         }

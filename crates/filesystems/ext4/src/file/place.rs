@@ -1,4 +1,4 @@
-//! Where pages of files go on the device: blocks that the file has, or that are claimed for it.
+//! The places of pages on the device: blocks that the file has, or that are claimed for it.
 
 use std::ops::Range;
 
@@ -17,11 +17,11 @@ use crate::units::{BlockNo, FileBlock, Run};
 /// Consecutive pages, and the consecutive blocks that they go to.
 pub(super) struct Piece {
     pub(super) extent: Extent,
-    /// The blocks are new.
+    /// The claim of the blocks, if they are new.
     pub(super) claim: Option<Claim>,
-    /// The blocks are mapped, and read as zeroes so far.
+    /// Whether the blocks are mapped, but unwritten so far.
     pub(super) unwritten: bool,
-    /// They go on to read as zeroes.
+    /// Whether they stay unwritten and read as zeroes.
     pub(super) zeroes: bool,
 }
 
@@ -38,7 +38,8 @@ impl Piece {
 }
 
 impl Core {
-    /// Where pages go: best behind what was planned `last`, which may not be mapped yet.
+    /// Plans the places of pages: preferably behind the extent `last`, which was planned before and
+    /// may not be mapped yet.
     pub(super) async fn plan(
         &self,
         node: &Node,
@@ -88,8 +89,8 @@ impl Core {
         }
     }
 
-    /// Waits until blocks that were freed can be used again: when that they are free is durable.
-    /// The caller found some held back, and holds nothing that a commit needs.
+    /// Waits until freed blocks can be used again, i.e. until the transaction that freed them is
+    /// durable. The caller found some held back, and holds no lock that a commit needs.
     pub(super) async fn free_held_back(&self) -> Result<()> {
         let held_back = self.space.changed.wait();
         self.journal.commit(self.journal.running()).await?;
@@ -99,7 +100,7 @@ impl Core {
         Ok(())
     }
 
-    /// Behind the block before, if there is one.
+    /// The goal: behind the file's block before this one, if there is one.
     async fn goal_at(&self, node: &Node, raw: &RawInode, file: FileBlock) -> Result<BlockNo> {
         let Some(before) = file.0.checked_sub(1) else { return Ok(self.goal(node.ino)) };
         Ok(match self.map(node.ino, raw, FileBlock(before)).await? {

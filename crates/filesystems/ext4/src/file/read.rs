@@ -11,14 +11,14 @@ use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::FileKind;
 use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino, Run};
 
-/// What a part of a file holds on the device.
+/// A part of a file, and its content on the device.
 enum Part {
     Zeroes(u32),
     OnDevice { blocks: u32, read: Completion, newer: Vec<(u32, Bytes)> },
 }
 
 impl Core {
-    /// The file's bytes from `offset`, `len` or as many as there are.
+    /// The file's bytes from `offset` on: `len`, or fewer at the end of the file.
     pub(crate) async fn read_file(&self, ino: Ino, offset: u64, len: usize) -> Result<Bytes> {
         let node = self.node(ino);
         let _content = node.content.read().await;
@@ -28,8 +28,8 @@ impl Core {
             return Ok(Bytes::new());
         }
         let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
-        // What is dirty now may be on the device by the time that the device has answered, where
-        // the device was not asked for it.
+        // Dirty pages are taken now: a page may be clean, at a place that was not read, by the time
+        // that the device has answered.
         let held: Vec<_> = {
             let pages = node.pages.borrow();
             let held = pages.range(low32(first)..low32(last));
@@ -45,7 +45,7 @@ impl Core {
         Ok(bytes.freeze().slice(skip..skip + take))
     }
 
-    /// The size of a regular file, which the node knows from now on.
+    /// The size of a regular file; the node remembers it.
     pub(crate) async fn file(&self, node: &Node) -> Result<u64> {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(node.ino).await?;
@@ -56,8 +56,8 @@ impl Core {
         }
     }
 
-    /// What the device holds of a file's blocks. The caller sees to it that none of them is taken
-    /// away meanwhile.
+    /// The content of a file's blocks without dirty pages. The caller makes sure that no block is
+    /// taken away meanwhile.
     pub(super) async fn blocks_of(
         &self,
         ino: Ino,
@@ -107,7 +107,7 @@ impl Core {
         Ok(bytes)
     }
 
-    /// One page as programs see it, zeroes behind the end at `size`.
+    /// One page as programs see it, with zeroes behind the file's end at `size`.
     pub(crate) async fn page(&self, node: &Node, size: u64, page: u32) -> Result<Bytes> {
         let held = node.pages.borrow().get(&page).map(|held| held.bytes.clone());
         let mut bytes = match held {

@@ -7,12 +7,12 @@ use crate::inode::Node;
 use crate::ondisk::bytes::low32;
 use crate::units::{BLOCK, FileBlock, Ino};
 
-/// What is looked for.
+/// What a seek looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// Something that was written.
+    /// Data that was written.
     Data,
-    /// What reads as zeroes since it was never written; the end of a file is one.
+    /// A part that was never written and reads as zeroes. The end of a file counts as a hole.
     Hole,
 }
 
@@ -36,7 +36,8 @@ impl Core {
         if what == Seek::Hole { Ok(size) } else { Err(Error::BeyondEnd) }
     }
 
-    /// What block `at` holds, and how many from there on are known to be the same.
+    /// Whether block `at` is data or a hole, and how many blocks from there on are known to be the
+    /// same.
     async fn found_at(&self, node: &Node, at: u32) -> Result<(Seek, u32)> {
         let dirty = node.pages.borrow().range(at..).next().map(|(page, _)| *page);
         if dirty == Some(at) {

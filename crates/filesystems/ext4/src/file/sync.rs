@@ -12,18 +12,19 @@ use crate::inode::{Descriptor, Node};
 use crate::units::Ino;
 
 impl Core {
-    /// Makes durable what was done with an inode: its content, its size, its names.
+    /// Makes all changes of an inode durable: its content, its size, its names.
     ///
     /// # Errors
-    /// Those of the device. What was written before may be lost then: the pages are tried again
-    /// some times, and then they are gone.
+    /// Those of the device. Data written before may be lost then: the pages are tried again some
+    /// times, and then dropped.
     ///
-    /// `to` hears of what was lost, and `None` is everybody who is not told apart.
+    /// `to` is the descriptor that is told of losses; `None` stands for all callers without a
+    /// descriptor.
     pub(crate) async fn sync_file(&self, ino: Ino, to: Option<Descriptor>) -> Result<()> {
         self.sync_node(&self.node(ino), to, Times::Written).await
     }
 
-    /// As [`Core::sync_file`], but for times: what was overwritten needs no transaction.
+    /// As [`Core::sync_file`], except for times: an overwrite needs no transaction.
     ///
     /// # Errors
     /// As [`Core::sync_file`].
@@ -37,14 +38,14 @@ impl Core {
             Ok(()) => self.make_durable(node).await,
             Err(error) => Err(error),
         };
-        // Also after another error: that is what is told.
+        // Losses count as told even if another error is returned.
         let lost = node.losses.tell(to);
         durable.and(lost)
     }
 
     async fn make_durable(&self, node: &Node) -> Result<()> {
         self.syncs.set(self.syncs.get() + 1);
-        // What is on its way meanwhile is not covered.
+        // Writes that are answered during the flush are not covered by it.
         let written = node.written.get();
         let tid = node.tid.get().filter(|tid| !self.journal.is_durable(*tid));
         let first_only = is(Bug::DurableFirstRecordAnswers) && node.durable.get() == Some(true);

@@ -1,4 +1,4 @@
-//! Writing into memory: blocks are promised now and chosen when the data goes to the device.
+//! Writing into memory: blocks are promised now, and chosen when the data goes to the device.
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -18,15 +18,15 @@ use crate::memory::{Part, Permit};
 use crate::ondisk::bytes::low32;
 use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
 
-/// Bytes that a file has at most: its last block has a number.
+/// Most bytes of a file, given by the largest block number.
 pub const SIZE_MOST: u64 = FileBlock::MAX * BLOCK;
 
 impl Core {
-    /// Writes into memory, and leaves as many blocks as `kept` free. What is written is durable
-    /// after [`Core::sync_file`], or at once if that is promised of the file.
+    /// Writes into memory, and leaves `kept` blocks free. The data is durable after
+    /// [`Core::sync_file`], or when this returns if the file is synchronous.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there are no blocks for it; nothing of it is written then.
+    /// [`Error::NoSpace`] if there are no blocks for all of it: nothing is written then.
     pub(crate) async fn write_file(
         &self,
         ino: Ino,
@@ -38,7 +38,7 @@ impl Core {
         if promised { self.sync_content(ino, None).await } else { Ok(()) }
     }
 
-    /// Whether a file may have so many bytes at `offset`; where they end.
+    /// Checks that a file may have `bytes` bytes at `offset`. Returns their end.
     pub(crate) fn check_write(&self, offset: u64, bytes: u64) -> Result<u64> {
         self.check_writable()?;
         self.journal.check()?;
@@ -46,7 +46,8 @@ impl Core {
         end.ok_or(Error::TooLarge)
     }
 
-    /// See [`Core::write_file`]. Returns whether that it is durable is promised.
+    /// See [`Core::write_file`]. Returns whether the file is synchronous, so that the caller must
+    /// sync it.
     async fn write_memory(&self, ino: Ino, offset: u64, data: Bytes, kept: u64) -> Result<bool> {
         let end = self.check_write(offset, data.len() as u64)?;
         if data.is_empty() {
@@ -54,7 +55,7 @@ impl Core {
         }
         let node = self.node(ino);
         let pages = end.div_ceil(BLOCK) - offset / BLOCK;
-        // One more where the file becomes longer.
+        // One more page for the old end, if the file becomes longer.
         let mut room = self.wait_for_room(&node, (pages + 1) * PAGE_COST).await?;
         let _alone = node.writers.take().await;
         let _content = node.content.read().await;
@@ -107,10 +108,9 @@ impl Core {
         Ok(promised)
     }
 
-    /// Memory for pages, as soon as it is the caller's turn. Somebody else writes back meanwhile,
-    /// so that the device never waits for the next page. Where that fails for some file, each
-    /// brings its own to the device, and hears why if that cannot be: nobody waits for the file of
-    /// another.
+    /// Waits for memory for pages, in turn. The write-back task runs meanwhile, so that the device
+    /// never waits for the next page. If write-back fails for some file, each writer writes back
+    /// its own file, and gets the error if that fails: no writer waits for another's file.
     async fn wait_for_room(&self, node: &Rc<Node>, bytes: u64) -> Result<Permit> {
         let mut room = pin!(self.memory.take(Part::Pages, bytes));
         loop {
@@ -129,14 +129,14 @@ impl Core {
                 return Ok(room);
             }
             self.write_back(node, Times::Written).await?;
-            // What of other files cannot be written is given up after some attempts.
+            // Pages of other files that cannot be written are given up after some attempts.
             let _ = self.write_back_all().await;
             self.journal.check()?;
         }
     }
 
-    /// A file may be written, also an append-only one: who opened it before it became so writes
-    /// anywhere. Returns whether the write is to be durable when it returns.
+    /// Checks that a file may be written. Append-only files pass, because a program that opened the
+    /// file before may still write anywhere. Returns whether the file is synchronous.
     async fn check_content_mutable(&self, ino: Ino) -> Result<bool> {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;
@@ -144,8 +144,8 @@ impl Core {
         Ok(self.is_sync(&raw))
     }
 
-    /// A file that becomes longer reads zeroes behind its old end, whatever its last block holds.
-    /// The caller is the only writer and has loaded the size.
+    /// Zeroes the rest of the last page of a file that becomes longer, so that it reads zeroes
+    /// behind its old end. The caller is the only writer and has loaded the size.
     pub(crate) async fn fill_end(
         &self,
         node: &Rc<Node>,
@@ -161,7 +161,7 @@ impl Core {
             return Ok(());
         }
         let bytes = self.page(node, size, page).await?;
-        // The last block is there, or promised already.
+        // The last block is mapped or promised already.
         self.promise(node, page..page + 1, 0, room).await?;
         if let Some(held) = node.pages.borrow_mut().get_mut(&page)
             && held.version == 0
@@ -173,7 +173,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the device has something for a page: holes and unwritten blocks read as zeroes.
+    /// Whether a page has content on the device: holes and unwritten blocks have none.
     async fn has_content(&self, node: &Node, page: u32) -> Result<bool> {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(node.ino).await?;
@@ -181,7 +181,8 @@ impl Core {
         Ok(matches!(mapping, Mapping::Mapped(extent) if extent.written))
     }
 
-    /// The last page of a file that was cut gets zeroes behind the end, on the device too.
+    /// Makes a page at the edge of a cut or a hole dirty with `bytes`, so that its zeroes reach the
+    /// device too. A clean page without content on the device stays as it is.
     pub(crate) async fn keep_edge(&self, node: &Node, page: u32, bytes: Bytes) -> Result<()> {
         let is_dirty = node.pages.borrow().contains_key(&page);
         if !is_dirty && !self.has_content(node, page).await? {
@@ -197,13 +198,15 @@ impl Core {
         Ok(())
     }
 
-    /// Memory of a page at the edge of what is cut or allocated: one for each request under way.
+    /// Memory of a page at the edge of a cut or an allocation, taken without waiting: one for each
+    /// request under way.
     pub(crate) fn room_for_edge(&self) -> Permit {
         self.memory.hold(Part::Pages, PAGE_COST)
     }
 
-    /// Makes pages dirty that are not, with a block reserved for each that has none, as many as
-    /// `kept` left, and memory out of `room`. Their versions are 0 until they are written to.
+    /// Makes clean pages dirty. A block is reserved for each page without one, so that `kept`
+    /// blocks are left, and memory is taken from `room`. Their versions are 0 until they are
+    /// written to.
     async fn promise(
         &self,
         node: &Node,

@@ -1,8 +1,8 @@
-//! Bringing pages to the device: data first, and what refers to it after.
+//! Write-back of pages to the device: data first, and then the metadata that refers to it.
 //!
-//! Pages that have no block get one that is claimed, not marked. When the device has answered
-//! that the data is written, a handle marks the blocks and maps them. So a transaction never
-//! refers to data that is not written, and never waits for data.
+//! Blocks for pages without one are first only claimed. When the device has answered that the data
+//! is written, a handle marks the blocks as in use and maps them. So a transaction never refers to
+//! unwritten data, and never waits for data.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,30 +27,30 @@ use crate::ondisk::inode::{RawInode, TimeField};
 use crate::ops::Changed;
 use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, Ino, Run};
 
-/// Batches under way: the device has the next one when the last is mapped.
+/// Batches under way: the device has the next batch while the last one is mapped.
 const UNDER_WAY: usize = 2;
-/// Pages of one request, as others may be served in between: 1 MiB.
+/// Pages of one request, so that others may be served in between: 1 MiB.
 const REQUEST: usize = 256;
-/// Pieces that one handle maps: the smallest journal has room for more than their credits.
+/// Pieces that one handle maps: even the smallest journal has room for their credits.
 const PIECES: usize = 2;
 
-/// What becomes of a file's times when its pages are brought to the device.
+/// Whether write-back of a file's pages also writes its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
-    /// The inode gets them.
+    /// The inode gets the times.
     Written,
-    /// They wait for the next time, unless the inode gets another size.
+    /// The times wait for a later write-back, unless the inode gets another size.
     Kept,
 }
 
-/// A page: its number, its content, and the version that this is.
+/// A page: its number, its content, and the version of that.
 pub(super) type Held = (u32, Bytes, u64);
 
-/// A piece, and what becomes of it.
+/// A piece, its pages, and whether it goes into the journal.
 struct Planned {
     piece: Piece,
     pages: Vec<Held>,
-    /// Its content goes into a transaction.
+    /// Whether its content goes into a transaction.
     journalled: bool,
 }
 
@@ -62,15 +62,17 @@ struct Sent {
 }
 
 impl Core {
-    /// Brings all pages of a file to the device, and its size and times into a transaction.
+    /// Writes all dirty pages of a file to the device, and puts its size and times into a
+    /// transaction.
     ///
     /// # Errors
-    /// Those of the device: the pages stay dirty, until they had their attempts.
+    /// Those of the device: the pages stay dirty until their last attempt.
     pub(crate) async fn write_back(&self, node: &Rc<Node>, times: Times) -> Result<()> {
         self.write_back_as(node, times, false).await
     }
 
-    /// As [`Core::write_back`]; the log keeps what is `kept`, if it can, whatever the file is.
+    /// As [`Core::write_back`]; with `kept` the log keeps the content if it can, even if the file
+    /// lacks the property.
     async fn write_back_as(&self, node: &Rc<Node>, times: Times, kept: bool) -> Result<()> {
         let alone = node.writing.take_all().await;
         let _content = node.content.read().await;
@@ -83,9 +85,9 @@ impl Core {
         put.inspect_err(|error| self.note_size_failure(node, error))
     }
 
-    /// Brings a part of a file to the device, where programs have written. Others bring other
-    /// parts meanwhile, unless the file becomes longer: it does so from its old end on. The log
-    /// keeps what is `kept`, if it can, whatever the file is.
+    /// Writes a part of a file to the device. Other tasks may write other parts meanwhile. A file
+    /// that has become longer is written as a whole. With `kept` the log keeps the content if it
+    /// can, even if the file lacks the property.
     ///
     /// # Errors
     /// As [`Core::write_back`].
@@ -105,10 +107,10 @@ impl Core {
         self.write_held(Pass::new(&node, &alone, pages, &self.memory), kept).await
     }
 
-    /// Brings all files' pages to the device.
+    /// Writes the dirty pages of all files to the device.
     ///
     /// # Errors
-    /// The first; others are tried all the same.
+    /// The first error; the other files are tried all the same.
     pub(crate) async fn write_back_all(&self) -> Result<()> {
         self.may_be_dirty.set(false);
         let dirty = self.dirty_nodes();
@@ -128,7 +130,7 @@ impl Core {
         self.nodes.borrow().values().filter(|node| node.is_dirty()).cloned().collect()
     }
 
-    /// Brings pages to where the mode says that they go.
+    /// Writes pages to the place that the mode and the file's property say: home or a transaction.
     async fn write_held(&self, mut pass: Pass<'_>, kept: bool) -> Result<()> {
         let kind = match kept && self.keeps() || self.is_durable(pass.node).await {
             true => LoggedKind::DurableContent,
@@ -145,8 +147,8 @@ impl Core {
         }
     }
 
-    /// Brings pages to the device in long runs, and in short ones into transactions, as the mode
-    /// says. Runs are mapped in the order of the file, while the next ones are under way.
+    /// Writes long runs of pages to the device, and puts short ones into transactions if the mode
+    /// says so. Runs are mapped in the order of the file, while the next ones are under way.
     async fn write_pages(&self, mut pass: Pass<'_>) -> Result<()> {
         let node = pass.node;
         let mut under_way = VecDeque::new();
@@ -154,7 +156,7 @@ impl Core {
         let mut last = None;
         loop {
             while under_way.len() < UNDER_WAY && self.journal.is_sound() {
-                // Who has some on the way must not wait for more: others may do the same.
+                // A pass with a batch in flight must not wait for memory: others may do the same.
                 let held = match under_way.is_empty() {
                     true => Some(pass.room(&self.memory).await),
                     false => pass.room_now(&self.memory),
@@ -167,12 +169,13 @@ impl Core {
                         last = sent.planned.last().map(|planned| planned.piece.extent);
                         under_way.push_back((tried, sent));
                     }
-                    // Others of the file may be written all the same.
+                    // Other batches of the file may be written all the same.
                     Err(error) => done = done.and(self.noted(node, &tried, Err(error))),
                 }
             }
             let Some((tried, mut first)) = under_way.pop_front() else { break };
-            // Also after a failure: claims end when nothing is on its way to their blocks.
+            // Awaited after a failure too: claims end only when no write to their blocks is under
+            // way.
             let written = self.written(node, std::mem::take(&mut first.writes)).await;
             let arrived = match written {
                 Err(error) if !is(Bug::Ext4FailedPagesClean) => Err(error),
@@ -183,7 +186,7 @@ impl Core {
         self.journal.check().and(done)
     }
 
-    /// Has the device write a batch, but for what goes into transactions.
+    /// Sends the writes of a batch to the device, except of pieces that go into transactions.
     async fn send(
         &self,
         node: &Node,
@@ -209,7 +212,7 @@ impl Core {
         Ok(Sent { planned, writes, _held: held })
     }
 
-    /// Maps what the device has written, and puts the rest into transactions.
+    /// Maps the pieces that the device has written, and puts the others into transactions.
     async fn map_sent(&self, node: &Node, sent: Sent) -> Result<()> {
         let (mut written, mut done) = (Vec::new(), Vec::new());
         for Planned { piece, pages, journalled } in sent.planned {
@@ -235,9 +238,9 @@ impl Core {
         }
     }
 
-    /// Sees to it that no transaction to come has content of blocks that are about to be written
-    /// past the journal: it would count as newer than what is written. Nobody else puts content of
-    /// this file into transactions meanwhile.
+    /// Commits transactions that hold content of blocks that are about to be written past the
+    /// journal: otherwise their older content would count as newer than that write. Nobody else
+    /// puts content of this file into transactions meanwhile.
     pub(super) async fn leave_journal(&self, run: Run) -> Result<()> {
         while let Some(tid) = self.journal.holding(run).filter(|_| !is(Bug::NearHomeUnderLog)) {
             self.journal.commit(tid).await?;
@@ -261,7 +264,7 @@ impl Core {
         planned.pages.chunks(REQUEST).map(write).collect()
     }
 
-    /// Waits until the device has written.
+    /// Waits until the device has answered the writes.
     async fn written(&self, node: &Node, writes: Vec<Completion>) -> Result<()> {
         if writes.is_empty() {
             return Ok(());
@@ -271,13 +274,13 @@ impl Core {
             return Ok(());
         }
         all_done(writes).await?;
-        // A flush from here on covers it, an earlier one may not.
+        // A flush from here on covers the data; an earlier one may not.
         node.written.set(node.written.get() + 1);
         self.journal.note_data();
         Ok(())
     }
 
-    /// Maps new blocks, and those that held no data until now.
+    /// Maps new blocks, and marks unwritten ones as written.
     async fn map_pieces(&self, node: &Node, pieces: Vec<Piece>) -> Result<()> {
         let mut rest: Vec<Piece> = pieces;
         rest.retain(Piece::needs_mapping);
@@ -296,7 +299,7 @@ impl Core {
         Ok(())
     }
 
-    /// Maps the blocks of a piece, if they are not. The caller writes the inode.
+    /// Maps the blocks of a piece, unless they are mapped. The caller writes the inode.
     pub(super) async fn map_piece(
         &self,
         handle: &mut Handle<'_>,
@@ -320,18 +323,19 @@ impl Core {
         if is_new || extent.written {
             self.insert_extent(handle, node.ino, raw, extent).await?;
         }
-        // The map itself may need blocks, of which nobody knew before.
+        // The map itself may have taken or freed blocks: the file's block count is another than
+        // expected.
         if raw.sectors() != expected && !is(Bug::MlfsBlocksUntold) {
             self.tell(node.ino, Changed::Attributes);
         }
-        // Data is never behind the end: the inode's size follows it.
+        // The inode's size grows with the mapped data, so that no data lies behind the end.
         let behind = extent.end() * BLOCK;
         let size = node.size.get().unwrap_or(0).min(behind).max(raw.size());
         raw.set_size(size);
         Ok(())
     }
 
-    /// Pages have the blocks that were promised to them.
+    /// Ends the promises of pages that have their blocks now.
     pub(super) fn keep_promises(&self, node: &Node, extent: Extent) {
         let mut pages = node.pages.borrow_mut();
         let pages = pages.range_mut(extent.file.0..extent.file.0 + extent.blocks);
@@ -339,7 +343,7 @@ impl Core {
         self.space.unreserve(kept);
     }
 
-    /// Pages that did not change meanwhile are on the device.
+    /// Drops the pages of a batch that was written, except those that changed meanwhile.
     pub(super) fn clean(&self, node: &Node, batch: &[Held]) {
         let mut pages = node.pages.borrow_mut();
         for (number, _, version) in batch {
@@ -358,7 +362,7 @@ impl Core {
         }
         let mut handle = self.begin(4).await?;
         let mut raw = self.inode(node.ino).await?;
-        // What came meanwhile may be mapped already.
+        // Data written meanwhile may be mapped already.
         let size = size.max(raw.size());
         raw.set_size(if node.size_is_new.get() { size } else { raw.size() });
         if let Some(at) = node.written_at.get() {

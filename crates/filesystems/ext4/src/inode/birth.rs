@@ -8,13 +8,13 @@ use crate::journal::Handle;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
 use crate::units::{Ino, Timestamp};
 
-/// Blocks that a new inode changes at most, its first block included.
+/// Most blocks that a new inode changes, its first block included.
 pub(crate) const BIRTH_CREDITS: usize = 4 + MAP_CREDITS;
 
-/// Set-group-id: in directories, what files in them inherit.
+/// Set-group-id bit: files in a directory with it inherit the directory's group.
 const SET_GROUP: u16 = 0o2000;
 
-/// What a new inode is to be.
+/// The attributes of a new inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Newborn {
     pub(crate) kind: FileKind,

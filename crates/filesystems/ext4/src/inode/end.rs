@@ -1,4 +1,4 @@
-//! Taking blocks away from inodes, and inodes away.
+//! Cutting and deleting inodes.
 
 use manylogs_block::Nanos;
 
@@ -12,14 +12,14 @@ use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, RawInode};
 use crate::units::{BLOCK, FileBlock, Ino};
 
-/// Blocks that one step of a long operation changes at most.
+/// Most blocks that one step of a long operation changes.
 const STEP_CREDITS: usize = 4 * MAP_CREDITS;
-/// How long whoever finds no room waits for the close of a file that has no name.
+/// How long a task without room waits for the close of a file that has no name.
 const CLOSE_MOST: Nanos = Nanos::from_millis(200);
 
 impl Core {
-    /// Takes the blocks behind `size` away from an inode whose size is `size` already, step by
-    /// step. The inode is an orphan until the last step.
+    /// Frees the blocks behind `size` of an inode whose size is `size` already, in several
+    /// transactions. The inode is an orphan until the last one.
     pub(crate) async fn cut(&self, ino: Ino, size: u64) -> Result<()> {
         loop {
             let mut handle = self.begin(STEP_CREDITS + ORPHAN_CREDITS).await?;
@@ -37,7 +37,7 @@ impl Core {
         }
     }
 
-    /// Takes blocks behind `size` away as far as the handle's credits go; true if all are gone.
+    /// Frees blocks behind `size` as far as the handle's credits go; true if all are freed.
     pub(crate) async fn cut_step(
         &self,
         handle: &mut crate::journal::Handle<'_>,
@@ -53,7 +53,7 @@ impl Core {
         self.remove_extents(handle, ino, raw, range, Unmapped::Freed { metadata }).await
     }
 
-    /// Ends an inode that is an orphan without a name, and gives it back.
+    /// Deletes an inode that is an orphan without a name, and frees its blocks.
     pub(crate) async fn delete(&self, ino: Ino) -> Result<()> {
         let node = self.node(ino);
         node.is_ending.set(true);
@@ -64,9 +64,9 @@ impl Core {
         deleted
     }
 
-    /// Waits until an inode has ended: there may be room then. One that has no name may end a
-    /// moment after its last user closed it, as a kernel tells of that late. False if none ends.
-    /// The caller holds nothing that an end needs.
+    /// Waits until an inode was deleted, because there may be room then. A file without a name may
+    /// be deleted a little after its last user closed it, because the kernel reports the close
+    /// late. False if none is deleted. The caller holds no lock that a deletion needs.
     pub(crate) async fn await_an_end(&self) -> bool {
         let ended = self.ended.wait();
         if self.endings.get() > 0 {

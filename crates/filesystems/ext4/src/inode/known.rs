@@ -1,7 +1,8 @@
-//! Who uses which inodes: the kernel knows them, or a file without a name is being made.
+//! The users of inodes: those that the kernel knows, or for which a file without a name is being
+//! made.
 //!
-//! There may be millions, so that each takes a few bytes, and nothing else is in memory of an inode
-//! that is only known. Where there are too many, the kernel is asked to forget some.
+//! There may be millions of them. So each takes a few bytes, and an inode that is only known has
+//! nothing else in memory. If there are too many, the kernel is asked to forget some.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,24 +14,24 @@ use crate::core::Core;
 use crate::memory::{Memory, Part, Permit};
 use crate::units::Ino;
 
-/// Memory of one: of a node of the tree, which may be half empty, its share.
+/// Bytes of memory of a known inode: its share of a tree node that may be half empty.
 const KNOWN_COST: u64 = 24;
-/// So many are forgotten at a time.
+/// Most inodes that the kernel is asked to forget at a time.
 const FORGET_MOST: usize = 8192;
-/// So many changes are between two times: what is in use cannot be forgotten, and is looked at for
-/// nothing.
+/// Least number of changes between two requests to forget: inodes in use cannot be forgotten, and
+/// looking at them is wasted.
 const CHANGES_LEAST: u32 = 1024;
 
-/// See the module.
+/// The known inodes: see the module.
 #[derive(Debug)]
 pub(crate) struct Known {
     users: RefCell<BTreeMap<Ino, u32>>,
     held: RefCell<Permit>,
-    /// How many there may be before some are to be forgotten: half of the share.
+    /// Number above which some should be forgotten: half of the memory share.
     most: usize,
-    /// The last one that the kernel was asked to forget.
+    /// The last inode that the kernel was asked to forget.
     last_asked: Cell<Ino>,
-    /// How often one was added or removed since.
+    /// Inodes added or removed since that request.
     changes: Cell<u32>,
 }
 
@@ -49,13 +50,13 @@ impl Known {
         self.changes.set(self.changes.get().saturating_add(1));
     }
 
-    /// The inode has a user more.
+    /// Adds a user of the inode.
     pub(crate) fn add(&self, ino: Ino) {
         *self.users.borrow_mut().entry(ino).or_insert(0) += 1;
         self.count();
     }
 
-    /// The inode has so many users less; whether it has any left.
+    /// Removes users of the inode. Returns whether it has any left.
     pub(crate) fn remove(&self, ino: Ino, users: u32) -> bool {
         let mut known = self.users.borrow_mut();
         let left = known.get(&ino).map_or(0, |have| have.saturating_sub(users));
@@ -69,12 +70,12 @@ impl Known {
         false
     }
 
-    /// Whether it has users.
+    /// Whether the inode has users.
     pub(crate) fn is_used(&self, ino: Ino) -> bool {
         self.users.borrow().contains_key(&ino)
     }
 
-    /// Some of those that nobody works with, if there are too many: others each time.
+    /// Some idle inodes to forget, if too many are known; each call names the next ones.
     fn too_many(&self, is_idle: impl Fn(Ino) -> bool) -> Vec<Ino> {
         let users = self.users.borrow();
         let few = users.len() <= self.most || self.changes.get() < CHANGES_LEAST;
@@ -92,7 +93,7 @@ impl Known {
 }
 
 impl Core {
-    /// Inodes that the kernel should forget, as there are too many that it knows.
+    /// Inodes that the kernel should forget, because it knows too many.
     pub(crate) fn to_forget(&self) -> Vec<Ino> {
         let nodes = self.nodes.borrow();
         self.known.too_many(|ino| ino != Ino::ROOT && !nodes.contains_key(&ino))
@@ -118,7 +119,7 @@ mod tests {
         known.changes.set(CHANGES_LEAST);
         assert_eq!(known.too_many(|_| true)[0].0, first[FORGET_MOST - 1].0 + 1);
         known.changes.set(CHANGES_LEAST);
-        // The last ones, and then the first again.
+        // The last inode, and then the first ones again.
         known.last_asked.set(Ino(most));
         assert_eq!(known.too_many(|_| true)[..2], [Ino(most + 1), Ino(1)]);
         (1..=most + 1).for_each(|number| assert!(!known.remove(Ino(number), 1)));

@@ -1,18 +1,18 @@
-//! What could not be written for good, and who has been told so.
+//! Losses: data that was given up because it could not be written, and which descriptors were told.
 //!
-//! As with the kernel's own file systems, everybody who had the file open hears of a loss once,
-//! at the next sync or close; if nobody had, the first who syncs does.
+//! As with the kernel's own file systems, every descriptor that was open at a loss is told of it
+//! once, at the next sync or close. If none was open, the first sync is told.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 
-/// One opening of a file, of those that are told apart.
+/// One opening of a file, by which callers of sync are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Descriptor(pub u64);
 
-/// Of one file, or of all.
+/// The losses of one file, or of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Losses(RefCell<Option<Box<Loss>>>);
 
@@ -20,17 +20,17 @@ pub(crate) struct Losses(RefCell<Option<Box<Loss>>>);
 #[derive(Debug)]
 struct Loss {
     error: Error,
-    /// How many there were.
+    /// Number of losses so far.
     number: u64,
-    /// Descriptors up to this one were there.
+    /// The newest descriptor that was open at the last loss.
     newest: u64,
     is_known: bool,
-    /// The number of the last loss that each heard of.
+    /// For each descriptor, the number of the last loss that it was told of.
     told: BTreeMap<Descriptor, u64>,
 }
 
 impl Losses {
-    /// Something is lost while descriptors up to `newest` are there.
+    /// Notes a loss. Descriptors up to `newest` were given out by then.
     pub(crate) fn note(&self, error: &Error, newest: u64) {
         let mut slot = self.0.borrow_mut();
         let old = slot.take();
@@ -49,7 +49,8 @@ impl Losses {
         self.0.borrow().as_ref().is_some_and(|loss| !loss.is_known)
     }
 
-    /// The loss, to whoever has not heard of it: `None` is everybody who is not told apart.
+    /// Returns the last loss as an error, unless `to` was told of it. `None` stands for all callers
+    /// without a descriptor.
     ///
     /// # Errors
     /// That of the device.
@@ -70,7 +71,7 @@ impl Losses {
         Err(loss.error.clone())
     }
 
-    /// The descriptor is no more.
+    /// Forgets a descriptor that was closed.
     pub(crate) fn forget(&self, descriptor: Descriptor) {
         if let Some(loss) = self.0.borrow_mut().as_mut() {
             loss.told.remove(&descriptor);
@@ -92,7 +93,7 @@ mod tests {
         for to in [two, one] {
             assert_eq!((losses.tell(to), losses.tell(to)), (Err(Error::NoSpace), Ok(())));
         }
-        // Whoever came later hears only of what nobody knows.
+        // A descriptor opened later is told only of a loss that nobody was told of.
         assert_eq!((losses.tell(later), losses.tell(None)), (Ok(()), Ok(())));
         losses.note(&Error::TooLarge, 3);
         assert_eq!((losses.tell(None), losses.tell(None)), (Err(Error::TooLarge), Ok(())));

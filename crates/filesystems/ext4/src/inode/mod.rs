@@ -1,4 +1,4 @@
-//! Inodes: what is in memory of those in use, their birth, their end, and the orphans in between.
+//! Inodes: the state in memory of those in use, their creation and deletion, and orphans.
 
 mod birth;
 mod end;

@@ -1,4 +1,4 @@
-//! What is in memory of an inode that is in use.
+//! The state in memory of an inode in use.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,50 +16,50 @@ use crate::ondisk::jbd2::Tid;
 use crate::pages_lock::PagesLock;
 use crate::units::{BLOCK_BYTES, Ino, Timestamp};
 
-/// Inodes that stay in memory although nobody works with them, if memory is for so many.
+/// Idle inodes that may stay in memory, if the memory's share allows as many.
 const IDLE_MOST: usize = 4096;
-/// Memory of a node, with its locks and its place in the table.
+/// Bytes of memory of a node, with its locks and its place in the table.
 const NODE_COST: u64 = 768;
-/// Memory of a page, with its place in the file.
+/// Bytes of memory of a page, with its place in the file.
 pub(crate) const PAGE_COST: u64 = BLOCK_BYTES as u64 + 256;
 
-/// See the module.
+/// The state of an inode: see the module.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: Ino,
-    /// Its size, once somebody needed it: that of the inode, or data waits to be written.
+    /// Its size, once it was needed. It differs from the inode's while data waits to be written.
     pub(crate) size: Cell<Option<u64>>,
-    /// The inode says another size.
+    /// Whether the inode has another size.
     pub(crate) size_is_new: Cell<bool>,
-    /// One writes into memory at a time.
+    /// Held while a task writes into memory.
     pub(crate) writers: TaskLock,
-    /// When it was last written, where that is not in the inode yet.
+    /// When it was last written, if the inode does not say so yet.
     pub(crate) written_at: Cell<Option<Timestamp>>,
-    /// When it was last read, where that is not in the inode yet.
+    /// When it was last read, if the inode does not say so yet.
     pub(crate) accessed_at: Cell<Option<Timestamp>>,
-    /// Pages that are not on the device, by number.
+    /// Dirty pages, by number.
     pub(crate) pages: RefCell<BTreeMap<u32, Page>>,
-    /// Shared by whoever reads or writes, alone for whoever takes blocks away.
+    /// Held shared by tasks that read or write, and alone by those that take blocks away.
     pub(crate) content: SharedLock,
-    /// One at a time brings a page to the device.
+    /// Lock on pages for write-back: one task at a time writes a page to the device.
     pub(crate) writing: PagesLock,
     /// The newest transaction that changed it.
     pub(crate) tid: Cell<Option<Tid>>,
-    /// How often the device has answered that data is written.
+    /// How often the device has answered writes of data.
     pub(crate) written: Cell<u64>,
-    /// How much of that a flush has covered.
+    /// The value of `written` that the last flush covers.
     pub(crate) flushed: Cell<u64>,
-    /// Nobody will see its content again.
+    /// Whether it is being deleted, so that its content will not be read again.
     pub(crate) is_ending: Cell<bool>,
-    /// It was born without a name, and may get one, for as long as it has users.
+    /// Whether it was created without a name, and may get one as long as it has users.
     pub(crate) linkable: Cell<bool>,
-    /// It is known to have no capabilities.
+    /// Whether it is known to have no file capabilities.
     pub(crate) incapable: Cell<bool>,
-    /// Whether it needs durability and no place, once that is known.
+    /// Whether it needs durability and no place, once this was looked up.
     pub(crate) durable: Cell<Option<bool>>,
-    /// It was cut to nothing, and whoever wrote to it since has not closed it.
+    /// Whether it was cut to nothing and not closed since.
     pub(crate) emptied: Cell<bool>,
-    /// How often its size could not be brought to its inode.
+    /// How often its size could not be written to its inode.
     pub(crate) size_failures: Cell<u8>,
     pub(crate) losses: Losses,
     _held: Permit,
@@ -69,7 +69,7 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) bytes: Bytes,
-    /// A block is reserved for it.
+    /// Whether a block is reserved for it.
     pub(crate) reserved: bool,
     /// Grows with each change.
     pub(crate) version: u64,
@@ -105,19 +105,19 @@ impl Node {
         }
     }
 
-    /// The size that programs see. What `raw` says may be old, if it was known before.
+    /// The size that programs see; the size in `raw` may be older.
     pub(crate) fn size_of(&self, raw: &RawInode) -> u64 {
         self.size.get().unwrap_or_else(|| raw.size())
     }
 
-    /// As [`Node::size_of`]; from now on the node knows. Nobody has waited since `raw` was read.
+    /// As [`Node::size_of`]; the node remembers it. The caller has not waited since it read `raw`.
     pub(crate) fn load_size(&self, raw: &RawInode) -> u64 {
         let size = self.size_of(raw);
         self.size.set(Some(size));
         size
     }
 
-    /// The file has another size, which the inode learns when the data is on the device.
+    /// Sets another size. The inode gets it when the data is on the device.
     pub(crate) fn set_new_size(&self, size: u64) {
         self.size.set(Some(size));
         self.size_is_new.set(true);
@@ -134,20 +134,20 @@ impl Node {
     }
 }
 
-/// How many nodes there may be before somebody looks for idle ones, if `left` are in use, and
-/// `idle` are no matter.
+/// The number of nodes at which idle ones are looked for next, if `left` are there now and `idle`
+/// idle ones do not matter.
 const fn next_look(left: usize, idle: usize) -> usize {
     left + if left > idle { left } else { idle }
 }
 
-/// How many nodes there may be, of those that wait for two transactions to become durable: the half
-/// of the share that [`super::Known`] leaves.
+/// Most nodes that may wait for their transactions to become durable: half of the memory share; the
+/// other half is for [`super::Known`].
 pub(crate) fn nodes_most(memory: &Memory) -> usize {
     to_usize(memory.most(Part::Inodes) / 2 / NODE_COST)
 }
 
 impl Core {
-    /// What is in memory of an inode, from now on.
+    /// The node of an inode, made if there is none.
     pub(crate) fn node(&self, ino: Ino) -> Rc<Node> {
         if let Some(node) = self.nodes.borrow().get(&ino) {
             return Rc::clone(node);
@@ -158,7 +158,7 @@ impl Core {
         node
     }
 
-    /// An inode was changed by transaction `tid`.
+    /// Notes that transaction `tid` changed an inode.
     pub(crate) fn note_change(&self, ino: Ino, tid: Tid) {
         self.note_change_of(&self.node(ino), tid);
     }
@@ -170,7 +170,7 @@ impl Core {
         }
     }
 
-    /// Forgets what nobody needs to know.
+    /// Drops the nodes that nobody needs.
     pub(crate) fn forget_idle_nodes(&self) {
         let is_durable = |tid: Tid| self.journal.is_durable(tid);
         self.nodes.borrow_mut().retain(|_, node| {
@@ -185,21 +185,21 @@ impl Core {
         self.look_for_idle_at.set(next_look(self.nodes.borrow().len(), idle));
     }
 
-    /// Forgets what nobody needs to know, if there may be much of it. To look costs as much as
-    /// there are nodes: so a look waits until as many have come as the last one left.
+    /// Drops the nodes that nobody needs, if there may be many. A look takes time in proportion to
+    /// all nodes: so the next look waits until as many have come as the last one left.
     pub(crate) fn forget_some_nodes(&self) {
         if self.nodes.borrow().len() > self.look_for_idle_at.get() {
             self.forget_idle_nodes();
         }
     }
 
-    /// Data waits to be written: the interval to when that is done may begin.
+    /// Notes that data waits to be written, so that the interval of write-back begins.
     pub(crate) fn note_dirty(&self) {
         self.may_be_dirty.set(true);
         self.journal.note_work();
     }
 
-    /// Drops pages, with what is reserved for them.
+    /// Drops pages and their reserved blocks.
     pub(crate) fn drop_pages(&self, node: &Node, range: std::ops::Range<u32>) {
         let dropped = {
             let mut pages = node.pages.borrow_mut();
@@ -217,7 +217,8 @@ impl Core {
 mod tests {
     use super::{IDLE_MOST, next_look};
 
-    /// Nodes that come one by one, all in use, are looked at a few times each, however many come.
+    /// Nodes that come one by one, and stay in use, are looked at a few times each, however many
+    /// come.
     #[test]
     fn looks_for_idle_nodes_cost_a_few_each() {
         let (mut look_at, mut looked_at) = (next_look(0, IDLE_MOST), 0);

@@ -1,19 +1,19 @@
-//! The list of orphans: inodes that a mount after a crash must finish with.
+//! The list of orphans: inodes that a mount after a crash must delete or cut.
 //!
-//! Those without a name are deleted, and others are cut to their size. The superblock names the
-//! newest; each names the one before it where a deleted inode has its time of deletion. An inode
-//! joins in the transaction that takes its last name, and leaves in the one that ends it.
+//! Those without a name are deleted, and the others are cut to their size. The superblock names the
+//! newest. Each names the next older one, in the field for the time of deletion. An inode joins in
+//! the transaction that takes its last name, and leaves in the one that deletes it.
 
 use std::collections::HashSet;
 
 use crate::core::Core;
-use crate::error::{Corruption, Place, Result};
+use crate::error::{Corruption, Location, Result};
 use crate::journal::Handle;
 use crate::ondisk::inode::RawInode;
 use crate::ondisk::superblock::Superblock;
 use crate::units::Ino;
 
-/// Blocks that joining or leaving changes at most.
+/// Most blocks that joining or leaving changes.
 pub(crate) const ORPHAN_CREDITS: usize = 3;
 
 impl Core {
@@ -70,7 +70,7 @@ impl Core {
             let ino = Ino(next);
             if ino.0 < self.geometry.first_free_inode || !seen.insert(ino) {
                 let what = "the list of orphans names an inode that cannot be one";
-                return Err(Corruption::of(Place::Superblock, what).into());
+                return Err(Corruption::of(Location::Superblock, what).into());
             }
             orphans.push(ino);
             next = self.inode(ino).await?.deleted_or_next();

@@ -1,4 +1,4 @@
-//! Who commits, and who waits for it.
+//! Commits of transactions, and waiting for them.
 
 use std::rc::Rc;
 
@@ -12,14 +12,14 @@ use crate::memory::Part;
 use crate::ondisk::jbd2::Tid;
 use crate::units::Timestamp;
 
-/// Dirty pages from which on the device is kept busy with them: 4 MiB.
+/// Dirty pages above which write-back does not wait for its interval: 4 MiB.
 const DIRTY_MUCH: usize = 1024;
 
 impl Journal {
-    /// Waits until transaction `tid` is durable. All who wait for it share one commit.
+    /// Waits until transaction `tid` is durable. All waiting tasks share one commit.
     ///
     /// # Errors
-    /// That of the device if it could not be committed, to all who wait and who come later.
+    /// That of the device if it could not be committed. All waiting and all later calls get it.
     pub(crate) async fn commit(&self, tid: Tid) -> Result<()> {
         loop {
             let settled = self.settled.wait();
@@ -46,7 +46,7 @@ impl Journal {
         }
     }
 
-    /// Takes the running transaction, if there is anything in it. The caller has the tree alone.
+    /// Closes the running transaction, unless it is empty. The caller holds the tree lock alone.
     fn close(&self, now: Timestamp) -> Option<Rc<Closed>> {
         let mut state = self.state.borrow_mut();
         if state.running.is_empty() {
@@ -108,7 +108,7 @@ impl Core {
         self.runtime.spawn(Rc::clone(self).write_back_forever());
     }
 
-    /// Commits when somebody waits for it, and else in intervals.
+    /// Commits when a task waits for it, and otherwise in intervals.
     async fn commit_forever(self: Rc<Self>) {
         while !self.journal.closing.get() {
             self.pause(|| self.journal.is_wanted(), || self.journal.is_idle()).await;
@@ -120,8 +120,8 @@ impl Core {
         self.journal.end_task();
     }
 
-    /// Writes data back in intervals, and when there is much of it, so that the device works while
-    /// a stream comes in. What cannot be written is reported to whoever syncs it.
+    /// Writes data back in intervals, and at once when there is much of it, so that the device
+    /// works while a stream comes in. A failure is reported to the next sync of the file.
     async fn write_back_forever(self: Rc<Self>) {
         self.writes_back.set(true);
         while !self.journal.closing.get() {
@@ -140,7 +140,7 @@ impl Core {
         self.journal.end_task();
     }
 
-    /// Resolves when `wanted` holds, the file system closes, or there was work for an interval.
+    /// Resolves when `wanted` holds, when the file system closes, or an interval after work began.
     async fn pause(&self, wanted: impl Fn() -> bool, idle: impl Fn() -> bool) {
         let mut timer = None;
         loop {
@@ -197,7 +197,7 @@ impl Core {
         Ok(())
     }
 
-    /// Brings home what is in the log, so that nobody has to wait for room.
+    /// Brings the log's content home in the background, so that no task has to wait for room.
     fn make_room_meanwhile(self: &Rc<Self>) {
         let core = Rc::clone(self);
         self.runtime.spawn(async move {

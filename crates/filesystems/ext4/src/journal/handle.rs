@@ -1,4 +1,4 @@
-//! An update of metadata: all of it takes effect, or nothing.
+//! Handles: an update of metadata takes effect as a whole, or not at all.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,29 +16,30 @@ use crate::lock::WriteGuard;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Ino, Run};
 
-/// After so many runs of freed blocks a handle frees no more but what belongs to the last one.
+/// Runs of freed blocks after which a handle ends: it frees only blocks that belong to the last
+/// step.
 const FREED_MOST: usize = FREED_LEAST - 16;
 
-/// The right to change metadata. See [`super`].
+/// The right to change metadata, which one task has at a time. See [`super`].
 pub(crate) struct Handle<'c> {
     core: &'c Core,
     _alone: WriteGuard,
     credits: usize,
-    /// Blocks that stay free: those that are reserved, if the caller may not have them.
+    /// Blocks that must stay free: the reserved ones, if the caller may not use them.
     pub(crate) kept: u64,
     undo: BTreeMap<BlockNo, Undo>,
     effects: Effects,
     finished: bool,
 }
 
-/// A buffer that was changed, and what it was; `None` if the handle created it.
+/// A changed buffer, and its bytes before; `None` if the handle created it.
 struct Undo {
     buffer: Rc<Buffer>,
     before: Option<Bytes>,
     kind: LoggedKind,
 }
 
-/// What becomes true when the handle is finished.
+/// Changes of the state in memory that take effect when the handle is finished.
 #[derive(Default)]
 struct Effects {
     free_blocks: i64,
@@ -50,7 +51,8 @@ struct Effects {
 }
 
 impl Core {
-    /// Waits until it is the caller's turn and the journal has room for `credits` blocks.
+    /// Begins an update: waits for the caller's turn, and for room for `credits` blocks in the
+    /// journal.
     ///
     /// # Errors
     /// [`crate::Error::Aborted`] if the journal cannot be written any more, and
@@ -89,7 +91,7 @@ impl Core {
     }
 }
 
-/// What a handle waits for.
+/// What must happen before a handle has room.
 pub(super) enum Room {
     Enough,
     AfterCommit(Tid),
@@ -133,7 +135,7 @@ impl Handle<'_> {
         buffer.change(change)
     }
 
-    /// A block of zeroes that becomes metadata.
+    /// Makes a block of zeroes that becomes metadata.
     pub(crate) fn create(&mut self, block: BlockNo) -> Rc<Buffer> {
         let buffer = self.core.cache.create(block);
         let undo = Undo { buffer: Rc::clone(&buffer), before: None, kind: LoggedKind::Metadata };
@@ -142,7 +144,7 @@ impl Handle<'_> {
         buffer
     }
 
-    /// A block of a file's content, which goes into the transaction.
+    /// Puts a block of a file's content into the transaction.
     pub(crate) fn log_content(&mut self, block: BlockNo, bytes: &[u8], kind: LoggedKind) {
         let buffer = self.create(block);
         self.change(&buffer, |block| block.copy_from_slice(bytes));
@@ -151,24 +153,24 @@ impl Handle<'_> {
         }
     }
 
-    /// How many blocks may still be changed; none when no more can be freed.
+    /// How many blocks may still be changed; 0 when no more runs can be freed.
     pub(crate) fn credits_left(&self) -> usize {
         if self.effects.freed.len() >= FREED_MOST { 0 } else { self.credits - self.undo.len() }
     }
 
-    /// Blocks are in use from now on.
+    /// Notes that blocks are in use now.
     pub(crate) fn note_used(&mut self, blocks: u32) {
         self.effects.free_blocks -= i64::from(blocks);
     }
 
-    /// What was claimed is in use from now on.
+    /// Notes that claimed blocks are in use now.
     pub(crate) fn note_claimed(&mut self, claim: Claim) {
         self.note_used(claim.run().blocks);
         self.effects.claims.push(claim);
     }
 
-    /// Blocks are free when the transaction is durable. `metadata` says that they were in the
-    /// cache.
+    /// Notes that blocks are freed: they can be reused when the transaction is durable. With
+    /// `metadata` they may be in the cache.
     pub(crate) fn note_freed(&mut self, run: Run, metadata: bool) {
         self.effects.free_blocks += i64::from(run.blocks);
         if !is(Bug::Ext4ReuseBeforeDurable) {
@@ -180,7 +182,7 @@ impl Handle<'_> {
         }
     }
 
-    /// So many inodes more are free.
+    /// Adds to the number of free inodes.
     pub(crate) fn note_free_inodes(&mut self, more: i64) {
         self.effects.free_inodes += more;
     }
@@ -190,7 +192,7 @@ impl Handle<'_> {
         self.effects.orphans.clone().unwrap_or_else(|| self.core.orphans.borrow().clone())
     }
 
-    /// The list of orphans is another from now on.
+    /// Sets the list of orphans.
     pub(crate) fn set_orphans(&mut self, orphans: Vec<Ino>) {
         self.effects.orphans = Some(orphans);
     }
@@ -205,7 +207,7 @@ impl Handle<'_> {
             revoked.extend(effects.freed.iter().flat_map(|run| core.journal.logged(*run)));
         }
         core.space.settle(effects.free_blocks, effects.free_inodes);
-        // What was claimed is in the bitmaps now.
+        // The bitmaps mark the claimed blocks now.
         drop(effects.claims);
         if let Some(orphans) = effects.orphans {
             *core.orphans.borrow_mut() = orphans;
@@ -219,7 +221,7 @@ impl Handle<'_> {
                     held.insert(Changed { buffer, before, kind });
                 }
                 Entry::Occupied(mut held) => {
-                    // What was before the first handle counts, unless the block is another now.
+                    // The bytes before the first handle count, unless the block was created anew.
                     let before = before.and(held.get_mut().before.take());
                     held.insert(Changed { buffer, before, kind });
                 }

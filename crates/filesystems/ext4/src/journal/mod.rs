@@ -1,9 +1,9 @@
-//! Transactions: one that runs, one that is being committed, and who waits for what.
+//! Transactions: one that runs, one that is being committed, and the tasks that wait for them.
 //!
 //! An update of metadata has a [`Handle`], which reserves credits: the blocks that it may change.
-//! Updates exclude one another and everybody who reads metadata, so that whoever has a handle sees
-//! the metadata whole, and so does the commit: a transaction is closed when no handle is open. A
-//! handle that is dropped unfinished leaves no trace: what it changed is put back.
+//! An update excludes other updates and all readers of metadata, so that a handle sees the metadata
+//! whole. So does a commit, because a transaction is closed only when no handle is open. A handle
+//! that is dropped unfinished leaves no trace: its changes are undone.
 
 mod commit;
 mod handle;
@@ -33,25 +33,25 @@ use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
-/// When a transaction is committed though nobody waits for it, as ext4 does.
+/// Time after which a transaction is committed though nobody waits for it, as in ext4.
 const INTERVAL: Nanos = Nanos::from_secs(5);
 
-/// See the module.
+/// The transactions of a file system: see the module.
 pub(crate) struct Journal {
     pub(crate) sink: Rc<dyn CommitSink>,
-    /// Whoever reads metadata has it shared, whoever changes it alone.
+    /// The tree lock: held shared to read metadata, and alone to change it.
     pub(crate) tree: SharedLock,
     state: RefCell<State>,
-    /// A transaction is to be committed, or the file system to be closed.
+    /// Notified when a transaction should be committed, there is work, or the file system closes.
     wanted: Signal,
-    /// A transaction became durable, or never will.
+    /// Notified when a transaction became durable, or the journal was aborted.
     settled: Signal,
-    /// What is in the log is brought home although nobody waits for room.
+    /// Whether a background task brings the log's content home.
     making_room: Cell<bool>,
     closing: Cell<bool>,
-    /// A transaction is committed so long after its first handle at the latest.
+    /// Most time from a transaction's first handle to its commit.
     pub(crate) interval: Cell<Nanos>,
-    /// Damage was found after which nothing is changed.
+    /// Whether damage was found after which nothing is changed.
     pub(crate) damaged: Cell<bool>,
     /// Tasks of the file system that have not ended.
     tasks: Cell<u32>,
@@ -59,8 +59,7 @@ pub(crate) struct Journal {
     data_written: Cell<bool>,
     /// Blocks of the largest transaction.
     largest: usize,
-    /// The most inodes that a transaction changes: what is in memory of them stays until it is
-    /// durable.
+    /// The most inodes that a transaction changes: their nodes stay in memory until it is durable.
     inodes_most: usize,
     memory: Memory,
 }
@@ -70,7 +69,7 @@ struct State {
     committing: Option<Rc<Closed>>,
     /// The newest transaction that is durable.
     durable: Tid,
-    /// The newest transaction that somebody waits for.
+    /// The newest transaction that a task waits for.
     requested: Tid,
     failed: Option<IoError>,
 }
@@ -94,12 +93,13 @@ struct Changed {
     kind: LoggedKind,
 }
 
-/// Memory of a block that a transaction changes, beside the cache's: as it was, as it is if the
-/// cache has a newer one, and a copy on its way to the device.
+/// Bytes of memory of a block that a transaction changes, besides the cache's: its content before,
+/// its content in the transaction if the cache has a newer one, and a copy on its way to the
+/// device.
 const LOGGED_COST: u64 = 3 * BLOCK_BYTES as u64 + 256;
 
-/// Blocks of the largest transaction for which there is memory: one runs and one is committed, and
-/// a half of the share is for what waits to go home.
+/// Blocks of the largest transaction for which there is memory. One transaction runs and one is
+/// committed, and half of the share is for blocks that wait to go home.
 fn largest_in(memory: &Memory) -> usize {
     to_usize(memory.most(Part::Journal) / 2 / (2 * LOGGED_COST)).max(LARGEST_LEAST)
 }
@@ -111,7 +111,7 @@ impl Running {
         Self { tid, blocks, revoked, freed, inodes: 0, held }
     }
 
-    /// Holds the memory of the blocks that there are now.
+    /// Holds memory for the blocks that it has now.
     fn count(&mut self) {
         self.held.set(self.blocks.len() as u64 * LOGGED_COST);
     }
@@ -168,25 +168,25 @@ impl Journal {
         self.state.borrow().failed.clone().map_or(Ok(()), |error| Err(Error::Aborted(error)))
     }
 
-    /// Whoever waits for work looks for it.
+    /// Wakes the tasks that wait for work.
     pub(crate) fn note_work(&self) {
         self.wanted.notify();
     }
 
-    /// Transaction `tid` changes an inode more.
+    /// Counts an inode that transaction `tid` changes.
     pub(crate) fn note_inode(&self, tid: Tid) {
         let mut state = self.state.borrow_mut();
         state.running.inodes += usize::from(state.running.tid == tid);
     }
 
-    /// Data was written past the journal, and the device has answered. The transaction that refers
-    /// to it is not closed yet.
+    /// Notes that data was written past the journal, and the device has answered. The transaction
+    /// that refers to it is not closed yet.
     pub(crate) fn note_data(&self) {
         self.data_written.set(true);
     }
 
-    /// Whether all data that was written is durable when the running transaction is, and those
-    /// before it: with nothing in it, it is not committed, and flushes nothing.
+    /// Whether all data written so far is durable once the running transaction and those before it
+    /// are. An empty transaction is not committed, so it flushes nothing.
     pub(crate) fn covers_data(&self) -> bool {
         !self.data_written.get() || !self.state.borrow().running.is_empty()
     }
@@ -213,7 +213,7 @@ impl Journal {
         self.state.borrow().durable.is_at_least(tid)
     }
 
-    /// As [`Journal::read`], for what a mount reads before it is mounted.
+    /// As [`Journal::read`], for blocks that a mount reads before it is complete.
     ///
     /// # Errors
     /// Those of the device.
@@ -233,17 +233,17 @@ impl Journal {
         self.state.borrow().failed.is_none()
     }
 
-    /// Nothing is changed any more: what is in memory is not what is on the device.
+    /// Stops all changes after a failure: memory and device differ from here on.
     pub(crate) fn abort(&self, error: IoError) {
         self.state.borrow_mut().failed.get_or_insert(error);
         self.settled.notify();
         self.wanted.notify();
     }
 
-    /// Whether a replay could bring back an older content of the block.
+    /// The blocks of a run of which a replay could bring back older content.
     pub(crate) fn logged(&self, run: Run) -> Vec<BlockNo> {
         let mut found = self.sink.logged(run);
-        // A sink may not know what it has just been given.
+        // The sink may not know the blocks yet that it is committing.
         if let Some(closed) = &self.state.borrow().committing
             && !is(Bug::NearUnderWayNotSuperseded)
         {
@@ -263,8 +263,8 @@ impl Journal {
         bytes.map(Newest::Bytes).or_else(|| self.sink.newest(block))
     }
 
-    /// Reads a block of metadata that is not in the cache, from the log or from home. No
-    /// transaction is closed meanwhile.
+    /// Reads a block of metadata that is not in the cache, from the log or from home. The caller
+    /// makes sure that no transaction is closed meanwhile.
     ///
     /// # Errors
     /// Those of the device.
@@ -280,7 +280,8 @@ impl Journal {
                 Some(Newest::InLog(copy)) => jbd2::read_copy(device, copy).await?,
                 None => return read_block(device, block).await,
             };
-            // It may have gone home, and its place in the log to another transaction.
+            // Meanwhile the block may have gone home, and its place in the log may have been
+            // reused.
             if self.newest(block) == newest || is(Bug::LazyPlaceNotAsked) {
                 return Ok(bytes);
             }

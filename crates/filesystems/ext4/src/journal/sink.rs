@@ -1,4 +1,4 @@
-//! The seam between transactions and what makes them durable.
+//! The interface between transactions and the journal that makes them durable.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,17 +14,17 @@ use crate::units::{BlockNo, Run, Timestamp};
 /// Work of a sink.
 pub type Step<'a> = Pin<Box<dyn Future<Output = IoResult<()>> + 'a>>;
 
-/// A transaction that changes no more.
+/// A closed transaction, which does not change any more.
 #[derive(Debug)]
 pub struct Closed {
     /// Its number; the next transaction has the next one.
     pub tid: Tid,
-    /// What each of its blocks holds.
+    /// The content of each of its blocks.
     pub blocks: BTreeMap<BlockNo, Logged>,
-    /// Blocks whose older contents must not come back, as the transaction frees them. None of them
+    /// Blocks that the transaction frees and whose older contents must not come back. None of them
     /// is among `blocks`.
     pub revoked: Vec<BlockNo>,
-    /// Blocks that the transaction frees: they are used again when it is durable.
+    /// Blocks that the transaction frees: they may be reused when it is durable.
     pub freed: Vec<Run>,
     /// Data was written past the journal since the transaction before was closed: it must be
     /// durable before this transaction, which may refer to it.
@@ -40,13 +40,14 @@ pub struct Closed {
 pub struct Logged {
     /// Its content when the transaction was closed.
     pub bytes: Bytes,
-    /// Its content in the transaction before; `None` if that is not known, or was not its own.
+    /// Its content before the transaction; `None` if that is unknown, or the block was created
+    /// anew.
     pub before: Option<Bytes>,
-    /// What it is.
+    /// Its kind.
     pub kind: LoggedKind,
 }
 
-/// What a block of a transaction is.
+/// The kind of a block in a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoggedKind {
     /// Metadata.
@@ -54,32 +55,32 @@ pub enum LoggedKind {
     Metadata,
     /// Content of a file.
     Content,
-    /// Content of a file that needs durability and no place: it may stay in the log for as long as
-    /// it lives.
+    /// Content of a file that needs durability and no place: it may stay in the log as long as it
+    /// is live.
     DurableContent,
 }
 
-/// What a sink did since the mount.
+/// Counters of a sink since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkStats {
     /// Transactions that became durable.
     pub transactions: u64,
-    /// Atomic units of the log that they took: as many, or fewer where some share one.
+    /// Atomic records of the log that they took: fewer, if some share a record.
     pub records: u64,
     /// Flushes of the device that transactions waited for.
     pub flushes: u64,
-    /// Appended to the log, with all that describes it.
+    /// Bytes appended to the log, headers and descriptors included.
     pub log_bytes: u64,
-    /// Written home from the log.
+    /// Bytes written home from the log.
     pub home_bytes: u64,
-    /// Requests that wrote it.
+    /// Requests that wrote these.
     pub home_writes: u64,
-    /// Newer in the log than at home, now.
+    /// Bytes that are newer in the log than at home, now.
     pub at_risk_bytes: u64,
 }
 
 impl SinkStats {
-    /// What it did since it had done `before`.
+    /// The difference to the earlier counters `before`.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self {
@@ -96,12 +97,12 @@ impl SinkStats {
 
 /// Makes transactions durable, brings their blocks home, and finds them again after a crash.
 ///
-/// ext4's own journal is one. A store of log records is another: a transaction is one atomic record
-/// there, and a revoke an entry that supersedes older ones. What the file system reads and writes
-/// past a sink goes to the device of the mount, which may be a layer that the sink belongs to.
+/// ext4's own journal is one sink. A store of log records is another: there a transaction is one
+/// atomic record, and a revoke is an entry that supersedes older ones. Reads and writes that bypass
+/// the sink go to the device of the mount, which may be a layer that the sink belongs to.
 ///
-/// Data that a transaction refers to was written, and the device answered, before the transaction
-/// is given to [`CommitSink::commit`].
+/// The data that a transaction refers to was written, and the device has answered, before
+/// [`CommitSink::commit`] gets the transaction.
 pub trait CommitSink {
     /// The largest transaction, in blocks: at least [`LARGEST_LEAST`].
     fn largest(&self) -> usize;
@@ -111,9 +112,9 @@ pub trait CommitSink {
         usize::MAX
     }
 
-    /// Whether a run of content of so many blocks should go into the log now, where the mode leaves
-    /// that to the sink ([`crate::Mode::Runs`]): if not, it is written home before its transaction.
-    /// A sink takes no run that is longer than a quarter of the largest transaction.
+    /// Whether a run of content of this length should go into the log now, in
+    /// [`crate::Mode::Runs`]. If not, it is written home before its transaction. A sink takes no
+    /// run that is longer than a quarter of the largest transaction.
     fn takes_content(&self, _blocks: u32) -> bool {
         false
     }
@@ -124,24 +125,25 @@ pub trait CommitSink {
         false
     }
 
-    /// Those parts of `run` whose newest content is kept in the log, and durable there.
+    /// The parts of `run` whose newest content is kept in the log, and durable there.
     fn kept(&self, _run: Run) -> Vec<Run> {
         Vec::new()
     }
 
-    /// Whether transactions of `blocks` together can be committed without waiting for room.
+    /// Whether transactions with `blocks` blocks together can be committed without waiting for
+    /// room.
     fn has_room(&self, blocks: usize) -> bool;
 
     /// Whether the log holds nothing that [`CommitSink::make_room`] could bring home.
     fn is_empty(&self) -> bool;
 
-    /// Brings home what is durable in the log, so that there is more room.
+    /// Brings durable content of the log home, so that there is more room.
     ///
     /// # Errors
     /// Those of the device; the log is as it was then.
     fn make_room(&self) -> Step<'_>;
 
-    /// Brings home all that is durable in the log, which stays in use.
+    /// Brings all durable content of the log home. The log stays in use.
     ///
     /// # Errors
     /// Those of the device; the log is as it was then.
@@ -149,42 +151,43 @@ pub trait CommitSink {
         self.make_room()
     }
 
-    /// Resolves when a transaction that is committed at once need not wait for other users of the
-    /// device: who asks until then shares the transaction.
+    /// Resolves when a commit need not wait for other users of the device. Syncs that come before
+    /// share the transaction.
     fn turn(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Makes a transaction durable: after a crash all of it is found, or nothing. Its data is
-    /// durable before it ([`Closed::data_written`]). One transaction is committed at a time, in the
-    /// order of their numbers, and room for it is there.
+    /// Makes a transaction durable: after a crash all of it is found, or nothing. The sink makes
+    /// its data durable before it ([`Closed::data_written`]). One transaction is committed at a
+    /// time, in the order of their numbers, and there is room for it.
     ///
     /// # Errors
-    /// Those of the device. What is found after a crash is open then; nothing more is committed.
+    /// Those of the device. Then a crash may leave the transaction or not, and nothing more is
+    /// committed.
     fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a>;
 
-    /// Resolves when nothing is under way that writes to blocks which durable transactions freed.
+    /// Resolves when no write is under way to blocks that durable transactions freed.
     fn quiet(&self) -> Step<'_>;
 
-    /// Where the content of a block is that is durable in the log and not at home yet.
+    /// The newest content of a block, if it is durable in the log and not at home yet.
     fn newest(&self, block: BlockNo) -> Option<Newest>;
 
-    /// Those blocks of `run` whose content a recovery may take from the log.
+    /// The blocks of `run` whose content a recovery may take from the log.
     fn logged(&self, run: Run) -> Vec<BlockNo>;
 
-    /// Says durably that damage was found, so that somebody checks before the next mount. What is
-    /// in the log stays there. False if the sink has no place for that: then the superblock says
-    /// it.
+    /// Notes durably that damage was found, so that the next mount is refused until a check. The
+    /// log's content stays there. False if the sink has no place for the note: then the superblock
+    /// says it.
     ///
     /// # Errors
     /// Those of the device.
     fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>>;
 
-    /// What it did since the mount.
+    /// Counters since the mount.
     fn stats(&self) -> SinkStats;
 
-    /// Whether the log keeps what it holds when the file system is unmounted, so that the next user
-    /// opens the log, or recovers.
+    /// Whether the log keeps its content when the file system is unmounted, so that the next user
+    /// opens or replays it.
     fn stays(&self) -> bool {
         false
     }
@@ -199,16 +202,17 @@ pub trait CommitSink {
 /// The newest content of a block that is not at home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Newest {
-    /// This is it.
+    /// The content itself.
     Bytes(Bytes),
-    /// The log has it. Who has read it there asks again: the place may have been used anew.
+    /// The content is in the log. After reading it there, the caller must ask again, because the
+    /// place may have been reused meanwhile.
     InLog(LogCopy),
 }
 
 /// A copy of a block in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogCopy {
-    /// Where it is.
+    /// The block with the copy.
     pub at: BlockNo,
     /// The transaction that has it.
     pub tid: Tid,
@@ -216,12 +220,12 @@ pub struct LogCopy {
     pub escaped: bool,
 }
 
-/// No handle changes more blocks, so no sink may take fewer in one transaction.
+/// Most blocks that a handle changes: every sink must take as many in one transaction.
 pub const LARGEST_LEAST: usize = 256;
-/// No handle frees more runs of blocks.
+/// Most runs of blocks that a handle frees.
 pub const FREED_LEAST: usize = 256;
 
-/// The sink of what is not written: there are no transactions.
+/// The sink of a read-only mount: there are no transactions.
 #[derive(Debug)]
 pub(crate) struct NoSink;
 

@@ -1,11 +1,11 @@
-//! Reading what may go home meanwhile.
+//! Reading a block that may go home meanwhile.
 
 use manylogs_block::{IoResult, MemoryDevice, Payload, Request};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 use super::*;
 
-/// A log that has a copy of a block once, and brings it home before it is asked again.
+/// A sink that names a copy in the log at the first call; at the next one the block is home.
 #[derive(Debug)]
 struct Moving(Cell<bool>);
 
@@ -58,10 +58,10 @@ impl CommitSink for Moving {
     }
 }
 
-/// The first byte of what is read of a block that goes home while it is read from the log, where
-/// another transaction has its place by then.
+/// Reads a block that goes home meanwhile, so that its place in the log has other content by then.
+/// Returns the first byte.
 fn read_while_it_moves() -> u8 {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let journal = Journal::new(Rc::new(Moving(Cell::default())), Tid(1), &Memory::default());
     sim.block_on(node, async move {

@@ -51,7 +51,8 @@ fn who_stops_waiting_leaves_nothing_behind() {
         assert!(poll(granted.as_mut()).is_pending());
         assert!(poll(ahead.as_mut()).is_pending() && poll(behind.as_mut()).is_pending());
         held.set(share - 10);
-        // The first was let in, and goes away without a look; the second waits for more.
+        // One request was granted, and is dropped without being polled again. The other waits for
+        // more.
     }
     let Poll::Ready(behind) = poll(behind.as_mut()) else { panic!("nobody is ahead") };
     assert_eq!(used(&memory), share);

@@ -7,7 +7,7 @@ pub(crate) fn is_set(bits: &[u8], index: u32) -> bool {
     bits[index as usize / 8] >> (index % 8) & 1 == 1
 }
 
-/// Marks a range as in use, or not.
+/// Marks a range as in use, or as free.
 pub(crate) fn fill(bits: &mut [u8], range: Range<u32>, used: bool) {
     for index in range {
         let (byte, bit) = (index as usize / 8, 1 << (index % 8));
@@ -19,7 +19,7 @@ pub(crate) fn fill(bits: &mut [u8], range: Range<u32>, used: bool) {
     }
 }
 
-/// Whether all of a range is in use, or none of it.
+/// Whether all of a range is in use, or with `used` false, free.
 pub(crate) fn is_all(bits: &[u8], mut range: Range<u32>, used: bool) -> bool {
     range.all(|index| is_set(bits, index) == used)
 }
@@ -29,7 +29,7 @@ pub(crate) fn first_free(bits: &[u8], range: Range<u32>) -> Option<u32> {
     free_runs(bits, range).next().map(|run| run.start)
 }
 
-/// The runs of `range` that are free, in order.
+/// The free runs in `range`, in order.
 pub(crate) fn free_runs(bits: &[u8], range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -40,7 +40,7 @@ pub(crate) fn free_runs(bits: &[u8], range: Range<u32>) -> impl Iterator<Item = 
     })
 }
 
-/// The first index from `at` that is in use, or not; whole bytes are passed at once.
+/// The first index from `at` on that is in use, or free; whole bytes are skipped at once.
 fn next(bits: &[u8], mut at: u32, end: u32, used: bool) -> Option<u32> {
     let skip = if used { 0 } else { 0xFF };
     while at < end {

@@ -11,25 +11,26 @@ use crate::units::BLOCK;
 pub(crate) const TABLE: usize = 1024;
 /// Pointers in the inode.
 pub(crate) const ROOT: usize = 15;
-/// Those of them that lead to blocks of the file.
+/// Pointers in the inode that lead to blocks of the file.
 const DIRECT: usize = 12;
 const SPAN: u64 = TABLE as u64;
 
-/// Blocks that a map can lead to.
+/// Most blocks that a map can lead to.
 pub(crate) const BLOCKS_MOST: u64 = DIRECT as u64 + SPAN + SPAN * SPAN + SPAN * SPAN * SPAN;
-/// Bytes of the largest file that is mapped by blocks.
+/// Size in bytes of the largest file that is mapped by blocks.
 pub(crate) const SIZE_MOST: u64 = BLOCKS_MOST * BLOCK;
 
-/// What the pointers of a table, or of the inode, stand for.
+/// The part of a file that the pointers of a table, or of the inode, cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// The pointers in the inode.
     Root,
-    /// A table whose pointers stand for the blocks from `start` on, with so many levels below.
+    /// A table whose pointers cover the blocks from `start` on, with `below` levels of tables under
+    /// it.
     Table { start: u64, below: u32 },
 }
 
-/// Blocks of a file below one pointer with so many levels of tables below it.
+/// Blocks of a file that one pointer covers, with `below` levels of tables under it.
 const fn span(below: u32) -> u64 {
     SPAN.pow(below)
 }
@@ -43,7 +44,7 @@ impl Level {
         }
     }
 
-    /// The blocks of the file that a pointer stands for.
+    /// The blocks of the file that a pointer covers.
     pub(crate) fn covers(self, slot: usize) -> Range<u64> {
         let slot_number = slot as u64;
         let (start, below) = match self {
@@ -57,7 +58,7 @@ impl Level {
         start..start + span(below)
     }
 
-    /// The pointer that stands for block `at` of the file, which is one of these.
+    /// The pointer that covers block `at` of the file, if it is one of this table.
     pub(crate) fn slot_of(self, at: u64) -> Option<usize> {
         match self {
             Self::Root => (0..ROOT).find(|slot| self.covers(*slot).contains(&at)),
@@ -68,8 +69,7 @@ impl Level {
         }
     }
 
-    /// What the table that a pointer leads to stands for; `None` if it leads to a block of the
-    /// file.
+    /// The level of the table that a pointer leads to; `None` if it leads to a block of the file.
     pub(crate) fn child(self, slot: usize) -> Option<Self> {
         let covered = self.covers(slot);
         let below = (covered.end - covered.start).ilog(SPAN);

@@ -13,19 +13,19 @@ const HEADER: usize = 8;
 pub(crate) const NAME_MOST: usize = 255;
 /// The record at a block's end that looks unused and holds the checksum.
 const TAIL: usize = 12;
-/// What the tail calls its kind.
+/// The code in the tail's field for a kind.
 const TAIL_CODE: u8 = 0xDE;
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// Where it begins in the block.
+    /// Its offset in the block.
     pub(crate) at: usize,
-    /// Its length, to the next.
+    /// Its length, up to the next record.
     pub(crate) len: usize,
-    /// Whose name it is; `None` if it is unused.
+    /// The inode of the name; `None` if the record is unused.
     pub(crate) ino: Option<Ino>,
-    /// What the inode is, if the record says something known.
+    /// The inode's kind, if the record has a known one.
     pub(crate) kind: Option<FileKind>,
     /// The name.
     pub(crate) name: &'a [u8],
@@ -33,8 +33,8 @@ pub(crate) struct Record<'a> {
 
 /// How blocks of a directory are laid out: with a checksum at their end, or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    /// What the directory's checksums begin with.
+pub(crate) struct DirentFormat {
+    /// The seed of the directory's checksums, if it has any.
     pub(crate) seed: Option<u32>,
 }
 
@@ -111,8 +111,8 @@ pub(crate) fn clear(block: &mut [u8], at: usize) {
     block[at + 7] = 0;
 }
 
-impl Layout {
-    /// Where records end.
+impl DirentFormat {
+    /// The offset at which records end.
     pub(crate) const fn end(self) -> usize {
         if self.seed.is_some() { BLOCK_BYTES - TAIL } else { BLOCK_BYTES }
     }
@@ -143,14 +143,14 @@ impl Layout {
         put_le32(block, at + 8, sum);
     }
 
-    /// A block without names.
+    /// Makes a block without names.
     pub(crate) fn format(self, block: &mut [u8]) {
         block.fill(0);
         put(block, 0, self.end(), None, b"");
         self.seal(block);
     }
 
-    /// The first block of a new directory.
+    /// Makes the first block of a new directory.
     pub(crate) fn format_first(self, block: &mut [u8], own: Ino, parent: Ino) {
         block.fill(0);
         put(block, 0, 12, Some((own, Some(FileKind::Directory))), b".");
@@ -158,12 +158,12 @@ impl Layout {
         self.seal(block);
     }
 
-    /// Puts a name where there is room for it; false if there is none.
+    /// Adds a name; false if there is no room for it.
     pub(crate) fn insert(self, block: &mut [u8], ino: Ino, kind: FileKind, name: &[u8]) -> bool {
         self.insert_as(block, ino, Some(kind), name)
     }
 
-    /// As [`Layout::insert`], for an inode whose kind the directory may not know.
+    /// As [`DirentFormat::insert`], for an inode whose kind the directory may not know.
     pub(crate) fn insert_as(
         self,
         block: &mut [u8],
@@ -185,7 +185,7 @@ impl Layout {
         true
     }
 
-    /// Takes away the record at `at`: the one before it becomes longer.
+    /// Removes the record at `at`: the one before it takes over its room.
     pub(crate) fn remove(self, block: &mut [u8], at: usize) {
         let before = self.records(block).flatten().take_while(|record| record.at < at).last();
         let before = before.map(|record| (record.at, record.len));
@@ -204,7 +204,7 @@ impl Layout {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { seed: Some(3) };
+    const LAYOUT: DirentFormat = DirentFormat { seed: Some(3) };
 
     fn names(block: &[u8]) -> Vec<Vec<u8>> {
         let used = LAYOUT.records(block).map(Option::unwrap).filter(|record| record.ino.is_some());

@@ -4,12 +4,12 @@ use crate::checksum::crc;
 use crate::ondisk::bytes::{high32, join32, le16, le32, low16, low32, put_le16, put_le32};
 use crate::units::{BLOCK_BYTES, BlockNo, FileBlock};
 
-/// Bytes of a header, of an extent, of an index.
+/// Bytes of a header, and of each entry (an extent or an index).
 pub(crate) const ENTRY: usize = 12;
 const MAGIC: u16 = 0xF30A;
 /// The deepest tree.
 pub(crate) const DEPTH_MOST: u16 = 5;
-/// The longest extent that is written, and the longest that is not.
+/// The longest written extent, and the longest unwritten one, in blocks.
 pub(crate) const WRITTEN_MOST: u32 = 32_768;
 /// See [`WRITTEN_MOST`].
 pub(crate) const UNWRITTEN_MOST: u32 = 32_767;
@@ -19,13 +19,13 @@ const CHECKSUM: usize = ENTRY * (1 + (BLOCK_BYTES - ENTRY) / ENTRY);
 /// Consecutive blocks of a file that are consecutive on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// The first of the file.
+    /// The first block in the file.
     pub(crate) file: FileBlock,
-    /// The first of the device.
+    /// The first block on the device.
     pub(crate) block: BlockNo,
-    /// How many.
+    /// Number of blocks.
     pub(crate) blocks: u32,
-    /// Whether they hold data; else they read as zeroes.
+    /// Whether they hold data; unwritten blocks read as zeroes.
     pub(crate) written: bool,
 }
 
@@ -38,17 +38,18 @@ pub(crate) struct Index {
     pub(crate) child: BlockNo,
 }
 
-/// What a node holds.
+/// The entries of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entries {
     /// A leaf's extents.
     Leaf(Vec<Extent>),
-    /// Children; the number of levels below.
+    /// The number of levels below, and the children.
     Inner(u16, Vec<Index>),
 }
 
 impl Extent {
-    /// The first block of the file behind it. Sums fit: decoding checked them.
+    /// The block of the file behind the extent: at most [`FileBlock::MAX`], as decoding has
+    /// checked.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.file.0) + u64::from(self.blocks)
     }
@@ -65,7 +66,7 @@ impl Extent {
         Some(Self { file, block, blocks: low32(end - start), written: self.written })
     }
 
-    /// Both as one, if `next` goes on where this ends.
+    /// Both extents as one, if `next` continues this one.
     pub(crate) fn joined(&self, next: &Self) -> Option<Self> {
         let most = if self.written { WRITTEN_MOST } else { UNWRITTEN_MOST };
         let follows = self.end() == u64::from(next.file.0)
@@ -110,7 +111,7 @@ impl Index {
 }
 
 impl Entries {
-    /// Levels below.
+    /// Number of levels below the node.
     pub(crate) const fn depth(&self) -> u16 {
         match self {
             Self::Leaf(_) => 0,
@@ -125,7 +126,7 @@ impl Entries {
         }
     }
 
-    /// The first block of the file that it says something about.
+    /// The first block of the file among its entries.
     pub(crate) fn first(&self) -> Option<FileBlock> {
         match self {
             Self::Leaf(extents) => extents.first().map(|extent| extent.file),
@@ -133,7 +134,7 @@ impl Entries {
         }
     }
 
-    /// The second half, which is taken away from this one, from entry `at`.
+    /// Takes the entries from `at` on out of this node, as a new node.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         match self {
             Self::Leaf(extents) => Self::Leaf(extents.split_off(at)),
@@ -166,7 +167,7 @@ impl Entries {
         ordered.then_some(Self::Inner(depth, children))
     }
 
-    /// Puts the node into `bytes`, which has room for it.
+    /// Writes the node into `bytes`, which must have room for it.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         let room = capacity(bytes);
         put_le16(bytes, 0, MAGIC);
@@ -185,7 +186,7 @@ impl Entries {
     }
 }
 
-/// Entries for which there is room: 4 in an inode, 340 in a block.
+/// Number of entries that fit: 4 in an inode, 340 in a block.
 pub(crate) const fn capacity(bytes: &[u8]) -> usize {
     (bytes.len() - ENTRY) / ENTRY
 }

@@ -1,4 +1,4 @@
-//! The three sets of features, and which of them can be mounted.
+//! The three sets of features, and which features this crate can mount.
 
 use crate::error::Refusal;
 
@@ -18,7 +18,7 @@ pub(crate) mod incompat {
     pub(crate) const EXTENTS: u32 = 0x40;
     pub(crate) const BITS64: u32 = 0x80;
     pub(crate) const CSUM_SEED: u32 = 0x2000;
-    /// What is durable may be in logs that only MLFS knows.
+    /// The newest durable versions may be in logs that only MLFS knows.
     pub(crate) const MLFS: u32 = 0x4000_0000;
 }
 
@@ -100,14 +100,14 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// The names of those that are known.
+    /// The names of the known features among them.
     pub(crate) fn names(self) -> Vec<&'static str> {
         let sets = [(self.compat, COMPAT), (self.incompat, INCOMPAT), (self.ro_compat, RO_COMPAT)];
         let known = sets.into_iter().flat_map(|(bits, known)| known.iter().map(move |k| (bits, k)));
         known.filter(|(bits, (bit, ..))| bits & bit != 0).map(|(_, (_, name, _))| *name).collect()
     }
 
-    /// Whether such a file system can be mounted and written.
+    /// Checks that such a file system can be mounted and written.
     pub(crate) fn check(self) -> Result<(), Refusal> {
         check("compatible", self.compat, COMPAT)?;
         check("incompatible", self.incompat, INCOMPAT)?;

@@ -4,7 +4,7 @@ use crate::checksum::{crc, crc16};
 use crate::ondisk::bytes::{high16, join32, le16, le32, low16, put_le16};
 use crate::units::{BlockNo, GroupNo};
 
-/// No inode of the group was ever used, and the bitmap of inodes not written.
+/// No inode of the group was ever used, and its bitmap of inodes was not written.
 pub(crate) const INODE_UNINIT: u16 = 1;
 /// The bitmap of blocks was not written: only the group's own structures are in use.
 pub(crate) const BLOCK_UNINIT: u16 = 2;
@@ -14,12 +14,12 @@ const CHECKSUM: usize = 0x1E;
 /// Length of a descriptor without upper halves.
 const SHORT: usize = 32;
 
-/// How descriptors are protected.
+/// The checksum that protects descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DescriptorChecksum {
-    /// Not at all.
+    /// No checksum.
     None,
-    /// CRC-16, begun with the file system's UUID.
+    /// CRC-16, seeded with the file system's UUID.
     Crc16 {
         /// What it begins with.
         seed: u16,
@@ -34,7 +34,7 @@ pub(crate) enum DescriptorChecksum {
 /// One descriptor, in the bytes of the table's block.
 pub(crate) struct Group<'a>(pub(crate) &'a [u8]);
 
-/// One descriptor to be changed; [`GroupMut::seal`] ends the change.
+/// One descriptor that is changed; [`GroupMut::seal`] ends the change.
 pub(crate) struct GroupMut<'a>(pub(crate) &'a mut [u8]);
 
 impl DescriptorChecksum {
@@ -104,8 +104,8 @@ impl Group<'_> {
         self.number(0x1C, 0x32)
     }
 
-    /// Whether `sum` is the checksum of the bitmap of blocks, or of inodes; of a short descriptor
-    /// only half of it is kept.
+    /// Whether `sum` is the checksum of the bitmap of blocks, or of inodes. A short descriptor has
+    /// only the lower half of it.
     pub(crate) fn bitmap_matches(&self, kind: BitmapKind, sum: u32) -> bool {
         let (low, high) = kind.checksum_at();
         let is_whole = self.0.len() >= high + 2;
@@ -113,7 +113,7 @@ impl Group<'_> {
     }
 }
 
-/// What a bitmap is of.
+/// The kind of a bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BitmapKind {
     /// Blocks of the group.

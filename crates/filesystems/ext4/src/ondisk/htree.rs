@@ -4,22 +4,22 @@ use crate::checksum::crc;
 use crate::ondisk::bytes::{le16, le32, put_le16, put_le32};
 use crate::units::BLOCK_BYTES;
 
-/// Where the entries of the root begin, and those of a node.
+/// Offset of the entries in the root, and of those in a node.
 const ROOT: usize = 32;
 /// See [`ROOT`].
 const NODE: usize = 8;
 const ENTRY: usize = 8;
-/// A checksum behind the room for entries.
+/// Bytes of the checksum behind the room for entries.
 const TAIL: usize = 8;
 const VERSION: usize = 28;
 const LEVELS: usize = 30;
 
-/// One child: names whose hashes are `hash` or more. The lowest bit says that names of that hash
-/// are in the child before, too. The first child has no hash.
+/// One child: names whose hashes are `hash` or more. If the lowest bit is set, names of that hash
+/// are in the child before too. The first child has no hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) hash: u32,
-    /// Of the directory.
+    /// The block's number in the directory.
     pub(crate) block: u32,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Child {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexLayout {
     pub(crate) root: bool,
-    /// What the directory's checksums begin with.
+    /// The seed of the directory's checksums, if it has any.
     pub(crate) seed: Option<u32>,
 }
 
@@ -36,7 +36,7 @@ impl IndexLayout {
         if self.root { ROOT } else { NODE }
     }
 
-    /// Children for which there is room.
+    /// Number of children that fit.
     pub(crate) const fn capacity(self) -> usize {
         let tail = if self.seed.is_some() { TAIL } else { 0 };
         (BLOCK_BYTES - self.start() - tail) / ENTRY
@@ -62,7 +62,7 @@ impl IndexLayout {
         (ordered && children.iter().all(|child| child.block > 0)).then_some(children)
     }
 
-    /// Puts children into a node. What is before them stays.
+    /// Writes children into a node. The bytes before them stay.
     pub(crate) fn encode(self, block: &mut [u8], children: &[Child]) {
         let start = self.start();
         for (number, child) in children.iter().enumerate() {
@@ -97,13 +97,13 @@ impl IndexLayout {
     }
 }
 
-/// A node without children yet: to others it is one unused record.
+/// Makes a node without children: for programs that do not know indexes it is one unused record.
 pub(crate) fn format_node(block: &mut [u8]) {
     block.fill(0);
     put_le16(block, 4, manylogs_block::narrow(BLOCK_BYTES));
 }
 
-/// What stands between `..` and the root's children.
+/// Writes the fields between `..` and the root's children.
 pub(crate) fn format_root(block: &mut [u8], version: u8) {
     block[24..].fill(0);
     // The record of `..` reaches to the block's end.

@@ -7,9 +7,9 @@ use crate::ondisk::bytes::{high16, high32, join32, le16, le32, low16, low32, put
 use crate::ondisk::xattr::{self, Xattr};
 use crate::units::{BLOCK_SECTORS, BlockNo, Ino, Timestamp};
 
-/// Bytes of the first part, which every inode has.
+/// Bytes of the first part of an inode, which every inode has.
 pub(crate) const SHORT: usize = 128;
-/// Where the root of the extent tree, or the target of a short symbolic link, lies.
+/// Offset of the root of the extent tree, or of the target of a short symbolic link.
 const MAP: usize = 0x28;
 /// Length of [`MAP`].
 pub(crate) const MAP_BYTES: usize = 60;
@@ -17,7 +17,7 @@ const CHECKSUM_LOW: usize = 0x7C;
 const CHECKSUM_HIGH: usize = 0x82;
 const EXTRA: usize = 0x80;
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -63,12 +63,12 @@ impl FileKind {
         Self::find(|(kind, ..)| *kind == self).map_or(0, |(_, bits, _)| bits)
     }
 
-    /// The kind that a directory's entry names.
+    /// The kind of a code in a directory's entry.
     pub(crate) fn of_code(code: u8) -> Option<Self> {
         Self::find(|(_, _, known)| *known == code).map(|(kind, ..)| kind)
     }
 
-    /// What a directory's entry calls it.
+    /// Its code in a directory's entry.
     pub(crate) fn code(self) -> u8 {
         Self::find(|(kind, ..)| *kind == self).map_or(0, |(_, _, code)| code)
     }
@@ -84,7 +84,7 @@ pub(crate) enum TimeField {
 }
 
 impl TimeField {
-    /// Of the seconds, and of the nanoseconds with the seconds' upper bits.
+    /// Offset of the seconds, and of the nanoseconds with the seconds' upper bits.
     const fn at(self) -> (usize, usize) {
         match self {
             Self::Access => (0x8, 0x8C),
@@ -100,8 +100,8 @@ impl TimeField {
 pub(crate) struct RawInode(Vec<u8>);
 
 impl RawInode {
-    /// What is in `bytes`, a power of two of at least [`SHORT`]; `None` if its second part claims
-    /// to be longer than it can be.
+    /// The inode in `bytes`, whose length is a power of two of at least [`SHORT`]. `None` if its
+    /// second part claims an impossible length.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let found = Self(bytes.to_vec());
         let sound = found.extra().is_multiple_of(4) && SHORT + found.extra() <= bytes.len();
@@ -126,7 +126,7 @@ impl RawInode {
         if self.0.len() > SHORT { le16(&self.0, EXTRA).into() } else { 0 }
     }
 
-    /// Whether a field of the second part is there.
+    /// Whether the second part has this field.
     fn has(&self, at: usize, bytes: usize) -> bool {
         at + bytes <= SHORT + self.extra()
     }
@@ -139,7 +139,7 @@ impl RawInode {
         le32(&self.0, at)
     }
 
-    /// What checksums of the inode's blocks begin with.
+    /// The seed of checksums of the inode's blocks.
     pub(crate) fn seed(&self, file_system: u32, ino: Ino) -> u32 {
         crc(crc(file_system, &ino.0.to_le_bytes()), &self.u32(0x64).to_le_bytes())
     }
@@ -216,7 +216,7 @@ impl RawInode {
     }
 
     pub(crate) fn set_sectors(&mut self, sectors: u64) {
-        // A count of sectors that needs more than 48 bits is kept in blocks.
+        // A count of sectors that needs more than 48 bits is stored in blocks.
         let in_blocks = sectors >> 48 != 0 || self.has_flag(flags::HUGE_FILE);
         let count = if in_blocks { sectors / 8 } else { sectors };
         self.set_flag(flags::HUGE_FILE, in_blocks);
@@ -237,7 +237,7 @@ impl RawInode {
         put_le32(&mut self.0, 0x20, flags);
     }
 
-    /// Tells the lives of an inode number apart.
+    /// Tells apart the files that had this inode number one after the other.
     pub(crate) fn generation(&self) -> u32 {
         self.u32(0x64)
     }
@@ -246,7 +246,7 @@ impl RawInode {
         put_le32(&mut self.0, 0x64, generation);
     }
 
-    /// When it was deleted; while it is in the list of orphans, the next of them.
+    /// When it was deleted; for an orphan, the next orphan in the list.
     pub(crate) fn deleted_or_next(&self) -> u32 {
         self.u32(0x14)
     }
@@ -265,13 +265,13 @@ impl RawInode {
         put_le16(&mut self.0, 0x76, low16(high32(block.0)));
     }
 
-    /// Where the inode has room behind its fields: a magic number, then attributes.
+    /// Offset of the room behind the inode's fields, for a magic number and attributes.
     fn inline_area(&self) -> Option<usize> {
         let start = SHORT + self.extra();
         (start + 8 <= self.0.len()).then_some(start)
     }
 
-    /// Bytes for attributes in the inode.
+    /// Bytes of room for attributes in the inode.
     pub(crate) fn inline_room(&self) -> usize {
         self.inline_area().map_or(0, |start| self.0.len() - start - 4)
     }
@@ -286,15 +286,15 @@ impl RawInode {
         }
     }
 
-    /// Puts attributes that fit into the inode.
+    /// Writes attributes into the inode; they must fit.
     pub(crate) fn set_inline_xattrs(&mut self, xattrs: &[Xattr]) {
         let Some(start) = self.inline_area() else { return };
         put_le32(&mut self.0, start, if xattrs.is_empty() { 0 } else { xattr::MAGIC });
         xattr::encode_inline(&mut self.0[start + 4..], xattrs);
     }
 
-    /// Whether it is a symbolic link whose target lies in the inode: no block but one of attributes
-    /// is in use.
+    /// Whether it is a symbolic link whose target lies in the inode: it has no blocks, except
+    /// perhaps one of attributes.
     pub(crate) fn is_short_link(&self) -> bool {
         let attributes = if self.xattr_block().0 == 0 { 0 } else { BLOCK_SECTORS };
         self.kind() == Some(FileKind::Symlink)
@@ -310,7 +310,8 @@ impl RawInode {
         &mut self.0[MAP..MAP + MAP_BYTES]
     }
 
-    /// Numbers of a device: the new form in the second word, the old one in the first.
+    /// Major and minor number of a device. The old form is in the first word, the new one in the
+    /// second.
     pub(crate) fn device(&self) -> (u32, u32) {
         let (old, new) = (self.u32(MAP), self.u32(MAP + 4));
         if old != 0 {
@@ -343,8 +344,8 @@ impl RawInode {
         Timestamp { seconds: seconds + (i64::from(extra & 3) << 32), nanos }
     }
 
-    /// Keeps as much of the time as the inode has room for. The first and the last second that it
-    /// has room for stand for all before and behind, and have no parts.
+    /// Stores a time as exactly as the inode has room for. Earlier and later times than it can
+    /// store become its first and last second, without nanoseconds.
     pub(crate) fn set_time(&mut self, field: TimeField, time: Timestamp) {
         let (at, extra_at) = field.at();
         if field == TimeField::Birth && !self.has(at, 4) {
@@ -392,7 +393,8 @@ mod tests {
                 let mut bad = inode.bytes().to_vec();
                 bad[bit / 8] ^= 1 << (bit % 8);
                 let whole = RawInode::decode(&bad).is_some_and(|bad| bad.is_whole(5, Ino(12)));
-                // A short inode keeps half of its checksum; a single flip changes both halves.
+                // A short inode has only half of the checksum, but a single flip changes both
+                // halves.
                 assert!(!whole, "bit {bit} of {bytes} bytes");
             }
         }

@@ -12,7 +12,7 @@ pub(crate) use superblock::JournalSuperblock;
 
 const MAGIC: u32 = 0xC03B_3998;
 const HEADER: usize = 12;
-/// A checksum at the end of descriptors and revoke blocks.
+/// Bytes of the checksum at the end of descriptors and revoke blocks.
 const TAIL: usize = 4;
 const UUID: usize = 16;
 
@@ -20,7 +20,7 @@ const FLAG_ESCAPED: u32 = 1;
 const FLAG_SAME_UUID: u32 = 2;
 const FLAG_LAST: u32 = 8;
 
-/// In the commit block of a transaction without content of files: "META".
+/// Marks the commit block of a transaction without content of files: "META".
 const METADATA_ALONE: u32 = 0x4D45_5441;
 
 /// Incompatible features of a journal.
@@ -48,15 +48,15 @@ impl Tid {
     }
 }
 
-/// What a block of the log is.
+/// The kind of a block of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum BlockKind {
     Descriptor,
     Commit,
     Revoke,
 }
 
-impl Kind {
+impl BlockKind {
     const fn code(self) -> u32 {
         match self {
             Self::Descriptor => 1,
@@ -66,19 +66,19 @@ impl Kind {
     }
 }
 
-/// How the blocks of a journal are laid out.
+/// The format of a journal's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Block numbers have upper halves.
+    /// Whether block numbers have upper halves.
     pub(crate) wide: bool,
     pub(crate) checksums: Checksums,
 }
 
-/// How the blocks of a journal are protected.
+/// The checksums of a journal's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checksums {
     None,
-    /// Half of each block's checksum is kept.
+    /// Tags have only the lower half of each checksum.
     V2 {
         seed: u32,
     },
@@ -90,33 +90,33 @@ pub(crate) enum Checksums {
 /// One block that a descriptor announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// Where it belongs.
+    /// The block's home.
     pub(crate) home: BlockNo,
-    /// Its first word was the journal's magic number, and is zero in the log.
+    /// Whether its first word was the journal's magic number, and is zero in the log.
     pub(crate) escaped: bool,
-    /// Of the block as it is in the log; of version 2 the lower half only.
+    /// Checksum of the block as it is in the log; in version 2 only the lower half.
     pub(crate) checksum: u32,
 }
 
 /// The header of `block`, if it has one.
-pub(crate) fn header(block: &[u8]) -> Option<(Kind, Tid)> {
-    let kinds = [Kind::Descriptor, Kind::Commit, Kind::Revoke];
+pub(crate) fn header(block: &[u8]) -> Option<(BlockKind, Tid)> {
+    let kinds = [BlockKind::Descriptor, BlockKind::Commit, BlockKind::Revoke];
     let kind = kinds.into_iter().find(|kind| kind.code() == be32(block, 4))?;
     (be32(block, 0) == MAGIC).then_some((kind, Tid(be32(block, 8))))
 }
 
-fn put_header(block: &mut [u8], kind: Kind, tid: Tid) {
+fn put_header(block: &mut [u8], kind: BlockKind, tid: Tid) {
     put_be32(block, 0, MAGIC);
     put_be32(block, 4, kind.code());
     put_be32(block, 8, tid.0);
 }
 
-/// Whether `block` must be escaped to stand in the log: it begins like the journal's own blocks.
+/// Whether `block` must be escaped in the log, because it begins like the journal's own blocks.
 pub(crate) fn must_escape(block: &[u8]) -> bool {
     be32(block, 0) == MAGIC
 }
 
-/// Puts zero, or the magic number again, into the first word.
+/// Sets the first word to zero, or back to the magic number.
 pub(crate) fn escape(block: &mut [u8], escaped: bool) {
     put_be32(block, 0, if escaped { 0 } else { MAGIC });
 }
@@ -143,12 +143,12 @@ impl Format {
         if self.seed().is_some() { TAIL } else { 0 }
     }
 
-    /// Tags that a descriptor holds; the first is followed by a UUID.
+    /// Most tags in a descriptor; the first is followed by a UUID.
     pub(crate) const fn tags(self) -> usize {
         (BLOCK_BYTES - HEADER - UUID - self.tail()) / self.tag_bytes()
     }
 
-    /// Blocks that a revoke block names.
+    /// Most blocks that a revoke block names.
     pub(crate) const fn revokes(self) -> usize {
         (BLOCK_BYTES - HEADER - 4 - self.tail()) / self.revoke_bytes()
     }
@@ -183,7 +183,7 @@ impl Format {
     /// A descriptor of at most [`Format::tags`] blocks.
     pub(crate) fn descriptor(self, tid: Tid, tags: &[Tag]) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
-        put_header(&mut block, Kind::Descriptor, tid);
+        put_header(&mut block, BlockKind::Descriptor, tid);
         let mut at = HEADER;
         for (number, tag) in tags.iter().enumerate() {
             let mut flags = if number == 0 { 0 } else { FLAG_SAME_UUID };
@@ -241,7 +241,7 @@ impl Format {
     /// A block that revokes at most [`Format::revokes`] blocks.
     pub(crate) fn revoke_block(self, tid: Tid, blocks: &[BlockNo]) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
-        put_header(&mut block, Kind::Revoke, tid);
+        put_header(&mut block, BlockKind::Revoke, tid);
         let used = HEADER + 4 + blocks.len() * self.revoke_bytes();
         put_be32(&mut block, HEADER, manylogs_block::narrow(used));
         let places = block[HEADER + 4..used].chunks_exact_mut(self.revoke_bytes());
@@ -256,7 +256,7 @@ impl Format {
         block
     }
 
-    /// What a revoke block revokes; `None` if it says something impossible.
+    /// The blocks that a revoke block names; `None` if it says something impossible.
     pub(crate) fn revoked(self, block: &[u8]) -> Option<Vec<BlockNo>> {
         let used = be32(block, HEADER) as usize;
         if !(HEADER + 4..=BLOCK_BYTES - self.tail()).contains(&used) {
@@ -267,11 +267,11 @@ impl Format {
         Some(entries.map(|at| BlockNo(number(at))).collect())
     }
 
-    /// The block that ends a transaction. It says whether the transaction has `metadata` alone, at
-    /// a place that other programs leave zero and do not read.
+    /// The block that ends a transaction. It says whether the transaction has only `metadata`, in a
+    /// field that other programs leave zero and do not read.
     pub(crate) fn commit_block(self, tid: Tid, now: Timestamp, metadata: bool) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
-        put_header(&mut block, Kind::Commit, tid);
+        put_header(&mut block, BlockKind::Commit, tid);
         put_be64(&mut block, 0x30, now.seconds.cast_unsigned());
         put_be32(&mut block, 0x38, now.nanos);
         put_be32(&mut block, 0x3C, if metadata { METADATA_ALONE } else { 0 });
@@ -318,7 +318,7 @@ mod tests {
                 |n: u64| Tag { home: BlockNo(n | high), escaped: n.is_multiple_of(3), checksum };
             let tags: Vec<Tag> = (1..=format.tags() as u64).map(tag).collect();
             let block = format.descriptor(Tid(9), &tags);
-            assert_eq!(header(&block), Some((Kind::Descriptor, Tid(9))));
+            assert_eq!(header(&block), Some((BlockKind::Descriptor, Tid(9))));
             assert_eq!(format.tags_of(&block), tags, "{format:?}");
             assert_eq!(format.tags_of(&format.descriptor(Tid(9), &tags[..3])), tags[..3]);
             let revokes: Vec<_> =

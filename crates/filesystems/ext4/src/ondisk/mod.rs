@@ -1,9 +1,9 @@
-//! The bytes of ext4: each structure with the offsets of its fields, and nothing that does I/O.
+//! The on-disk structures of ext4, with the offsets of their fields. Nothing here does I/O.
 //!
-//! A structure that is changed keeps its bytes and has a method for each field that this crate
-//! knows, so that what others keep there stays as it is. Numbers are little-endian, in the journal
-//! big-endian. What is decoded is checked here, as far as one structure tells; whether a block
-//! number lies where it may is checked by [`crate::geometry::Geometry::data_run`] and its kin.
+//! A structure that is changed keeps all its bytes and has a method for each field that this crate
+//! knows, so that unknown fields stay as they are. Numbers are little-endian, in the journal
+//! big-endian. Decoding checks all that one structure tells. Whether a block number is in a place
+//! that files may have is checked by [`crate::geometry::Geometry::is_data`].
 
 pub(crate) mod bitmap;
 pub(crate) mod blockmap;

@@ -7,29 +7,30 @@ use crate::checksum::{NO_SEED, crc};
 use crate::ondisk::bytes::{high32, join32, le16, le32, low16, low32, put_le16, put_le32};
 use crate::units::{BlockNo, Ino, Run};
 
-/// Where it lies in the superblock, and its length.
+/// Its byte range in the superblock.
 pub(crate) const POINTER: std::ops::Range<usize> = 0x3E0..0x3FC;
 
 const MAGIC: u16 = u16::from_le_bytes(*b"ML");
 const CHECKSUM: usize = 24;
 
-/// How far a file system is on its way to MLFS, or back.
+/// The stage of a file system on its way to MLFS, or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// A log file is being allocated. It is ext4, for everybody.
+    /// A log file is being allocated. The file system is ext4 for every program.
     TakingOver,
-    /// It belongs to MLFS: what is durable may be in the logs alone.
+    /// The file system belongs to MLFS: the newest durable versions may be only in the logs.
     Adopted,
-    /// The logs are empty, and the log file is being removed. It is ext4, for everybody.
+    /// The logs are empty, and the log file is being removed. The file system is ext4 for every
+    /// program.
     GivingBack,
 }
 
-/// Where the log file is.
+/// The pointer to the log file, with the stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer {
     /// See [`Stage`].
     pub stage: Stage,
-    /// The log file's inode; `None` where there may be no log file yet.
+    /// The log file's inode; `None` if there may be no log file.
     pub ino: Option<Ino>,
     /// The first block of its first run.
     pub first: BlockNo,
@@ -58,7 +59,7 @@ impl Pointer {
         Self { stage, ino: None, first: BlockNo(0), last: BlockNo(0), map_sum: 0 }
     }
 
-    /// CRC-32C of runs: of each its first block, 8 bytes, and its length, 4 bytes.
+    /// CRC-32C of runs: for each its first block (8 bytes) and its length (4 bytes).
     #[must_use]
     pub fn sum(runs: &[Run]) -> u32 {
         let add =
@@ -80,7 +81,7 @@ impl Pointer {
         })
     }
 
-    /// Puts it into a superblock's bytes.
+    /// Writes it into a superblock's bytes.
     pub(crate) fn encode(self, bytes: &mut [u8], uuid: [u8; 16]) {
         let bytes = &mut bytes[POINTER];
         bytes.fill(0);
@@ -97,7 +98,7 @@ impl Pointer {
     }
 }
 
-/// Of another file system's pointer it is wrong.
+/// The checksum covers the UUID, so that the pointer of another file system is not whole.
 fn checksum(bytes: &[u8], uuid: [u8; 16]) -> u32 {
     !crc(crc(NO_SEED, &uuid), &bytes[..CHECKSUM])
 }

@@ -5,7 +5,7 @@ mod damage;
 use manylogs_block::{SECTOR_BYTES, Sectors};
 
 use crate::checksum::{NO_SEED, crc};
-use crate::error::{Corruption, Place, Refusal, Result};
+use crate::error::{Corruption, Location, Refusal, Result};
 use crate::ondisk::bytes::{high32, join32, le16, le32, low32, put_le16, put_le32};
 use crate::ondisk::features::{Features, compat, incompat, ro_compat};
 use crate::ondisk::pointer::{POINTER, Pointer};
@@ -24,24 +24,25 @@ const LAST_ORPHAN: usize = 0xE8;
 const STATE: usize = 0x3A;
 /// The file system was unmounted cleanly.
 const STATE_VALID: u16 = 1;
-/// Errors were found.
+/// State bit: errors were found.
 const STATE_ERROR: u16 = 2;
 
-/// What is in a superblock, with all that is not known here.
+/// The bytes of a superblock, unknown fields included.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Superblock(Box<[u8; BYTES]>);
 
 impl Superblock {
-    /// The superblock in `block`, which is block 0. It is whole; what it says may be impossible.
+    /// The superblock in `block`, which is block 0. Only its checksum is checked; its fields may be
+    /// impossible.
     pub(crate) fn decode(block: &[u8]) -> Result<Self> {
         let found = Self::decode_loosely(block, OFFSET)?;
         if !found.is_whole() {
-            return Err(Corruption::of(Place::Superblock, "wrong checksum").into());
+            return Err(Corruption::of(Location::Superblock, "wrong checksum").into());
         }
         Ok(found)
     }
 
-    /// The superblock at `offset` of a block, whatever its checksum says.
+    /// The superblock at `offset` of a block, without a check of its checksum.
     pub(crate) fn decode_loosely(block: &[u8], offset: usize) -> Result<Self, Refusal> {
         let mut bytes = Box::new([0; BYTES]);
         bytes.copy_from_slice(&block[offset..offset + BYTES]);
@@ -50,12 +51,12 @@ impl Superblock {
         if magic == MAGIC { Ok(found) } else { Err(Refusal::NotExt4(magic)) }
     }
 
-    /// Puts it into `block`, which is block 0.
+    /// Writes it into `block`, which is block 0.
     pub(crate) fn encode(&mut self, block: &mut [u8]) {
         self.encode_at(block, OFFSET);
     }
 
-    /// Puts it into a block that keeps a copy, at `offset`.
+    /// Writes it into a block at `offset`, e.g. into a copy.
     pub(crate) fn encode_at(&mut self, block: &mut [u8], offset: usize) {
         if self.has_checksum() {
             let checksum = self.checksum();
@@ -77,7 +78,7 @@ impl Superblock {
         !self.is_whole() && other.is_whole()
     }
 
-    /// Whether both say the same of what never changes while a file system is in use.
+    /// Whether both have the same values in fields that never change while a file system is in use.
     pub(crate) fn has_same_shape(&self, other: &Self) -> bool {
         let same = |range: std::ops::Range<usize>| self.0[range.clone()] == other.0[range];
         same(0..8)
@@ -88,7 +89,7 @@ impl Superblock {
             && same(0x150..0x154)
     }
 
-    /// Whether only MLFS may use it.
+    /// Whether it has the bit of MLFS, which keeps other programs away.
     pub(crate) fn is_mlfs(&self) -> bool {
         self.features().incompat & incompat::MLFS != 0
     }
@@ -113,7 +114,7 @@ impl Superblock {
         }
     }
 
-    /// Whether the bytes of the pointer are in use by somebody else.
+    /// Whether the bytes of the pointer are in use by other software.
     pub(crate) fn has_foreign_pointer(&self) -> bool {
         self.pointer().is_none() && self.0[POINTER].iter().any(|byte| *byte != 0)
     }
@@ -134,7 +135,7 @@ impl Superblock {
         le32(&*self.0, at)
     }
 
-    /// A number in two halves; the upper one counts on file systems with 64 bits only.
+    /// A number in two halves; the upper one counts only with the feature 64bit.
     fn wide(&self, low: usize, high: usize) -> u64 {
         let is_wide = self.features().incompat & incompat::BITS64 != 0;
         join32(self.u32(low), if is_wide { self.u32(high) } else { 0 })
@@ -230,7 +231,7 @@ impl Superblock {
         self.0[0xFC]
     }
 
-    /// Whether hashes take the bytes of names for unsigned.
+    /// Whether hashes treat the bytes of names as unsigned.
     pub(crate) fn hashes_unsigned(&self) -> bool {
         self.u32(0x160) & 2 != 0
     }
@@ -251,7 +252,7 @@ impl Superblock {
         [0x24C, 0x250].map(|at| self.u32(at))
     }
 
-    /// What checksums of metadata begin with.
+    /// The seed of checksums of metadata.
     pub(crate) fn seed(&self) -> u32 {
         if self.features().incompat & incompat::CSUM_SEED == 0 {
             crc(NO_SEED, &self.uuid())
@@ -264,25 +265,25 @@ impl Superblock {
         self.features().incompat & incompat::RECOVER != 0
     }
 
-    /// Marks whether the journal must be replayed before anybody may look at the file system.
+    /// Sets whether the journal must be replayed before the file system may be read.
     pub(crate) fn set_needs_recovery(&mut self, needs: bool) {
         let bits = self.u32(0x60) & !incompat::RECOVER;
         put_le32(&mut *self.0, 0x60, bits | if needs { incompat::RECOVER } else { 0 });
     }
 
-    /// There may be files of 2 GiB and more.
+    /// Notes that there may be files of 2 GiB and more.
     pub(crate) fn set_has_large_files(&mut self) {
         let features = self.u32(0x64) | ro_compat::LARGE_FILE;
         put_le32(&mut *self.0, 0x64, features);
     }
 
-    /// There may be blocks of extended attributes.
+    /// Notes that there may be blocks of extended attributes.
     pub(crate) fn set_has_xattrs(&mut self) {
         let features = self.u32(0x5C) | compat::EXT_ATTR;
         put_le32(&mut *self.0, 0x5C, features);
     }
 
-    /// Errors were found: somebody must look at the file system before it is mounted.
+    /// Notes that errors were found: the file system must be checked before it is mounted.
     pub(crate) fn set_errors(&mut self) {
         let state = self.u16(STATE) | STATE_ERROR;
         put_le16(&mut *self.0, STATE, state);
@@ -316,7 +317,7 @@ impl Superblock {
         put_le32(&mut *self.0, 0x10, inodes);
     }
 
-    /// Whether the device is large enough, and the block size the only one.
+    /// Checks that the device is large enough, and that the block size is 4096.
     pub(crate) fn check_size(&self, device: Sectors) -> Result<(), Refusal> {
         if self.block_bytes() != BLOCK {
             return Err(Refusal::BlockSize(self.block_bytes()));

@@ -1,5 +1,5 @@
-//! Extended attributes: in the rest of an inode behind its fields, and in a block that inodes with
-//! the same attributes may share.
+//! Extended attributes: in an inode behind its fields, and in a block that inodes with the same
+//! attributes may share.
 
 use bytes::Bytes;
 
@@ -7,10 +7,10 @@ use crate::checksum::crc;
 use crate::ondisk::bytes::{le16, le32, put_le16, put_le32};
 use crate::units::{BLOCK_BYTES, BlockNo};
 
-/// Begins the attributes in an inode, and a block of them.
+/// Magic number before the attributes in an inode, and at the start of a block of them.
 pub(crate) const MAGIC: u32 = 0xEA02_0000;
-/// Where the attributes in a block begin: behind magic number, count of users, count of blocks,
-/// hash and checksum.
+/// Offset of the attributes in a block: behind magic number, count of users, count of blocks, hash
+/// and checksum.
 const HEADER: usize = 32;
 const USERS: usize = 4;
 const BLOCKS: usize = 8;
@@ -18,10 +18,10 @@ const HASH: usize = 12;
 const CHECKSUM: usize = 16;
 /// Bytes of an entry without its name.
 const ENTRY: usize = 16;
-/// Zeroes behind the last entry.
+/// Bytes of zeroes behind the last entry.
 const END: usize = 4;
 
-/// The name of an attribute: what stands for its beginning, and the rest.
+/// The name of an attribute: a code for its prefix, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) index: u8,
@@ -41,7 +41,7 @@ impl Xattr {
         entry_bytes(self.key.name.len()) + self.value.len().next_multiple_of(4)
     }
 
-    /// What a block keeps, so that it is found when another inode has the same attributes.
+    /// The hash in an entry, by which a block is found when another inode has the same attributes.
     fn hash(&self) -> u32 {
         let name = self.key.name.iter();
         let hash = name.fold(0_u32, |hash, byte| hash.rotate_left(5) ^ u32::from(*byte));
@@ -57,7 +57,7 @@ const fn entry_bytes(name: usize) -> usize {
     (ENTRY + name).next_multiple_of(4)
 }
 
-/// Whether attributes fit into an area of so many bytes.
+/// Whether attributes fit into an area of `bytes` bytes.
 pub(crate) fn fit(xattrs: &[Xattr], bytes: usize) -> bool {
     xattrs.is_empty() || xattrs.iter().map(Xattr::needed).sum::<usize>() + END <= bytes
 }
@@ -92,7 +92,7 @@ pub(crate) fn decode(area: &[u8], first: usize) -> Option<Vec<Xattr>> {
     (at + END <= values).then_some(xattrs)
 }
 
-/// Puts attributes that fit into `area` from `first` on. In blocks entries have hashes.
+/// Writes attributes into `area` from `first` on; they must fit. In blocks entries have hashes.
 fn encode(area: &mut [u8], first: usize, xattrs: &[Xattr], hashed: bool) {
     area[first..].fill(0);
     let (mut at, mut values) = (first, area.len());
@@ -115,7 +115,7 @@ fn encode(area: &mut [u8], first: usize, xattrs: &[Xattr], hashed: bool) {
     }
 }
 
-/// Puts attributes into the rest of an inode.
+/// Writes attributes into the rest of an inode.
 pub(crate) fn encode_inline(area: &mut [u8], xattrs: &[Xattr]) {
     encode(area, 0, xattrs, false);
 }
@@ -144,7 +144,7 @@ pub(crate) fn encode_block(block: &mut [u8], xattrs: &[Xattr]) {
     put_le32(block, HASH, hash);
 }
 
-/// How many inodes have a block of attributes.
+/// How many inodes share a block of attributes.
 pub(crate) fn users(block: &[u8]) -> u32 {
     le32(block, USERS)
 }
@@ -153,14 +153,14 @@ pub(crate) fn set_users(block: &mut [u8], users: u32) {
     put_le32(block, USERS, users);
 }
 
-/// Whether `block` is a whole block of attributes that somebody has.
+/// Whether `block` is a whole block of attributes that an inode has.
 pub(crate) fn is_whole(block: &[u8], number: BlockNo, seed: Option<u32>) -> bool {
     let sum = |seed| checksum(seed, number, block) == le32(block, CHECKSUM);
     let sound = le32(block, 0) == MAGIC && le32(block, BLOCKS) == 1 && users(block) > 0;
     sound && seed.is_none_or(sum)
 }
 
-/// Computes the checksum of a block of attributes, where there are checksums.
+/// Computes the checksum of a block of attributes, if the file system has checksums.
 pub(crate) fn seal(block: &mut [u8], number: BlockNo, seed: Option<u32>) {
     let sum = seed.map_or(0, |seed| checksum(seed, number, block));
     put_le32(block, CHECKSUM, sum);

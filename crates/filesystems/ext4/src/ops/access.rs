@@ -6,15 +6,15 @@ use crate::error::{Error, Result};
 use crate::ondisk::inode::{RawInode, TimeField, flags};
 use crate::units::{Ino, Timestamp};
 
-/// Seconds after which a relative time of access is too old whatever happened since.
+/// Seconds after which a relative time of access is updated in any case.
 const DAY: i64 = 24 * 60 * 60;
 
-/// When reading changes a time of access.
+/// When a read updates the time of access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessTimes {
     /// Never.
     Off,
-    /// If the time is not later than the last change, or a day old.
+    /// If the time is not later than the last change, or is at least a day old.
     #[default]
     Relative,
     /// Always.
@@ -29,19 +29,19 @@ pub(super) struct Times {
     pub(super) changed: Timestamp,
 }
 
-/// What a file is opened for, besides reading.
+/// Purposes of opening a file, besides reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenFor {
     /// Writing.
     pub write: bool,
-    /// Writing at the end only.
+    /// Writing only at the end.
     pub append: bool,
-    /// Losing its content.
+    /// Cutting its content.
     pub truncate: bool,
 }
 
 impl AccessTimes {
-    /// Whether an inode that was last read and changed then is to get a new time.
+    /// Whether an inode needs a new time of access, given the times of its last access and change.
     fn wants(
         self,
         raw: &RawInode,
@@ -58,8 +58,8 @@ impl AccessTimes {
 }
 
 impl Ext4 {
-    /// Whether a file may be opened for this, whoever asks: immutable ones are read only, and
-    /// append-only ones are written at their end.
+    /// Checks that a file may be opened for `what`, by any user: an immutable file is only read,
+    /// and an append-only one is written only at its end.
     ///
     /// # Errors
     /// [`Error::NotPermitted`], [`Error::ReadOnly`].
@@ -77,8 +77,8 @@ impl Ext4 {
         }
     }
 
-    /// An inode was read: its time of access may change, and is shown from now on. Nothing happens
-    /// where nothing can be written. Whether [`Ext4::keep_access`] has something to do.
+    /// Notes a read of an inode: its time of access may change in memory. On a read-only mount or
+    /// after an abort nothing changes. Returns whether [`Ext4::keep_access`] has something to do.
     ///
     /// # Errors
     /// Those of the device.
@@ -97,8 +97,8 @@ impl Ext4 {
         Ok(wants)
     }
 
-    /// Brings a time of access that was noted into a transaction. That may take a while, and nobody
-    /// waits for it.
+    /// Puts a noted time of access into a transaction. This may take a while, and no request should
+    /// wait for it.
     ///
     /// # Errors
     /// Those of the device.
@@ -110,18 +110,18 @@ impl Ext4 {
         };
         let mut raw = core.inode(ino).await?;
         let noted = core.node(ino).accessed_at.take();
-        // It may have ended since it was read, or got another time.
+        // The file may have been deleted since the read, or got another time.
         let Some(at) = noted.filter(|_| raw.links() > 0) else { return Ok(()) };
         raw.set_time(TimeField::Access, at);
         core.put_inode(&mut handle, ino, &mut raw).await?;
-        // Nobody who syncs the file waits for it.
+        // The change is not noted in the node, so that syncs of the file do not wait for it.
         handle.finish();
         Ok(())
     }
 }
 
 impl Core {
-    /// The times of an inode, with what it does not say yet.
+    /// The times of an inode, including those that are not in the inode yet.
     pub(super) fn times_of(&self, ino: Ino, raw: &RawInode) -> Times {
         let nodes = self.nodes.borrow();
         let node = nodes.get(&ino);

@@ -1,4 +1,4 @@
-//! What is known of a file, and changing it.
+//! Reading and changing attributes of files.
 
 use bytes::Bytes;
 
@@ -14,14 +14,14 @@ use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
 use crate::xattr::XATTR_CREDITS;
 
-/// What is known of an inode.
+/// The attributes of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Its number.
     pub ino: Ino,
-    /// Tells the lives of the number apart.
+    /// Tells apart the files that had this number one after the other.
     pub generation: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// The lower twelve bits of its mode.
     pub permissions: u16,
@@ -31,9 +31,9 @@ pub struct Attributes {
     pub uid: u32,
     /// Owning group.
     pub gid: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Blocks of 512 bytes in use, or promised.
+    /// Sectors of 512 bytes in use, or promised.
     pub sectors: u64,
     /// Major and minor number of a device.
     pub device: (u32, u32),
@@ -43,21 +43,21 @@ pub struct Attributes {
     pub modified: Timestamp,
     /// Last change of content or attributes.
     pub changed: Timestamp,
-    /// Birth; zero where inodes have no room for it.
+    /// Time of creation; zero if inodes have no room for it.
     pub born: Timestamp,
 }
 
-/// What a time becomes.
+/// The new value of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewTime {
-    /// The time of the change. Everybody who may write a file may ask for it for both times, also
-    /// of append-only files.
+    /// The time of the change. Every user who may write a file may set both times to it, even of an
+    /// append-only file.
     Now,
     /// A time that the caller gives.
     At(Timestamp),
 }
 
-/// What is to change; the rest stays.
+/// Attributes to change; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The lower twelve bits of the mode.
@@ -66,24 +66,24 @@ pub struct Change {
     pub uid: Option<u32>,
     /// Owning group.
     pub gid: Option<u32>,
-    /// Bytes: the rest of the file is cut off, or zeroes are added.
+    /// New size in bytes: the rest of the file is cut off, or zeroes are added.
     pub size: Option<u64>,
     /// Last access.
     pub accessed: Option<NewTime>,
     /// Last change of content.
     pub modified: Option<NewTime>,
-    /// The set-id bits that give rights go, as whoever changes owner or size may not keep them.
-    /// Capabilities go with each change of these.
+    /// Whether set-id bits that give rights are cleared, because the caller may not keep them when
+    /// it changes owner or size. Capabilities are cleared with each such change.
     pub kill_set_ids: bool,
 }
 
 impl Change {
-    /// Whether anything but the size and set-id bits is to change.
+    /// Whether anything besides the size and set-id bits changes.
     fn changes_attributes(&self) -> bool {
         *self != Self { size: self.size, kill_set_ids: self.kill_set_ids, ..Self::default() }
     }
 
-    /// Whether no more than both times change, to that of the change.
+    /// Whether only the two times change, both to the time of the change, or no attribute changes.
     fn is_touch(&self) -> bool {
         let now = Some(NewTime::Now);
         let touch = Self { accessed: now, modified: now, ..Self::default() };
@@ -104,8 +104,8 @@ impl Ext4 {
         self.core.attributes_of(entry.ino).await
     }
 
-    /// What is known of an inode that somebody knows by its number alone: it may be in use no
-    /// more, or by another file, of another generation.
+    /// The attributes of an inode of which the caller knows only the number. It may not be in use
+    /// any more, or by another file, with another generation.
     ///
     /// # Errors
     /// [`Error::NotFound`] if no name leads to it.
@@ -118,7 +118,7 @@ impl Ext4 {
         if known.links > 0 { Ok(known) } else { Err(Error::NotFound) }
     }
 
-    /// What is known of an inode.
+    /// The attributes of an inode.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is not in use.
@@ -127,19 +127,20 @@ impl Ext4 {
         self.core.attributes_of(ino).await
     }
 
-    /// Changes attributes, and the size.
+    /// Changes attributes, also the size.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::NoSpace`], [`Error::Invalid`] if the size of something else
-    /// than a file is to change.
+    /// [`Error::TooLarge`], [`Error::NoSpace`], [`Error::Invalid`] if the size changes of something
+    /// that is no file.
     pub async fn change(&self, ino: Ino, change: Change) -> Result<Attributes> {
         self.change_by(Credentials::ROOT, ino, change).await
     }
 
-    /// As [`Ext4::change`], and takes bits away as the caller may not keep them. If nothing is to
-    /// change, owner and group become what they are: that takes bits of the caller's file, and is a
-    /// change of the time. It leaves a stranger's file with such bits alone: the kernel asks for
-    /// this before a write, which takes them itself, and nobody else may take them.
+    /// As [`Ext4::change`], and clears set-id bits that the caller may not keep. An empty change
+    /// counts as setting owner and group to what they are: it clears the bits of the caller's own
+    /// file and sets the time of change. A stranger's file with such bits is left alone: the kernel
+    /// asks for this before a write, which clears the bits itself, and other callers may not clear
+    /// them.
     ///
     /// # Errors
     /// As [`Ext4::change`].
@@ -169,7 +170,7 @@ impl Ext4 {
         self.attributes(ino).await
     }
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is none.
@@ -194,8 +195,8 @@ impl Ext4 {
         }
     }
 
-    /// The names of a directory from `cookie` on, which is 0 or what [`Listed::next`] said; none at
-    /// the end. A name that is there all the time is listed once.
+    /// The names of a directory from `cookie` on, which is 0 or a [`Listed::next`]; empty at the
+    /// end. A name that exists all the time is listed once.
     ///
     /// # Errors
     /// [`Error::NotADirectory`].
@@ -205,7 +206,7 @@ impl Ext4 {
 }
 
 impl Core {
-    /// The caller has the tree.
+    /// The attributes of an inode. The caller holds the tree lock.
     pub(crate) async fn attributes_of(&self, ino: Ino) -> Result<Attributes> {
         let raw = self.inode(ino).await?;
         let node = self.nodes.borrow().get(&ino).cloned();
@@ -281,8 +282,8 @@ impl Core {
         Ok(())
     }
 
-    /// Gives a file another size. One that it has takes away what lies behind it, too, and is a
-    /// change.
+    /// Gives a file another size. Setting the size that it has is a change too, and frees blocks
+    /// behind the end.
     async fn resize(&self, ino: Ino, size: u64) -> Result<()> {
         let node = self.node(ino);
         let _alone = node.writers.take().await;
@@ -302,13 +303,13 @@ impl Core {
         self.shorten(&node, size).await
     }
 
-    /// Whether a file may get another size at all.
+    /// Checks that a file may get another size.
     async fn check_size_mutable(&self, ino: Ino) -> Result<()> {
         let _tree = self.journal.tree.read().await;
         Self::check_losable(&self.inode(ino).await?)
     }
 
-    /// Whether a file can become larger by another size.
+    /// Checks that a file can grow to this size.
     async fn check_resizable(&self, ino: Ino, size: u64) -> Result<()> {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;

@@ -8,17 +8,17 @@ use crate::file::{Allocate, Seek};
 use crate::units::Ino;
 
 impl Ext4 {
-    /// Bytes of a file from `offset`, `len` or as many as there are.
+    /// Bytes of a file from `offset` on: `len`, or fewer at the end of the file.
     ///
     /// # Errors
-    /// [`crate::Error::IsADirectory`], [`crate::Error::Invalid`] for what is no file, and those of
-    /// the device.
+    /// [`crate::Error::IsADirectory`], [`crate::Error::Invalid`] for another inode that is no file,
+    /// and those of the device.
     pub async fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Bytes> {
         self.core.read_file(ino, offset, len).await
     }
 
-    /// Whether a write of so many bytes at `offset` is refused whatever the file holds. A file
-    /// keeps its privileges then ([`Ext4::drop_privileges`]).
+    /// Checks that a write of `bytes` bytes at `offset` is possible, whatever the file holds. If
+    /// not, the file keeps its privileges ([`Ext4::drop_privileges`]).
     ///
     /// # Errors
     /// [`crate::Error::TooLarge`], [`crate::Error::ReadOnly`], and that of a journal that failed.
@@ -26,7 +26,7 @@ impl Ext4 {
         self.core.check_write(offset, bytes).map(drop)
     }
 
-    /// Writes into a file. What was written is read at once and durable after [`Ext4::sync`].
+    /// Writes into a file. Reads find the data at once; it is durable after [`Ext4::sync`].
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] if there are no blocks for all of it, [`crate::Error::TooLarge`].
@@ -34,9 +34,9 @@ impl Ext4 {
         self.core.write_file(ino, offset, data.into(), self.kept()).await
     }
 
-    /// As [`Ext4::write`], and has what was written on the device, or in the running transaction
-    /// where that holds content, before it returns. It is durable after [`Ext4::sync`]: what
-    /// programs mean by `O_DIRECT`. Writes to other pages of the file go on meanwhile.
+    /// As [`Ext4::write`], but the data is on the device when this returns, or in the running
+    /// transaction if that holds content. It is durable after [`Ext4::sync`]. Programs ask for this
+    /// with `O_DIRECT`. Writes to other pages of the file go on meanwhile.
     ///
     /// # Errors
     /// As [`Ext4::write`], and those of the device.
@@ -47,10 +47,10 @@ impl Ext4 {
         self.core.write_back_part(ino, offset..end, false).await
     }
 
-    /// As [`Ext4::write`], of what its program wants durable at once, as it has opened the file
-    /// with `O_DSYNC` or `O_SYNC`; a sync follows. After [`Ext4::keep_synced_writes`] it needs
-    /// durability and no place, whatever the file is: this write, and where the file becomes
-    /// longer, what waits to be written of it.
+    /// As [`Ext4::write`], for a file opened with `O_DSYNC` or `O_SYNC`; the caller syncs it next.
+    /// After [`Ext4::keep_synced_writes`] the written content counts as content that needs
+    /// durability and no place, even if the file lacks the property. If the file becomes longer, so
+    /// do all its dirty pages.
     ///
     /// # Errors
     /// As [`Ext4::write_through`].
@@ -64,10 +64,10 @@ impl Ext4 {
         self.core.write_back_part(ino, offset..end, true).await
     }
 
-    /// As [`Ext4::check_write`], for [`Ext4::allocate`].
+    /// Checks that [`Ext4::allocate`] is possible, except for room.
     ///
     /// # Errors
-    /// Those of [`Ext4::allocate`] but for [`crate::Error::NoSpace`].
+    /// Those of [`Ext4::allocate`] except [`crate::Error::NoSpace`].
     pub async fn check_allocation(
         &self,
         ino: Ino,
@@ -78,7 +78,7 @@ impl Ext4 {
     }
 
     /// Takes blocks for a range of a file, or gives them back. The file becomes as long as the
-    /// range reaches, unless `keep_size`, or for a hole.
+    /// range reaches, except with `keep_size` or for a hole.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`]: a part of the range may have blocks then.
@@ -102,16 +102,16 @@ impl Ext4 {
         self.core.seek(ino, offset, what).await
     }
 
-    /// Makes durable what was done with an inode, and for a directory with its names.
+    /// Makes all changes of an inode durable, and of a directory's names.
     ///
     /// # Errors
-    /// Those of the device: then it may be lost.
+    /// Those of the device: then changes may be lost.
     pub async fn sync(&self, ino: Ino) -> Result<()> {
         self.core.sync_file(ino, None).await
     }
 
-    /// Makes a file's content durable, and what is needed to find it: not its times. What was
-    /// written over blocks that it had costs no transaction.
+    /// Makes a file's content durable, and the metadata that is needed to find it, but not its
+    /// times. Overwrites of existing blocks need no transaction.
     ///
     /// # Errors
     /// As [`Ext4::sync`].

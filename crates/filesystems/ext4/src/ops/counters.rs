@@ -1,4 +1,4 @@
-//! What was done since the mount.
+//! Counters since the mount.
 
 use super::Ext4;
 use crate::journal::SinkStats;
@@ -11,7 +11,7 @@ impl Ext4 {
         self.core.syncs.get()
     }
 
-    /// How often something of a file was lost since the mount, as it could not be written.
+    /// How often data of a file was lost since the mount, because it could not be written.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.core.losses.count()
@@ -29,7 +29,7 @@ impl Ext4 {
         &self.core.memory
     }
 
-    /// What the journal did since the mount.
+    /// Counters of the journal since the mount.
     #[must_use]
     pub fn journal_stats(&self) -> SinkStats {
         self.core.journal.sink.stats()

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::error::{Corruption, Result};
 use crate::ondisk::superblock::Damage;
 
-/// What was found, and is not in the superblock yet.
+/// Damage that was found, and is not noted in the superblock yet.
 #[derive(Debug)]
 pub(crate) struct Found {
     count: u32,
@@ -18,23 +18,22 @@ pub(crate) struct Found {
 }
 
 impl Ext4 {
-    /// Changes nothing any more until the next mount, since damage was found. The journal says so
-    /// from then on, or at the latest when [`Ext4::unmount`] returns: mounts are refused until
-    /// e2fsck has looked.
+    /// Stops all changes until the next mount, because damage was found. The journal notes it soon,
+    /// or at the latest when [`Ext4::unmount`] returns: mounts are refused until e2fsck has run.
     pub fn stop_changes(&self) {
         let reason = "damage was found in the file system";
         let core = Rc::clone(&self.core);
         core.journal.abort(IoError::ReadOnly { reason });
         if !core.journal.damaged.replace(true) {
-            // A device that fails as well is found out by the next mount.
+            // If the device fails as well, the next mount finds the damage.
             let runtime = core.runtime.clone();
             runtime.spawn(async move { drop(core.journal.sink.give_up().await) });
         }
     }
 
-    /// The superblock will say that damage was found: where, when and how often. That is durable
-    /// with the next commit, or at the latest when [`Ext4::unmount`] returns, and changes go on.
-    /// From the next mount on, mounts are refused until e2fsck has looked.
+    /// Notes damage in the superblock: where, when and how often. The note is durable with the next
+    /// commit, or at the latest when [`Ext4::unmount`] returns. Changes go on. Later mounts are
+    /// refused until e2fsck has run.
     pub fn note_damage(&self, what: &Corruption) {
         let core = Rc::clone(&self.core);
         if core.read_only || !core.journal.is_sound() {
@@ -50,13 +49,14 @@ impl Ext4 {
         *found = Some(Found { count: 1, first: damage.clone(), last: damage });
         drop(found);
         let runtime = core.runtime.clone();
-        // Who found it may hold what the change waits for. A journal that fails says so itself.
+        // A task of its own, because the caller may hold locks that the change waits for. A failing
+        // journal is reported elsewhere.
         runtime.spawn(async move { drop(core.mark_damage().await) });
     }
 }
 
 impl Core {
-    /// Says in the superblock what was found.
+    /// Writes the damage that was found into the superblock.
     pub(crate) async fn mark_damage(&self) -> Result<()> {
         if self.damage.borrow().is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Files that are open: who hears of errors, and what a close sees to.
+//! Open files: reports of losses to descriptors, and closing.
 
 use manylogs_plant::{Bug, is};
 
@@ -10,7 +10,7 @@ use crate::inode::Descriptor;
 use crate::units::Ino;
 
 impl Ext4 {
-    /// An opening that hears of errors by itself.
+    /// A new descriptor, which is told of losses separately.
     #[must_use]
     pub fn new_descriptor(&self) -> Descriptor {
         let descriptors = &self.core.descriptors;
@@ -18,8 +18,8 @@ impl Ext4 {
         Descriptor(descriptors.get())
     }
 
-    /// As [`Ext4::sync`], or [`Ext4::sync_content`] if that alone counts, and the opening hears of
-    /// what was lost since it heard of anything last.
+    /// As [`Ext4::sync`], or with `content_alone` as [`Ext4::sync_content`]. Tells the descriptor
+    /// of losses that it was not told of yet.
     ///
     /// # Errors
     /// As [`Ext4::sync`].
@@ -35,7 +35,7 @@ impl Ext4 {
         }
     }
 
-    /// As [`Ext4::sync_all`]; the opening hears of what was lost of any file.
+    /// As [`Ext4::sync_all`]. Tells the descriptor of losses of any file.
     ///
     /// # Errors
     /// As [`Ext4::sync`].
@@ -44,19 +44,19 @@ impl Ext4 {
         self.core.losses.tell(opened)
     }
 
-    /// A copy of a descriptor is closed; others of the same opening may go on. What was written
-    /// since the file was cut to nothing is from now on durable no later than anything that is done
-    /// after this, unless [`super::Durability::no_auto_alloc`].
+    /// Closes a copy of a descriptor; other copies of it may stay open. Data written since the file
+    /// was cut to nothing becomes durable no later than any change after this call, unless
+    /// [`super::Durability::no_auto_alloc`] is set.
     ///
     /// # Errors
-    /// Those of the device, and what the opening has not heard of.
+    /// Those of the device, and a loss that the descriptor was not told of.
     pub async fn close_copy(&self, ino: Ino, opened: Option<Descriptor>) -> Result<()> {
         self.core.settle_emptied(ino).await?;
         let node = self.core.nodes.borrow().get(&ino).cloned();
         node.map_or(Ok(()), |node| node.losses.tell(opened))
     }
 
-    /// The last copy is closed. As [`Ext4::close_copy`].
+    /// Closes the last copy of a descriptor, as [`Ext4::close_copy`].
     ///
     /// # Errors
     /// Those of the device.
@@ -73,8 +73,7 @@ impl Ext4 {
 }
 
 impl Core {
-    /// Brings to the device, or into the running transaction, what was written to a file since it
-    /// was cut to nothing.
+    /// Writes back the data that was written to a file since it was cut to nothing.
     async fn settle_emptied(&self, ino: Ino) -> Result<()> {
         let node = self.nodes.borrow().get(&ino).cloned();
         let emptied = node.filter(|node| node.emptied.get() && node.is_dirty());

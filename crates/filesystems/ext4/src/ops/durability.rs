@@ -1,4 +1,4 @@
-//! What is durable when a call returns although nobody syncs, and whom reserved blocks are for.
+//! Durability without syncs, and the users that may have reserved blocks.
 
 use manylogs_plant::{Bug, is};
 
@@ -9,21 +9,22 @@ use crate::ondisk::inode::{RawInode, flags};
 use crate::ondisk::jbd2::Tid;
 use crate::units::Ino;
 
-/// What a mount promises without syncs. Inodes promise more by their flags: of one with `S` every
-/// change is durable when it returns, of a directory with `D` every change of its names.
+/// Durability that a mount promises without syncs. Flags of inodes promise more: every change of an
+/// inode with `S` is durable when it returns, and so is every change of the names of a directory
+/// with `D`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durability {
     /// All inodes are as if they had the flag `S`.
     pub sync: bool,
     /// All directories are as if they had the flag `D`.
     pub dir_sync: bool,
-    /// A file that replaces another by a new name, or is cut to nothing, written and closed, may be
-    /// found empty after a crash.
+    /// Allows that a file is empty after a crash, if it replaced another by a rename, or was cut to
+    /// nothing, written and closed.
     pub no_auto_alloc: bool,
 }
 
-/// On whose behalf something is done. Blocks are reserved for root and, as the superblock says, one
-/// user or group besides.
+/// The user on whose behalf a call is made. Blocks are reserved for root and for one user or group
+/// that the superblock names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The user.
@@ -33,19 +34,19 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whoever may have reserved blocks.
+    /// Root, which may have reserved blocks.
     pub const ROOT: Self = Self { uid: 0, gid: 0 };
 }
 
 impl Ext4 {
-    /// The same file system, as `caller` may use it. Permissions are not checked here, and reserved
-    /// blocks are the only difference.
+    /// The same file system on behalf of `caller`. Permissions are not checked here: the only
+    /// difference is the use of reserved blocks.
     #[must_use]
     pub fn on_behalf_of(&self, caller: Caller) -> Self {
         Self { caller, ..self.clone() }
     }
 
-    /// How many blocks stay free whatever the caller asks for.
+    /// How many blocks the caller must leave free.
     pub(crate) fn kept(&self) -> u64 {
         let geometry = &self.core.geometry;
         let (user, group) = geometry.reserved_for;
@@ -67,7 +68,7 @@ impl Core {
         self.is_sync(dir) || names && !is(Bug::Ext4DirSyncIgnored)
     }
 
-    /// Waits until a transaction is durable, where that is promised.
+    /// Waits until a transaction is durable, if that is `promised`.
     ///
     /// # Errors
     /// That of the device.
@@ -75,7 +76,7 @@ impl Core {
         if promised { self.journal.commit(tid).await } else { Ok(()) }
     }
 
-    /// Makes an inode durable, where that is promised of each change.
+    /// Makes an inode durable, if each of its changes is promised to be.
     ///
     /// # Errors
     /// Those of the device.
@@ -87,7 +88,8 @@ impl Core {
         if promised { self.sync_file(ino, None).await } else { Ok(()) }
     }
 
-    /// Whether what replaces the content of a file is durable no later than that it does.
+    /// Whether content that replaces a file's content must be durable no later than the
+    /// replacement.
     pub(crate) fn allocates_at_once(&self) -> bool {
         !self.durability.no_auto_alloc
     }

@@ -6,17 +6,18 @@ use crate::error::{Error, Result};
 use crate::ondisk::inode::{FileKind, TimeField, flags};
 use crate::units::Ino;
 
-/// What can be changed, since it is kept: immutable, append-only, no dump, no times of access,
-/// durable changes.
+/// Flags that can be changed, because this crate honours them: immutable, append-only, no dump, no
+/// times of access, durable changes.
 const CHANGEABLE: u32 = flags::IMMUTABLE
     | flags::APPEND
     | flags::NO_DUMP
     | flags::NO_ACCESS_TIME
     | flags::SYNC
     | flags::DIR_SYNC;
-/// What `chattr` can ask for: the rest of what it reads and writes back stays as it is.
+/// Flags that `chattr` can ask for: the other bits that it reads and writes back stay as they are.
 const MODIFIABLE: u32 = 0x604B_C0FF;
-/// What is shown: not how the inode is kept on the disk, but for the index and the extents.
+/// Flags that are shown. Flags about the inode's form on the disk are left out, except index and
+/// extents.
 const SHOWN: u32 = 0x705B_DFFF;
 
 impl Ext4 {
@@ -29,13 +30,13 @@ impl Ext4 {
         Ok(self.core.inode(ino).await?.flags() & SHOWN)
     }
 
-    /// Gives an inode these flags. Who may do so, the caller knows. What only directories have is
-    /// left out of others, as the kernel does.
+    /// Sets the flags of an inode. The caller checks permissions. Flags of directories are left out
+    /// of other inodes, as in the kernel.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if others change than immutable (`i`), append-only (`a`), no dump
-    /// (`d`), no times of access (`A`), durable changes (`S`) and durable changes of
-    /// names (`D`).
+    /// [`Error::Unsupported`] if other flags change than immutable (`i`), append-only (`a`), no
+    /// dump (`d`), no times of access (`A`), durable changes (`S`) and durable changes of names
+    /// (`D`).
     pub async fn set_inode_flags(&self, ino: Ino, wanted: u32) -> Result<()> {
         let core: &Core = &self.core;
         let mut handle = core.begin(1).await?;

@@ -1,9 +1,9 @@
 //! The log file: blocks for logs, taken from an ext4 that is mounted with its own journal.
 //!
-//! It is a file like others to every program of ext4: a name in the root directory, extents,
-//! counted blocks. Its extents are unwritten, so that it reads as zeroes whatever logs hold; it is
-//! immutable, so that nobody writes, moves or removes it by mistake. It grows by one run in an
-//! update, so that each transaction leaves a whole file.
+//! For every program of ext4 it is an ordinary file: a name in the root directory, extents, counted
+//! blocks. Its extents are unwritten, so that it reads as zeroes whatever the logs hold. It is
+//! immutable, so that nobody writes, moves or removes it by mistake. Each update adds one run, so
+//! that each transaction leaves a whole file.
 
 use std::rc::Rc;
 
@@ -34,25 +34,24 @@ pub struct LogFile {
     pub ino: Ino,
     /// Its blocks in the order of the file, none across two groups.
     pub runs: Vec<Run>,
-    /// Nobody can change it by mistake (`chattr +i`).
+    /// Whether it is immutable (`chattr +i`), so that nobody changes it by mistake.
     pub is_immutable: bool,
 }
 
-/// How long a log is to be.
+/// The wanted length of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Blocks, if there are as many in one run.
+    /// Most blocks of a log.
     pub most: u32,
-    /// With fewer there is no log.
+    /// Least blocks: a shorter run becomes no log.
     pub least: u32,
 }
 
 impl Ext4 {
-    /// The log file that this file system has; what else has its name is an error.
+    /// The log file of this file system, if it has one.
     ///
     /// # Errors
-    /// [`Error::Exists`] if what has the name is no log file: somebody else made it. Those of
-    /// reading metadata.
+    /// [`Error::Exists`] if another file has its name, and those of reading metadata.
     pub async fn log_file(&self) -> Result<Option<LogFile>> {
         let core = &self.core;
         let _tree = core.journal.tree.read().await;
@@ -65,8 +64,8 @@ impl Ext4 {
         Ok(Some(LogFile::of(entry.ino, &raw, runs)))
     }
 
-    /// Where a log lies in a group: the last run that is free and as long as wanted, of it the end;
-    /// else the longest; none if that is too short.
+    /// The place of a log in a group: the end of the last free run with the most blocks wanted,
+    /// else of the longest run. `None` if that is shorter than the least.
     ///
     /// # Errors
     /// Those of reading metadata.
@@ -75,7 +74,7 @@ impl Ext4 {
         self.core.last_free_run(group, wanted.most, wanted.least).await
     }
 
-    /// Whether a log file can be created, but for its blocks. Nothing is written.
+    /// Checks that a log file can be created, except for its blocks. Nothing is written.
     ///
     /// # Errors
     /// [`Error::Unsupported`], and [`Error::NoSpace`] without a free inode.
@@ -119,11 +118,10 @@ impl Ext4 {
         Ok(ino)
     }
 
-    /// Makes a run of free blocks the end of the log file, in one update.
+    /// Adds a run of free blocks at the end of the log file, in one update.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if data that waits needs the blocks, [`Error::Corrupt`] if they are not
-    /// free.
+    /// [`Error::NoSpace`] if dirty data needs the blocks, [`Error::Corrupt`] if they are not free.
     pub async fn add_log(&self, ino: Ino, run: Run) -> Result<()> {
         let core = &self.core;
         let mut handle = core.begin(2 * MAP_CREDITS).await?;
@@ -145,8 +143,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Removes the log file, which is immutable. A crash leaves it whole, or an orphan that every
-    /// mount and check ends.
+    /// Removes the log file, although it is immutable. A crash leaves it whole, or as an orphan
+    /// that every mount and check deletes.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none.
@@ -170,8 +168,8 @@ impl Ext4 {
 }
 
 impl LogFile {
-    /// The log file with inode `ino` of a file system that belongs to MLFS, read past all logs:
-    /// its metadata is at home for as long as it does. Nothing is written.
+    /// Reads the log file with inode `ino` of a file system that belongs to MLFS, without the logs:
+    /// its metadata is at home as long as it belongs to MLFS. Nothing is written.
     ///
     /// # Errors
     /// [`Error::Exists`] if the inode is no log file; those of reading metadata.
@@ -207,7 +205,7 @@ impl LogFile {
 }
 
 impl Core {
-    /// The runs of a log file; `None` if the inode is none: then it holds what somebody wrote.
+    /// The runs of a log file; `None` if the inode is no log file.
     async fn log_runs(&self, ino: Ino, raw: &RawInode) -> Result<Option<Vec<Run>>> {
         let plain = raw.kind() == Some(FileKind::File)
             && raw.has_flag(flags::EXTENTS)
@@ -231,7 +229,7 @@ impl Core {
         Ok((plain && nothing_behind).then_some(runs))
     }
 
-    /// Adds a run, group by group.
+    /// Adds a run to `runs`, split at the ends of groups.
     fn split(&self, mut run: Run, runs: &mut Vec<Run>) {
         while run.blocks > 0 {
             let (group, first) = self.geometry.group_of(run.start);

@@ -1,4 +1,4 @@
-//! What programs ask for.
+//! The operations that programs ask for.
 
 mod access;
 mod attributes;

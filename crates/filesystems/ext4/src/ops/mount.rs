@@ -12,7 +12,7 @@ use super::durability::{Caller, Durability};
 use crate::alloc::Space;
 use crate::cache::{Cache, read_block};
 use crate::core::{Core, Mode};
-use crate::error::{Corruption, Error, Place, Refusal, Result};
+use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::extents::Mapping;
 use crate::geometry::{Geometry, check_state};
 use crate::inode::{Known, Losses};
@@ -29,33 +29,33 @@ use crate::xattr::{DurableNames, Judge};
 /// How a file system is mounted.
 #[derive(Clone)]
 pub struct Options {
-    /// What clocks on the wall show, for the times of files.
+    /// The wall clock, for the times of files.
     pub clock: Rc<dyn Fn() -> Timestamp>,
-    /// Nothing is written, not even a replay: what needs one is refused.
+    /// Whether nothing is written, not even by a replay: a file system that needs one is refused.
     pub read_only: bool,
-    /// What is durable when a call returns.
+    /// Durability that is promised without syncs.
     pub durability: Durability,
-    /// What the mount may use of memory.
+    /// The account of the mount's memory.
     pub memory: Memory,
 }
 
 /// A mounted file system. Clones are the same one.
 ///
-/// Operations are methods in the modules of [`crate`] that they belong to. An operation that was
-/// begun must be seen through: who drops it half-way leaves others waiting.
+/// Operations are methods in the modules of [`crate`] that they belong to. An operation's future
+/// must not be dropped half-way: that would leave others waiting.
 #[derive(Clone, Debug)]
 pub struct Ext4 {
     pub(crate) core: Rc<Core>,
-    /// Who asks.
+    /// The user on whose behalf calls are made.
     pub(crate) caller: Caller,
 }
 
 impl Ext4 {
-    /// Mounts the file system on `device`: replays its journal, ends its orphans, and starts the
-    /// task that commits. Its journal holds metadata: [`Mode::Ordered`].
+    /// Mounts the file system on `device` in [`Mode::Ordered`]: replays its journal, deletes or
+    /// cuts its orphans, and starts the background tasks.
     ///
     /// # Errors
-    /// [`Error::Refused`] with what to do, [`Error::Corrupt`], and those of the device.
+    /// [`Error::Refused`] with advice, [`Error::Corrupt`], and those of the device.
     pub async fn mount(
         device: Rc<dyn BlockDevice>,
         runtime: Executor,
@@ -64,7 +64,7 @@ impl Ext4 {
         Self::mount_in(Mode::Ordered, device, runtime, options).await
     }
 
-    /// As [`Ext4::mount`], with a journal that holds what `mode` says.
+    /// As [`Ext4::mount`], in another mode.
     ///
     /// # Errors
     /// As [`Ext4::mount`].
@@ -79,7 +79,7 @@ impl Ext4 {
         if options.read_only && must_replay {
             return Err(Refusal::NeedsCheck("the journal must be replayed").into());
         }
-        // What is durable must not depend on what the last user left in the device's cache.
+        // What is read now must be durable: the last user may have left it in the device's cache.
         device.submit(Request::Flush).await?;
         let none = || Journal::none(&options.memory);
         let early = Self::load(mode, none(), &device, &runtime, &options).await?;
@@ -104,13 +104,14 @@ impl Ext4 {
         } else {
             journal.superblock.sequence()
         };
-        // The replay may have changed everything that was read so far.
+        // The replay may have changed all metadata that was read so far.
         let loaded = Self::load(mode, none(), &device, &runtime, &options).await?;
         loaded.check_journal(&runs).await?;
         loaded.begin(journal, &runs, replayed).await
     }
 
-    /// Mounts what is in the log of `sink` and at home together. Nothing is written before.
+    /// Mounts with the log of `sink` as it is: its blocks are read in place of their homes. Nothing
+    /// was written before.
     async fn go_on(
         sink: Jbd2Sink,
         runs: &[Run],
@@ -132,7 +133,7 @@ impl Ext4 {
         Ok(fs)
     }
 
-    /// The journal must lie where it was looked for.
+    /// Checks that the journal lies where it was found before the replay.
     async fn check_journal(&self, runs: &[Run]) -> Result<()> {
         if self.core.journal_runs().await? == runs {
             return Ok(());
@@ -140,10 +141,10 @@ impl Ext4 {
         Err(Refusal::NeedsCheck("the journal's own inode changed").into())
     }
 
-    /// Mounts a file system whose transactions go through `sink`, and not into its own journal,
-    /// which must need no replay. `device` is what the sink brings blocks home to, and reads as if
-    /// all that is durable in the sink were home. The sink is ready, and only this mount uses it.
-    /// The file system may belong to MLFS.
+    /// Mounts a file system whose transactions go through `sink`, not into its own journal, which
+    /// must need no replay. The sink brings blocks home to `device`; reads of `device` must return
+    /// the newest durable version, from the sink or from home. The sink is ready, and only this
+    /// mount uses it. The file system may belong to MLFS.
     ///
     /// # Errors
     /// As [`Ext4::mount`].
@@ -173,31 +174,32 @@ impl Ext4 {
         Self::start(core).await
     }
 
-    /// From now on what nobody syncs is written, and durable, after `span`; 5 s when not given.
+    /// Sets the interval of write-back and of commits; 5 s by default.
     pub fn commit_every(&self, span: Nanos) {
         self.core.journal.interval.set(span);
     }
 
-    /// From now on files that are created or renamed under such names get the property of
+    /// From now on, files that are created or renamed with such names get the property of
     /// [`DURABLE_XATTR`](crate::DURABLE_XATTR).
     pub fn keep_named(&self, names: DurableNames) {
         self.core.judge.set(names);
     }
 
-    /// From now on what [`Ext4::write_synced`] writes needs durability and no place.
+    /// From now on, data of [`Ext4::write_synced`] counts as content that needs durability and no
+    /// place.
     pub fn keep_synced_writes(&self) {
         self.core.keeps_synced.set(true);
     }
 
-    /// What the superblock says against [`Ext4::mount_through`]. Nothing is written.
+    /// Checks that the superblock allows [`Ext4::mount_through`]. Nothing is written.
     ///
     /// # Errors
-    /// [`Error::Refused`] with what to do, [`Error::Corrupt`], and those of the device.
+    /// [`Error::Refused`] with advice, [`Error::Corrupt`], and those of the device.
     pub async fn check_mount_through(device: &Rc<dyn BlockDevice>) -> Result<()> {
         Self::superblock_to_mount_through(device).await.map(drop)
     }
 
-    /// Without the bit.
+    /// The checked superblock, without the bit of MLFS.
     async fn superblock_to_mount_through(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
         let superblock = Self::superblock_of(device).await?;
         if superblock.is_mlfs() && superblock.has_errors() {
@@ -223,7 +225,7 @@ impl Ext4 {
         Self { core, caller: Caller::ROOT }
     }
 
-    /// The file system that was loaded; nobody else knows of it yet.
+    /// The core of a file system that was loaded and that nobody else uses yet.
     fn alone(self) -> Core {
         let Ok(core) = Rc::try_unwrap(self.core) else {
             unreachable!("nobody else knows of it yet");
@@ -231,7 +233,7 @@ impl Ext4 {
         core
     }
 
-    /// Starts the tasks, and ends orphans.
+    /// Starts the tasks, and finishes the orphans.
     async fn start(core: Core) -> Result<Self> {
         let core = Rc::new(core);
         core.start_tasks();
@@ -242,7 +244,8 @@ impl Ext4 {
         Ok(Self::of(core))
     }
 
-    /// What is mounted with a journal that holds newer blocks, or none: nothing may be written.
+    /// Loads a file system with a journal that may hold newer blocks, or none. Nothing may be
+    /// written to it yet.
     async fn load(
         mode: Mode,
         journal: Journal,
@@ -256,7 +259,7 @@ impl Ext4 {
         Self::load_as(&superblock, block, mode, journal, device, runtime, options).await
     }
 
-    /// As [`Ext4::load`], with what `superblock` says; `block` is block 0.
+    /// As [`Ext4::load`], with this superblock; `block` is block 0.
     pub(crate) async fn load_as(
         superblock: &Superblock,
         block: Bytes,
@@ -271,7 +274,9 @@ impl Ext4 {
         let mut tables = Vec::new();
         for block in geometry.descriptor_blocks() {
             if block.0 >= geometry.blocks {
-                return Err(Corruption::of(Place::Superblock, "descriptors beyond the end").into());
+                return Err(
+                    Corruption::of(Location::Superblock, "descriptors beyond the end").into()
+                );
             }
             tables.push(cache.insert(block, journal.read_early(&**device, block).await?));
         }
@@ -319,7 +324,7 @@ impl Ext4 {
         Ok(Self::of(Rc::new(core)))
     }
 
-    /// From now on it may be written.
+    /// Gives a loaded file system its journal, after which it may be written.
     async fn begin(self, mut journal: Journalled, runs: &[Run], next: Tid) -> Result<Self> {
         let mut core = self.alone();
         core.geometry.add_journal(runs);
@@ -327,7 +332,7 @@ impl Ext4 {
             return Ok(Self::of(Rc::new(core)));
         }
         let format = core.geometry.journal_format();
-        // First the journal needs no replay, then the file system says that it may need one.
+        // First the journal is marked as empty, then the file system as one that may need a replay.
         jbd2::reset(&core.device, &mut journal, next, format).await?;
         let device = Rc::clone(&core.device);
         let Journalled { place, superblock } = journal;
@@ -336,7 +341,7 @@ impl Ext4 {
         core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next, &core.memory);
         core.write_superblock(|superblock| {
             superblock.set_needs_recovery(true);
-            // Any write may make a file of 2 GiB; nobody minds the feature where there is none.
+            // Any write may make a file of 2 GiB, and the feature does no harm without such files.
             superblock.set_has_large_files();
         })
         .await?;
@@ -355,7 +360,7 @@ impl Core {
         self.finish_orphans().await
     }
 
-    /// Where the journal is.
+    /// The blocks of the journal.
     async fn journal_runs(&self) -> Result<Vec<Run>> {
         let ino = self.geometry.journal;
         let raw = self.inode(ino).await?;

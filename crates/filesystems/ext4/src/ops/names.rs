@@ -1,4 +1,4 @@
-//! Names: giving them, and taking them away.
+//! Creating, linking and removing names.
 
 use bytes::Bytes;
 use manylogs_plant::{Bug, is};
@@ -14,23 +14,23 @@ use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
 use crate::units::{BLOCK_BYTES, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
 use crate::xattr::XATTR_CREDITS;
 
-/// Links that an inode can have.
+/// Most links of an inode.
 const LINKS_MOST: u16 = 65_000;
 
-/// What is to be created.
+/// The attributes of a new inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct New {
-    /// What it is; [`New::target`] and [`New::device`] belong to some kinds.
+    /// Its kind; [`New::target`] and [`New::device`] are for some kinds only.
     pub kind: FileKind,
     /// The lower twelve bits of the mode.
     pub permissions: u16,
-    /// Bits of the mode that it loses, unless the directory has a default list of access.
+    /// Bits that are cleared in its mode, unless the directory has a default access control list.
     pub umask: u16,
     /// Owner.
     pub uid: u32,
-    /// Owning group, unless the directory hands its own down.
+    /// Owning group, unless it inherits the directory's group.
     pub gid: u32,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub target: Bytes,
     /// Major and minor number of a device.
     pub device: (u32, u32),
@@ -45,7 +45,7 @@ impl New {
 }
 
 impl Ext4 {
-    /// Creates something under a name that is not taken.
+    /// Creates an inode under a name that must not be taken.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoSpace`], [`Error::TooManyLinks`], [`Error::NameTooLong`].
@@ -81,7 +81,7 @@ impl Ext4 {
         self.attributes(ino).await
     }
 
-    /// Gives an inode another name, or a first one, if [`Ext4::create_unnamed`] made it for that.
+    /// Gives an inode another name, or a first one if [`Ext4::create_unnamed`] made it as linkable.
     ///
     /// # Errors
     /// As [`Ext4::create`]; [`Error::Invalid`] for a directory, [`Error::NotFound`] if it has no
@@ -131,7 +131,8 @@ impl Ext4 {
         self.attributes(ino).await
     }
 
-    /// Takes a name away from anything but a directory. What has no name and is not open ends.
+    /// Removes a name of anything but a directory. An inode without names that is not open is
+    /// deleted.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`].
@@ -139,7 +140,7 @@ impl Ext4 {
         self.remove(dir, name, false).await
     }
 
-    /// Takes away an empty directory.
+    /// Removes an empty directory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`].
@@ -167,7 +168,7 @@ impl Ext4 {
         if directory {
             Core::remove_link(&mut above);
             core.judge.forget(entry.ino);
-            // Whoever still has it open finds nothing in it.
+            // Programs that still have it open find it empty.
             raw.set_size(0);
         }
         touch(&mut above, now);
@@ -180,19 +181,19 @@ impl Ext4 {
         core.keep(core.is_dir_sync(&above), tid).await.and(ended)
     }
 
-    /// An inode has one user more until [`Ext4::close`], whether or not it has a name.
+    /// Adds a user to an inode, until [`Ext4::close`], whether or not it has a name.
     pub fn open(&self, ino: Ino) {
         self.core.known.add(ino);
     }
 
-    /// Inodes that whoever opened them might close, as there are more than memory is for: some of
-    /// those that nobody works with, other ones each time.
+    /// Open inodes that the kernel should close, if more are open than memory allows: some idle
+    /// ones, others at each call.
     #[must_use]
     pub fn to_forget(&self) -> Vec<Ino> {
         self.core.to_forget()
     }
 
-    /// An inode has so many users less. Without any, and without a name, it ends.
+    /// Removes users of an inode. An inode without users and names is deleted.
     ///
     /// # Errors
     /// Those of deleting the inode, if it has no name any more.
@@ -205,7 +206,7 @@ impl Ext4 {
 }
 
 impl Core {
-    /// What kinds of inodes have besides their attributes.
+    /// Gives a new inode what its kind needs: names `.` and `..`, a target, or device numbers.
     async fn furnish(
         &self,
         handle: &mut Handle<'_>,
@@ -225,7 +226,7 @@ impl Core {
         }
     }
 
-    /// Where a symbolic link leads lies in its inode, or in a block that is metadata.
+    /// Writes the target of a symbolic link into its inode, or into a block of metadata.
     async fn put_target(
         &self,
         handle: &mut Handle<'_>,
@@ -254,7 +255,7 @@ impl Core {
         Ok(())
     }
 
-    /// A directory has one directory more in it. Where the count does not fit, it is 1.
+    /// Counts a new subdirectory of a directory. If the count does not fit, it becomes 1.
     pub(crate) fn add_link(&self, raw: &mut RawInode) -> Result<()> {
         raw.set_links(match raw.links() {
             1 => 1,
@@ -265,14 +266,15 @@ impl Core {
         Ok(())
     }
 
-    /// A directory has one directory less in it.
+    /// Counts the loss of a subdirectory.
     pub(crate) fn remove_link(raw: &mut RawInode) {
         if raw.links() > 2 {
             raw.set_links(raw.links() - 1);
         }
     }
 
-    /// An inode has a name less; without any it is an orphan. A directory loses its own name, too.
+    /// Takes a name from an inode; without names it becomes an orphan. For a directory that
+    /// includes the name `.`.
     pub(crate) async fn lose_name(
         &self,
         handle: &mut Handle<'_>,
@@ -289,9 +291,9 @@ impl Core {
         self.put_inode(handle, ino, raw).await
     }
 
-    /// As [`Core::end_if_unused`], for an inode whose name is gone already. If the device fails,
-    /// the inode stays an orphan, which the unmount or the next mount ends: that it lost its name
-    /// is in effect, so that whoever asked for that is told so.
+    /// As [`Core::end_if_unused`], for an inode whose name is removed already. If the device fails,
+    /// the inode stays an orphan, which the unmount or the next mount deletes. The removal of the
+    /// name is in effect, so the caller gets no error.
     pub(crate) async fn end_sooner_or_later(&self, ino: Ino) -> Result<()> {
         match self.end_if_unused(ino).await {
             Err(Error::Io(_) | Error::Aborted(_)) if !is(Bug::Ext4EndFailsRemoval) => Ok(()),

@@ -1,4 +1,4 @@
-//! Privileges that a program file gives, which end when it changes.
+//! Privileges of a program file (set-id bits and capabilities), which end when the file changes.
 
 use manylogs_plant::{Bug, is};
 
@@ -13,14 +13,14 @@ use crate::xattr::XATTR_CREDITS;
 
 /// The mode's bit that gives a program the owner's rights.
 const SET_USER: u16 = 0o4000;
-/// The mode's bit that gives a program the group's rights, where the group may execute it.
+/// The mode's bit that gives a program the group's rights, if the group may execute it.
 const SET_GROUP: u16 = 0o2000;
 /// See [`SET_GROUP`].
 const GROUP_EXECUTES: u16 = 0o010;
 /// The attribute with a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Who asks for a change, as far as what happens depends on that.
+/// The caller of a change, as far as the change depends on it.
 #[derive(Clone, Copy)]
 pub struct Credentials<'c> {
     /// The user.
@@ -29,21 +29,21 @@ pub struct Credentials<'c> {
     pub in_group: &'c dyn Fn(u32) -> bool,
 }
 
-/// Which set-id bits of a file's mode go when its content changes.
+/// Which set-id bits of a file's mode are cleared when its content changes.
 #[derive(Clone, Copy, Debug)]
 pub enum SetIds<'c> {
-    /// None: whoever changes it may keep them.
+    /// None: the caller may keep them.
     Kept,
-    /// Those that give rights: the user's, and the group's if the group may execute the file or
+    /// The bits that give rights: the user's, and the group's if the group may execute the file or
     /// the caller is not in it.
     TakenBy(Credentials<'c>),
 }
 
 impl Credentials<'_> {
-    /// Whoever has all rights.
+    /// Root, which has all rights.
     pub const ROOT: Self = Self { uid: 0, in_group: &|_| true };
 
-    /// Whether the caller may change attributes of what `uid` owns.
+    /// Whether the caller may change attributes of a file that `uid` owns.
     pub(super) const fn owns(self, uid: u32) -> bool {
         self.uid == 0 || self.uid == uid
     }
@@ -62,10 +62,10 @@ impl<'c> SetIds<'c> {
         if taken { Self::TakenBy(caller) } else { Self::Kept }
     }
 
-    /// Of a mode, the bits that go.
+    /// The bits of a mode that are cleared.
     pub(super) fn of(self, mode: u16, group: u32) -> u16 {
         let Self::TakenBy(caller) = self else { return 0 };
-        // Who asks is only asked where it matters.
+        // `in_group` is called only if its answer matters.
         let gives_rights = mode & SET_GROUP != 0
             && !is(Bug::Ext4SetGidKept)
             && (mode & GROUP_EXECUTES != 0 || !(caller.in_group)(group));
@@ -74,11 +74,11 @@ impl<'c> SetIds<'c> {
 }
 
 impl Ext4 {
-    /// The content of a file is about to change: its capabilities go, and bits of its mode. Whether
-    /// anything was taken.
+    /// Clears a file's capabilities and set-id bits before its content changes. Returns whether
+    /// there was anything to clear.
     ///
     /// # Errors
-    /// Those of reading the inode, and of changing it if there is something to take.
+    /// Those of reading the inode, and of changing it if there is something to clear.
     pub async fn drop_privileges(&self, ino: Ino, set_ids: SetIds<'_>) -> Result<bool> {
         let core = &self.core;
         let had_some = core.has_privileges(ino, set_ids).await?;
@@ -109,8 +109,8 @@ impl Core {
         Ok(!node.incapable.get() || set_ids.of(raw.mode(), raw.owner().1) != 0)
     }
 
-    /// Takes capabilities away, and bits of the mode: a directory's mean something else, and stay.
-    /// The caller writes the inode, and has [`XATTR_CREDITS`] for this.
+    /// Clears capabilities and set-id bits. Those of a directory mean something else, and stay. The
+    /// caller writes the inode, and has [`XATTR_CREDITS`] for this.
     pub(crate) async fn take_privileges(
         &self,
         handle: &mut Handle<'_>,
@@ -132,7 +132,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a program has capabilities. An attribute without a value gives none, and stays.
+    /// Whether a program has capabilities. An attribute with an empty value gives none, and stays.
     async fn gives_capabilities(&self, ino: Ino, raw: &RawInode) -> Result<bool> {
         let capability = self.xattr(ino, raw, &Key::of(CAPABILITY)?).await?;
         Ok(capability.is_some_and(|value| !value.is_empty()))

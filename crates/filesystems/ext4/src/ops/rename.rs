@@ -15,14 +15,14 @@ use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::units::{Ino, Timestamp};
 use crate::xattr::XATTR_CREDITS;
 
-/// What becomes of a name that is taken.
+/// What a rename does if the new name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// What had it loses it.
+    /// The inode that had it loses it.
     Replaced,
-    /// The renaming fails.
+    /// The rename fails.
     Kept,
-    /// Both names change their inodes.
+    /// The two names exchange their inodes.
     Exchanged,
 }
 
@@ -34,9 +34,9 @@ struct Spot<'a> {
 }
 
 impl Ext4 {
-    /// Gives what has the name `from` the name `to`: nobody sees both names, or neither. What takes
-    /// the name of another file has its content durable no later than the name, as far as that was
-    /// written before, unless [`super::Durability::no_auto_alloc`].
+    /// Renames `from` to `to`: nobody sees both names, or neither. If the file takes the name of
+    /// another file, its content written before is durable no later than the name, unless
+    /// [`super::Durability::no_auto_alloc`] is set.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] as `taken` says, [`Error::NotEmpty`],
@@ -46,8 +46,8 @@ impl Ext4 {
         self.rename_or_leave(from, to, taken, None).await
     }
 
-    /// As [`Ext4::rename`], and leaves a whiteout of this owner and group under the old name in the
-    /// same moment: a character device 0:0, by which overlays know that a name is gone.
+    /// As [`Ext4::rename`], and atomically leaves a whiteout of this owner and group under the old
+    /// name: a character device 0:0, which tells overlays that the name is gone.
     ///
     /// # Errors
     /// As [`Ext4::rename`]; [`Error::NoSpace`]; [`Error::Invalid`] if the names are exchanged.
@@ -77,15 +77,15 @@ impl Ext4 {
         let to = Spot { dir: to.0, name: to.1 };
         let mut settled = Vec::new();
         while let Some(node) = self.try_rename(from, to, (taken, whiteout), &settled).await? {
-            // What is written from now on is not promised: once is enough.
+            // Data written from now on has no such promise, so once is enough.
             settled.push(node.ino);
             self.core.write_back(&node, Times::Written).await?;
         }
         Ok(())
     }
 
-    /// Renames, or returns an inode that is not among the `settled` and must have its content on
-    /// the device, or in a transaction, before the transaction of the renaming.
+    /// Renames, or returns a node that is not among the `settled` and whose content must first be
+    /// written back.
     async fn try_rename(
         &self,
         from: Spot<'_>,
@@ -152,8 +152,9 @@ impl Ext4 {
 }
 
 impl Core {
-    /// What takes the name of another file must not be found empty after a crash: its content is to
-    /// be durable no later than the name. Returns whose content is not, unless it is `settled`.
+    /// A file that takes the name of another must not be empty after a crash: its content must be
+    /// durable no later than the name. Returns a file whose content is dirty, unless it is
+    /// `settled`.
     fn unsettled(
         &self,
         moved: Ino,
@@ -170,14 +171,14 @@ impl Core {
         node.filter(|_| !is(Bug::Ext4RenameLeavesData)).cloned()
     }
 
-    /// A directory, and what has a name in it.
+    /// A directory, and the entry of a name in it.
     async fn spot(&self, spot: Spot<'_>) -> Result<(RawInode, Option<Entry>)> {
         let raw = self.directory(spot.dir).await?;
         let entry = self.find(spot.dir, &raw, spot.name).await?;
         Ok((raw, entry))
     }
 
-    /// A directory does not become a part of itself.
+    /// Checks that a directory does not move into itself.
     async fn check_tree(&self, moved: Ino, dir: Ino) -> Result<()> {
         if self.inode(moved).await?.kind() != Some(FileKind::Directory) {
             return Ok(());
@@ -195,7 +196,7 @@ impl Core {
         Ok(())
     }
 
-    /// A new whiteout for a name.
+    /// Makes a new whiteout for a name.
     async fn bear_whiteout(
         &self,
         handle: &mut Handle<'_>,
@@ -211,7 +212,7 @@ impl Core {
         Ok(ino)
     }
 
-    /// Takes `from` away from an inode and gives it `to`, which `other` loses. What is `left` gets
+    /// Moves the name of an inode from `from` to `to`, which `other` loses. The inode `left` gets
     /// the old name.
     async fn move_name(
         &self,
@@ -264,7 +265,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether what has a name may lose it to a directory, or to something else.
+    /// Checks that an inode may lose its name to a directory, or to something else.
     async fn check_replaced(&self, other: Ino, by_directory: bool) -> Result<()> {
         let raw = self.inode(other).await?;
         match (raw.kind() == Some(FileKind::Directory), by_directory) {
@@ -319,7 +320,7 @@ impl Core {
         Ok(())
     }
 
-    /// The name `..` of a directory leads to `above`.
+    /// Makes the name `..` of a directory lead to `above`.
     async fn put_above(
         &self,
         handle: &mut Handle<'_>,

@@ -1,29 +1,29 @@
-//! What changes without a request, for whoever keeps answers.
+//! Changes without a request, which callers that cache answers must be told.
 
 use super::Ext4;
 use crate::core::Core;
 use crate::units::Ino;
 
-/// What changed of an inode though nobody asked for that.
+/// A change of an inode without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// Blocks in use.
     Attributes,
-    /// Content was lost, as the device refuses it: what was there before is read.
+    /// Content was lost, because the device refused it: reads find older content.
     Content,
 }
 
-/// Who hears of it.
+/// The function that is called for each such change.
 pub(crate) type Listener = Box<dyn Fn(Ino, Changed)>;
 
 impl Ext4 {
-    /// From now on `tell` hears of each change that no request asked for. It is called while the
-    /// change goes on: it must not use the file system, nor wait.
+    /// From now on, `tell` is called for each change that no request asked for. It is called during
+    /// the change, so it must not use the file system or wait.
     pub fn tell_changes(&self, tell: impl Fn(Ino, Changed) + 'static) {
         self.core.listener.replace(Some(Box::new(tell)));
     }
 
-    /// Nobody hears of them any more.
+    /// Ends the calls of [`Ext4::tell_changes`].
     pub fn tell_nobody(&self) {
         self.core.listener.replace(None);
     }

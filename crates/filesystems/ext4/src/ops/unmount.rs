@@ -1,4 +1,4 @@
-//! Unmounting, and bringing home before that.
+//! Unmounting, and bringing the journal's content home.
 
 use manylogs_block::{Payload, Request};
 
@@ -10,7 +10,7 @@ use crate::ondisk::superblock::Superblock;
 use crate::units::BlockNo;
 
 impl Ext4 {
-    /// Makes durable what was changed so far, and brings home all that is in the journal, which
+    /// Commits all changes of metadata so far, and brings the journal's content home. The journal
     /// stays in use.
     ///
     /// # Errors
@@ -22,12 +22,12 @@ impl Ext4 {
         Ok(core.journal.sink.bring_home().await?)
     }
 
-    /// Makes everything durable, brings it home, and leaves a file system that needs no recovery;
-    /// in [`crate::Mode::Lazy`] the journal keeps what it holds, and a recovery is needed.
+    /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
+    /// In [`crate::Mode::Lazy`] the journal keeps its content, and a recovery is needed.
     ///
     /// # Errors
     /// Those of the device, and [`crate::Error::Aborted`]: the next mount replays the journal then.
-    /// What was lost and nobody was told of is told when all the rest is done.
+    /// A loss that nobody was told of is returned when all the rest is done.
     pub async fn unmount(self) -> Result<()> {
         let core = self.core;
         if core.read_only {
@@ -63,7 +63,7 @@ impl Ext4 {
 }
 
 impl Core {
-    /// Writes the superblock at home, durably, past the journal: nothing of it is in the log.
+    /// Writes the superblock home, durably, past the journal. The log must hold no version of it.
     pub(super) async fn write_superblock(
         &self,
         change: impl FnOnce(&mut Superblock),
@@ -90,7 +90,7 @@ impl Core {
         self.journal.commit(handle.finish()).await
     }
 
-    /// The superblock in the log says how much is free, as a replay is to bring it home.
+    /// Writes the free counts into the superblock in the log: a replay will bring it home.
     async fn log_counts(&self) -> Result<()> {
         let (blocks, inodes) = (self.space.free_blocks(), self.space.free_inodes());
         self.log_superblock(|superblock| {

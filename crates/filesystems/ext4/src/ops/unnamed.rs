@@ -1,4 +1,4 @@
-//! Files that are born without a name, as `O_TMPFILE` makes them.
+//! Files that are created without a name (`O_TMPFILE`).
 
 use manylogs_plant::{Bug, is};
 
@@ -11,12 +11,12 @@ use crate::units::Ino;
 use crate::xattr::XATTR_CREDITS;
 
 impl Ext4 {
-    /// Creates a file that has no name, as if it had been created in `dir`. It has one user from
-    /// the start, who closes it; then, or with a crash, it ends, unless [`Ext4::link`] gave it a
-    /// name. It can be given one if it is `linkable`.
+    /// Creates a file without a name, with attributes as if created in `dir`. It has one user from
+    /// the start, who must close it. At the close, or after a crash, it is deleted, unless
+    /// [`Ext4::link`] gave it a name. That is possible if it is `linkable`.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::Invalid`] for what is no file; those of reading `dir`.
+    /// [`Error::NoSpace`]; [`Error::Invalid`] for another kind than a file; those of reading `dir`.
     pub async fn create_unnamed(&self, dir: Ino, new: New, linkable: bool) -> Result<Attributes> {
         if new.kind != FileKind::File {
             return Err(Error::Invalid("only a file can be without a name"));

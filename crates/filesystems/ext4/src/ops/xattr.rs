@@ -18,22 +18,23 @@ const SET_GROUP: u16 = 0o2000;
 /// When an attribute may be set, and what else happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetXattr {
-    /// Only if it is not there.
+    /// Fails if the attribute exists.
     pub create: bool,
-    /// Only if it is there.
+    /// Fails unless the attribute exists.
     pub replace: bool,
-    /// With a list of access the mode loses its set-group-id bit: who sets it is not in the group.
+    /// Setting an access control list also clears the set-group-id bit, because the caller is not
+    /// in the group.
     pub drop_set_gid: bool,
 }
 
 impl Ext4 {
-    /// The value of an attribute by its whole name, such as `user.comment`. Lists of access
-    /// (`system.posix_acl_access`, `system.posix_acl_default`) are in the form that programs give
-    /// to Linux.
+    /// The value of an attribute by its whole name, such as `user.comment`. Access control lists
+    /// (`system.posix_acl_access`, `system.posix_acl_default`) have the form that programs give to
+    /// Linux.
     ///
     /// # Errors
-    /// [`Error::NoXattr`] if there is none, [`Error::Unsupported`] for other beginnings than
-    /// `user.`, `trusted.`, `security.` and the two.
+    /// [`Error::NoXattr`] if there is none, [`Error::Unsupported`] for prefixes other than `user.`,
+    /// `trusted.` and `security.`, except the two names.
     pub async fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Bytes> {
         let key = Key::of(name)?;
         let _tree = self.core.journal.tree.read().await;
@@ -55,13 +56,13 @@ impl Ext4 {
         self.core.xattr_names(ino, &raw).await
     }
 
-    /// Sets an attribute; see [`Ext4::xattr`] for its name. A list of access also sets the mode,
-    /// and is not kept if the mode says the same.
+    /// Sets an attribute; see [`Ext4::xattr`] for its name. An access control list also sets the
+    /// mode. It is not stored if the mode says the same.
     ///
     /// # Errors
     /// [`Error::Exists`] and [`Error::NoXattr`] as `how` says, [`Error::NoSpace`] if the inode and
-    /// one block have no room for it, [`Error::Invalid`] for a list without sense,
-    /// [`Error::AccessDenied`] for a default list of what is no directory,
+    /// one block have no room for it, [`Error::Invalid`] for an impossible list,
+    /// [`Error::AccessDenied`] for a default list of an inode that is no directory,
     /// [`Error::NotPermitted`].
     pub async fn set_xattr(
         &self,
@@ -75,7 +76,7 @@ impl Ext4 {
         self.core.keep_inode(ino).await
     }
 
-    /// Takes an attribute away.
+    /// Removes an attribute.
     ///
     /// # Errors
     /// [`Error::NoXattr`], [`Error::NotPermitted`].
@@ -102,7 +103,7 @@ impl Core {
             self.check_may_be_durable(ino).await?;
             self.change_xattr_alone(ino, key, value, how).await?;
         } else {
-            // What is written meanwhile waits, and finds the file without the property.
+            // Write-back waits meanwhile, and then finds the file without the property.
             let _alone = node.writing.take_all().await;
             let _content = node.content.read().await;
             self.let_go(&node).await?;
@@ -137,12 +138,12 @@ impl Core {
         let had = self.xattr(ino, &raw, &key).await?;
         match &had {
             Some(_) if how.create => return Err(Error::Exists),
-            // Every file has a list of access, if only that of its mode.
+            // Every file has an access control list, even if only its mode.
             None if how.replace && !is_acl => {
                 let wrong = is(Bug::Ext4XattrWrongError);
                 return Err(if wrong { Error::NotFound } else { Error::NoXattr });
             }
-            // The value that it has is no change: the time of change stays.
+            // The same value is no change: the time of change stays.
             had if !is_acl && *had == value => return Ok(()),
             None if value.is_none() => return Ok(()),
             _ => {}
@@ -164,7 +165,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the inode is another one then: list and mode may be those that it has.
+    /// Sets or removes an access control list. False if list and mode are the same as before.
     async fn change_acl(
         &self,
         handle: &mut Handle<'_>,

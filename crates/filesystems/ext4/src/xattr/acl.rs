@@ -1,4 +1,4 @@
-//! Access control lists (POSIX 1003.1e, draft 17): who may use a file besides its owner and group.
+//! Access control lists (POSIX 1003.1e, draft 17): rights of users and groups besides a file's own.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -6,9 +6,9 @@ use crate::ondisk::bytes::{le16, le32};
 
 /// Version of a list on the disk.
 const DISK_VERSION: u32 = 1;
-/// Version of a list as programs see it.
+/// Version of a list in the form of programs.
 const XATTR_VERSION: u32 = 2;
-/// The number that programs see where an entry has none.
+/// The id that programs see in an entry without one.
 const NO_ID: u32 = u32::MAX;
 
 const OWNER: u16 = 0x01;
@@ -18,18 +18,18 @@ const NAMED_GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// What one entry allows, and to whom.
+/// One entry: what it allows, and to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     tag: u16,
     /// Read 4, write 2, execute 1.
     allowed: u16,
-    /// Of a user or group that is named.
+    /// The id of a named user or group.
     id: Option<u32>,
 }
 
-/// A list that makes sense: one entry for owner, group and others each, and a mask if users or
-/// groups are named.
+/// A valid list: one entry each for owner, group and others, and a mask if users or groups are
+/// named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
@@ -50,7 +50,7 @@ impl Acl {
         sound.then_some(Self(entries))
     }
 
-    /// The list as programs give it; `None` if it makes no sense.
+    /// Decodes a list in the form of programs; `None` if it is not valid.
     pub(crate) fn of_xattr(value: &[u8]) -> Option<Self> {
         let (version, entries) = value.split_at_checked(4)?;
         if le32(version, 0) != XATTR_VERSION || !entries.len().is_multiple_of(8) {
@@ -63,7 +63,7 @@ impl Acl {
         Self::new(entries.chunks_exact(8).map(entry).collect())
     }
 
-    /// The list as programs see it.
+    /// Encodes the list in the form of programs.
     pub(crate) fn to_xattr(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(4 + 8 * self.0.len());
         bytes.put_u32_le(XATTR_VERSION);
@@ -75,7 +75,7 @@ impl Acl {
         bytes.freeze()
     }
 
-    /// The list as it is on the disk; `None` if it makes no sense.
+    /// Decodes a list in its form on the disk; `None` if it is not valid.
     pub(crate) fn of_disk(value: &[u8]) -> Option<Self> {
         let (version, mut rest) = value.split_at_checked(4)?;
         if le32(version, 0) != DISK_VERSION {
@@ -104,7 +104,7 @@ impl Acl {
         bytes.freeze()
     }
 
-    /// Whether the mode says the same.
+    /// Whether the list says no more than the mode.
     pub(crate) fn is_mode_alone(&self) -> bool {
         self.0.len() == 3
     }
@@ -113,7 +113,7 @@ impl Acl {
         self.0.iter().find(|entry| entry.tag == tag).map_or(0, |entry| entry.allowed)
     }
 
-    /// The entry that the mode's bits of the group stand for: the mask, if there is one.
+    /// The entry that corresponds to the mode's group bits: the mask, if there is one.
     fn group_tag(&self) -> u16 {
         if self.0.iter().any(|entry| entry.tag == MASK) { MASK } else { GROUP }
     }
@@ -135,12 +135,13 @@ impl Acl {
         }
     }
 
-    /// The file got another mode.
+    /// Follows a change of the file's mode.
     pub(crate) fn set_mode(&mut self, mode: u16) {
         self.change(|_, new| new, mode);
     }
 
-    /// What a new file asked for with `mode` gets where this is the default.
+    /// The list of a new file that is created with `mode`, if this is the default list of its
+    /// directory.
     pub(crate) fn inherited(&self, mode: u16) -> Self {
         let mut own = self.clone();
         own.change(|allowed, asked| allowed & asked, mode);

@@ -1,5 +1,5 @@
 //! The property of files that need durability and no place (`O_DUR` of the Manylogs paper, section
-//! IV-D): their content stays in the log for as long as it lives.
+//! IV-D): their content stays in the log as long as it is live.
 
 use bytes::Bytes;
 use manylogs_plant::{Bug, is};
@@ -12,11 +12,11 @@ use crate::ondisk::inode::{FileKind, RawInode};
 use crate::ondisk::xattr::Key;
 use crate::units::Ino;
 
-/// The attribute that says it: `1`, or `0` as if it were not there. Directories hand it down to
-/// files and directories that are created in them.
+/// The attribute of the property: `1`, or `0`, which means the same as no attribute. New files and
+/// directories inherit it from their directory.
 pub const DURABLE_XATTR: &str = "user.manylogs.durable";
 
-/// What stands for `user.` on the disk.
+/// The code of `user.` on the disk.
 const USER: u8 = 1;
 const NAME: &[u8] = b"manylogs.durable";
 
@@ -25,16 +25,16 @@ impl Key {
         Self { index: USER, name: NAME.to_vec() }
     }
 
-    /// Whether it is that of [`DURABLE_XATTR`].
+    /// Whether it is the key of [`DURABLE_XATTR`].
     pub(crate) fn is_durable(&self) -> bool {
         self.index == USER && self.name == NAME
     }
 }
 
-/// What a value of the attribute says.
+/// Decodes a value of the attribute.
 ///
 /// # Errors
-/// [`Error::Invalid`] if it says nothing.
+/// [`Error::Invalid`] for other values than `1` and `0`.
 pub(crate) fn durable_value(value: &[u8]) -> Result<bool> {
     match value {
         b"1" => Ok(true),
@@ -44,7 +44,7 @@ pub(crate) fn durable_value(value: &[u8]) -> Result<bool> {
 }
 
 impl Core {
-    /// Whether an inode has the property. The caller has the tree.
+    /// Whether an inode has the property. The caller holds the tree lock.
     async fn has_durable(&self, ino: Ino, raw: &RawInode) -> Result<bool> {
         let value = self.xattr(ino, raw, &Key::durable()).await?;
         Ok(value.is_some_and(|value| durable_value(&value).unwrap_or(false)))
@@ -55,8 +55,8 @@ impl Core {
         self.mode.journals_content() && self.journal.sink.keeps()
     }
 
-    /// Whether the log keeps what is written to a file from now on. What cannot be read counts as
-    /// "no": whoever writes finds that it cannot be read.
+    /// Whether the log keeps content that is written to a file from now on. An inode that cannot be
+    /// read counts as "no": the write will meet that error itself.
     pub(crate) async fn is_durable(&self, node: &Node) -> bool {
         if !self.keeps() {
             return false;
@@ -83,8 +83,8 @@ impl Core {
         self.put_xattr(handle, ino, raw, Key::durable(), Some(Bytes::from_static(b"1"))).await
     }
 
-    /// Gives a new file or directory the property, if its directory hands it down, or the file's
-    /// name fits a pattern. The caller writes the inode.
+    /// Gives a new file or directory the property, if its directory has it, or if the file's name
+    /// fits a pattern. The caller writes the inode.
     pub(crate) async fn inherit_durable(
         &self,
         handle: &mut Handle<'_>,
@@ -109,7 +109,7 @@ impl Core {
         if handed || named { self.make_durable_only(handle, ino, raw).await } else { Ok(()) }
     }
 
-    /// An inode has another name now: a file gets the property if that fits a pattern.
+    /// Gives a file the property if its new name fits a pattern.
     pub(crate) async fn judge_renamed(
         &self,
         handle: &mut Handle<'_>,
@@ -129,12 +129,12 @@ impl Core {
         }
         self.make_durable_only(handle, ino, &mut raw).await?;
         self.put_inode(handle, ino, &mut raw).await?;
-        // If the update is undone, it is looked up again.
+        // Looked up again at the next use, which is right even if the update is undone.
         self.node(ino).durable.set(None);
         Ok(())
     }
 
-    /// Whether a name in a directory fits a pattern. The caller has the tree.
+    /// Whether a name in a directory fits a pattern. The caller holds the tree lock.
     async fn fits(&self, dir: Ino, name: &[u8]) -> Result<bool> {
         let (mut names, mut at) = (vec![name.to_vec()], dir);
         if self.judge.is_idle() {
@@ -153,7 +153,7 @@ impl Core {
         }
     }
 
-    /// The name of a directory, and the one that it is in. The caller has the tree.
+    /// The parent of a directory, and its name there. The caller holds the tree lock.
     async fn name_of_directory(&self, dir: Ino) -> Result<(Ino, Vec<u8>)> {
         let raw = self.directory(dir).await?;
         let bad = || Corruption::inode(dir, "the directory has no way to the root");

@@ -1,4 +1,4 @@
-//! Lists of access where inodes get a mode: at birth, and when it changes.
+//! Access control lists of inodes that get a mode: at creation, and when it changes.
 
 use super::{ACL_ACCESS, ACL_DEFAULT, Acl};
 use crate::core::Core;
@@ -13,14 +13,15 @@ const fn key(index: u8) -> Key {
 }
 
 impl Core {
-    /// One of the two lists of an inode, if it has it. The caller has the tree.
+    /// One of the two access control lists of an inode, if it has it. The caller holds the tree
+    /// lock.
     pub(crate) async fn acl(&self, ino: Ino, raw: &RawInode, index: u8) -> Result<Option<Acl>> {
         let Some(value) = self.xattr(ino, raw, &key(index)).await? else { return Ok(None) };
         let bad = || Corruption::inode(ino, "an impossible list of access");
         Ok(Some(Acl::of_disk(&value).ok_or_else(bad)?))
     }
 
-    /// Gives an inode one of the two lists, or none. The caller writes the inode.
+    /// Sets or removes one of the two lists of an inode. The caller writes the inode.
     pub(crate) async fn put_acl(
         &self,
         handle: &mut Handle<'_>,
@@ -33,8 +34,8 @@ impl Core {
         self.put_xattr(handle, ino, raw, key(index), value).await
     }
 
-    /// Gives a new inode the mode and the lists that its directory hands down; without any the
-    /// bits of `umask` are taken away. The caller writes the inode.
+    /// Gives a new inode the mode and the lists that follow from its directory's default list.
+    /// Without a default list, the bits of `umask` are cleared. The caller writes the inode.
     pub(crate) async fn inherit_acl(
         &self,
         handle: &mut Handle<'_>,
@@ -61,7 +62,7 @@ impl Core {
         Ok(())
     }
 
-    /// An inode's list of access says what its mode says. The caller writes the inode.
+    /// Makes an inode's access control list agree with its mode. The caller writes the inode.
     pub(crate) async fn follow_mode(
         &self,
         handle: &mut Handle<'_>,

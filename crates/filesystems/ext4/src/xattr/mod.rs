@@ -1,8 +1,8 @@
-//! Extended attributes: names with values, that a file has besides its content.
+//! Extended attributes: names with values that a file has besides its content.
 //!
-//! They lie in the inode as far as there is room, then in one block. What the kernel made several
-//! inodes share is copied before it is changed. Access control lists are attributes with a form
-//! of their own on the disk.
+//! They lie in the inode as far as there is room, then in one block. A block that several inodes
+//! share, which the kernel makes, is copied before it is changed. Access control lists are
+//! attributes with a different form on the disk.
 
 mod acl;
 mod durable;
@@ -20,16 +20,16 @@ pub(crate) use store::XATTR_CREDITS;
 use crate::error::{Error, Result};
 use crate::ondisk::xattr::Key;
 
-/// The index of lists that say who may use a file.
+/// The index of access control lists of files.
 pub(crate) const ACL_ACCESS: u8 = 2;
-/// The index of lists that new files in a directory get.
+/// The index of default access control lists, for new files in a directory.
 pub(crate) const ACL_DEFAULT: u8 = 3;
-/// The longest name, without its beginning.
+/// The longest name, without its prefix.
 const NAME_MOST: usize = 255;
 
-/// Beginnings of names, and what stands for them.
+/// Prefixes of names, and their codes.
 const PREFIXES: [(&[u8], u8); 3] = [(b"user.", 1), (b"trusted.", 4), (b"security.", 6)];
-/// Names that are a beginning alone.
+/// Names that have a code as a whole.
 const WHOLE: [(&[u8], u8); 2] =
     [(b"system.posix_acl_access", ACL_ACCESS), (b"system.posix_acl_default", ACL_DEFAULT)];
 
@@ -37,7 +37,7 @@ impl Key {
     /// The key of an attribute's name.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if nothing may be called so.
+    /// [`Error::Unsupported`] if no attribute may have this name.
     pub(crate) fn of(name: &[u8]) -> Result<Self> {
         if let Some((_, index)) = WHOLE.into_iter().find(|(whole, _)| *whole == name) {
             return Ok(Self { index, name: Vec::new() });
@@ -53,7 +53,7 @@ impl Key {
         Err(Error::Unsupported("attributes of this name"))
     }
 
-    /// The attribute's name; `None` if others keep something there that has none.
+    /// The attribute's name; `None` if the code is not known here.
     fn full_name(&self) -> Option<Vec<u8>> {
         let mut all = PREFIXES.into_iter().chain(WHOLE);
         let (prefix, _) = all.find(|(_, index)| *index == self.index)?;

@@ -1,4 +1,4 @@
-//! Names of files that need durability and no place.
+//! Patterns for names of files that need durability and no place.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,27 +8,27 @@ use thiserror::Error;
 
 use crate::units::Ino;
 
-/// Names of directories that are in memory at most.
+/// Most names of directories in memory.
 const NAMED_MOST: usize = 4096;
 
-/// Patterns of names, such as `pg_wal/*`: a file has the property of
-/// [`DURABLE_XATTR`](crate::DURABLE_XATTR) from when it is created, or renamed, under a name that
-/// one of them fits. `*` is any part of one name, `?` any byte of it. What stands before a slash is
-/// the name of the directory that the file is in; the directories above may have any names.
+/// Patterns of names, such as `pg_wal/*`. A file gets the property of
+/// [`DURABLE_XATTR`](crate::DURABLE_XATTR) when it is created or renamed with a name that fits one
+/// of them. `*` is any part of one name, `?` any byte of it. The part before a slash is the name of
+/// the directory that the file is in; the directories above may have any names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DurableNames(Vec<Vec<Vec<u8>>>);
 
-/// Why something is no pattern of [`DurableNames`].
+/// Why a text is no pattern of [`DurableNames`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("pattern {pattern:?}: {why}")]
 pub struct PatternError {
-    /// As it was given.
+    /// The text as it was given.
     pub pattern: String,
-    /// What is the matter.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// How names fit patterns as far as they are known.
+/// Whether the names known so far fit a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
     Yes,
@@ -38,27 +38,28 @@ enum Fit {
 }
 
 impl DurableNames {
-    /// The patterns of a list.
+    /// Parses a list of patterns, separated by `between`.
     ///
     /// # Errors
-    /// The first that is empty, has an empty name, `.` or `..` in it, begins at the root, has signs
-    /// that other programs give a meaning, or fits every file.
+    /// The first pattern that is empty, has an empty name, `.` or `..` in it, begins at the root,
+    /// has special characters of other programs' patterns, or fits every file.
     pub fn of_list(list: &str, between: char) -> Result<Self, PatternError> {
         list.split(between).map(pattern).collect::<Result<_, _>>().map(Self)
     }
 
-    /// With those of `more` as well.
+    /// Adds the patterns of `more`.
     pub fn add(&mut self, more: Self) {
         self.0.extend(more.0);
     }
 
-    /// Whether there is none.
+    /// Whether there is no pattern.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the file of this path fits. All directories that the path names count.
+    /// Whether the file with this path fits a pattern. The path must name all directories that
+    /// patterns need.
     #[must_use]
     pub fn fits_path(&self, path: &[u8]) -> bool {
         let names = || path.rsplit(|byte| *byte == b'/').filter(|name| !name.is_empty());
@@ -70,8 +71,8 @@ impl DurableNames {
         self.0.iter().any(fits)
     }
 
-    /// Whether names fit, of a file and of directories above it, from the file on. All that it has
-    /// are known if it is `whole`.
+    /// Whether names fit a pattern: those of a file and of the directories above it, the file's
+    /// first. With `whole` there are no further directories.
     fn fit(&self, names: &[Vec<u8>], whole: bool) -> Fit {
         let fits = |pattern: &&Vec<Vec<u8>>| {
             pattern.iter().rev().zip(names).all(|(pattern, name)| is_like(pattern, name))
@@ -107,10 +108,10 @@ fn pattern(text: &str) -> Result<Vec<Vec<u8>>, PatternError> {
     Ok(names)
 }
 
-/// Whether a name is like a pattern of names.
+/// Whether one name matches one part of a pattern.
 fn is_like(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
-    // Where the last star is, and what of the name it has taken so far.
+    // The place of the last star, and the end of the part of the name that it matches so far.
     let mut star = None;
     while from < name.len() {
         match pattern.get(at) {
@@ -132,11 +133,11 @@ fn is_like(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// The patterns of a mount, and the names of directories that were needed to judge by them.
+/// The patterns of a mount, and the names of directories that were needed to apply them.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     patterns: RefCell<Rc<DurableNames>>,
-    /// The directory above, and the name there.
+    /// For each directory, its parent and its name there.
     named: RefCell<BTreeMap<Ino, (Ino, Vec<u8>)>>,
 }
 
@@ -145,13 +146,14 @@ impl Judge {
         *self.patterns.borrow_mut() = Rc::new(patterns);
     }
 
-    /// Whether no name fits.
+    /// Whether there are no patterns.
     pub(crate) fn is_idle(&self) -> bool {
         self.patterns.borrow().is_empty()
     }
 
-    /// Whether a name fits, if that is known: `names` are those of a file and of directories above
-    /// it, from the file on, all that it has if they are `whole`.
+    /// Whether a file fits a pattern; `None` if further directories decide. `names` are those of
+    /// the file and of directories above it, the file's first; with `whole` there are no further
+    /// directories.
     pub(crate) fn fits(&self, names: &[Vec<u8>], whole: bool) -> Option<bool> {
         match self.patterns.borrow().fit(names, whole) {
             Fit::Yes => Some(true),
@@ -160,12 +162,12 @@ impl Judge {
         }
     }
 
-    /// The name of a directory, and where it has it, if that is known.
+    /// The parent of a directory and its name there, if known.
     pub(crate) fn name_of(&self, dir: Ino) -> Option<(Ino, Vec<u8>)> {
         self.named.borrow().get(&dir).cloned()
     }
 
-    /// A directory has this name now.
+    /// Notes the name of a directory.
     pub(crate) fn note(&self, dir: Ino, above: Ino, name: &[u8]) {
         let mut named = self.named.borrow_mut();
         if named.len() >= NAMED_MOST {
@@ -174,7 +176,7 @@ impl Judge {
         named.insert(dir, (above, name.to_vec()));
     }
 
-    /// A directory may have another name, or none.
+    /// Forgets the name of a directory that was renamed or removed.
     pub(crate) fn forget(&self, dir: Ino) {
         self.named.borrow_mut().remove(&dir);
     }

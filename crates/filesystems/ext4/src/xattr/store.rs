@@ -1,4 +1,4 @@
-//! Where the attributes of an inode are, and changing them.
+//! Reading and changing the attributes of an inode.
 
 use std::rc::Rc;
 
@@ -6,38 +6,38 @@ use bytes::Bytes;
 
 use crate::cache::{Buffer, Checked};
 use crate::core::Core;
-use crate::error::{Corruption, Error, Place, Result};
+use crate::error::{Corruption, Error, Location, Result};
 use crate::journal::Handle;
 use crate::ondisk::inode::RawInode;
 use crate::ondisk::xattr::{self, Key, Xattr};
 use crate::units::{BLOCK_SECTORS, BlockNo, Ino, Run};
 
-/// Blocks that changing an inode's attributes changes at most: the old and the new block, a bitmap
-/// and a descriptor for each, the superblock. The inode is the caller's.
+/// Most blocks that a change of an inode's attributes changes: the old and the new block, a bitmap
+/// and a descriptor for each, and the superblock. The caller counts the inode.
 pub(crate) const XATTR_CREDITS: usize = 7;
 
-/// An inode's attributes by where they are.
+/// An inode's attributes, by their place.
 struct Held {
     inline: Vec<Xattr>,
     block: Vec<Xattr>,
 }
 
 impl Core {
-    /// The value of an attribute, if the inode has it. The caller has the tree.
+    /// The value of an attribute, if the inode has it. The caller holds the tree lock.
     pub(crate) async fn xattr(&self, ino: Ino, raw: &RawInode, key: &Key) -> Result<Option<Bytes>> {
         let held = self.held(ino, raw).await?;
         let mut all = held.inline.into_iter().chain(held.block);
         Ok(all.find(|xattr| xattr.key == *key).map(|xattr| xattr.value))
     }
 
-    /// The names of an inode's attributes. The caller has the tree.
+    /// The names of an inode's attributes. The caller holds the tree lock.
     pub(crate) async fn xattr_names(&self, ino: Ino, raw: &RawInode) -> Result<Vec<Vec<u8>>> {
         let held = self.held(ino, raw).await?;
         let all = held.inline.iter().chain(&held.block);
         Ok(all.filter_map(|xattr| xattr.key.full_name()).collect())
     }
 
-    /// Gives an attribute another value, or takes it away. The caller writes the inode.
+    /// Sets or removes an attribute. The caller writes the inode.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if the attributes have no room, or there is no block for them.
@@ -78,12 +78,12 @@ impl Core {
             return Ok(Held { inline, block: Vec::new() });
         }
         let buffer = self.xattr_block(ino, number).await?;
-        let bad = || Corruption::of(Place::Block(ino, number), "impossible attributes");
+        let bad = || Corruption::of(Location::Block(ino, number), "impossible attributes");
         let block = xattr::decode_block(&buffer.bytes()).ok_or_else(bad)?;
         Ok(Held { inline, block })
     }
 
-    /// Gives an inode a block with these attributes, or none.
+    /// Writes these attributes into an inode's block, or frees that block if there are none.
     async fn put_block(
         &self,
         handle: &mut Handle<'_>,
@@ -117,7 +117,7 @@ impl Core {
         Ok(())
     }
 
-    /// The file system says that there are attributes in blocks.
+    /// Notes in the superblock that there are attributes in blocks.
     fn note_xattrs(&self, handle: &mut Handle<'_>) -> Result<()> {
         if self.geometry.has_xattr_blocks() {
             return Ok(());
@@ -125,7 +125,8 @@ impl Core {
         self.change_superblock(handle, |superblock| superblock.set_has_xattrs())
     }
 
-    /// Takes the block of attributes away from an inode. The caller writes the inode.
+    /// Removes an inode's block of attributes; a shared block loses a user. The caller writes the
+    /// inode.
     pub(crate) async fn drop_xattr_block(
         &self,
         handle: &mut Handle<'_>,
@@ -153,7 +154,7 @@ impl Core {
     }
 
     async fn xattr_block(&self, ino: Ino, number: BlockNo) -> Result<Rc<Buffer>> {
-        let bad = |what| Corruption::of(Place::Block(ino, number), what);
+        let bad = |what| Corruption::of(Location::Block(ino, number), what);
         if !self.geometry.is_data(Run { start: number, blocks: 1 }) {
             return Err(bad("attributes lie where no file can be").into());
         }

@@ -1,4 +1,5 @@
-//! What is written by us is read by us, and judged by others.
+//! Basic operations: data that this crate writes is read back, and the image is checked by other
+//! programs.
 
 use crate::common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
 use manylogs_ext4::{
@@ -136,7 +137,7 @@ fn a_file_born_without_a_name_ends_or_gets_one() {
         let directory = New::plain(FileKind::Directory, 0o755);
         let refused = fs.create_unnamed(Ino::ROOT, directory, true).await.unwrap_err();
         assert!(matches!(refused, Error::Invalid(_)), "{refused:?}");
-        // O_EXCL: it never gets one.
+        // With O_EXCL it never gets a name.
         let kept = fs.create_unnamed(Ino::ROOT, new.clone(), false).await.unwrap().ino;
         assert_eq!(fs.link(kept, Ino::ROOT, b"kept").await.unwrap_err(), Error::NotFound);
         fs.close(kept, 1).await.unwrap();
@@ -256,7 +257,7 @@ fn directories_below_the_root_are_spread_and_deeper_ones_stay_near() {
     world.check();
 }
 
-/// Enough names for an index of two levels, in directories of several histories.
+/// Enough names for an index of two levels, with and without checksums.
 #[test]
 fn large_directories_get_an_index_that_others_believe() {
     for options in [&[][..], &["-O", "^metadata_csum,^64bit"]] {
@@ -331,7 +332,7 @@ fn renames_replace_exchange_and_refuse() {
     world.check();
 }
 
-/// What the inode says counts where it is newer than the content that still waits.
+/// The inode's time of change counts if it is newer than that of content that still waits.
 #[test]
 fn a_rename_changes_the_time_of_a_file_whose_content_waits() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -339,7 +340,7 @@ fn a_rename_changes_the_time_of_a_file_whose_content_waits() {
     let times = world.run(async |fs| {
         let ino = file(&fs, Ino::ROOT, "old", b"content").await;
         let written = fs.attributes(ino).await.unwrap();
-        // The disk takes a while.
+        // This takes time on the disk.
         let other = file(&fs, Ino::ROOT, "other", b"content").await;
         fs.sync(other).await.unwrap();
         fs.rename((Ino::ROOT, b"old"), (Ino::ROOT, b"new"), Taken::Replaced).await.unwrap();
@@ -354,7 +355,7 @@ fn a_rename_changes_the_time_of_a_file_whose_content_waits() {
     assert!(renamed.1 > written.1, "{renamed:?}");
 }
 
-/// e2fsck asks for the feature where files are that long.
+/// e2fsck requires the feature if a file is that long.
 #[test]
 fn a_file_of_two_gibibytes_sets_the_feature() {
     let options = [SMALL, &["-O", "^large_file,^huge_file"]].concat();
@@ -405,7 +406,7 @@ fn immutable_inodes_stay_and_append_only_ones_grow() {
             assert_eq!(fs.link(ino, root, b"new").await.err(), no);
             assert_eq!(fs.change(ino, mode).await.err(), no);
             assert_eq!(fs.change(ino, cut).await.err(), no);
-            // As `touch` does, and `touch -d`.
+            // The calls of `touch`, and then of `touch -d`.
             let now = Some(NewTime::Now);
             let touch = Change { accessed: now, modified: now, ..Change::default() };
             let touched = fs.change(ino, touch).await.err();
@@ -418,7 +419,7 @@ fn immutable_inodes_stay_and_append_only_ones_grow() {
             let allowed = fs.check_open(ino, at_end).await.err();
             assert_eq!(allowed, no.clone().filter(|_| name == b"immutable"));
             assert_eq!(fs.check_open(ino, OpenFor { truncate: true, ..at_end }).await.err(), no);
-            // Whoever had opened it before writes anywhere.
+            // A program that opened the file before may write anywhere.
             for place in [3, 7] {
                 let written = fs.write(ino, place, vec![1]).await.err();
                 assert_eq!(written, no.clone().filter(|_| name == b"immutable"));

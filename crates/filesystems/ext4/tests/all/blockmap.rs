@@ -1,4 +1,4 @@
-//! Files that are mapped by blocks, as mkfs.ext4 -O ^extent and ext3 make them.
+//! Files that are mapped by blocks, as on ext3 and after mkfs.ext4 -O ^extent.
 
 use crate::common::{Judged, World, content, mkfs};
 use manylogs_block::{Extent, Lba, Rng, SECTOR_BYTES, Sector};
@@ -7,7 +7,7 @@ use manylogs_sim::{DiskImage, Survival};
 
 const MIB: u64 = 48;
 const BLOCKS: &[&str] = &["-O", "^extent,^64bit", "-J", "size=4"];
-/// The first bytes that pointers of each level lead to, and the last of the one before.
+/// The first blocks that pointers of each level lead to.
 const EDGES: [u64; 4] = [0, 12, 12 + 1024, 12 + 1024 + (1 << 20)];
 
 fn edges() -> impl Iterator<Item = u64> {
@@ -138,7 +138,7 @@ fn what_a_crash_leaves_is_whole() {
     }
 }
 
-/// Which block has the first table of pointers of a file, as debugfs says.
+/// The block with the first table of pointers of a file, according to debugfs.
 fn table_of(path: &std::path::Path, ino: Ino) -> Option<u64> {
     if !crate::common::has("debugfs") {
         manylogs_testkit::skip("needs debugfs");
@@ -192,7 +192,7 @@ fn pointers_that_lead_nowhere_are_errors() {
             })
             .unwrap();
     }
-    // A table that leads to itself is freed twice, which is noticed.
+    // A table that leads to itself would be freed twice, which is noticed.
     let itself = u32::try_from(table).unwrap();
     let damaged = with_pointers(&world.settled(), table, &[itself; 128]);
     damaged

@@ -1,5 +1,5 @@
-//! What system calls leave of a file besides its content: times, privileges, blocks, whiteouts.
-//! The kernel's ext4 does the same (`crates/cli/tests/differential.rs` compares).
+//! Effects of system calls besides content: times, privileges, blocks, whiteouts. The kernel's ext4
+//! does the same (`crates/cli/tests/differential.rs` compares).
 
 use crate::common::{Judged, SMALL, SMALL_MIB, World, mkfs};
 use manylogs_ext4::{
@@ -14,7 +14,7 @@ async fn file(fs: &Ext4, name: &str, permissions: u16) -> Ino {
     fs.create(Ino::ROOT, name.as_bytes(), new).await.unwrap().ino
 }
 
-/// What is known of a file before and after `work`. Time has passed since whatever came before.
+/// The attributes of a file before and after `work`. Time passes before `work` begins.
 async fn around(fs: &Ext4, ino: Ino, work: impl AsyncFnOnce()) -> [Attributes; 2] {
     let other = fs.lookup(Ino::ROOT, b"other").await.unwrap().ino;
     fs.write(other, 0, vec![1; 100]).await.unwrap();
@@ -29,7 +29,7 @@ fn moved([before, after]: [Attributes; 2]) -> (bool, bool) {
     (before.modified < after.modified, before.changed < after.changed)
 }
 
-/// Runs `work` on a small image, which is judged then.
+/// Runs `work` on a small image, and then checks the image.
 fn on_image<F: Future<Output = ()> + 'static>(
     options: &[&str],
     work: impl FnOnce(Ext4) -> F + 'static,
@@ -113,13 +113,13 @@ fn set_id_bits_go_as_the_caller_may_not_keep_them() {
         assert_eq!(mode().await, 0o2644, "who is in the group keeps its bit");
         fs.drop_privileges(ino, SetIds::TakenBy(stranger)).await.unwrap();
         assert_eq!(mode().await, 0o644);
-        // Nothing of this is a stranger's to take; owners lose it.
+        // An empty change by a stranger clears nothing; one by the owner clears the bit.
         set(0o4755).await;
         fs.change_by(stranger, ino, Change::default()).await.unwrap();
         assert_eq!(mode().await, 0o4755);
         fs.change_by(Credentials { uid: 7, ..stranger }, ino, Change::default()).await.unwrap();
         assert_eq!(mode().await, 0o755);
-        // What may not be changed keeps them.
+        // A file that may not be changed keeps its bits.
         set(0o4755).await;
         fs.set_inode_flags(ino, 0x8_0010).await.unwrap();
         let cut = Change { size: Some(1 << 32), kill_set_ids: true, ..Change::default() };
@@ -194,7 +194,7 @@ fn times_of_access_are_shown_before_they_are_kept() {
         assert!(!fs.note_access(ino, AccessTimes::Relative).await.unwrap(), "noted already");
         fs.keep_access(ino).await.unwrap();
         assert_eq!(fs.attributes(ino).await.unwrap().accessed, shown.accessed);
-        // A time that somebody sets meanwhile counts.
+        // A time that is set meanwhile counts.
         let read = around(&fs, ino, async || {
             assert!(fs.note_access(ino, AccessTimes::Strict).await.unwrap());
         });
@@ -273,7 +273,7 @@ fn an_attribute_that_it_has_already_is_no_change() {
     });
 }
 
-/// A list of access as programs give it to Linux: tags, rights and numbers.
+/// An access control list in the form that programs give to Linux: tags, rights and ids.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, rights, id) in entries {

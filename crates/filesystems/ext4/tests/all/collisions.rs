@@ -1,4 +1,4 @@
-//! Names of one hash in directories with an index.
+//! Names with the same hash in directories with an index.
 
 use std::process::Command;
 
@@ -6,8 +6,9 @@ use crate::common::{Judged, SMALL, SMALL_MIB, World, has, load, mkfs, save};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 use manylogs_sim::DiskImage;
 
-/// Names of 80 bytes that TEA hashes alike. Each 16 bytes are a key of it, of four words: it is
-/// the same cipher when the highest bits of the first two change, and so for the last two.
+/// Names of 80 bytes with the same TEA hash. Each 16 bytes are a key of four words. The cipher
+/// stays the same when the highest bits of the first two words change, and likewise for the last
+/// two.
 fn alike(number: u32) -> Vec<u8> {
     let mut name = vec![b'n'; 80];
     for (pair, words) in name.chunks_mut(8).enumerate() {
@@ -34,7 +35,7 @@ fn image() -> Option<DiskImage> {
     Some(load(&path))
 }
 
-/// Names of one hash fill many blocks, and names of other hashes lie before and behind them.
+/// Names with one hash fill many blocks, and names with other hashes lie before and behind them.
 fn names_of_one_hash_are_found() {
     const NAMES: u32 = 400;
     let Some(image) = image() else { return };

@@ -1,4 +1,4 @@
-//! Damage that is found in use is marked in the superblock as ext4 does, for e2fsck to see.
+//! Damage that is found in use is noted in the superblock, as ext4 does, so that e2fsck sees it.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use manylogs_block::Rng;
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 use manylogs_sim::{DiskImage, Survival};
 
-/// What dumpe2fs says of the superblock.
+/// The output of dumpe2fs about the superblock.
 fn dumped(path: &Path) -> String {
     let said = Command::new("dumpe2fs").arg("-h").arg(path).output().unwrap();
     String::from_utf8(said.stdout).unwrap()
@@ -41,7 +41,7 @@ fn damaged() -> Option<(DiskImage, [Ino; 2])> {
     Some((load(&path), [inodes[0], inodes[1]]))
 }
 
-/// Meets the damage, as often as files are named, and marks it.
+/// Reads the damaged files in the given order, and notes the damage each time.
 async fn meet(fs: &Ext4, files: &[Ino]) {
     for ino in files {
         let Err(Error::Corrupt(what)) = fs.read(*ino, 0, 100).await else {
@@ -51,7 +51,7 @@ async fn meet(fs: &Ext4, files: &[Ino]) {
     }
 }
 
-/// The mark is what ext4 would have left, and it is over when e2fsck has looked.
+/// Checks that the note is the one that ext4 would have written, and that e2fsck clears it.
 fn check_marked(path: &Path, [first, last]: [Ino; 2], count: u32) {
     let said = dumped(path);
     let has = |line: &str| {
@@ -104,7 +104,7 @@ fn the_mark_is_durable_with_the_next_commit() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     save(&left, SMALL_MIB, &path);
-    // The replay brings it home.
+    // The replay brings the note home.
     let refused = World::new(1, SMALL_MIB, left).run(async |_| ()).unwrap_err().to_string();
     assert!(refused.contains("errors were found earlier"), "{refused}");
     let replayed = e2fsck(&["-y", "-E", "journal_only"], &path);
@@ -120,7 +120,7 @@ fn the_first_error_stays_and_counts_add_up() {
     let unmounted = world.sim.block_on(world.user, async move {
         let fs = mounting.await.unwrap();
         meet(&fs, &[second]).await;
-        // That one is in the superblock now.
+        // The first note is in the superblock now.
         fs.sync_all().await.unwrap();
         meet(&fs, &[first]).await;
         fs.unmount().await

@@ -1,4 +1,4 @@
-//! Content in the journal, and what is synced without its times.
+//! Content in the journal, and syncs of content without times.
 
 use std::rc::Rc;
 
@@ -66,7 +66,7 @@ fn journalled_content_is_read_overwritten_cut_and_comes_home() {
     world.check();
 }
 
-/// Data that is promised a block gets it, whoever else asks for blocks.
+/// Data that has a promise of a block gets one, whatever other requests take.
 #[test]
 fn attributes_and_names_leave_what_was_promised_to_data() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -131,7 +131,7 @@ fn one_commit_makes_content_and_metadata_durable() {
         });
         let crashed = world.disk.after_power_cut(Survival::Random, &mut Rng::new(seed));
         let world = World::new(seed, SMALL_MIB, crashed);
-        // The next mount may be in the other mode.
+        // The next mount may be in another mode.
         let mode = if seed % 2 == 0 { Mode::Ordered } else { Mode::Data };
         run_in(mode, &world, async move |fs: Ext4| {
             for (name, bytes) in synced {
@@ -201,7 +201,7 @@ fn what_is_overwritten_while_a_commit_is_under_way_is_durable() {
     }
 }
 
-/// The transaction of its times flushes it.
+/// The commit of the file's times flushes its data, too.
 #[test]
 fn what_was_written_through_is_durable_after_a_sync_of_everything() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -212,7 +212,7 @@ fn what_was_written_through_is_durable_after_a_sync_of_everything() {
             fs.write(ino, 0, content(1, 50_000)).await.unwrap();
             fs.sync_all().await.unwrap();
             if flags & 2 != 0 {
-                // An earlier sync of everything has flushed, and does not count for what follows.
+                // This sync flushes only the earlier data, not the data written next.
                 fs.write_through(ino, 0, content(3, 50_000)).await.unwrap();
                 fs.sync_all().await.unwrap();
             }
@@ -233,7 +233,7 @@ fn what_was_written_through_is_durable_after_a_sync_of_everything() {
     }
 }
 
-/// Pages that nobody needs any more need no blocks.
+/// Pages that are cut off give up their promises of blocks.
 #[test]
 fn what_is_written_and_cut_leaves_the_room_that_it_was_promised() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -309,7 +309,7 @@ fn planted_bugs_are_noticed() {
     crate::common::assert_noticed(Bug::Ext4ContentSyncUnflushed, overwritten);
 }
 
-/// Mount options of ext4 say how long that takes.
+/// The interval is a mount option of ext4.
 #[test]
 fn what_nobody_syncs_is_durable_after_the_interval() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };

@@ -1,5 +1,5 @@
-//! A device that fails now and then: nothing hangs, an error is reported, and what is left is a
-//! file system.
+//! A device that fails now and then: nothing hangs, errors are reported, and the file system stays
+//! consistent.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use manylogs_sim::Survival;
 const RUNS: u64 = 60;
 const STEPS: u64 = 300;
 
-/// Files come, grow and go; returns how many operations failed.
+/// Creates, writes and removes files. Returns how many operations failed.
 async fn work(fs: &Ext4, seed: u64) -> u64 {
     let (mut rng, mut files, mut failed) = (Rng::new(seed), Vec::new(), 0);
     for step in 0..STEPS {
@@ -77,7 +77,7 @@ fn a_failing_device_leaves_a_file_system() {
     assert!(failed > 0 && aborted > 0);
 }
 
-/// What could not be written is lost: an unmount says so.
+/// Content that could not be written is lost, and the unmount reports it.
 #[test]
 fn an_unmount_that_loses_content_fails() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };

@@ -1,5 +1,5 @@
-//! The kernel's ext4 as a judge: it reads what we wrote, we read what it wrote, and it replays what
-//! a crash left of ours.
+//! Tests against the kernel's ext4: it reads our files, we read its files, and it replays our
+//! journal after a crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use manylogs_sim::{DiskImage, Survival};
 
 const MIB: u64 = 64;
 
-/// What a tree holds: by path what it is, its mode, links, and content or target.
+/// A tree: for each path its kind, mode, links, and content or target.
 type Tree = BTreeMap<String, (FileKind, u16, u32, Vec<u8>)>;
 
 fn of_kernel(root: &Path) -> Tree {
@@ -72,7 +72,7 @@ fn assert_same(one: &Tree, other: &Tree) {
     }
 }
 
-/// Files of all kinds, by the kernel.
+/// Makes files of all kinds with the kernel.
 fn fill(root: &Path, seed: u64) {
     let mut rng = Rng::new(seed);
     for number in 0..1500 {
@@ -113,8 +113,8 @@ const KINDS: [&[&str]; 5] = [
     &["-O", "^extent,^64bit"],
 ];
 
-/// Calls `test` with a seed, an image of each kind, and the path of a file that images may be
-/// saved in; it answers `None` where the kernel does not mount images.
+/// Calls `test` with a seed, an image of each kind, and the path of a file for images. `test`
+/// returns `None` where the kernel does not mount images.
 fn with_each_kind(test: impl Fn(u64, DiskImage, &Path) -> Option<()>) {
     if !can_mount() {
         return;

@@ -1,4 +1,4 @@
-//! A journal that keeps what it holds.
+//! A journal that keeps its content.
 
 use std::rc::Rc;
 
@@ -7,9 +7,9 @@ use manylogs_block::Rng;
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, Mode, New, Options};
 use manylogs_sim::{DiskImage, Survival};
 
-/// How blocks of the journal itself begin.
+/// The first bytes of the journal's own blocks.
 const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
-/// Blocks of the journal of [`SMALL`] images, in bytes.
+/// Bytes of the journal of [`SMALL`] images.
 const JOURNAL_BYTES: u64 = 4 << 20;
 
 /// Mounts the world's disk in this mode and calls `work`.
@@ -30,7 +30,7 @@ fn target(number: u64) -> Vec<u8> {
     target
 }
 
-/// Directories with symbolic links in them, and one that is gone.
+/// Makes directories with symbolic links in them, removes one, and makes a file.
 async fn make_tree(fs: &Ext4) {
     for number in 0..40 {
         let dir = directory(fs, Ino::ROOT, &format!("dir {number}")).await;
@@ -45,7 +45,7 @@ async fn make_tree(fs: &Ext4) {
     fs.write(file, 0, content(3, 200_000)).await.unwrap();
 }
 
-/// What does not hold of the tree.
+/// Checks the tree of [`make_tree`].
 async fn check_tree(fs: &Ext4) -> Result<(), Error> {
     for number in (0..40).filter(|number| *number != 7) {
         let dir = fs.lookup(Ino::ROOT, format!("dir {number}").as_bytes()).await?.ino;
@@ -61,7 +61,7 @@ async fn check_tree(fs: &Ext4) -> Result<(), Error> {
     if sound { Ok(()) } else { Err(Error::Invalid("another content")) }
 }
 
-/// The tree in a journal that was left full; `None` without mkfs.
+/// A disk whose journal keeps the tree after an unmount; `None` without mkfs.
 fn left_full() -> Option<World> {
     let world = World::new(1, SMALL_MIB, mkfs(SMALL_MIB, SMALL)?);
     let home = run_in(Mode::Lazy, &world, async |fs: Ext4| {
@@ -99,7 +99,8 @@ fn every_mode_and_e2fsck_find_what_was_left_in_the_journal() {
     run_in(Mode::Lazy, &world, async |fs: Ext4| assert_eq!(check_tree(&fs).await, Ok(())));
 }
 
-/// As many laps as the journal is written, what lives is found, and little of it went home twice.
+/// The journal is written several times over. Live blocks are still found, and few blocks went
+/// home.
 #[test]
 fn a_journal_of_any_age_has_room() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -144,7 +145,8 @@ fn a_mount_that_is_read_only_reads_the_journal_and_writes_nothing() {
     assert_eq!(world.settled().fingerprint(), before);
 }
 
-/// Content that lies in the journal alone is found by a mount that would not look for it there.
+/// Whether content that is only in the journal is found by a mount in a mode that does not look for
+/// content there.
 fn content_in_the_journal_goes_home_first() -> bool {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return true };
     let world = World::new(4, SMALL_MIB, image);

@@ -1,4 +1,4 @@
-//! What an operation may cost at most, and what is kept for whom.
+//! Bounds on the cost of operations, and reserved blocks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -30,20 +30,20 @@ fn reserved_blocks_are_for_root_and_whom_the_superblock_names() {
         }
         let full = user.write(ino, size, vec![7; 4096]).await;
         assert_eq!(full, Err(Error::NoSpace));
-        // What was promised by `df` could be had, and no more.
+        // As much could be written as `df` showed, and no more.
         assert_eq!(size / 4096, shown.available_blocks);
         assert_eq!(fs.usage().available_blocks, 0);
-        // What is there can be written again, and cut.
+        // Existing content can be overwritten and cut.
         user.write(ino, 0, vec![8; 9000]).await.unwrap();
         let directory = New::plain(FileKind::Directory, 0o755);
         assert_eq!(user.create(Ino::ROOT, b"dir", directory.clone()).await, Err(Error::NoSpace));
         let taken = user.allocate(ino, size..size + 4096, Allocate::Blocks, false).await;
         assert_eq!(taken, Err(Error::NoSpace));
-        // Nothing of the data that was promised fails when it is written.
+        // Data with promised blocks does not fail when it is written back.
         fs.sync_all().await.unwrap();
         let change = Change { size: Some(size - 10), ..Change::default() };
         user.change(ino, change).await.unwrap();
-        // Others may have them all.
+        // Root may have all reserved blocks.
         fs.create(Ino::ROOT, b"dir", directory).await.unwrap();
         let mut more = 0;
         while fs.write(ino, size + more, vec![9; 4096]).await.is_ok() {
@@ -86,12 +86,12 @@ fn a_user_or_a_group_may_have_reserved_blocks() {
     }
 }
 
-/// Reads of bitmaps by one write of 1 MiB, where no group has a run of 1 MiB.
+/// Bounds the reads of bitmaps by one write of 1 MiB, if no group has a run of 1 MiB.
 #[test]
 fn a_search_for_a_long_run_looks_at_few_groups() {
     const MIB: u64 = 160;
     const GROUPS: u64 = MIB * 256 / 256;
-    // No group says that its bitmap was never written.
+    // Without features by which a group could say that its bitmap was never written.
     const OLD: &str = "^flex_bg,^metadata_csum,^uninit_bg,^64bit";
     let Some(image) = mkfs(MIB, &["-g", "256", "-O", OLD, "-N", "2560", "-J", "size=4"]) else {
         return;
@@ -120,12 +120,12 @@ fn a_search_for_a_long_run_looks_at_few_groups() {
     });
     let worst = worst.unwrap();
     println!("{worst} blocks read for 1 MiB at most, of {GROUPS} groups");
-    // Some pieces, each with its search.
+    // The write is split into some pieces, each with its own search.
     assert!(worst <= 40, "{worst}");
     world.check();
 }
 
-/// Names that have one hash of the oldest function, behind 248 times `x`.
+/// Ends of names that have the same hash of the oldest function behind 248 times `x`.
 const EQUAL: &str = "\
     aae2eCS aae2eSC aaBrFkP abgJml8 abgJm8l abCvg12 abCvg21 ahnRm7J anN86NS anN86SN aor8Wpc \
     apIWFcD axf2bFP axf2bPF ayKwCmV ayKwCVm azAmru5 azAmr5u aDTFdk0 aFMhtgU aFMhtUg aG0F5xV \
@@ -144,7 +144,8 @@ const EQUAL: &str = "\
     esG9nUK eufdSaj eufdSja eAWfVlP eAWfVPl eCuu7yb eDigjKU eDigjUK eFR0d06 eFR0d60 eGdVVDw \
     eJ34cxU eJ34cUx eKDnIdJ eKDnIJd ePxPax7";
 
-/// Bytes of a directory whose index has two nodes below the root: one has 511 blocks of names.
+/// Bytes of a directory whose index has two nodes below the root: a node leads to at most 511
+/// blocks of names.
 const SPLIT: u64 = 516 * 4096;
 
 /// The hash of the oldest function.
@@ -158,7 +159,7 @@ fn hash(name: &[u8]) -> u32 {
     last << 1
 }
 
-/// An image whose directories have indices by the oldest function.
+/// An image whose directories have indexes by the oldest hash function.
 fn with_old_hashes(mib: u64) -> Option<manylogs_sim::DiskImage> {
     let image = mkfs(mib, &["-O", "^metadata_csum,^64bit", "-N", "2048"])?;
     let dir = tempfile::tempdir().unwrap();
@@ -185,7 +186,8 @@ fn names_of_one_hash_are_found_across_nodes_of_an_index() {
         for name in &names {
             fs.link(ino, dir, name).await.unwrap();
         }
-        // Others, as many before as behind, until the node of the index splits among the equal.
+        // Adds other names, as many with smaller as with larger hashes, until the index node splits
+        // among the equal hashes.
         let mut balance = 0_i64;
         for number in 0..40_000 {
             if number % 64 == 0 && fs.attributes(dir).await.unwrap().size >= SPLIT {
@@ -238,7 +240,7 @@ fn what_cannot_be_written_is_given_up_and_told_once() {
         let ino = file(&fs, b"bad").await;
         fs.write(ino, 0, content(1, 16 * 4096)).await.unwrap();
         fs.sync(ino).await.unwrap();
-        // One block in the middle breaks.
+        // From here on one block in the middle cannot be written.
         bad.borrow_mut().insert(place.get());
         let (one, two) = (Some(fs.new_descriptor()), Some(fs.new_descriptor()));
         fs.write(ino, 0, content(2, 16 * 4096)).await.unwrap();
@@ -248,7 +250,7 @@ fn what_cannot_be_written_is_given_up_and_told_once() {
         let tries = failed.get();
         assert!((3..=6).contains(&tries), "{tries}");
         assert_eq!(fs.losses(), 1);
-        // The others of the file are there. What failed to be written is the old or the new.
+        // The file's other pages are new. The page that could not be written is old or new.
         let (old, new) = (content(1, 16 * 4096), content(2, 16 * 4096));
         let found = fs.read(ino, 0, 1 << 20).await.unwrap();
         let pages = found.chunks(4096).zip(old.chunks(4096).zip(new.chunks(4096)));
@@ -262,7 +264,7 @@ fn what_cannot_be_written_is_given_up_and_told_once() {
         assert_eq!(fs.sync_opened(ino, Some(fs.new_descriptor()), false).await, Ok(()));
         assert!(io(fs.sync_all().await));
         assert_eq!(fs.sync_all().await, Ok(()));
-        // It is not tried any more, and can be written when the place is sound again.
+        // The page is not tried again, and can be written when the place is sound again.
         wait(60).await;
         assert_eq!(failed.get(), tries);
         bad.borrow_mut().clear();
@@ -275,7 +277,7 @@ fn what_cannot_be_written_is_given_up_and_told_once() {
     world.check();
 }
 
-/// A file of which nothing can be written, larger than memory is for what waits to be written.
+/// One file cannot be written at all, and is larger than the memory for dirty pages.
 #[test]
 fn writers_of_other_files_go_on() {
     const MIB: u64 = 256;
@@ -284,7 +286,7 @@ fn writers_of_other_files_go_on() {
     let armed = Rc::new(Cell::new(false));
     let fails = Rc::clone(&armed);
     world.disk.fail_requests(Box::new(move |request| match request {
-        // All its pages say so.
+        // Pages of that file begin and end with this byte.
         Request::Write { extent, payload, .. } if fails.get() => {
             let bytes = payload.to_bytes()?;
             (bytes[0] == 0xBA && bytes[4095] == 0xBA).then_some(IoError::Medium { extent: *extent })
@@ -312,7 +314,7 @@ fn writers_of_other_files_go_on() {
         let unmounted = fs.unmount().await;
         (took, pages, matches!(unmounted, Err(Error::Io(_))))
     });
-    // What nobody was told of is told by the unmount.
+    // The unmount reports the losses that nobody was told of.
     let (seconds, pages, told) = took.unwrap();
     assert!(seconds < 5, "{seconds} s");
     assert_eq!((pages, told), (0, true));

@@ -1,6 +1,6 @@
-//! The file system on devices in memory, and beside the kernel and its tools.
+//! The file system on devices in memory, compared with the kernel and its tools.
 //!
-//! One program holds all of them: each that is linked alone compiles the layers below once more.
+//! One program holds all tests: each separate program would compile the layers below once more.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,5 @@
-//! The account of memory: floods stay within it, whoever waits goes on, and all of it comes back.
+//! The account of memory: heavy load stays within it, waiting tasks go on, and all memory is given
+//! back.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use manylogs_torture::ext4::options;
 const MIB: u64 = 1 << 20;
 const LEN: usize = 128 << 10;
 
-/// A disk whose writes wait until it is opened.
+/// A disk whose writes and flushes wait until it is opened.
 struct Gate {
     disk: CrashDisk,
     runtime: Handle,
@@ -71,8 +72,9 @@ fn all_came_back(memory: &Memory) {
     assert!(memory.parts().iter().all(|part| part.used == 0), "{:?}", memory.parts());
 }
 
-/// Writers whose device does not answer: how many bytes they wrote into memory, and the account.
-/// Others go on meanwhile, and all do when the device answers.
+/// Runs many writers while the device does not answer. Returns how many bytes they wrote into
+/// memory, and the account. Other requests go on meanwhile, and all writers do when the device
+/// answers.
 fn stalled() -> Option<(u64, Memory)> {
     const WRITERS: u64 = 500;
     let image = mkfs(160, &[])?;
@@ -102,12 +104,12 @@ fn stalled() -> Option<(u64, Memory)> {
         }
         runtime.sleep(Nanos::from_secs(60)).await;
         let stalled = written.get();
-        // Whatever needs no device goes on.
+        // Requests that need no device go on.
         assert_eq!(fs.lookup(Ino::ROOT, b"7").await.unwrap().ino, files[7]);
         fs.open(files[8]);
         fs.close(files[8], 1).await.unwrap();
         gate.set(true);
-        // Not the last in the queue is answered last: a sync waits for its own content.
+        // A sync waits only for its own file's content, not for the whole queue.
         let last = files.pop().unwrap();
         fs.write(last, 0, content(9, 4096)).await.unwrap();
         fs.sync(last).await.unwrap();
@@ -149,7 +151,7 @@ fn what_is_not_counted_is_noticed() {
     }
 }
 
-/// Many files of many kinds, in each mode: no part needs more than its share.
+/// Many files, inodes and attributes, in two modes: no part needs more than its share.
 #[test]
 fn floods_stay_within_the_shares_in_each_mode() {
     let Some(image) = mkfs(160, &["-J", "size=64"]) else { return };
@@ -161,12 +163,12 @@ fn floods_stay_within_the_shares_in_each_mode() {
         let kept = Rc::clone(&seen);
         world.sim.block_on(world.user, async move {
             let fs = Ext4::mount_in(mode, disk, runtime.clone(), options).await.unwrap();
-            // A stream, which is longer than all shares that it passes through.
+            // A stream that is longer than the memory shares that it passes through.
             let stream = file(&fs, "stream").await;
             for mib in 0..64 {
                 fs.write(stream, mib * MIB, content(mib, 1 << 20)).await.unwrap();
             }
-            // More inodes than a transaction may change, and attributes in blocks of their own.
+            // More inodes than a transaction may change, and attributes in separate blocks.
             for number in 0..6000_u32 {
                 let ino = file(&fs, &format!("a name of some length, number {number}")).await;
                 fs.open(ino);
@@ -175,7 +177,7 @@ fn floods_stay_within_the_shares_in_each_mode() {
                     fs.set_xattr(ino, b"user.large", value, how).await.unwrap();
                 }
             }
-            // Many names, and content over content.
+            // Lists many names, and overwrites content.
             let mut from = 0;
             while let Some(last) = fs.list(Ino::ROOT, from).await.unwrap().last() {
                 from = last.next;

@@ -1,4 +1,4 @@
-//! What is durable without a sync: files that replace others, and what mounts and flags promise.
+//! Durability without a sync: of files that replace others, and as mounts and flags promise.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use manylogs_torture::ext4::options;
 const SYNC: u32 = 0x8;
 const DIR_SYNC: u32 = 0x10000;
 
-/// Mounts so, works, and cuts the power the moment that the work returns: only what is durable is
+/// Mounts in this way, runs `work`, and cuts the power when it returns: only durable changes are
 /// left.
 fn after_power_cut<F: Future<Output = ()> + 'static>(
     image: &DiskImage,
@@ -37,7 +37,7 @@ async fn directory(fs: &Ext4, dir: Ino, name: &[u8]) -> Ino {
     fs.create(dir, name, New::plain(FileKind::Directory, 0o755)).await.unwrap().ino
 }
 
-/// What a file holds.
+/// The content of a file.
 fn found(world: &World, name: &'static [u8]) -> Vec<u8> {
     world
         .run(async move |fs| {
@@ -97,7 +97,7 @@ async fn save_again(fs: Ext4, copies: u32) {
     fs.sync_all().await.unwrap();
     let opened = fs.new_descriptor();
     fs.change(ino, Change { size: Some(0), ..Change::default() }).await.unwrap();
-    // As a shell does: each program that it starts closes a copy.
+    // As under a shell: each program that it starts closes a copy of the descriptor.
     for copy in 0..copies {
         fs.write(ino, 5000 * u64::from(copy), content(copy.into(), 5000)).await.unwrap();
         fs.close_copy(ino, Some(opened)).await.unwrap();
@@ -123,7 +123,7 @@ fn a_file_that_is_written_anew_and_closed_is_not_found_empty() {
     assert!(found(&left, b"name").is_empty());
 }
 
-/// Changes of names: each is done in a directory `dir` with a file `old` and a directory `empty`.
+/// Changes of names: each is made in a directory `dir` with a file `old` and a directory `empty`.
 const NAMES: [&str; 9] = [
     "create",
     "mkdir",
@@ -154,7 +154,7 @@ async fn change_names(fs: &Ext4, what: &str, dir: Ino, old: Ino) -> Result<(), E
     }
 }
 
-/// The names of `dir` and of the root, with what has them.
+/// The names of `dir` and of the root, with their inodes.
 async fn names(fs: &Ext4, dir: Ino) -> [Vec<(Vec<u8>, Ino)>; 2] {
     [crate::common::names(fs, dir).await, crate::common::names(fs, Ino::ROOT).await]
 }
@@ -266,7 +266,7 @@ fn flags_are_handed_down_as_the_kernel_does() {
             assert_eq!(flags(ino).await, SYNC | 0xC0);
             let pipe = fs.create(below, b"pipe", New::plain(FileKind::Fifo, 0o600)).await.unwrap();
             assert_eq!(flags(pipe.ino).await, 0xC0);
-            // What a file cannot have is left out.
+            // A flag that a file cannot have is left out.
             fs.set_inode_flags(ino, 0x80000 | SYNC | DIR_SYNC).await.unwrap();
             assert_eq!(flags(ino).await, SYNC);
             fs.unmount().await.unwrap();

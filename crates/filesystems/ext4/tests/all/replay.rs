@@ -1,4 +1,4 @@
-//! What a mount makes of a journal that a crash left.
+//! Mounting with a journal that a crash left.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use manylogs_block::Rng;
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_sim::Survival;
 
-/// The number of the next transaction, as the journal's superblock has it.
+/// The number of the next transaction in the journal's superblock.
 fn next_number(world: &World) -> u64 {
     let (_dir, path) = world.saved();
     let said = Command::new("dumpe2fs").arg("-h").arg(path).output().unwrap();
@@ -16,9 +16,9 @@ fn next_number(world: &World) -> u64 {
     u64::from_str_radix(line.trim().trim_start_matches("0x"), 16).unwrap()
 }
 
-/// Of a transaction that is not whole, blocks may lie where the next one of that number goes. Ours
-/// lack their commit block, without which nothing counts; those of a kernel that wrote it first
-/// (`journal_async_commit`) may have it.
+/// Blocks of a torn transaction may lie where the next transaction with its number would be
+/// written. A torn transaction of ours lacks its commit block. One of a kernel that writes the
+/// commit block first (`journal_async_commit`) may have it.
 #[test]
 fn the_number_of_a_torn_transaction_is_not_used_again() {
     const COMMITS: u64 = 3;

@@ -1,4 +1,4 @@
-//! What `df` shows is what the kernel's ext4 shows for the same image.
+//! `df` shows the same figures as with the kernel's ext4 on the same image.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ const KINDS: [&[&str]; 12] = [
     &["-E", "resize=100000000"],
 ];
 
-/// Blocks, those that are free, those that anybody may have, inodes, and those that are free.
+/// Blocks, free blocks, blocks that any user may have, inodes, and free inodes.
 type Shown = [u64; 5];
 
 fn by_kernel(root: &Path) -> Shown {
@@ -56,7 +56,7 @@ fn what_is_in_use_is_what_the_kernel_says() {
             let ino = fs.create(Ino::ROOT, b"file", new).await.unwrap().ino;
             let before = by_us(&fs);
             fs.write(ino, 0, vec![1; 1_000_000]).await.unwrap();
-            // What waits to be written is not free.
+            // Blocks promised to dirty data are not free.
             assert_eq!(before[1] - by_us(&fs)[1], 245);
             fs.sync_all().await.unwrap();
             assert_eq!(before[1] - by_us(&fs)[1], 245);

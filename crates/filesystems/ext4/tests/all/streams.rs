@@ -1,4 +1,4 @@
-//! What the device does while content comes: in virtual time, so that the figures are exact.
+//! The device's work while content is written: in virtual time, so that the figures are exact.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ struct Drive {
     runtime: Handle,
     /// Nanoseconds of a sector.
     per_sector: u64,
-    /// What passes between the end of a transfer and its answer.
+    /// Time between the end of a transfer and its answer.
     answer: Nanos,
     /// When the last transfer ends.
     free_at: Cell<Time>,
@@ -89,7 +89,7 @@ async fn all<F: Future<Output = ()> + 'static>(
     }
 }
 
-/// New, and over what is there: 125 MB/s, answers 4 ms after each transfer, content at 1 GB/s.
+/// A new file, and an overwrite: 125 MB/s, answers 4 ms after each transfer, content at 1 GB/s.
 #[test]
 fn the_drive_works_all_the_time_that_a_stream_takes() {
     const LEN: u64 = 96;
@@ -178,20 +178,22 @@ fn writes_through_to_different_pages_do_not_wait_for_one_another() {
     world.check();
 }
 
-/// What a page of a file holds: 512 times its number and the version that was written.
+/// The content of a page: 512 times its number and the version.
 fn stamped(page: u64, version: u64) -> Vec<u8> {
     (page << 32 | version).to_le_bytes().repeat(512)
 }
 
-/// The version that a page holds; `None` for anything but one version of this page, or zeroes.
+/// The version that a page holds, 0 for zeroes; `None` if it is neither zeroes nor one version of
+/// this page.
 fn version_of(page: u64, bytes: &[u8]) -> Option<u64> {
     let version = u64::from_le_bytes(bytes[..8].try_into().unwrap()) & u64::from(u32::MAX);
     let zeroes = bytes.iter().all(|byte| *byte == 0);
     (zeroes || bytes == stamped(page, version)).then_some(version)
 }
 
-/// Several write past caches into holes, unwritten blocks and written ones, and sync now and then,
-/// until the power goes: what was written before a sync began is there, and each page is whole.
+/// Several clients write with `O_DIRECT` into holes, unwritten and written blocks, and sync now and
+/// then, until the power is cut. Afterwards data written before a sync began is there, and each
+/// page is whole.
 #[test]
 fn parts_that_were_written_side_by_side_survive_as_they_were_synced() {
     const PAGES: u64 = 96;
@@ -203,7 +205,7 @@ fn parts_that_were_written_side_by_side_survive_as_they_were_synced() {
             let runtime = world.runtime();
             let mounting =
                 crate::common::mount_in(mode, Rc::new(world.disk.clone()), runtime.clone());
-            // Of each page: the versions that were written, and that a sync made durable.
+            // For each page: the last version written, and the last that a sync made durable.
             let versions = Rc::new(RefCell::new(vec![(0, 0); to_usize(PAGES)]));
             let noted = Rc::clone(&versions);
             let stop_at = Nanos(5_000_000 + Rng::new(seed).below(120_000_000));
@@ -219,7 +221,7 @@ fn parts_that_were_written_side_by_side_survive_as_they_were_synced() {
                     let mut rng = Rng::new(seed << 8 | client);
                     runtime.spawn(async move {
                         loop {
-                            // Each has its own pages.
+                            // Each client has its own pages.
                             let page = 8 * rng.below(PAGES / 8) + client;
                             let at = to_usize(page);
                             let version = noted.borrow()[at].0 + 1;
@@ -265,7 +267,7 @@ fn parts_that_were_written_side_by_side_survive_as_they_were_synced() {
     assert!(kept > 500, "{kept} pages were synced");
 }
 
-/// A file that is longer than what is under way at once shows nothing of the blocks' past.
+/// A file that is longer than the batches under way never shows earlier content of its blocks.
 #[test]
 fn a_crash_in_a_stream_shows_content_or_zeroes() {
     const PAGES: u64 = 12 * MIB / PAGE;
@@ -324,7 +326,7 @@ fn a_crash_in_a_stream_shows_content_or_zeroes() {
     assert!(lengths.iter().any(|pages| (1..PAGES).contains(pages)), "{lengths:?}");
 }
 
-/// A write fails while others are under way: nothing behind it is mapped, nothing is lost.
+/// A write fails while others are under way: no data is lost, and a second sync writes it.
 #[test]
 fn what_could_not_be_written_stays_in_memory_and_is_written_again() {
     const LEN: u64 = 7 * MIB;
@@ -361,7 +363,7 @@ fn what_could_not_be_written_stays_in_memory_and_is_written_again() {
     }
 }
 
-/// Blocks of a file that was removed wait for a commit, and whoever needs them waits for that.
+/// Blocks of a removed file wait for a commit, and an allocation that needs them waits for it too.
 #[test]
 fn blocks_that_were_freed_a_moment_ago_can_be_allocated() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -381,8 +383,8 @@ fn blocks_that_were_freed_a_moment_ago_can_be_allocated() {
     world.check();
 }
 
-/// A file that is removed while it is written back gives its room to whoever waits for that, and
-/// the rest of it is not written.
+/// A file that is removed during write-back gives its room to a waiting request, and the rest of it
+/// is not written.
 #[test]
 fn what_is_being_removed_makes_room_and_is_not_written() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -415,7 +417,8 @@ fn what_is_being_removed_makes_room_and_is_not_written() {
     }
 }
 
-/// A kernel tells of the last close a moment later. A file that stays open is not waited for long.
+/// The kernel reports the last close a moment later. A request waits only briefly for a file that
+/// stays open.
 #[test]
 fn whoever_finds_no_room_waits_a_moment_for_the_close_of_a_removed_file() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };

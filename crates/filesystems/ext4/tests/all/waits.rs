@@ -1,4 +1,4 @@
-//! Who waits for what: on a device that holds requests back until the test lets them go.
+//! Waits in the right order, on a device that holds requests until the test releases them.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use manylogs_sim::{CrashDisk, DiskImage, Survival};
 
 type Disk = Rc<Stop<CrashDisk>>;
 
-/// Mounts an image on a disk that can hold requests, and calls `work`, which unmounts it.
+/// Mounts an image on a disk that can hold requests, and calls `work`, which may unmount it.
 fn run<F: Future<Output = ()> + 'static>(
     image: DiskImage,
     seed: u64,
@@ -32,15 +32,15 @@ async fn file(fs: &Ext4, name: &str) -> Ino {
     fs.create(Ino::ROOT, name.as_bytes(), New::plain(FileKind::File, 0o644)).await.unwrap().ino
 }
 
-/// Whether a block that is written begins so.
+/// Whether the request writes a block that begins with these bytes.
 fn writes(request: &Request, beginning: &[u8]) -> bool {
     let Request::Write { payload, .. } = request else { return false };
     let bytes = payload.to_bytes().unwrap();
     bytes.chunks(BLOCK_BYTES).any(|block| block.starts_with(beginning))
 }
 
-/// A checkpoint writes a block home that is freed meanwhile. The block's next content comes after
-/// that write, or goes elsewhere.
+/// A checkpoint writes a block home that is freed meanwhile. The block's next content is written
+/// after that write, or to another block.
 fn freed_blocks_wait_for_what_goes_home() {
     const TARGET: [u8; 1000] = [b't'; 1000];
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -77,7 +77,7 @@ fn freed_blocks_wait_for_what_goes_home() {
     world.check();
 }
 
-/// Nothing is left to commit, but what is being committed is not durable yet.
+/// The running transaction is empty, but the one being committed is not durable yet.
 fn a_sync_waits_for_what_is_being_committed() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
     run(image, 1, async move |fs: Ext4, disk: Disk, runtime: Handle| {
@@ -101,7 +101,8 @@ fn a_sync_waits_for_what_is_being_committed() {
     });
 }
 
-/// A page changes while what it was is on its way, and a file grows within its last page.
+/// A page changes while its earlier content is on its way, and the file grows within this last
+/// page.
 #[test]
 fn what_changes_while_it_is_written_is_written_again() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -131,7 +132,7 @@ fn what_changes_while_it_is_written_is_written_again() {
     assert!(read.unwrap() == expected);
 }
 
-/// A sync of the directory that something came into makes that durable.
+/// After a rename, a sync of either directory makes the new name durable.
 #[test]
 fn a_sync_of_either_directory_waits_for_a_renaming() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
@@ -158,7 +159,7 @@ fn a_sync_of_either_directory_waits_for_a_renaming() {
     }
 }
 
-/// Content fills the disk, and no block is chosen for it yet.
+/// Dirty content has promises of all blocks of the disk, but no block is chosen for it yet.
 #[test]
 fn attributes_take_nothing_that_is_promised_to_content() {
     const CHUNK: usize = 4 * BLOCK_BYTES;
@@ -188,8 +189,8 @@ fn attributes_take_nothing_that_is_promised_to_content() {
     world.check();
 }
 
-/// The last commit of a mount finds the log so full that it is brought home, while the unmount does
-/// so too. Whoever comes last leaves a journal that says that it is empty.
+/// The last commit of a mount finds the log so full that a checkpoint begins, while the unmount
+/// makes the last checkpoint. Whichever ends last, the journal must say that it is empty.
 #[test]
 fn what_is_unmounted_while_the_log_is_brought_home_can_be_mounted() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };

@@ -1,4 +1,5 @@
-//! Extended attributes and lists of access: ours alone, and exchanged with the kernel.
+//! Extended attributes and access control lists: with this crate alone, and exchanged with the
+//! kernel.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,7 +14,7 @@ const ANY: SetXattr = SetXattr { create: false, replace: false, drop_set_gid: fa
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// A list as programs give it: owner, user 1000, group, mask, others.
+/// A list in the form of programs: owner, user 1000, group, mask, others.
 fn list(allowed: [u16; 5]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, allowed) in [1_u16, 2, 4, 0x10, 0x20].into_iter().zip(allowed) {
@@ -132,7 +133,7 @@ fn lists_of_access_and_modes_keep_in_step_and_are_handed_down() {
         let drop_it = SetXattr { drop_set_gid: true, ..ANY };
         fs.set_xattr(child.ino, ACCESS, list([6, 7, 7, 5, 3]), drop_it).await.unwrap();
         assert_eq!(fs.attributes(child.ino).await.unwrap().permissions, 0o653);
-        // A list that says what a mode says becomes one.
+        // A list that says no more than a mode is stored as the mode alone.
         let plain: Vec<u8> = [1_u16, 4, 0x20].into_iter().zip([6_u16, 4, 0]).fold(
             2_u32.to_le_bytes().to_vec(),
             |mut all, (tag, allowed)| {
@@ -200,7 +201,7 @@ fn crashes_leave_attributes_whole() {
     }
 }
 
-/// What `getfattr` and `getfacl` say of the files in a mounted image.
+/// The output of `getfattr` and `getfacl` for the files in a mounted image.
 fn told(root: &std::path::Path) -> String {
     let run = |program: &str, options: &[&str]| {
         let said = Command::new(program).args(options).arg(".").current_dir(root).output();

@@ -1,4 +1,4 @@
-//! From MLFS to ext4.
+//! Gives a file system back from MLFS to ext4.
 
 use std::rc::Rc;
 
@@ -8,10 +8,11 @@ use manylogs_plant::{Bug, is};
 use super::open::{find, locate_by};
 use super::{AdoptError, LogEngine, Site};
 
-/// Gives the file system back to ext4, or goes on with that, or undoes a take-over that was
-/// interrupted. When this returns it is plain ext4 without a log file, durably. After a crash
-/// before the first superblock has lost its pointer it is MLFS with drained logs, and behind that
-/// plain ext4, perhaps with a log file that the next call removes, or `chattr -i` and `rm`.
+/// Gives the file system back to ext4, continues an interrupted release, or undoes an interrupted
+/// take-over. When this returns the file system is plain ext4 without a log file, durably. A crash
+/// before the first superblock has lost its pointer to the logs leaves MLFS, perhaps with drained
+/// logs. A later crash leaves plain ext4, perhaps with a log file. The next call removes that, or
+/// `chattr -i` and `rm` do.
 ///
 /// # Errors
 /// [`AdoptError::NotAdopted`] if it is plain ext4 without a log file, and those of [`super::open`].
@@ -25,7 +26,7 @@ pub async fn release(site: &Site, engine: &impl LogEngine) -> Result<(), AdoptEr
         None => check_leftover(site, &copies, &marks).await?,
     }
     clear_marks(site).await?;
-    // Nothing is changed in a file system with errors before e2fsck has looked.
+    // A file system with errors is not changed further before e2fsck has looked.
     if Copies::read(Rc::clone(&site.device)).await?.check_errors().is_err() {
         return Err(AdoptError::HasErrors);
     }
@@ -35,9 +36,8 @@ pub async fn release(site: &Site, engine: &impl LogEngine) -> Result<(), AdoptEr
     Ok(())
 }
 
-/// Brings home what the logs hold. Where the first superblock has no bit, and the logs are not
-/// where they were, others have used the file system as ext4: what the logs held must not go home
-/// then.
+/// Brings home what the logs hold. If the first superblock has no bit and the logs are not where
+/// they were, other programs have used the file system as ext4: then nothing must go home.
 async fn drain(site: &Site, engine: &impl LogEngine, copies: Copies) -> Result<(), AdoptError> {
     let marks = copies.marks();
     if let Some(pointer) = marks.pointer.filter(|_| !marks.primary)
@@ -47,7 +47,7 @@ async fn drain(site: &Site, engine: &impl LogEngine, copies: Copies) -> Result<(
     }
     let located = locate_by(site, engine, copies).await?;
     if !located.marks.primary {
-        // Nothing is in the logs, and others may use it as ext4 already.
+        // The logs are drained, and other programs may use it as ext4 already.
         return Ok(());
     }
     if is(Bug::MlfsBitClearedEarly) {
@@ -56,8 +56,9 @@ async fn drain(site: &Site, engine: &impl LogEngine, copies: Copies) -> Result<(
     engine.drain(site, &located.logs).await
 }
 
-/// Plain ext4 may have a log file, or copies of the superblock with the bit: of a release that was
-/// interrupted before e2fsck restored the superblock, for one.
+/// Checks that there is something to clear: plain ext4 may still have a log file, or copies of the
+/// superblock with the bit, e.g. if a release was interrupted and e2fsck then restored the
+/// superblock.
 async fn check_leftover(site: &Site, copies: &Copies, marks: &Marks) -> Result<(), AdoptError> {
     if copies.has_foreign_pointer() {
         return Err(AdoptError::BytesTaken);
@@ -75,9 +76,10 @@ async fn check_leftover(site: &Site, copies: &Copies, marks: &Marks) -> Result<(
     }
 }
 
-/// From the moment that the first superblock has lost the pointer it is ext4.
+/// Clears the bit in the copies of the superblock, then bit and pointer in the first one. From the
+/// last write on it is ext4.
 async fn clear_marks(site: &Site) -> Result<(), AdoptError> {
-    // A drain may have brought a superblock home.
+    // The drain may have brought a newer superblock home, so the copies are read again.
     let mut copies = Copies::read(Rc::clone(&site.device)).await?;
     let pointer = Some(Pointer::empty(Stage::GivingBack));
     if is(Bug::MlfsBackupsClearedLast) {
@@ -87,7 +89,8 @@ async fn clear_marks(site: &Site) -> Result<(), AdoptError> {
     Ok(copies.mark_primary(pointer, false).await?)
 }
 
-/// Removes the log file by transactions of ext4's own journal; nothing that others made.
+/// Removes the log file by transactions of ext4's own journal, but no file of that name that others
+/// made.
 async fn remove_file(site: &Site) -> Result<(), AdoptError> {
     let fs = site.mount(false).await?;
     let removed = match fs.log_file().await {

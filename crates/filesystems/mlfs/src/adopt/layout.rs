@@ -1,29 +1,29 @@
-//! Where logs are to be.
+//! The layout of logs.
 
 use manylogs_ext4::{BLOCK_BYTES, GroupNo, Run, Wanted};
 
 /// Blocks of a MiB.
 const MIB_BLOCKS: u32 = (1 << 20) / 4096;
 
-/// How far logs are apart.
+/// The distance of logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// One in so many groups.
+    /// One log in this number of groups.
     Groups(u32),
-    /// One in so many bytes, rounded to whole groups.
+    /// One log in this number of bytes, rounded to whole groups.
     Bytes(u64),
 }
 
-/// How many logs there are to be, and how long each is.
+/// The wanted number and length of logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// How far they are apart. Each lies at the end of the last group of its stretch.
+pub struct LogLayout {
+    /// Their distance. Each lies at the end of the last group of its stretch.
     pub spacing: Spacing,
-    /// How long each is; a group without as many free blocks in a run has none.
+    /// Length of each log; a group without a free run of the least length has none.
     pub wanted: Wanted,
 }
 
-impl Default for Layout {
+impl Default for LogLayout {
     /// A log of 10 MiB, at least 4 MiB, at the end of every eighth group: 10 MiB in a GiB.
     fn default() -> Self {
         let wanted = Wanted { most: 10 * MIB_BLOCKS, least: 4 * MIB_BLOCKS };
@@ -31,7 +31,7 @@ impl Default for Layout {
     }
 }
 
-impl Layout {
+impl LogLayout {
     /// The groups at whose end a log is looked for: the last of each stretch, and the last of all.
     pub(super) fn groups(
         &self,
@@ -67,7 +67,7 @@ mod tests {
     use manylogs_ext4::BlockNo;
 
     fn groups(spacing: Spacing, groups: u32) -> Vec<u32> {
-        let layout = Layout { spacing, ..Layout::default() };
+        let layout = LogLayout { spacing, ..LogLayout::default() };
         layout.groups(32_768, groups).map(|group| group.0).collect()
     }
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn runs_of_another_layout_do_not_fit() {
-        let layout = Layout::default();
+        let layout = LogLayout::default();
         let run = |group: u64, blocks| Run { start: BlockNo(group * 32_768 + 5), blocks };
         assert!(layout.fits(&[run(7, 2560), run(15, 1024)], 32_768, 20));
         assert!(layout.fits(&[run(7, 2560), run(19, 1024)], 32_768, 20));

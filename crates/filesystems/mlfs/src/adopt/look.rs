@@ -1,4 +1,4 @@
-//! What is known of an adopted file system without changing anything.
+//! Examines an adopted file system without changing it.
 
 use std::rc::Rc;
 
@@ -7,31 +7,31 @@ use manylogs_ext4::{Copies, Marks};
 use super::open::{Located, find};
 use super::{AdoptError, LogEngine, Logs, Site};
 
-/// What was found.
+/// The marks and logs that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
     /// What the superblock and its copies say.
     pub marks: Marks,
     /// The logs.
     pub logs: LogState,
-    /// Why a mount would refuse it although the logs are sound, if it would.
+    /// Why a mount would refuse it although the logs are sound.
     pub refused: Option<AdoptError>,
 }
 
-/// What was found of the logs.
+/// The state of the logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogState {
-    /// It is not adopted: there are none.
+    /// The file system is not adopted, so there are no logs.
     None,
-    /// They are where the pointer says, and nothing is in them that is not at home.
+    /// They are where the pointer says, and everything in them is also at home.
     Drained(Logs),
-    /// They are where the pointer says, and hold what is not at home.
+    /// They are where the pointer says, and are not drained.
     InUse(Logs),
     /// An opening would refuse them.
     Unusable(AdoptError),
 }
 
-/// Looks at a file system that nobody writes to.
+/// Looks at the marks and logs of a file system. Nobody may write to it meanwhile.
 ///
 /// # Errors
 /// Those of reading the superblocks.

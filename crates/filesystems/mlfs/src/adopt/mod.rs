@@ -11,11 +11,11 @@
 //!         drained  lose the bit        (giving back)           by jbd2
 //! ```
 //!
-//! Each arrow is durable before the next begins. Before "adopted" and behind "giving back" it is a
+//! Each arrow is durable before the next begins. Before "adopted" and from "giving back" on it is a
 //! whole ext4 for every program, perhaps with a journal to replay and a file `/.manylogs` of
-//! unwritten extents. In between it belongs to MLFS, and what is durable may be in its logs alone.
-//! The stage is one sector of the first superblock (see [`manylogs_ext4::Stage`]). Whatever crash
-//! interrupts the way, [`adopt`] and [`release`] go on from there, in either direction.
+//! unwritten extents. In between it belongs to MLFS, and the newest durable versions may be only in
+//! its logs. The stage is one sector of the first superblock (see [`manylogs_ext4::Stage`]). After
+//! a crash at any step, [`adopt`] and [`release`] go on from there, in either direction.
 
 mod give_back;
 mod layout;
@@ -35,7 +35,7 @@ use manylogs_ext4::{Durability, LogFile, Refusal, Run, Timestamp};
 use thiserror::Error;
 
 pub use give_back::release;
-pub use layout::{Layout, Spacing};
+pub use layout::{LogLayout, Spacing};
 pub use look::{LogState, Looked, look};
 pub use open::{Located, Opened, locate, open};
 pub use repair::{Repaired, check_logs, repair};
@@ -48,14 +48,14 @@ pub(crate) use volumes::is_damage;
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// A device that nobody else uses, and what tasks run on.
+/// A device that nobody else uses, with the executor of its tasks.
 #[derive(Clone)]
 pub struct Site {
     /// The disk or image.
     pub device: Rc<dyn BlockDevice>,
     /// Runs the tasks of a mount.
     pub runtime: Handle,
-    /// What clocks on the wall show, for the times of files.
+    /// The wall clock, for the times of files.
     pub clock: Rc<dyn Fn() -> Timestamp>,
 }
 
@@ -64,13 +64,13 @@ pub struct Site {
 pub struct Logs {
     /// The file system's id.
     pub uuid: [u8; 16],
-    /// Where they are, in the order of the log file.
+    /// Their places, in the order of the log file.
     pub runs: Vec<Run>,
 }
 
-/// Keeps records in the logs. What it must know at an opening lies in the first and the last run.
+/// Keeps records in the logs. Its structures for an opening lie in the first and the last run.
 pub trait LogEngine {
-    /// Blocks that it needs in all runs together to work at all.
+    /// Least number of blocks that it needs, in all runs together.
     fn blocks_least(&self) -> u64;
 
     /// Whether logs can be made on the device. Nothing is written.
@@ -95,7 +95,7 @@ pub trait LogEngine {
     /// Those of the device.
     fn format(&self, site: &Site, logs: &Logs) -> impl Future<Output = Result<(), AdoptError>>;
 
-    /// Whether everything is at home: nothing is lost with the logs.
+    /// Whether everything is at home, so that nothing would be lost with the logs.
     ///
     /// # Errors
     /// [`AdoptError::NoEngine`] if the logs are not those of an engine, and those of the device.
@@ -128,7 +128,7 @@ pub enum AdoptError {
     /// It is plain ext4.
     #[error("it is not adopted: it is plain ext4, and has no logs")]
     NotAdopted,
-    /// It is on its way, and no complete MLFS.
+    /// A take-over or a release was interrupted.
     #[error("{0} was interrupted: run it again, or undo it with {1}")]
     Interrupted(&'static str, &'static str),
     /// Something other than a log file has its name.
@@ -137,7 +137,7 @@ pub enum AdoptError {
     /// Other software uses bytes of the superblock.
     #[error("bytes 0x3e0 to 0x3fb of the superblock are in use by other software")]
     BytesTaken,
-    /// The bit is there, and nothing says where the logs are.
+    /// The superblock has the bit, but no pointer to the logs.
     #[error(
         "the superblock has the feature bit 0x40000000 and no pointer to a log file: other \
              software has set it, or the superblock was damaged"
@@ -177,13 +177,13 @@ pub enum AdoptError {
              the logs held is lost then"
     )]
     LogsMoved(&'static str),
-    /// It was used as ext4 although it was adopted.
+    /// It was used as ext4 although it was adopted, and its logs moved.
     #[error(
         "it has been used as ext4 since it was adopted, and its logs are not where they were: \
              run manylogs fs release, which clears what is left of the adoption"
     )]
     UsedSince,
-    /// The bit was taken away while the logs held something.
+    /// The bit was cleared while the logs held something.
     #[error(
         "the logs hold changes, and the first superblock has lost the feature bit: other \
              programs may have changed files since. Nothing is opened, so that nothing is \
@@ -191,7 +191,7 @@ pub enum AdoptError {
              says and run e2fsck -f: what the logs held is lost then"
     )]
     BitTakenAway,
-    /// It was given back as far as that goes with errors in it.
+    /// It was given back, except that the log file is still there, because errors were found in it.
     #[error(
         "everything is home and ext4 has it back, but errors were found in it earlier: run \
              e2fsck -f, and then manylogs fs release again, which removes the log file"
@@ -203,7 +203,7 @@ pub enum AdoptError {
     /// The logs were made for a disk that writes shorter sectors.
     #[error("{0}")]
     ShortSectors(String),
-    /// The engine does not do what is asked for.
+    /// The engine cannot do what it was asked for.
     #[error("the logs: {0}")]
     Engine(String),
     /// The logs are not those of an engine.
@@ -214,7 +214,7 @@ pub enum AdoptError {
     NoEngine,
 }
 
-/// What there is of room, and what is missing.
+/// Text about the free runs that were found, and how to get room.
 fn no_room(least: u32, longest: Option<Run>, elsewhere: Option<&Run>) -> String {
     let mib = |blocks: u32| format!("{:.1}", f64::from(blocks) / 256.0);
     let found = match longest {
@@ -249,13 +249,13 @@ impl From<manylogs_block::IoError> for AdoptError {
 }
 
 impl Site {
-    /// A device, with the clock of the wall.
+    /// A site on this device, with the system's wall clock.
     #[must_use]
     pub fn new(device: Rc<dyn BlockDevice>, runtime: Handle) -> Self {
         Self { device, runtime, clock: Rc::new(crate::now) }
     }
 
-    /// The same with a layer over its device.
+    /// The same site on another device, e.g. a layer over its own.
     fn over(&self, device: Rc<dyn BlockDevice>) -> Self {
         Self { device, ..self.clone() }
     }
@@ -279,7 +279,7 @@ impl Logs {
         Self { uuid, runs: file.runs.clone() }
     }
 
-    /// Whether an extent begins in one of them.
+    /// Whether an extent begins in one of the logs.
     fn have(&self, extent: Extent) -> bool {
         self.runs.iter().any(|run| {
             let range = run.range();

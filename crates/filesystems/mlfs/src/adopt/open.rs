@@ -1,4 +1,4 @@
-//! Opening an adopted file system: nothing is believed that does not fit together.
+//! Opening an adopted file system: marks, pointer and logs must fit together.
 
 use std::rc::Rc;
 
@@ -39,8 +39,9 @@ pub async fn open(site: &Site, engine: &impl LogEngine) -> Result<Opened, AdoptE
 /// Finds the logs of an adopted file system. Nothing is written.
 ///
 /// # Errors
-/// [`AdoptError::NotAdopted`] and [`AdoptError::Interrupted`] for what is no MLFS,
-/// [`AdoptError::LogsMoved`] and [`AdoptError::BitTakenAway`] if other programs were at it.
+/// [`AdoptError::NotAdopted`] and [`AdoptError::Interrupted`] if it is no MLFS,
+/// [`AdoptError::LogsMoved`], [`AdoptError::UsedSince`] and [`AdoptError::BitTakenAway`] if other
+/// programs changed it.
 pub async fn locate(site: &Site, engine: &impl LogEngine) -> Result<Located, AdoptError> {
     locate_by(site, engine, Copies::read(Rc::clone(&site.device)).await?).await
 }

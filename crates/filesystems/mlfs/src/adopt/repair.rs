@@ -1,4 +1,4 @@
-//! Logs that are damaged or cannot be read: what is found of them, and going on without it.
+//! Checks and repairs logs that are damaged or cannot be read.
 
 use std::rc::Rc;
 
@@ -15,20 +15,20 @@ use super::{AdoptError, Logs, Site, Volumes, locate};
 /// Result of a repair of the logs.
 #[derive(Clone, Debug)]
 pub struct Repaired {
-    /// What was wrong.
+    /// The faults that were found.
     pub findings: Vec<Finding>,
-    /// What was found in the logs, and what went home.
+    /// Records that were found in the logs, and versions that went home.
     pub logs: RepairReport,
-    /// Blocks whose newest content is lost: they hold an older one.
+    /// Extents whose newest content is lost: they hold older content.
     pub lost: Vec<Extent>,
-    /// Whether acknowledged changes are lost: the superblock says that there are errors then.
+    /// Whether acknowledged changes are lost: then the superblock says that there are errors.
     pub has_errors: bool,
 }
 
-/// What is wrong with the logs of an adopted file system that nobody uses. Changes nothing.
+/// Checks the logs of an adopted file system that nobody uses. Nothing is written.
 ///
 /// # Errors
-/// Those of finding the logs, and of reading what an opening cannot do without.
+/// If the logs are not found, or structures cannot be read that an opening needs.
 pub async fn check_logs(site: &Site, logs: &Logs) -> Result<Vec<Finding>, AdoptError> {
     let patient: Rc<dyn BlockDevice> =
         PatientReads::new(Rc::clone(&site.device), site.runtime.clone());
@@ -36,11 +36,10 @@ pub async fn check_logs(site: &Site, logs: &Logs) -> Result<Vec<Finding>, AdoptE
     Ok(findings)
 }
 
-/// Repairs the logs of an adopted file system: brings home what can be read, gives up what cannot,
-/// and overwrites sectors that are bad, so that the drive replaces them. The file system stays
-/// adopted, with drained logs. If acknowledged changes are lost, older ones appear, and the
-/// superblock says, before anything is given up, that e2fsck must look: mounts are refused until
-/// it has.
+/// Repairs the logs of an adopted file system: brings readable versions home, gives up the others,
+/// and overwrites bad sectors, so that the drive replaces them. The file system stays adopted, with
+/// drained logs. If acknowledged changes are lost, older versions reappear. Before anything is
+/// given up, the superblock notes that there are errors: mounts are refused until e2fsck has run.
 ///
 /// A crash leaves the damage as it was, or a file system with errors: a second call goes on.
 ///
@@ -69,7 +68,7 @@ pub async fn repair(site: &Site) -> Result<Repaired, AdoptError> {
     Ok(Repaired { findings, logs, lost, has_errors })
 }
 
-/// Gives up what the table knows as lost, and drains the logs.
+/// Gives up the extents that the table marks as lost, and drains the logs. Returns them.
 async fn give_up(site: &Site, options: &OpenOptions) -> Result<Vec<Extent>, AdoptError> {
     let options = OpenOptions { to_drain: true, ..options.clone() };
     let device = Rc::clone(&site.device);
@@ -90,11 +89,11 @@ async fn give_up(site: &Site, options: &OpenOptions) -> Result<Vec<Extent>, Adop
     Ok(lost)
 }
 
-/// Says in the first superblock, durably, that errors were found.
+/// Notes durably in the first superblock that errors were found.
 async fn note_errors(volume: &Volume, site: &Site) -> Result<(), AdoptError> {
     let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
     if let Err(error) = through.submit(Request::Read { extent: first_block() }).await {
-        // What cannot be read of it is given up with the rest.
+        // The first block's unreadable version is given up like the others.
         restore_first_block(&through, site).await.map_err(|_| error)?;
     }
     let mut copies = Copies::read(through).await?;
@@ -104,7 +103,7 @@ async fn note_errors(volume: &Volume, site: &Site) -> Result<(), AdoptError> {
     Ok(())
 }
 
-/// The first block is what it is at home.
+/// Writes the first block's home content through the volume, as its newest version.
 async fn restore_first_block(through: &Rc<dyn BlockDevice>, site: &Site) -> IoResult<()> {
     let extent = first_block();
     let payload = site.device.submit(Request::Read { extent }).await?;

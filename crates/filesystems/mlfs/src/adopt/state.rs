@@ -1,4 +1,4 @@
-//! How a file system was left: one answer for all commands.
+//! The state in which a file system was left, the same for all commands.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,35 +7,35 @@ use manylogs_ext4::{Error, Stage, Summary};
 
 use super::{AdoptError, Held, LogState, Looked, Site, View, Volumes, look};
 
-/// See the module.
+/// The state of a file system, in use or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is mounted by MLFS.
     Mounted {
-        /// The directory.
+        /// The directory that it is mounted on.
         on: PathBuf,
-        /// Bytes whose newest version is in its logs alone, if it is adopted and its server says.
+        /// Bytes whose newest version is only in its logs, if it is adopted and its server tells.
         logged: Option<u64>,
     },
-    /// Another program has it.
+    /// Another program uses it.
     InUse,
     /// Plain ext4 that was unmounted.
     Clean,
     /// It was unmounted, or its logs were closed, and all that it holds is at home.
     Drained,
-    /// It was unmounted, and the newest version of so many bytes is in its logs alone.
+    /// It was unmounted, and the newest version of this number of bytes is only in its logs.
     Logged(u64),
-    /// Its user was killed, or the power went: the next mount recovers it. Of an adopted one so
-    /// many bytes are in its logs alone.
+    /// Its server was killed or the power was cut: the next mount recovers it. If it is adopted,
+    /// the newest version of this number of bytes is only in its logs.
     Killed(Option<u64>),
-    /// It is on its way to MLFS or back.
+    /// A take-over or a release was interrupted.
     Interrupted(Stage),
-    /// A mount is refused until somebody repairs it. The text says why and what to do.
+    /// A mount is refused until it is repaired. The text says why and what to do.
     NeedsRepair(String),
 }
 
 impl State {
-    /// One word, of two at most, for programs.
+    /// The state in one or two words, for programs.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
@@ -50,7 +50,8 @@ impl State {
         }
     }
 
-    /// Bytes whose newest version is in the logs alone, as far as there are logs and that is known.
+    /// Bytes whose newest version is only in the logs; `None` if there are no logs or this is
+    /// unknown.
     #[must_use]
     pub const fn logged_bytes(&self) -> Option<u64> {
         match self {
@@ -61,19 +62,20 @@ impl State {
         }
     }
 
-    /// Whether somebody has it: commands that need it alone end with the exit code 5.
+    /// Whether it is in use: commands that need it for themselves end with the exit code 5.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(self, Self::Mounted { .. } | Self::InUse)
     }
 
-    /// Whether it must be repaired: commands that need a whole one end with the exit code 3.
+    /// Whether it must be repaired: commands that need a sound one end with the exit code 3.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::NeedsRepair(_))
     }
 
-    /// What nobody has, by its superblock: of plain ext4, and of what is on its way.
+    /// The state of an unused file system by its superblock, if it is plain ext4 or was interrupted
+    /// on its way.
     #[must_use]
     pub fn of_superblock(summary: &Summary) -> Self {
         match summary.pointer.map(|pointer| pointer.stage) {
@@ -84,7 +86,7 @@ impl State {
         }
     }
 
-    /// What nobody has, as its logs show it.
+    /// The state of an unused file system by its logs.
     fn of_view(view: &View, held: Held) -> Self {
         match &view.problem {
             _ if view.found.has_errors => Self::with_errors(),
@@ -103,19 +105,20 @@ impl State {
     }
 }
 
-/// What is known of a file system that nobody uses.
+/// All that is known of a file system that nobody uses.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// How it was left.
     pub state: State,
     /// Its marks and logs.
     pub looked: Looked,
-    /// What its newest superblock says: of an adopted one, with counts of what is free now.
+    /// What its newest superblock says. For an adopted one the free counts are those after a
+    /// recovery.
     pub summary: Summary,
 }
 
-/// Looks at the marks, and at the logs as far as a mount would, and changes nothing. `first` is
-/// what the superblock on the disk says.
+/// Looks at the marks, and at the logs as far as a mount would. Nothing is written. `first` is the
+/// superblock on the disk.
 ///
 /// # Errors
 /// As [`look`], and those of the device.
@@ -129,7 +132,7 @@ pub async fn look_closely(site: &Site, first: Summary) -> Result<Known, AdoptErr
         LogState::InUse(_) => match View::of(site).await {
             Ok(view) => {
                 let held = view.held.unwrap_or(Held { was_closed: true, bytes: 0 });
-                // The view is plain ext4, and the disk is not.
+                // The view is plain ext4, but the disk is not: these fields are the disk's.
                 let Summary { pointer, features, refusal, .. } = first;
                 let seen = view.summary().await?;
                 (State::of_view(&view, held), Summary { pointer, features, refusal, ..seen })
@@ -173,7 +176,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Bytes for people.
+/// A number of bytes as text for people.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),

@@ -1,4 +1,4 @@
-//! From ext4 to MLFS.
+//! Takes a file system over from ext4 to MLFS.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use manylogs_ext4::{
 };
 use manylogs_plant::{Bug, is};
 
-use super::layout::Layout;
+use super::layout::LogLayout;
 use super::open::locate_by;
 use super::{AdoptError, LogEngine, Logs, Site};
 
@@ -16,20 +16,19 @@ use super::{AdoptError, LogEngine, Logs, Site};
 pub struct Adopted {
     /// Its logs.
     pub logs: Logs,
-    /// An earlier attempt had been interrupted, and this one went on.
+    /// Whether this call continued an earlier attempt that was interrupted.
     pub went_on: bool,
 }
 
-/// Takes the file system over, or goes on with that where it was interrupted. Nothing is copied.
-/// When this returns, it belongs to MLFS durably; after a crash before that it is ext4, or MLFS
-/// with nothing in its logs.
+/// Takes the file system over, or continues an interrupted take-over. Nothing is copied. When this
+/// returns, it belongs to MLFS durably. A crash before that leaves ext4, or MLFS with empty logs.
 ///
 /// # Errors
-/// See [`AdoptError`]. After [`AdoptError::NoRoom`] and [`AdoptError::NameTaken`] it is the ext4
-/// that it was.
+/// See [`AdoptError`]. After [`AdoptError::NoRoom`] and [`AdoptError::NameTaken`] it is ext4 as
+/// before.
 pub async fn adopt(
     site: &Site,
-    layout: &Layout,
+    layout: &LogLayout,
     engine: &impl LogEngine,
 ) -> Result<Adopted, AdoptError> {
     let mut copies = Copies::read(Rc::clone(&site.device)).await?;
@@ -54,7 +53,7 @@ pub async fn adopt(
     copies.mark_primary(Some(Pointer::empty(Stage::TakingOver)), false).await?;
     let places = Places::of(layout, &copies);
     let built = build(site, &places, engine.blocks_least(), &mut copies).await;
-    // The mount has written the superblock since it was read.
+    // The mount in `build` has written the superblock, so it is read again.
     let mut copies = Copies::read(Rc::clone(&site.device)).await?;
     let file = match built {
         Ok(file) => file,
@@ -90,11 +89,11 @@ pub(super) fn pointer_to(file: &LogFile) -> Pointer {
     }
 }
 
-/// Whether a file system that nobody has begun to take over can be: it is clean, the log file's
-/// name is free, and there is room somewhere. Nothing is written.
+/// Checks that a take-over can begin: the file system is clean, the log file's name is free, and
+/// there is room for logs. Nothing is written.
 async fn check_fresh(
     site: &Site,
-    layout: &Layout,
+    layout: &LogLayout,
     engine: &impl LogEngine,
     copies: &Copies,
     marks: &Marks,
@@ -116,7 +115,7 @@ async fn check_fresh(
     fs.check_log_file()?;
     let places = Places::of(layout, copies);
     match fs.log_file().await.map_err(named)? {
-        // Of a release that was interrupted before somebody restored the superblock.
+        // Left by an interrupted release, after which the superblock was restored.
         Some(file) if file.is_immutable => return Ok(()),
         Some(_) => return Err(AdoptError::NameTaken),
         None => {}
@@ -131,7 +130,7 @@ async fn check_fresh(
     Err(places.no_room(&fs).await?)
 }
 
-/// What has the log file's name and is none is in the way.
+/// Maps [`Error::Exists`]: a file with the log file's name that is no log file is in the way.
 fn named(error: Error) -> AdoptError {
     match error {
         Error::Exists => AdoptError::NameTaken,
@@ -139,22 +138,22 @@ fn named(error: Error) -> AdoptError {
     }
 }
 
-/// Where logs are looked for in one file system.
+/// Where room for logs is searched in one file system.
 struct Places {
-    layout: Layout,
+    layout: LogLayout,
     groups: Vec<GroupNo>,
     blocks_per_group: u32,
     all_groups: u32,
 }
 
 impl Places {
-    fn of(layout: &Layout, copies: &Copies) -> Self {
+    fn of(layout: &LogLayout, copies: &Copies) -> Self {
         let (blocks_per_group, all_groups) = copies.groups();
         let groups = layout.groups(blocks_per_group, all_groups).collect();
         Self { layout: *layout, groups, blocks_per_group, all_groups }
     }
 
-    /// What there is of room.
+    /// The error that there is no room, with the free runs that were found.
     async fn no_room(&self, fs: &Ext4) -> Result<AdoptError, AdoptError> {
         let least_blocks = self.layout.wanted.least;
         let any = Wanted { most: u32::MAX, least: 1 };
@@ -172,13 +171,13 @@ impl Places {
         Ok(AdoptError::NoRoom { least_blocks, longest, elsewhere })
     }
 
-    /// Whether a log file that is there can be kept, as far as it goes.
+    /// Whether an existing log file can be kept and extended.
     fn keep(&self, file: &LogFile) -> bool {
         file.is_immutable && self.layout.fits(&file.runs, self.blocks_per_group, self.all_groups)
     }
 }
 
-/// Allocates the log file, or goes on with what is there of it, and makes it durable at home.
+/// Allocates the log file, or extends an existing one, and makes it durable at home.
 async fn build(
     site: &Site,
     places: &Places,
@@ -191,7 +190,7 @@ async fn build(
         && !places.keep(file)
     {
         fs.remove_log_file().await?;
-        // What it had is free for others when that is durable.
+        // Its blocks are free for others when the removal is durable.
         fs.unmount().await?;
         fs = site.mount(false).await?;
         found = Ok(None);

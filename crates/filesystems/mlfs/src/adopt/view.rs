@@ -1,4 +1,4 @@
-//! A file system as a mount would show it, while nothing is written to its disk.
+//! A file system as a mount would show it, without a write to its disk.
 
 use std::rc::Rc;
 
@@ -10,50 +10,50 @@ use manylogs_filters::Overlay;
 use super::open::open;
 use super::{AdoptError, Logs, Site, Volumes};
 
-/// Sectors that a recovery changes at most: 1 GiB, the largest journal. What is in logs stays there
-/// and takes no memory.
+/// Most sectors that a recovery changes: 1 GiB, the largest journal. Versions in the logs stay
+/// there and take no memory.
 const CHANGED_MOST: Sectors = Sectors(1 << 21);
 
 type Layer = Overlay<Rc<dyn BlockDevice>>;
 
-/// Everything that is durable is where ext4 looks for it: the homes with the logs over them, the
-/// journal replayed, orphans ended. It is plain ext4 then, of which nothing needs a recovery; if it
-/// was adopted, it has a log file in which nothing counts. All of that is in memory.
+/// A recovered file system: logged versions are read in place of their homes, the journal is
+/// replayed, and orphans are deleted or cut. It is plain ext4 that needs no recovery. If it was
+/// adopted, its log file is there, but has no live records. All changes are in memory.
 ///
-/// Nobody may write to the disk as long as the view is in use.
+/// Nobody may write to the disk while the view is in use.
 pub struct View {
-    /// Over the disk, if its logs are read.
+    /// The opened logs, over the disk, if it is adopted.
     opened: Option<Opened>,
     top: Rc<Layer>,
-    /// What the logs hold, if it is adopted.
+    /// State of the logs, if it is adopted.
     pub held: Option<Held>,
-    /// What the superblock says before anything is recovered but the logs.
+    /// What the superblock says after the recovery of the logs, before that of the journal.
     pub found: Summary,
-    /// Why a mount would fail although its logs can be read: the view is then what is known until
-    /// there.
+    /// Why a mount would fail although its logs can be read. The view is then recovered only up to
+    /// that failure.
     pub problem: Option<AdoptError>,
 }
 
-/// What the logs of an adopted file system hold.
+/// State of the logs of an adopted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// They were closed in order, and not left by a kill or a crash.
+    /// Whether they were closed in order, not left by a kill or a crash.
     pub was_closed: bool,
-    /// Bytes of the file system whose newest version is in a log alone.
+    /// Bytes of the file system whose newest version is only in a log.
     pub bytes: u64,
 }
 
-/// Logs that are read.
+/// The opened logs.
 struct Opened {
     logs: Logs,
-    /// What their opening changes.
+    /// Holds the changes of their opening in memory.
     layer: Rc<Layer>,
     volume: Volume,
 }
 
 impl View {
-    /// Recovers the file system of a site in memory. Errors that were found earlier do not stop
-    /// that: whoever wants to know looks at the superblock.
+    /// Recovers the file system of a site in memory, even if errors were found in it earlier:
+    /// [`View::found`] tells whether.
     ///
     /// # Errors
     /// Those of reading the superblocks and of [`open`], and [`AdoptError::Damaged`] if a mount
@@ -73,7 +73,7 @@ impl View {
         Ok(Self { opened, top, held, found, problem })
     }
 
-    /// What the superblock says of the whole file system, with counts that are right.
+    /// The superblock's summary of the whole file system, with free counts after the recovery.
     ///
     /// # Errors
     /// Those of reading it.
@@ -87,14 +87,14 @@ impl View {
         self.opened.as_ref().map(|opened| &opened.volume)
     }
 
-    /// The device as it would be.
+    /// The device as it would be after a recovery.
     #[must_use]
     pub fn device(&self) -> Rc<dyn BlockDevice> {
         Rc::clone(&self.top) as Rc<_>
     }
 
-    /// Where it may differ from the disk: extents by address, which do not overlap. What the logs
-    /// themselves hold is left out: nobody can read that through them.
+    /// Where the view may differ from the disk: extents in order of address, which do not overlap.
+    /// Changes within the logs are left out.
     #[must_use]
     pub fn differs(&self) -> Vec<Extent> {
         let mut all = self.top.changed();
@@ -121,7 +121,7 @@ async fn summary_of(device: &Rc<dyn BlockDevice>) -> Result<Summary, AdoptError>
     Ok(Summary::of(&read.to_bytes().ok_or(IoError::Unsupported)?)?)
 }
 
-/// Opens the logs, whatever that writes.
+/// Opens the logs; writes of the opening stay in memory.
 async fn over_logs(site: &Site) -> Result<(Opened, Held), AdoptError> {
     let device = Rc::clone(&site.device);
     let layer = Rc::new(Overlay::new(site.runtime.clone(), device, CHANGED_MOST));
@@ -134,7 +134,7 @@ async fn over_logs(site: &Site) -> Result<(Opened, Held), AdoptError> {
     Ok((Opened { logs, layer, volume }, Held { was_closed: report.was_closed, bytes }))
 }
 
-/// Makes it plain ext4, mounts it and unmounts it.
+/// Makes the view plain ext4, then mounts and unmounts it, which recovers it.
 async fn settle(site: &Site) -> Result<(), AdoptError> {
     let mut copies = Copies::read(Rc::clone(&site.device)).await?;
     if copies.check_errors().is_err() {

@@ -9,19 +9,19 @@ use manylogs_near::{LOG_LEAST, NearError, Placed, RECORD_LEAST, format, format_c
 
 use super::{AdoptError, BLOCK_SECTORS, LogEngine, Logs, Site};
 
-/// Anchors are whole multiples of 1 MiB.
+/// Unit of an anchor's wanted length, in blocks: 1 MiB.
 const ANCHOR_UNIT: u64 = 256;
-/// What is left of a run beside its anchor is a log if it has so many blocks: 2 MiB.
+/// Least blocks of a log: the rest of a run beside its anchor is a log if it has as many (2 MiB).
 const LOG_BLOCKS: u64 = LOG_LEAST.0 / BLOCK_SECTORS;
 
-/// See the module.
+/// The engine of MLFS: see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Volumes;
 
 impl Volumes {
-    /// Where the volume's structures and logs are: the first run begins with the first anchor, and
-    /// the last ends with the other. Each has room for a snapshot of full logs, as far as its run
-    /// reaches.
+    /// The places of the volume's structures and logs. The first run begins with the first anchor,
+    /// and the last run ends with the other. Each anchor has room for a snapshot of full logs,
+    /// unless its run is too short.
     ///
     /// # Errors
     /// [`AdoptError::NoEngine`] if the runs are too short for that.
@@ -59,7 +59,7 @@ impl Volumes {
         Ok(OpenOptions { anchors, record_least: RECORD_LEAST, ..OpenOptions::default() })
     }
 
-    /// What the structures in the logs say.
+    /// Reads what the structures in the logs say of the volume.
     ///
     /// # Errors
     /// [`AdoptError::NoEngine`] if there are none, and those of the device.
@@ -111,7 +111,7 @@ impl LogEngine for Volumes {
         let config = format_config(&placed)?;
         let device = std::rc::Rc::clone(&site.device);
         format(site.runtime.clone(), device, &placed, &config).await?;
-        // Only a drain says that nothing is in the logs.
+        // Only a drain notes that nothing is in the logs.
         Self::open_and_drain(site, logs).await
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use manylogs::VolumeConfig;
 use manylogs_block::MemoryDevice;
 use manylogs_ext4::{Memory, Part, Tid, Timestamp};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 use super::*;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ fn sink_of(volume: &Volume) -> NearSink {
     NearSink::new(volume.clone(), probe, granularity, &Memory::default())
 }
 
-/// A transaction that changes one block and frees as many runs as it may, all of them logged.
+/// A transaction that changes one block and frees as many runs as allowed, all of them logged.
 fn freeing(sink: &NearSink) -> Closed {
     let freed: Vec<Run> = (1..=sink.most_freed() as u64)
         .map(|number| Run { start: BlockNo(2 * number), blocks: 1 })
@@ -34,10 +34,10 @@ fn freeing(sink: &NearSink) -> Closed {
     }
 }
 
-/// Puts transactions into the logs while they are said to have room, and returns how many had to
-/// wait for it.
+/// Appends transactions as long as `has_room` says that there is room. Returns how many had to wait
+/// for room all the same.
 fn waits() -> u64 {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
     sim.block_on(node, async move {
@@ -65,13 +65,14 @@ fn a_transaction_that_has_room_waits_for_none_whatever_it_frees() {
     assert_eq!(waits(), 0);
 }
 
-/// Content is told from metadata where they lie side by side: settings treat them differently.
+/// Neighbouring blocks of content and of metadata become separate entries, because settings treat
+/// them differently.
 #[test]
 fn neighbours_of_one_class_alone_are_one_entry() {
     use Class::{Data, DurabilityOnly};
     use LoggedKind::{Content, DurableContent, Metadata};
 
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
     let classes = sim.block_on(node, async move {

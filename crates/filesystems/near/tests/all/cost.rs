@@ -9,19 +9,19 @@ use manylogs_torture::ext4::content;
 /// Syncs that are counted.
 const SYNCS: u64 = 100;
 
-/// What each of many syncs cost.
+/// The mean cost of a sync.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     records: f64,
-    /// Those that a sync waits for.
+    /// Flushes that a sync waits for.
     flushes: f64,
-    /// Requests of whatever kind of work.
+    /// Write requests of all kinds of work.
     writes: f64,
     /// Bytes of records, headers and padding included.
     bytes: f64,
 }
 
-/// The mean cost of what `step` does in each of [`SYNCS`] turns.
+/// The mean cost of a `step`, over [`SYNCS`] turns.
 async fn cost<F: Future<Output = ()>>(near: &Near, disk: &Disk, step: impl Fn(u64) -> F) -> Cost {
     let counts = || {
         let stats = near.volume().stats();
@@ -33,7 +33,7 @@ async fn cost<F: Future<Output = ()>>(near: &Near, disk: &Disk, step: impl Fn(u6
             stats.record_bytes,
         ]
     };
-    // The log is opened, and blocks of metadata are read.
+    // The first step opens the log and reads blocks of metadata.
     step(0).await;
     let before = counts();
     for turn in 1..=SYNCS {
@@ -81,7 +81,7 @@ fn a_small_sync_is_one_record_and_no_flush() {
             println!("{granularity:?}: create {create:?}");
             for cost in [append, overwrite, content_only, create] {
                 assert_eq!((cost.records, cost.flushes), (1.0, 0.0));
-                // Now and then the next logs are opened in the root, or full ones emptied.
+                // Now and then the root is written to open the next logs, or full logs are emptied.
                 assert!(cost.writes <= 1.2, "{} writes", cost.writes);
             }
             // A header and the content, in whole physical sectors of 4096 bytes.
@@ -154,7 +154,7 @@ fn the_threshold_and_the_logging_are_those_that_are_set() {
     with(&images, Granularity::Sectors, async |near, _, _| {
         let fs = near.fs();
         let ino = file(fs, b"file").await;
-        // One run of blocks.
+        // The file gets one run of blocks.
         fs.write(ino, 0, content(0, 200_000)).await.unwrap();
         fs.sync(ino).await.unwrap();
         for (number, (setting, len, goes_home)) in (1..).zip([

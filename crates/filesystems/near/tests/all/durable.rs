@@ -1,5 +1,5 @@
-//! Files that need durability and no place: what the logs keep of them, and the bugs that change
-//! that.
+//! Files that need durability and no place (O_DUR): what the logs keep of them, and planted bugs
+//! that change that.
 
 use std::rc::Rc;
 
@@ -11,12 +11,12 @@ use manylogs_ext4::{
 use manylogs_near::{Granularity, Near};
 use manylogs_torture::ext4::{Images, content};
 
-/// More than goes to a log for other files.
+/// Length of a write, in bytes, that would go home in other files.
 const LONG: usize = 300_000;
-/// Its blocks.
+/// Bytes of its blocks.
 const LONG_KEPT: u64 = (LONG as u64).next_multiple_of(4096);
 
-/// A case: what it finds wrong.
+/// A case: returns what is wrong, if anything.
 type Case = fn(&Images) -> Option<&'static str>;
 
 async fn set(fs: &Ext4, ino: Ino, value: &'static str) -> Result<(), Error> {
@@ -39,7 +39,7 @@ fn live(near: &Near) -> u64 {
     near.volume().stats().o_dur_live_bytes
 }
 
-/// Whatever the length, and through passes.
+/// Content is kept in the logs whatever its length, and by checkpoints.
 fn content_is_kept(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();
@@ -67,7 +67,7 @@ fn others_are_not_kept(images: &Images) -> Option<&'static str> {
     })
 }
 
-/// Programs of before refuse the logs from the first kept version on, and not before.
+/// Older programs must refuse the logs, but only from the first kept version on.
 fn older_programs_are_kept_away(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, disk: Disk, _| {
         let fs = near.fs();
@@ -84,13 +84,13 @@ fn older_programs_are_kept_away(images: &Images) -> Option<&'static str> {
     })
 }
 
-/// Without the property nothing is kept, and what is read does not change.
+/// When a file loses the property, nothing of it is kept, and reads find the same content.
 fn what_is_cleared_is_let_go(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();
         let ino = durable_file(fs, b"log").await;
         written(fs, ino, 0, content(1, LONG)).await;
-        // Not written back yet.
+        // This write is not written back yet.
         fs.write(ino, 4096, content(2, 4096)).await.unwrap();
         set(fs, ino, "0").await.unwrap();
         assert_eq!(fs.read(ino, 4096, 4096).await.unwrap(), content(2, 4096));
@@ -103,14 +103,15 @@ fn what_is_cleared_is_let_go(images: &Images) -> Option<&'static str> {
     })
 }
 
-/// A transaction that is not durable has content of the file.
+/// As [`what_is_cleared_is_let_go`], while a transaction that is not durable has content of the
+/// file.
 fn what_is_not_durable_is_let_go(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, clock: Handle| {
         let fs = near.fs();
         let ino = durable_file(fs, b"log").await;
         written(fs, ino, 0, content(1, LONG)).await;
         fs.write(ino, 8192, content(2, 65_536)).await.unwrap();
-        // It is written back after 5 s, into a transaction that is committed after 5 s more.
+        // The write is written back after 5 s, into a transaction that is committed after 5 s more.
         clock.sleep(Nanos::from_secs(7)).await;
         set(fs, ino, "0").await.unwrap();
         fs.sync_all().await.unwrap();
@@ -131,7 +132,7 @@ fn ended_files_are_not_kept(images: &Images) -> Option<&'static str> {
     })
 }
 
-/// What was written before stays where it is; what is written from then on is kept.
+/// Content written before the property was set stays where it is; later content is kept.
 fn setting_it_counts_from_then_on(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();
@@ -148,7 +149,7 @@ async fn make(fs: &Ext4, dir: Ino, name: &str, kind: FileKind) -> Ino {
     fs.create(dir, name.as_bytes(), New::plain(kind, 0o755)).await.unwrap().ino
 }
 
-/// Directories hand it down to directories and files.
+/// Directories pass the property to new directories and files in them.
 fn directories_hand_it_down(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();
@@ -170,7 +171,7 @@ fn keep_named(near: &Near, patterns: &str) {
     near.fs().keep_named(DurableNames::of_list(patterns, ',').unwrap());
 }
 
-/// A file gets it by its name when it is created, and when it is renamed.
+/// A file gets the property by its name when it is created, linked or renamed.
 fn names_are_judged(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();
@@ -186,7 +187,7 @@ fn names_are_judged(images: &Images) -> Option<&'static str> {
         assert_eq!(live(&near), LONG_KEPT, "a new name moves nothing");
         written(fs, other, 4096, content(3, 4096)).await;
         let kept = live(&near);
-        // A name that fits no more takes nothing away.
+        // A name that fits no pattern any more takes nothing away.
         fs.rename((Ino::ROOT, new), (Ino::ROOT, b"x"), Taken::Replaced).await.unwrap();
         written(fs, other, 8192, content(4, 4096)).await;
         assert!(live(&near) >= kept);
@@ -199,7 +200,7 @@ fn names_are_judged(images: &Images) -> Option<&'static str> {
     })
 }
 
-/// The names of directories are those of now, known from their making or looked up.
+/// Patterns are matched against the current names of directories.
 fn names_of_directories_are_those_of_now(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();
@@ -222,7 +223,7 @@ fn names_of_directories_are_those_of_now(images: &Images) -> Option<&'static str
     })
 }
 
-/// Zeroes take no room in the logs where the file had no content.
+/// Zeroes take no room in the logs if the file had no content there.
 fn zeroes_take_no_room(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         const ZEROES: usize = 1 << 20;
@@ -237,7 +238,7 @@ fn zeroes_take_no_room(images: &Images) -> Option<&'static str> {
         assert_eq!(live(&near), 65_536);
         written(fs, ino, 4096, vec![0; 65_536]).await;
         assert_eq!(live(&near), 65_536, "zeroes over content are content");
-        // No page of it is zeroes, though each begins with one.
+        // No page is all zeroes, though each begins with a zero byte.
         let mut pages = content(2, 65_536);
         pages.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
         written(fs, ino, 1 << 19, pages.clone()).await;
@@ -350,7 +351,7 @@ fn a_file_that_is_larger_than_all_logs_goes_home_beyond_them() {
         let logs = near.volume().layout().log_sectors().bytes();
         let piece = 400_000;
         let pieces = 5_000_000 / piece as u64;
-        // The logs are gone through several times.
+        // The writes fill the logs several times over.
         for turn in 0..4 {
             for number in 0..pieces {
                 let content = content(turn * 100 + number, piece);
@@ -387,7 +388,7 @@ fn what_the_attribute_cannot_say_is_refused() {
     });
 }
 
-/// What is written, beside what has a place and goes home in passes.
+/// Writes to another file too, whose content goes home in checkpoints.
 async fn beside(near: &Near, plain: Ino, number: u64) {
     if number.is_multiple_of(4) {
         written(near.fs(), plain, 4096 * (number % 64), content(number, 4096)).await;
@@ -397,7 +398,7 @@ async fn beside(near: &Near, plain: Ino, number: u64) {
     }
 }
 
-/// Nothing went home, and next to nothing was moved, of so many bytes.
+/// Checks that of `bytes` written nothing went home, and next to nothing was moved.
 fn stayed(near: &Near, bytes: u64) {
     let stats = near.volume().stats();
     assert_eq!(stats.o_dur_home_bytes, 0, "{stats:?}");

@@ -1,4 +1,4 @@
-//! Logs that are full while several files are written: everybody waits for room, and gets it.
+//! Logs that become full while several files are written: every writer waits for room, and gets it.
 
 use std::rc::Rc;
 
@@ -8,11 +8,11 @@ use manylogs_near::{Granularity, Near};
 
 use crate::common::{file, images, with};
 
-/// Of each write: it goes into a record, whole.
+/// Length of each write: it fits into one record.
 const CHUNK_BYTES: usize = 32 << 10;
 /// Writers at the same time.
 const WRITERS: u8 = 4;
-/// Of each writer: together they write several times what the logs hold.
+/// Writes of each writer: together they write several times what the logs hold.
 const CHUNKS: u64 = 200;
 
 async fn write_and_sync(near: Rc<Near>, name: u8) {

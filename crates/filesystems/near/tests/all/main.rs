@@ -1,6 +1,6 @@
 //! A file system whose transactions are records of a volume, in virtual time.
 //!
-//! One program holds all of them: each that is linked alone compiles the layers below once more.
+//! One program holds all tests: each separate program would compile the layers below once more.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

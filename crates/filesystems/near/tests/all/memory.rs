@@ -1,4 +1,4 @@
-//! The table that finds logged blocks has a share of memory.
+//! The table that finds logged blocks stays within its share of memory.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use manylogs_ext4::Part;
 use manylogs_near::{Granularity, Near};
 use manylogs_torture::ext4::content;
 
-/// Small writes with syncs; how many checkpoints ran.
+/// Does small writes with syncs. Returns how many checkpoints ran.
 async fn work(near: &Near, name: &[u8]) -> u64 {
     let ino = file(near.fs(), name).await;
     for round in 0..20 {
@@ -25,7 +25,7 @@ fn a_table_that_reaches_its_share_empties_the_logs_and_writers_go_on() {
         let memory = near.fs().memory();
         let table = memory.used(Part::Table);
         assert!(table > 0, "it is counted");
-        // As if the table had its share.
+        // Makes the table count as full.
         let rest = memory.hold(Part::Table, memory.most(Part::Table) - table);
         assert!(work(&near, b"second").await > 0, "the logs are emptied");
         drop(rest);

@@ -1,4 +1,4 @@
-//! What goes wrong in one case each, and the bugs that make it do so.
+//! Cases in which one thing may go wrong, each with the planted bug that makes it go wrong.
 
 use std::rc::Rc;
 
@@ -8,19 +8,19 @@ use manylogs_ext4::{Error, Ext4, Ino, SetXattr};
 use manylogs_near::{Granularity, Near};
 use manylogs_torture::ext4::{Images, content};
 
-/// Content that is logged, and content that is not.
+/// Lengths of content that is logged, and of content that goes home.
 const SHORT: usize = 32 << 10;
 /// See [`SHORT`].
 const LONG: usize = 300_000;
 
-/// A case: what it finds wrong.
+/// A case: returns what is wrong, if anything.
 type Case = fn(&Images) -> Option<&'static str>;
 
 fn at_risk(near: &Near) -> u64 {
     near.volume().table().iter().map(|mapped| mapped.extent.len.bytes()).sum()
 }
 
-/// What an ended file had in a log is given up with the record that frees it.
+/// Logged content of a deleted file is given up with the record that frees its blocks.
 fn ended_files_leave_the_logs(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();
@@ -43,7 +43,7 @@ fn a_long_run_follows_a_short_one_that_is_not_committed(images: &Images) -> Opti
         fs.write(ino, 0, content(1, LONG)).await.unwrap();
         fs.sync(ino).await.unwrap();
         fs.write(ino, 8192, content(2, 4096)).await.unwrap();
-        // It is written back after 5 s, into a transaction that is committed after 5 s more.
+        // The write is written back after 5 s, into a transaction that is committed after 5 s more.
         clock.sleep(Nanos::from_secs(7)).await;
         fs.write(ino, 0, content(3, LONG)).await.unwrap();
         fs.sync(ino).await.unwrap();
@@ -68,7 +68,7 @@ fn a_long_run_follows_a_short_one_in_the_cache(images: &Images) -> Option<&'stat
     })
 }
 
-/// What is under way ends in this time, and the volume does not find itself idle.
+/// Time in which requests under way end, too short for the volume to find itself idle.
 const MOMENT: Nanos = Nanos::from_millis(50);
 
 /// Starts a task, and gives it a moment.
@@ -77,8 +77,8 @@ async fn begun(clock: &Handle, task: impl Future<Output = Result<(), Error>> + '
     clock.sleep(MOMENT).await;
 }
 
-/// Commits what is running, with data that must be durable before it, on a device that holds
-/// flushes from now on.
+/// Begins to commit the running transaction, with data that must be durable before it. The device
+/// holds flushes from now on.
 async fn committing(fs: &Ext4, disk: &Disk, clock: &Handle) {
     let other = file(fs, b"other").await;
     fs.write(other, 0, content(9, LONG)).await.unwrap();
@@ -113,7 +113,7 @@ fn a_long_run_follows_a_short_one_that_is_being_committed(images: &Images) -> Op
     })
 }
 
-/// A block of which a log has the first sectors alone is freed.
+/// A block is freed of which a log has only the first sectors.
 fn parts_of_blocks_leave_the_logs(images: &Images) -> Option<&'static str> {
     const XATTRS: [u8; 4] = 0xEA02_0000_u32.to_le_bytes();
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
@@ -143,7 +143,7 @@ fn parts_of_blocks_leave_the_logs(images: &Images) -> Option<&'static str> {
     })
 }
 
-/// Of a run that is freed, blocks behind the first are logged.
+/// A run is freed of which only blocks behind the first are logged.
 fn runs_that_are_logged_in_part_leave_the_logs(images: &Images) -> Option<&'static str> {
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();

@@ -1,5 +1,5 @@
-//! When what the logs hold goes home, and when a log is moved, below a mounted file system; and what
-//! the counters of `fs status` tell of it.
+//! When logged versions go home and when a log is moved, below a mounted file system, and what the
+//! counters of `fs status` show of it.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use manylogs_near::{Granularity, Near};
 use manylogs_torture::ext4::content;
 
 const PAGE: u64 = 4096;
-/// Records of the file's times in one test.
+/// Most records of the file's times in one test.
 const TIMES_MOST: u64 = 4;
 
 const fn minutes(count: u64) -> Nanos {
@@ -29,7 +29,7 @@ struct File {
 }
 
 impl File {
-    /// A file that is on the device, as the settings are then.
+    /// Makes a file whose content is at home, then applies `settings` and overwrites each page.
     async fn made(near: &Rc<Near>, pages: u64, settings: &str) -> Self {
         let fs = near.fs();
         let ino = file(fs, b"file").await;
@@ -71,7 +71,7 @@ fn stats(near: &Near) -> SinkStats {
     near.fs().journal_stats()
 }
 
-/// The window of an hour that begins so many hours from now, as a setting.
+/// A checkpoint window of one hour that begins `hours` from now, as a setting.
 fn window(clock: &Handle, hours: u64) -> String {
     let minutes = clock.time_of_day().seconds() / 60;
     let at = |hours: u64| {
@@ -81,8 +81,8 @@ fn window(clock: &Handle, hours: u64) -> String {
     format!("checkpoint={}-{}", at(hours), at(hours + 1))
 }
 
-/// Everything is in the logs, one record for each sync, and nothing has gone home. The file's times
-/// follow in a record of their own, if nobody asks for them before.
+/// Checks that everything is in the logs, one record for each sync, and nothing has gone home. The
+/// file's times may follow in records of their own.
 fn all_is_logged(near: &Near, before: SinkStats, syncs: u64) {
     let now = stats(near);
     assert!((syncs..=syncs + TIMES_MOST).contains(&(now.records - before.records)), "{now:?}");
@@ -91,7 +91,7 @@ fn all_is_logged(near: &Near, before: SinkStats, syncs: u64) {
     assert_eq!(now.home_bytes, before.home_bytes, "{now:?}");
 }
 
-/// What was logged is at home.
+/// Checks that all logged versions are at home.
 fn all_is_home(near: &Near, before: SinkStats, pages: u64) {
     let now = stats(near);
     assert_eq!(now.at_risk_bytes, 0, "{now:?}");
@@ -130,7 +130,7 @@ fn every_ten_minutes_what_is_logged_goes_home() {
     with(&images, Granularity::Sectors, async |near, _, clock: Handle| {
         let mut file = File::made(&near, 20, "checkpoint=every:10min").await;
         for turn in 0..3 {
-            // To the next pass: there is none while nothing is logged.
+            // Waits for the next pass: there is none while nothing is logged.
             file.overwrite(10, 50 + turn).await;
             let passes = near.volume().stats().checkpoints;
             while near.volume().stats().checkpoints == passes {
@@ -186,7 +186,7 @@ fn full_logs_are_emptied_while_syncs_go_on() {
         assert!(near.volume().stats().checkpoints >= 2);
         assert!(now.home_bytes > before.home_bytes);
         file.is_intact().await;
-        // Without need nothing goes home.
+        // While logs are not full, nothing goes home.
         clock.sleep(minutes(1)).await;
         let before = stats(&near);
         clock.sleep(hours(30)).await;
@@ -198,7 +198,7 @@ fn full_logs_are_emptied_while_syncs_go_on() {
 fn a_full_log_moves_to_an_empty_one_when_nobody_syncs() {
     let Some(images) = images() else { return };
     with(&images, Granularity::Sectors, async |near, _, clock: Handle| {
-        // No log is fuller than that without being moved.
+        // A log that is fuller than 30 % is moved.
         let mut file = File::made(&near, 100, "checkpoint=full swap=30%").await;
         let fullest = |near: &Near| {
             let logs = near.volume().log_occupancy();
@@ -215,7 +215,7 @@ fn a_full_log_moves_to_an_empty_one_when_nobody_syncs() {
         let volume = near.volume().stats();
         assert_eq!(volume.log_swaps, 1);
         assert!(fullest(&near) < 0.35);
-        // A swap brings nothing home, and what is at risk stays so.
+        // A swap brings nothing home: logged versions stay logged.
         all_is_logged(&near, before, turns);
         file.is_intact().await;
         clock.sleep(hours(1)).await;
@@ -235,7 +235,7 @@ fn a_limited_checkpoint_takes_its_time() {
             clock.sleep(Nanos::from_millis(100)).await;
         }
         all_is_home(&near, before, 128);
-        // 512 KiB, of which a part goes at once.
+        // 512 KiB at 64 KiB a second; a part of it goes at once.
         let took = clock.now().since(begun);
         assert!((Nanos::from_secs(6)..Nanos::from_secs(14)).contains(&took), "{took:?}");
         file.is_intact().await;

@@ -1,4 +1,4 @@
-//! Files that replace others, with the journal near the head: none is found empty.
+//! Files that replace others, with the journal near the head: after a crash none is empty.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use manylogs_near::{Near, NearOptions};
 use manylogs_sim::{DiskImage, Survival};
 use manylogs_torture::ext4::{Images, SMALL_MIB, World, content, options};
 
-/// Mounts a disk, works, and returns what a power cut at that moment leaves.
+/// Mounts a disk, runs `work`, and returns what a power cut then leaves of the disk.
 fn after_power_cut<F: Future<Output = ()> + 'static>(
     images: &Images,
     image: &DiskImage,
@@ -34,7 +34,7 @@ async fn file(fs: &Ext4, name: &[u8], content: Vec<u8>) -> Ino {
     ino
 }
 
-/// Content in records, and content that goes home.
+/// Lengths of content that goes into records, and of content that goes home.
 const LENGTHS: [usize; 3] = [3, 30_000, 700_000];
 
 fn nothing_is_empty() {

@@ -35,7 +35,7 @@ pub(crate) struct Operation {
     pub(crate) what: What,
     pub(crate) at: u64,
     pub(crate) len: u64,
-    /// Durable when it is answered.
+    /// Whether the request must be durable when it is answered.
     pub(crate) fua: bool,
 }
 

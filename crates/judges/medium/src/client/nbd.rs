@@ -1,4 +1,4 @@
-//! A client of NBD: fixed newstyle, simple replies, many requests under way.
+//! A client of NBD: fixed newstyle, simple replies, many requests in flight.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

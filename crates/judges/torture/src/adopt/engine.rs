@@ -1,6 +1,6 @@
-//! What keeps records in the logs: a volume, as in use, or a small engine. In that one blocks that
-//! are written go into the first log, each with a header that says where it belongs, and home when
-//! the logs are drained.
+//! The engine that keeps records in the logs: a volume, as in use, or a small engine. The small
+//! engine writes each block into the first log, behind a header that names its home. When the logs
+//! are drained, the blocks go home.
 
 use manylogs_block::{Extent, Hint, IoError, Payload, Request};
 use manylogs_ext4::BLOCK_BYTES;
@@ -25,10 +25,10 @@ pub(super) enum Engine {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Small(Roots);
 
-/// Where the records of an opening are, and how many there are.
+/// The logs of an opening, and the number of records in them.
 pub(super) struct Open {
     logs: Logs,
-    /// Tells this use of the logs from earlier ones.
+    /// Distinguishes this use of the logs from earlier ones.
     epoch: u64,
     records: u64,
 }
@@ -37,7 +37,7 @@ fn extent(block: u64, blocks: u64) -> Extent {
     Extent::new(block * BLOCK, blocks * BLOCK)
 }
 
-/// The header of record `number` of an epoch: where the block belongs, and a sum of the block.
+/// The header of record `number` of an epoch: the block's home, and a sum of the block.
 fn header(logs: &Logs, (epoch, number): (u64, u64), home: u64, block: &[u8]) -> Vec<u8> {
     let mut header = vec![0; BLOCK_BYTES];
     header[..8].copy_from_slice(MAGIC);
@@ -56,7 +56,7 @@ fn number_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// FNV-1a: what was torn or lost is noticed, as nobody means harm.
+/// FNV-1a: detects torn and lost blocks. There is no attacker to guard against.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -64,7 +64,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 impl Small {
-    /// Begins to use drained logs.
+    /// Begins a new use of drained logs.
     pub(super) async fn begin(&self, site: &Site, logs: Logs) -> Result<Open, AdoptError> {
         // Records of an earlier use must not be taken for new ones.
         let Some(first) = logs.runs.first() else { return Err(AdoptError::NoEngine) };
@@ -75,17 +75,17 @@ impl Small {
         Ok(Open { logs, epoch: site.runtime.random(), records: 0 })
     }
 
-    /// Goes on using logs that hold records.
+    /// Continues to use logs that hold records.
     pub(super) async fn go_on(&self, site: &Site, logs: Logs) -> Result<Open, AdoptError> {
         let (epoch, records) = Self::records(site, &logs).await?;
         let epoch = epoch.unwrap_or_else(|| site.runtime.random());
         Ok(Open { logs, epoch, records: records.len() as u64 })
     }
 
-    /// Whether there is room for a record more.
+    /// Whether there is room for one more record.
     pub(super) fn has_room(open: &Open) -> bool {
         let room = open.logs.runs.first().map_or(0, |run| u64::from(run.blocks));
-        // The last block may be that of a root.
+        // The last block may be a root.
         2 * open.records + 4 < room
     }
 
@@ -108,7 +108,7 @@ impl Small {
         Ok(())
     }
 
-    /// The epoch, and the records of it that are whole: where each belongs, and what it holds.
+    /// The epoch and its whole records: the home and the content of each.
     async fn records(
         site: &Site,
         logs: &Logs,

@@ -1,4 +1,4 @@
-//! One history: a file system is taken over, used and given back, in turns; each is crashed.
+//! One history: a file system is taken over, used and given back, in turns. Each step is crashed.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use manylogs::Phase;
 use manylogs_block::{Rng, to_usize};
 use manylogs_ext4::{BLOCK_BYTES, DURABLE_XATTR, Ext4, Ino, Memory, Options, SetXattr, Wanted};
 use manylogs_mlfs::adopt::{
-    AdoptError, Layout, LogEngine, Logs, Site, Spacing, Volumes, adopt, open, release,
+    AdoptError, LogEngine, LogLayout, Logs, Site, Spacing, Volumes, adopt, open, release,
 };
 use manylogs_near::{Near, NearOptions};
 use manylogs_sim::DiskImage;
@@ -19,7 +19,7 @@ use super::model::Model;
 use crate::ext4::{self, Images, SMALL_MIB, World};
 use crate::report::Report;
 
-/// Steps of tasks after which a history counts as hanging.
+/// Number of steps of tasks after which a history counts as hanging.
 const STEPS_MOST: u64 = 6_000_000;
 /// See [`AdoptPlan::e2fsck_every`].
 const SAMPLE: u64 = 40;
@@ -27,23 +27,24 @@ const SAMPLE: u64 = 40;
 /// The plan of a history.
 #[derive(Clone, Debug)]
 pub struct AdoptPlan {
-    /// The seed that it was made from.
+    /// The seed of the plan.
     pub seed: u64,
-    /// Which of the images is used, counted around.
+    /// Number of the image, counted around.
     pub image: usize,
-    /// The logs are those of a volume, through which ext4 is used; else of a small engine.
+    /// Whether the logs are those of a volume, through which ext4 is used; if not, of a small
+    /// engine.
     pub volume: bool,
-    /// Where logs are to be.
-    pub layout: Layout,
-    /// Blocks of files that are there.
+    /// Where logs should lie.
+    pub layout: LogLayout,
+    /// The most blocks that the files of the image have together.
     pub blocks: u64,
-    /// How often it is taken over and given back.
+    /// How often the file system is taken over and given back.
     pub turns: u64,
-    /// Blocks that are written in each use.
+    /// Number of blocks that are written in each use.
     pub writes: u64,
-    /// One event in so many is forked.
+    /// One event in this number is forked.
     pub fork_every: u64,
-    /// One judged state in so many is also judged by e2fsck; none if zero.
+    /// One judged state in this number is also judged by e2fsck; none if zero.
     pub e2fsck_every: u64,
 }
 
@@ -64,7 +65,7 @@ impl AdoptPlan {
             seed,
             image: to_usize(rng.below(60)),
             volume,
-            layout: Layout { spacing: Spacing::Groups(groups), wanted },
+            layout: LogLayout { spacing: Spacing::Groups(groups), wanted },
             blocks: 20 + rng.below(most_blocks),
             turns: 1 + rng.below(2),
             writes: rng.below(8),
@@ -73,19 +74,19 @@ impl AdoptPlan {
         }
     }
 
-    /// What keeps records in the logs.
+    /// The engine that keeps records in the logs.
     pub(super) fn engine(&self) -> Engine {
         if self.volume { Engine::Volume } else { Engine::Small(Small::default()) }
     }
 
-    /// One judged state in so many is also judged by e2fsck; none if zero.
+    /// Sets how often e2fsck judges as well: one judged state in `every`, none if zero.
     #[must_use]
     pub fn with_e2fsck(self, every: u64) -> Self {
         Self { e2fsck_every: every, ..self }
     }
 }
 
-/// What is crashed.
+/// The step that is crashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Adopt,
@@ -94,7 +95,7 @@ enum Step {
 }
 
 impl Step {
-    /// What its crash states are counted as.
+    /// The phase under which its crash states are counted.
     const fn phase(self) -> Phase {
         match self {
             Self::Adopt => Phase::Open,
@@ -104,7 +105,7 @@ impl Step {
     }
 }
 
-/// The world's disk as adoption sees it.
+/// The world's disk, in the form that adoption uses.
 pub(super) fn site(world: &World) -> Site {
     let runtime = world.runtime();
     Site { device: Rc::new(world.disk.clone()), clock: ext4::clock(&runtime), runtime }
@@ -113,7 +114,7 @@ pub(super) fn site(world: &World) -> Site {
 /// Runs the history of `plan` on one of `images`.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub(crate) fn run_history(plan: &AdoptPlan, images: &Images) -> Result<Report, String> {
     let mut rng = Rng::new(plan.seed ^ 0x5eed);
     let (mut model, mut image) = fill(plan, images.to_adopt(plan.image), &mut rng)?;
@@ -134,7 +135,7 @@ pub(crate) fn run_history(plan: &AdoptPlan, images: &Images) -> Result<Report, S
     Ok(history.report)
 }
 
-/// Files on the image, by chance.
+/// Makes random files on the image.
 fn fill(plan: &AdoptPlan, image: &DiskImage, rng: &mut Rng) -> Result<(Model, DiskImage), String> {
     let model = Model::new(rng, plan.blocks);
     let world = World::new(plan.seed, SMALL_MIB, image.clone());
@@ -158,7 +159,7 @@ struct History<'p> {
 }
 
 impl History<'_> {
-    /// Takes a step until it succeeds; crashes may come in between, and one comes at its end.
+    /// Repeats a step until it succeeds. Crashes may come in between, and one comes at its end.
     fn live(&mut self, step: Step, mut image: DiskImage) -> Result<DiskImage, String> {
         loop {
             let stop_at = self.rng.one_in(3).then(|| 1 + self.rng.below(300));
@@ -170,8 +171,8 @@ impl History<'_> {
         }
     }
 
-    /// Begins a step, forks the world at events, and ends it by a crash: when the step is done, or
-    /// at event `stop_at`.
+    /// Begins a step and forks the world at events. Crashes when the step is done, or at event
+    /// `stop_at`.
     fn run(
         &mut self,
         step: Step,
@@ -221,7 +222,7 @@ impl History<'_> {
         Ok((result.is_some(), image))
     }
 
-    /// Crashes here, and perhaps again in what follows.
+    /// Crashes a copy of the world here, and perhaps again in the step that follows.
     fn fork(&mut self, world: &World, step: Step) -> Result<(), String> {
         let mut image = ext4::crash(world, &mut self.rng);
         let mut phase = step.phase();
@@ -233,7 +234,7 @@ impl History<'_> {
         self.judge(&image, phase)
     }
 
-    /// Goes on in either direction, and crashes somewhere.
+    /// Begins to adopt or to release, by chance, and crashes somewhere.
     fn crash_again(&mut self, image: &DiskImage) -> DiskImage {
         let world = World::torn(self.rng.next_u64(), SMALL_MIB, image.clone());
         let (site, layout, back) = (site(&world), self.plan.layout, self.rng.one_in(2));
@@ -276,18 +277,18 @@ impl History<'_> {
     }
 }
 
-/// What is needed to take a step.
+/// The input of a step.
 struct Work {
     site: Site,
     engine: Engine,
-    layout: Layout,
+    layout: LogLayout,
     writes: u64,
     model: Rc<RefCell<Model>>,
     rng: Rng,
 }
 
 impl Work {
-    /// What an earlier attempt has done is no error.
+    /// Runs a step. It is no error if an earlier attempt has done it.
     async fn run(mut self, step: Step) -> Result<(), AdoptError> {
         match step {
             Step::Adopt => match adopt(&self.site, &self.layout, &self.engine).await {
@@ -344,7 +345,7 @@ impl Work {
             let ino = near.fs().lookup(Ino::ROOT, &written.file).await?.ino;
             let offset = (written.at * BLOCK_BYTES) as u64;
             if ino.0.is_multiple_of(2) {
-                // What is given back must not be in the logs alone.
+                // Content that is given back must not be in the logs alone.
                 let (name, how) = (DURABLE_XATTR.as_bytes(), SetXattr::default());
                 near.fs().set_xattr(ino, name, "1", how).await?;
             }

@@ -1,4 +1,4 @@
-//! Judging what a crash left of a file system on its way to MLFS, or back.
+//! Judges what a crash left of a file system on its way to MLFS, or back.
 
 use manylogs_block::Rng;
 use manylogs_ext4::Ext4;
@@ -10,18 +10,18 @@ use super::model::Model;
 use super::raw::Superblocks;
 use crate::ext4::{self, SMALL_MIB, World, nothing_is_wrong};
 
-/// What e2fsck says of a commit block that was torn on its way: the transaction is none yet.
+/// What e2fsck says about a torn commit block: the transaction does not count yet.
 const TORN: &[&str] = &["was corrupt, replay was aborted"];
 
-/// What a state is judged by.
+/// The plan and the model by which a state is judged.
 pub(super) struct Judge<'p> {
     pub(super) plan: &'p AdoptPlan,
     pub(super) model: Model,
 }
 
 impl Judge<'_> {
-    /// What must hold of any crash state: whoever may use it finds all files, and whoever may not
-    /// is kept away.
+    /// Checks the promises for every crash state: a program that may use the file system finds all
+    /// files, and every other program is kept away.
     pub(super) fn check(
         &self,
         image: &DiskImage,
@@ -43,13 +43,14 @@ impl Judge<'_> {
         }
     }
 
-    /// As the kernel would use it: its journal is replayed, and all files are there.
+    /// Uses it as the kernel would: replays its journal, and finds all files.
     fn by_ext4(&self, image: &DiskImage, seed: u64, sampled: bool) -> Result<(), String> {
         let image = if sampled { ext4::replayed_by_e2fsck(image, TORN)? } else { image.clone() };
         self.read(&image, seed, true).map_err(|wrong| format!("used as ext4: {wrong}"))
     }
 
-    /// Mounts it as ext4, compares all files, and unmounts it: then nothing is wrong.
+    /// Mounts it as ext4, compares all files, and unmounts it. After that it must be without
+    /// errors.
     fn read(&self, image: &DiskImage, seed: u64, may_have_logs: bool) -> Result<(), String> {
         let world = World::torn(seed, SMALL_MIB, image.clone());
         let model = self.model.clone();
@@ -70,7 +71,7 @@ impl Judge<'_> {
         world.sim.block_on(world.user, looking).map_err(|error| format!("look: {error}"))
     }
 
-    /// Whoever takes it over again, or opens it, gets an MLFS whose marks are complete.
+    /// Adopts the file system again and opens it: the result must be an MLFS with complete marks.
     pub(super) fn finish_adopting(
         &self,
         image: &DiskImage,
@@ -93,7 +94,8 @@ impl Judge<'_> {
         Ok(image)
     }
 
-    /// Whoever gives it back gets an ext4 without a trace of MLFS, and all files.
+    /// Releases the file system: the result must be an ext4 without a trace of MLFS, and with all
+    /// files.
     pub(super) fn finish_releasing(
         &self,
         image: &DiskImage,

@@ -1,5 +1,5 @@
-//! Histories of file systems that MLFS takes over, uses and gives back, on disks whose power is cut
-//! at any event, and whose sectors are torn and reordered. They need `mkfs.ext4`, and `e2fsck` for
+//! Histories of file systems that MLFS takes over, uses and gives back. Their disks lose power at
+//! any event, and sectors are torn and reordered. The histories need `mkfs.ext4`, and `e2fsck` for
 //! a sample.
 
 mod engine;

@@ -1,4 +1,4 @@
-//! What files hold: content that is there from the beginning, and blocks that were written since.
+//! The content of files: the one from the beginning, and blocks that were written since.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use manylogs_sim::DiskImage;
 
 use crate::ext4::{content, names};
 
-/// A block of a file: the file's number, and the block's.
+/// A block of a file: the number of the file, and that of the block.
 type Place = (usize, usize);
 
 /// See the module. Files have whole blocks.
@@ -16,26 +16,26 @@ type Place = (usize, usize);
 pub(super) struct Model {
     /// The blocks of each file; each begins with a number that no other block has.
     files: Vec<Vec<Vec<u8>>>,
-    /// Where the blocks lie on the disk.
+    /// The homes of the blocks on the disk.
     homes: Vec<(Place, u64)>,
-    /// The newest content that is durable, where a block was written since.
+    /// The newest durable content of each block that was written since.
     durable: BTreeMap<Place, Vec<u8>>,
-    /// Contents that were written later than that, and may be lost.
+    /// Contents that were written after the durable one, and may be lost.
     maybe: BTreeMap<Place, Vec<Vec<u8>>>,
     next: u64,
 }
 
-/// A block that is written.
+/// A block that a history writes.
 pub(super) struct Written {
-    /// For [`Model::acknowledge`].
+    /// Number to pass to [`Model::acknowledge`].
     pub(super) chosen: usize,
     /// The file's name.
     pub(super) file: Vec<u8>,
     /// The block's number in the file.
     pub(super) at: usize,
-    /// Where the block lies on the disk.
+    /// The block's home on the disk.
     pub(super) home: u64,
-    /// What it is to hold.
+    /// The content to write.
     pub(super) block: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ fn name(file: usize) -> Vec<u8> {
 }
 
 impl Model {
-    /// Files by chance, of so many blocks together at most.
+    /// Random files, with at most `blocks` blocks together.
     pub(super) fn new(rng: &mut Rng, blocks: u64) -> Self {
         let (mut files, mut left) = (Vec::new(), blocks);
         while left > 0 {
@@ -56,7 +56,7 @@ impl Model {
         Self { files, homes: Vec::new(), durable, maybe, next }
     }
 
-    /// Creates the files, with others between them that are removed again, so that what is free is
+    /// Creates the files, and others between them that are removed again, so that the free space is
     /// in pieces.
     pub(super) async fn create(&self, fs: &Ext4) -> Result<(), Error> {
         let spare = |number| format!("spare {number}").into_bytes();
@@ -78,7 +78,7 @@ impl Model {
         Ok(())
     }
 
-    /// Finds out where the blocks lie.
+    /// Finds the homes of the blocks.
     pub(super) fn find_homes(&mut self, image: &DiskImage, blocks: u64) {
         let mut known: HashMap<&[u8], Place> = HashMap::new();
         for (file, content) in self.files.iter().enumerate() {
@@ -92,7 +92,8 @@ impl Model {
         self.homes = found.collect();
     }
 
-    /// A block to be written: where it lies, and what it is to hold. It may be found from now on.
+    /// Draws a block to write, with its home and its new content. A crash may show that from now
+    /// on.
     pub(super) fn write(&mut self, rng: &mut Rng) -> Option<Written> {
         let chosen = manylogs_block::to_usize(rng.below(self.homes.len().max(1) as u64));
         let (place, home) = *self.homes.get(chosen)?;
@@ -102,7 +103,7 @@ impl Model {
         Some(Written { chosen, file: name(place.0), at: place.1, home, block: new })
     }
 
-    /// What was written last is durable.
+    /// Records that the last content written to the block is durable.
     pub(super) fn acknowledge(&mut self, chosen: usize) {
         let (place, _) = self.homes[chosen];
         let newest = self.maybe.remove(&place).and_then(|mut all| all.pop());
@@ -111,8 +112,8 @@ impl Model {
         }
     }
 
-    /// Whether all files are there with what they must hold, and nothing else but what belongs to
-    /// an ext4 and, perhaps, a log file.
+    /// Checks that all files have a content that is allowed, and that there is nothing else but
+    /// what belongs to an ext4 and, if allowed, a log file.
     pub(super) async fn check(&self, fs: &Ext4, may_have_logs: bool) -> Result<(), String> {
         let told = |error: Error| error.to_string();
         let mut found: BTreeMap<Vec<u8>, Ino> =

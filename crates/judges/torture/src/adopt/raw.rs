@@ -1,4 +1,4 @@
-//! What programs of others see of the marks: read by offsets of its own, not by the driver's.
+//! The marks as other programs see them: read with offsets of this module's own, not the driver's.
 
 use manylogs_ext4check::{BLOCK_BYTES, Block, BlockNo, Source};
 use manylogs_sim::DiskImage;
@@ -13,11 +13,11 @@ const STAGE: usize = 0x3E2;
 
 /// One superblock.
 pub(super) struct Seen {
-    /// The feature bit that keeps others away.
+    /// Whether it has the feature bit that keeps other programs away.
     pub(super) bit: bool,
-    /// The checksum is right, or there is none.
+    /// Whether its checksum is right, or it has none.
     pub(super) whole: bool,
-    /// The byte of the pointer that tells the stage.
+    /// The pointer's byte for the stage.
     pub(super) stage: u8,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Superblocks {
 }
 
 impl Superblocks {
-    /// Reads them; copies begin groups of `per_group` blocks.
+    /// Reads all superblocks; copies are at the beginning of groups of `per_group` blocks.
     pub(super) fn of(image: &DiskImage) -> Result<Self, String> {
         let source = ImageSource::new(image, SMALL_MIB);
         let mut block: Block = [0; BLOCK_BYTES];
@@ -44,7 +44,7 @@ impl Superblocks {
         let mut backups = Vec::new();
         for start in (per_group..blocks).step_by(usize::try_from(per_group).unwrap_or(1)) {
             let block = read(start)?;
-            // A copy names its file system; data at the beginning of a group does not.
+            // A copy has the file system's id; data at the beginning of a group does not.
             if block[0x38..0x3A] == [0x53, 0xEF] && block[0x68..0x78] == uuid {
                 backups.push(Seen::of(&block[..1024]));
             }
@@ -52,7 +52,7 @@ impl Superblocks {
         Ok(Self { primary: Seen::of(primary), backups })
     }
 
-    /// What must hold at any moment, whoever looks.
+    /// Checks what must hold at every moment.
     pub(super) fn check(&self) -> Result<(), String> {
         let in_backups = self.backups.iter().any(|backup| backup.bit);
         if in_backups && !self.primary.bit {
@@ -61,17 +61,17 @@ impl Superblocks {
         Ok(())
     }
 
-    /// Nobody but MLFS mounts or checks it, whichever superblock is used.
+    /// Whether only MLFS mounts or checks it, whichever superblock is used.
     pub(super) fn is_guarded(&self) -> bool {
         self.primary.bit && self.backups.iter().all(|backup| backup.bit)
     }
 
-    /// The kernel and e2fsck take it for ext4.
+    /// Whether the kernel and e2fsck take it for ext4.
     pub(super) fn is_plain(&self) -> bool {
         !self.primary.bit && self.primary.whole
     }
 
-    /// No trace of MLFS is left, and every superblock is whole.
+    /// Whether no trace of MLFS is left, and every superblock is whole.
     pub(super) fn is_clean(&self) -> bool {
         let mut all = self.backups.iter().chain([&self.primary]);
         all.all(|seen| !seen.bit && seen.whole && seen.stage == 0)

@@ -1,4 +1,4 @@
-//! A small engine: whether logs are drained, kept in the log file itself.
+//! A small engine: keeps in the log file itself whether the logs are drained.
 
 use manylogs_block::{Extent, Hint, IoError, Payload, Request};
 use manylogs_ext4::{BLOCK_BYTES, BlockNo};
@@ -6,22 +6,22 @@ use manylogs_ext4::{BLOCK_BYTES, BlockNo};
 use manylogs_mlfs::adopt::{AdoptError, LogEngine, Logs, Site};
 
 const MAGIC: &[u8; 8] = b"MLFSROOT";
-/// Where the checksum of the block lies, and what follows it.
+/// Places of the checksum and the fields behind it.
 const SUM: std::ops::Range<usize> = 8..12;
 const FLAGS: std::ops::Range<usize> = 12..16;
 const UUID: std::ops::Range<usize> = 16..32;
 const GENERATION: std::ops::Range<usize> = 32..40;
-/// The logs hold nothing that is not at home.
+/// Flag: everything in the logs is at home.
 const DRAINED: u32 = 1;
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// Two roots, in the first block of the first log and the last block of the last. Of whole ones the
-/// one with the higher generation counts.
+/// Two roots, in the first block of the first log and in the last block of the last. Of the whole
+/// ones the one with the higher generation counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Roots;
 
-/// What a root says.
+/// The content of a root.
 struct Root {
     generation: u64,
     drained: bool,
@@ -49,13 +49,13 @@ impl Root {
     }
 }
 
-/// FNV-1a of a root, but for the sum itself: nobody means harm.
+/// FNV-1a of a root without the sum itself. There is no attacker to guard against.
 fn sum(bytes: &[u8]) -> u32 {
     let all = bytes[..SUM.start].iter().chain(&bytes[SUM.end..]);
     all.fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The blocks of both roots; the engine uses what is between them.
+/// The blocks of both roots; the engine uses the blocks between them.
 fn places(logs: &Logs) -> Result<[BlockNo; 2], AdoptError> {
     match (logs.runs.first(), logs.runs.last()) {
         (Some(first), Some(last)) => Ok([first.start, BlockNo(last.range().end - 1)]),
@@ -83,7 +83,7 @@ impl Roots {
         newest.ok_or(AdoptError::NoEngine)
     }
 
-    /// Notes whether the logs are drained, durably.
+    /// Records durably whether the logs are drained.
     ///
     /// # Errors
     /// [`AdoptError::NoEngine`] if there is no root, and those of the device.

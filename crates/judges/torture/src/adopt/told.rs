@@ -1,5 +1,5 @@
-//! Whether a check tells of a file system, however it was left, what e2fsck says of it when it is
-//! plain ext4 again. Both read a disk in memory.
+//! Compares our own check of a file system, however it was left, with the verdict of e2fsck once it
+//! is plain ext4 again. Both read a disk in memory.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use manylogs_block::{BlockDevice, Extent, Lba, Nanos, Request, Rng, to_usize};
 use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, Options, Run, Taken, Wanted};
 use manylogs_ext4check::{Finding, Problem, check};
 use manylogs_mlfs::adopt::{
-    AdoptError, Layout, LogState, Spacing, View, Volumes, adopt, look, open, release,
+    AdoptError, LogLayout, LogState, Spacing, View, Volumes, adopt, look, open, release,
 };
 use manylogs_near::{Near, NearOptions};
 use manylogs_sim::DiskImage;
@@ -17,32 +17,32 @@ use crate::ext4::{
     self, ImageSource, Images, SMALL_MIB, World, damage_anything, e2fsck, is_unseen, save,
 };
 
-/// What a history came to.
+/// The result of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// It was adopted, and not released.
+    /// Whether it was adopted and not released.
     pub adopted: bool,
-    /// It was unmounted; else killed, or its power was cut.
+    /// Whether it was unmounted. If not, it was killed, or its power was cut.
     pub unmounted: bool,
-    /// Something is wrong, as both judges say.
+    /// Whether both judges found damage.
     pub damaged: bool,
-    /// Only the check finds something, and that is meant.
+    /// Whether only the check found something, where that is expected.
     pub by_check_alone: bool,
 }
 
-/// How it is left.
+/// How the file system is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Unmounted,
-    /// At an event of the disk of so many.
+    /// At this event of the disk.
     Crashed(u64),
 }
 
-/// Uses one of `images` by chance, adopted or not, leaves it somehow, damages it if that is wanted,
+/// Takes one of `images`, adopts it or not, uses it and leaves it somehow, damages it if `damaged`,
 /// and compares the judges.
 ///
 /// # Errors
-/// Where they differ.
+/// The difference, if the judges differ unexpectedly.
 pub fn tell(seed: u64, images: &Images, damaged: bool) -> Result<Told, String> {
     let mut rng = Rng::new(seed ^ 0x7e11_7e11);
     let mut image = images.to_adopt(to_usize(rng.below(60))).clone();
@@ -81,14 +81,15 @@ pub fn tell(seed: u64, images: &Images, damaged: bool) -> Result<Told, String> {
 fn adopted(image: &DiskImage, seed: u64) -> Result<DiskImage, String> {
     let world = World::torn(seed, SMALL_MIB, image.clone());
     let site = site(&world);
-    let layout = Layout { spacing: Spacing::Groups(1), wanted: Wanted { most: 900, least: 780 } };
+    let layout =
+        LogLayout { spacing: Spacing::Groups(1), wanted: Wanted { most: 900, least: 780 } };
     let adopting = async move { adopt(&site, &layout, &Volumes).await };
     let done = world.sim.block_on(world.user, adopting);
     done.map_err(|error| format!("adopt: {error}"))?;
     Ok(world.settled())
 }
 
-/// Mounts it, uses it and leaves it.
+/// Mounts the file system, uses it and leaves it.
 fn used(image: &DiskImage, adopted: bool, end: End, rng: &mut Rng) -> Result<DiskImage, String> {
     let world = World::torn(rng.next_u64(), SMALL_MIB, image.clone());
     let site = site(&world);
@@ -111,7 +112,7 @@ fn used(image: &DiskImage, adopted: bool, end: End, rng: &mut Rng) -> Result<Dis
         let (near, _) = Near::mount(site.runtime.clone(), device, &near, options).await?;
         work(near.fs(), &mut own).await;
         if own.one_in(3) {
-            // Long enough for what goes home while it is idle.
+            // Long enough for idle work to bring records home.
             runtime.sleep(Nanos::from_secs(120)).await;
         }
         Ok::<_, AdoptError>(near.unmount().await?)
@@ -130,7 +131,7 @@ fn used(image: &DiskImage, adopted: bool, end: End, rng: &mut Rng) -> Result<Dis
     }
 }
 
-/// Changes of all kinds by chance. Errors are what may be.
+/// Makes random changes of all kinds. Errors are allowed.
 async fn work(fs: &Ext4, rng: &mut Rng) {
     let mut dirs = vec![Ino::ROOT];
     for _ in 0..10 + rng.below(60) {
@@ -176,14 +177,14 @@ async fn write(fs: &Ext4, (dir, name): (Ino, &[u8]), rng: &mut Rng) -> Result<()
     if rng.one_in(2) { fs.sync(ino).await } else { Ok(()) }
 }
 
-/// What the check finds.
+/// The findings of the check.
 struct Wrong {
     text: String,
-    /// All of it is what e2fsck does not see, as is meant.
+    /// Whether e2fsck is expected to miss all of them.
     is_unseen: bool,
 }
 
-/// As `manylogs fs check` judges it: what a mount would show.
+/// The verdict of `manylogs fs check`, on the content that a mount would show.
 fn by_check(image: &DiskImage, seed: u64) -> Result<(), Wrong> {
     let wrong = |error: &dyn std::fmt::Display| Wrong { text: error.to_string(), is_unseen: false };
     let (shown, logs) = shown(image, seed)?;
@@ -193,7 +194,7 @@ fn by_check(image: &DiskImage, seed: u64) -> Result<(), Wrong> {
     }
     let listed: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
     let text = format!("{}; logs: {logs:?}", listed.join("; "));
-    // A release frees the blocks of logs, whatever their bits say.
+    // A release frees the blocks of the logs, whatever their bits are.
     let is_freed = |finding: &Finding| match finding.problem {
         Problem::BitClear { what: "block", number } => {
             logs.iter().any(|run| run.range().contains(&number))
@@ -205,7 +206,7 @@ fn by_check(image: &DiskImage, seed: u64) -> Result<(), Wrong> {
     Err(Wrong { text, is_unseen })
 }
 
-/// The disk as a view shows it, and its logs; nothing may be written to the disk itself.
+/// The disk as a view shows it, and its logs. Nothing may be written to the disk itself.
 fn shown(image: &DiskImage, seed: u64) -> Result<(DiskImage, Vec<Run>), Wrong> {
     let wrong = |text: String| Wrong { text, is_unseen: false };
     let world = World::torn(seed, SMALL_MIB, image.clone());
@@ -234,8 +235,8 @@ fn shown(image: &DiskImage, seed: u64) -> Result<(DiskImage, Vec<Run>), Wrong> {
         return Err(wrong("a view has written to the disk".to_owned()));
     }
     if let Some(problem) = problem {
-        // A mount of plain ext4 looks at descriptors before it replays the journal, as the kernel's
-        // does; e2fsck replays first.
+        // Like the kernel, a mount of plain ext4 checks descriptors before it replays the journal;
+        // e2fsck replays first.
         return Err(Wrong { text: problem.to_string(), is_unseen: logs.is_empty() });
     }
     let mut shown = image.clone();
@@ -247,8 +248,8 @@ fn shown(image: &DiskImage, seed: u64) -> Result<(DiskImage, Vec<Run>), Wrong> {
     Ok((shown, logs))
 }
 
-/// What e2fsck says of a replay, of orphans, of the superblock's counts, which are those of the
-/// last unmount, and of nothing.
+/// Lines of e2fsck about a replay, about orphans, about the superblock's counts (which are those of
+/// the last unmount), and lines without findings.
 const EXPECTED: [&str; 9] = [
     "Free blocks count wrong (",
     "Free inodes count wrong (",
@@ -261,7 +262,7 @@ const EXPECTED: [&str; 9] = [
     "FILE SYSTEM WAS MODIFIED",
 ];
 
-/// What e2fsck finds, beyond a replay and orphans.
+/// The findings of e2fsck, except a replay and orphans.
 fn by_e2fsck(image: &DiskImage, options: &[&str]) -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = dir.path().join("image");
@@ -269,7 +270,7 @@ fn by_e2fsck(image: &DiskImage, options: &[&str]) -> Result<(), String> {
     let said = e2fsck(options, &path);
     let is_expected =
         |line: &str| line == "Fix? yes" || EXPECTED.iter().any(|expected| line.contains(expected));
-    // It mends bitmaps without a word where it may not ask.
+    // It corrects bitmaps silently if it may not ask.
     let is_mending = options.contains(&"-fy");
     let other = said.text.lines().find(|line| !line.trim().is_empty() && !is_expected(line));
     let is_clean = if is_mending {

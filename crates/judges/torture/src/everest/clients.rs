@@ -9,21 +9,21 @@ use manylogs_block::{
 use manylogs_everest::Offloaded;
 use manylogs_sim::Oracle;
 
-/// Every request is answered within this, however full the stores are, and whatever is lost.
+/// Every request is answered within this time, however full the stores are, and whatever is lost.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(60);
 
-/// What belongs to a base volume through all its openings.
+/// State of a base volume that outlives its openings.
 #[derive(Clone)]
 pub(super) struct Volume {
     pub(super) oracle: Rc<RefCell<Oracle>>,
     pub(super) rng: Rc<RefCell<Rng>>,
     pub(super) next_tag: Rc<Cell<u64>>,
-    /// Operations that are still to be done.
+    /// Number of operations still to do.
     pub(super) left: Rc<Cell<u64>>,
-    /// Reads that failed, as no store with their data could be reached.
+    /// Number of reads that failed because no store with their data could be reached.
     pub(super) failed_reads: Rc<Cell<u64>>,
     pub(super) longest: u64,
-    /// Reads may fail for a while.
+    /// Whether reads may fail for a while.
     pub(super) may_fail: bool,
 }
 
@@ -63,8 +63,8 @@ impl World {
         self.volume.rng.borrow_mut().below(bound)
     }
 
-    /// Half of all requests meet in a few places, so that they overlap. They cover whole physical
-    /// sectors: a power cut may damage the neighbours of what is written in part.
+    /// Draws a place. Half of all requests meet in a few places, so that they overlap. They cover
+    /// whole physical sectors: a power cut may damage the rest of a sector that is written in part.
     fn place(&self, len: u64) -> Extent {
         let told = self.device.capabilities();
         let unit = told.physical_sector.0;
@@ -92,7 +92,7 @@ impl World {
         self.change(extent, &Payload::zeroes(extent.len), request, fua).await
     }
 
-    /// Writes never fail, whichever stores are gone.
+    /// Makes a change, which must not fail, whichever stores are gone.
     async fn change(
         &self,
         extent: Extent,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs::Phase;
 use manylogs_block::{Rng, Time};
-use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
+use manylogs_sim::{CrashDiskConfig, Oracle, Sim, TaskOrder};
 
 use super::clients::Volume;
 use super::life::Life;
@@ -16,7 +16,7 @@ use super::trouble::Trouble;
 use super::world::{Images, Machines};
 use crate::report::Report;
 
-/// A history that goes on for longer hangs.
+/// Time and steps after which a history counts as hanging.
 const PATIENCE: Time = Time(900_000_000_000);
 const STEPS_MOST: u64 = 6_000_000;
 
@@ -24,7 +24,7 @@ struct History<'a> {
     plan: &'a EverestPlan,
     rng: Rng,
     volumes: Vec<Volume>,
-    /// States that were judged, at the moments of the oracles.
+    /// States that were judged, each with the moments of the oracles.
     judged: HashSet<(u64, u64)>,
     seen: HashSet<u64>,
     /// Decides how devices fail.
@@ -35,7 +35,7 @@ struct History<'a> {
 /// Runs the history of `plan`.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub(crate) fn run_history(plan: &EverestPlan) -> Result<Report, String> {
     let mut rng = Rng::new(plan.seed ^ 0x5eed);
     let volume = |base: &CrashDiskConfig| Volume {
@@ -69,7 +69,7 @@ pub(crate) fn run_history(plan: &EverestPlan) -> Result<Report, String> {
 impl History<'_> {
     /// Runs one incarnation from opening to crash, and returns the content of the disks after it.
     fn live(&mut self, fresh: bool, images: &Images) -> Result<Images, String> {
-        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let sim = Sim::new(self.rng.next_u64(), TaskOrder::Shuffled);
         let machines = Rc::new(Machines::new(&sim, self.plan, images));
         let trouble = Trouble::default();
         let disks = machines.stores[0].disks();
@@ -173,7 +173,7 @@ impl History<'_> {
     }
 }
 
-/// Use of the disks at the last event: records, or writes home.
+/// The use of the disks at the last event: records, or writes home.
 fn phase_of(before: (u64, u64), now: (u64, u64), born: bool) -> Phase {
     match (born, now.1 > before.1) {
         (false, _) => Phase::Open,

@@ -1,4 +1,4 @@
-//! One life of a world: machines start, crash apart and start again; links are cut.
+//! One life of a world: machines start, crash apart and start again, and links are cut.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,15 +13,15 @@ use super::trouble::Trouble;
 use super::wire::Serving;
 use super::world::{Machines, read_all};
 
-/// A machine is down, and a link cut, for up to this.
+/// The longest time that a machine is down or a link is cut.
 const DOWN_MAX: Nanos = Nanos::from_secs(1);
-/// More outages would leave no time for work.
+/// The most outages at a time, and in a life: more would leave no time for work.
 const AT_A_TIME: usize = 2;
 const OUTAGES_MAX: u64 = 40;
 /// Attempts to open a base volume whose stores cannot be reached.
 const OPENINGS: u32 = 20;
 
-/// What ends later.
+/// An outage, which ends later.
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     Store(usize),
@@ -34,12 +34,13 @@ pub(super) struct Life {
     pub(super) machines: Rc<Machines>,
     volumes: Vec<Volume>,
     fresh: bool,
-    /// What the devices do when the stores are in use.
+    /// The trouble that the devices make once the stores are in use.
     pub(super) trouble: Option<(Trouble, Rng)>,
     linked: bool,
-    /// Tasks of the clients of each base volume; `None` until it was opened and compared.
+    /// Running tasks of each base volume's clients; `None` until the volume was opened and
+    /// compared.
     running: Vec<Rc<Cell<Option<u64>>>>,
-    /// Every base volume was there once: from then on it must be found.
+    /// Whether every base volume has existed: from then on it must be found.
     born: Cell<bool>,
     problem: Rc<RefCell<Option<String>>>,
     next_outage: Time,
@@ -131,7 +132,7 @@ impl Life {
         }
     }
 
-    /// Devices fail once all volumes are open.
+    /// Makes devices fail once all volumes are open.
     fn begin_trouble(&mut self) {
         let open = self.running.iter().all(|running| running.get().is_some());
         if open && let Some((trouble, mut rng)) = self.trouble.take() {
@@ -183,14 +184,14 @@ impl Life {
         self.crashes += 1;
         let end = now + Nanos(1 + rng.below(DOWN_MAX.0));
         self.outages.push((end, outage));
-        // So that time passes, whatever the machines do.
+        // Timers make time pass, whatever the machines do.
         for alarm in [end, self.next_outage] {
             let clock = self.machines.drive.clone();
             self.machines.drive.spawn(async move { clock.sleep_until(alarm).await });
         }
     }
 
-    /// Opens a base volume, compares what it holds, and lets its clients work.
+    /// Opens a base volume, compares its content, and starts its clients.
     fn start_base(&self, sim: &Sim, base: usize, fresh: bool) {
         let runtime = sim.handle(self.machines.bases[base].node.get());
         let (volume, running) = (self.volumes[base].clone(), Rc::clone(&self.running[base]));

@@ -1,5 +1,5 @@
-//! Histories of Everest: base volumes that off-load to stores on other machines, over links that
-//! lose messages. Machines crash apart and together, and are judged as those of a volume are.
+//! Histories of Everest: base volumes off-load to stores on other machines, over links that lose
+//! messages. Machines crash apart and together, and are judged like those of a volume.
 
 mod clients;
 mod history;

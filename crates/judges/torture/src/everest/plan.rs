@@ -4,28 +4,28 @@ use manylogs_block::{Nanos, Rng, Sectors};
 use manylogs_everest::{OffloadOptions, Policy};
 use manylogs_sim::CrashDiskConfig;
 
-/// What the header of a base volume takes: see `docs/format.md`.
+/// Length of the header of a base volume: see `docs/format.md`.
 pub(super) const HEADER: Sectors = Sectors(256);
 
-/// What happens to messages between clients and stores: each happens to one in this number.
+/// Faults of messages between clients and stores: each fault happens to one message in this number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetPlan {
     /// Lost.
     pub(crate) lost: u64,
     /// Delivered twice.
     pub(crate) doubled: u64,
-    /// Late, after who sent it has given up.
+    /// Delivered late, after the sender has given up.
     pub(crate) late: u64,
-    /// Others take up to this long.
+    /// The longest delay of other messages.
     pub(crate) delay_max: Nanos,
-    /// Who sent a call gives up after this.
+    /// Time after which the sender of a call gives up.
     pub(crate) timeout: Nanos,
 }
 
 /// The plan of a history. The stores are so small that they wrap all the time.
 #[derive(Clone, Debug)]
 pub struct EverestPlan {
-    /// The seed that it was made from.
+    /// The seed of the plan.
     pub seed: u64,
     /// The base volumes, each with a client of its own.
     pub(crate) bases: Vec<CrashDiskConfig>,
@@ -35,7 +35,7 @@ pub struct EverestPlan {
     pub(crate) options: OffloadOptions,
     pub(crate) net: NetPlan,
     /// Machines crash and links are cut, one after the other, with a pause of up to this between;
-    /// never if it is zero.
+    /// never if zero.
     pub(crate) outages: Nanos,
     /// Longest write of a client.
     pub(crate) longest: u64,
@@ -46,14 +46,14 @@ pub struct EverestPlan {
     pub(crate) operations: u64,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
-    /// The devices of the first store fail requests.
+    /// Whether the devices of the first store fail requests.
     pub(crate) trouble: bool,
 }
 
 impl EverestPlan {
-    /// The same on devices that fail requests. One log may go out of use in each incarnation, so
-    /// there are more logs: the store goes on. Few events are forked: such a history tests answers,
-    /// and its own openings.
+    /// This plan on devices that fail requests. One log may go out of use in each incarnation, so
+    /// there are more logs, and the store goes on. Few events are forked, because such a history
+    /// tests answers and its own openings.
     #[must_use]
     pub fn in_trouble(self) -> Self {
         let more = |disk: &CrashDiskConfig| CrashDiskConfig {

@@ -1,15 +1,15 @@
-//! Worlds that are opened from the images of a crash.
+//! Worlds opened from the images of a crash.
 
 use std::rc::Rc;
 
 use manylogs_block::{Nanos, Payload, Rng, Time};
 use manylogs_everest::{Lender, Offloaded};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 use super::plan::{EverestPlan, NetPlan};
 use super::world::{Images, Machines, read_all};
 
-/// By then a recovery and the reclaiming behind it are over.
+/// Time at which a recovery and the reclaiming after it are over.
 const AT_REST: Time = Time(60_000_000_000);
 /// A network without faults.
 const CALM: NetPlan = NetPlan {
@@ -42,7 +42,7 @@ fn boot(
     Ok(machines)
 }
 
-/// Messages that were under way arrive: half of them before the clients open, the rest after.
+/// Delivers the messages under way: half of them before the clients open, the rest after.
 fn deliver(sim: &Sim, machines: &Machines, images: &Images, rng: &mut Rng) {
     for (store, call) in &images.messages {
         let Some((runtime, lending)) = machines.serving[*store].get() else { continue };
@@ -54,13 +54,13 @@ fn deliver(sim: &Sim, machines: &Machines, images: &Images, rng: &mut Rng) {
     }
 }
 
-/// What the volumes hold after a crash.
+/// The content of the volumes after a crash.
 pub(super) fn recover(
     plan: &EverestPlan,
     images: &Images,
     seed: u64,
 ) -> Result<Vec<Payload>, String> {
-    let sim = Sim::new(plan.seed, Order::Shuffled);
+    let sim = Sim::new(plan.seed, TaskOrder::Shuffled);
     let mut rng = Rng::new(plan.seed ^ seed);
     let machines = boot(&sim, plan, images, &mut rng)?;
     deliver(&sim, &machines, images, &mut rng);
@@ -87,9 +87,9 @@ pub(super) fn recover(
     Ok(contents)
 }
 
-/// Opens the crashed disks and crashes somewhere within that, or in what follows.
+/// Opens the crashed disks, and crashes somewhere during that or soon after.
 pub(super) fn crash_in_recovery(plan: &EverestPlan, images: &Images, rng: &mut Rng) -> Images {
-    let sim = Sim::new(rng.next_u64(), Order::Shuffled);
+    let sim = Sim::new(rng.next_u64(), TaskOrder::Shuffled);
     let crash_at = 1 + rng.below(80);
     let Ok(machines) = boot(&sim, plan, images, rng) else { return images.clone() };
     deliver(&sim, &machines, images, rng);

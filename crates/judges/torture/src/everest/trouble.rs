@@ -6,12 +6,12 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Extent, IoError, Request, Rng, Sectors};
 use manylogs_sim::CrashDisk;
 
-/// First sector of the logs on each device of a store, and what its superblocks take besides: see
+/// First sector of the logs on each device of a store, and the length of its superblocks: see
 /// `docs/format.md`.
 const LOGS_FROM: Sectors = Sectors(64);
 const SUPERBLOCKS: Sectors = Sectors(16);
 
-/// Requests that failed so far, and what fails, in words.
+/// The requests that failed so far, and a description of what fails.
 #[derive(Clone, Default)]
 pub(super) struct Trouble {
     failed: Rc<Cell<u64>>,
@@ -20,7 +20,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// One of the disks fails to read for a while, as long as a store that opens is patient.
+    /// Makes one of the disks fail a few reads. A store that opens must be patient for that long.
     pub(super) fn opening(&self, disks: &[CrashDisk], rng: &mut Rng) {
         let disk = pick(disks, rng);
         let mut left = 1 + rng.below(5);
@@ -33,7 +33,7 @@ impl Trouble {
         }));
     }
 
-    /// Trouble of a store in use, whose logs have this length.
+    /// Makes devices of a store in use fail. Its logs have the length `log`.
     pub(super) fn begin(&self, disks: &[CrashDisk], log: Sectors, rng: &mut Rng) {
         match rng.below(4) {
             0 => self.roots(disks, rng),
@@ -41,7 +41,7 @@ impl Trouble {
         }
     }
 
-    /// Writes to one log fail, for good or for a while, after some have passed.
+    /// Makes writes to one log fail, for good or for a while, after some have passed.
     fn appends(&self, disks: &[CrashDisk], log: Sectors, rng: &mut Rng) {
         let disk = pick(disks, rng);
         let logs = (disk.capabilities().capacity.0 - LOGS_FROM.0 - SUPERBLOCKS.0) / log.0;
@@ -69,8 +69,8 @@ impl Trouble {
         }));
     }
 
-    /// One write of the root fails. The next one succeeds: a drive replaces a bad sector when it is
-    /// written.
+    /// Makes one write of the root fail. The next one succeeds, because a drive replaces a bad
+    /// sector when it is written.
     fn roots(&self, disks: &[CrashDisk], rng: &mut Rng) {
         let (mut passes, mut left) = (rng.below(6), 1_u64);
         self.words.set(Some("a write of the root fails once"));
@@ -89,7 +89,7 @@ impl Trouble {
         }));
     }
 
-    /// The devices are sound again.
+    /// Makes the devices sound again.
     pub(super) fn heal(disks: &[CrashDisk]) {
         disks.iter().for_each(|disk| disk.fail_requests(Box::new(|_| None)));
     }
@@ -101,12 +101,12 @@ impl Trouble {
         error
     }
 
-    /// How many requests failed, and how many of these may be carried out later.
+    /// Number of requests that failed, and of those that may be carried out later.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.failed.get(), self.transient.get())
     }
 
-    /// A problem, and what the devices did.
+    /// The problem, with a description of what the devices did.
     pub(super) fn explain(&self, problem: String) -> String {
         match self.words.get() {
             Some(words) => format!("{problem} ({words}; {} requests failed)", self.failed.get()),

@@ -1,4 +1,4 @@
-//! The link between a client and a store: messages are lost, doubled, late, and overtake one
+//! The link between a client and a store: messages are lost, doubled or late, and overtake one
 //! another.
 
 use std::cell::{Cell, RefCell};
@@ -10,10 +10,10 @@ use manylogs_everest::{Answer, Call, Lender, LenderError, Lending, Load, Reply, 
 
 use super::plan::NetPlan;
 
-/// Late messages take up to this.
+/// The longest delay of late messages.
 const LATE: Nanos = Nanos::from_secs(4);
 
-/// What a store's machine runs now.
+/// What a store's machine runs now; nothing if it is down.
 #[derive(Clone, Default)]
 pub(super) struct Serving(Rc<RefCell<Option<(Handle, Lending)>>>);
 
@@ -26,7 +26,7 @@ impl Serving {
         self.0.borrow().clone()
     }
 
-    /// Name of the store, and its longest write. The store is up.
+    /// Name of the store, and its longest write. The store must be up.
     pub(super) fn identity(&self) -> (StoreId, Sectors) {
         let serving = self.0.borrow();
         let known = |(_, lending): &(Handle, Lending)| (lending.id(), lending.longest_write());
@@ -49,15 +49,15 @@ struct State {
     id: StoreId,
     longest: Sectors,
     serving: Serving,
-    /// Nothing gets to the store, or back.
+    /// Whether messages to the store are lost, and those back.
     cut: Cell<[bool; 2]>,
-    /// Calls that are on their way to the store.
+    /// Calls on their way to the store.
     under_way: RefCell<BTreeMap<u64, Call>>,
     sent: Cell<u64>,
     progress: Signal,
 }
 
-/// The first of several answers counts.
+/// An answer: the first of several counts.
 #[derive(Clone, Default)]
 struct First(Rc<RefCell<Option<Result<Reply, LenderError>>>>, Signal);
 
@@ -96,12 +96,12 @@ impl Wire {
         self.0.progress.notify();
     }
 
-    /// Calls that may arrive yet.
+    /// Calls that may still arrive.
     pub(super) fn under_way(&self) -> Vec<Call> {
         self.0.under_way.borrow().values().cloned().collect()
     }
 
-    /// How long a message takes; `None` if it is lost.
+    /// The time that a message takes; `None` if it is lost.
     fn delay(&self) -> Option<Nanos> {
         let (mut rng, plan) = (self.0.rng.borrow_mut(), self.0.plan);
         if rng.one_in(plan.lost) {
@@ -111,7 +111,7 @@ impl Wire {
         Some(Nanos(1 + rng.below(most.0)))
     }
 
-    /// One message to the store, and the answer.
+    /// Carries one message to the store, and the answer back.
     async fn carry(self, number: u64, call: Call, first: First) {
         let there = self.delay();
         if let Some(there) = there {

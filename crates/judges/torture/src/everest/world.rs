@@ -10,11 +10,11 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Sim, Survival}
 use super::plan::{EverestPlan, NetPlan};
 use super::wire::{Serving, Wire};
 
-/// Content of the disks that nobody uses: the base volumes' first, then the disks of each store.
+/// Content of disks that are not in use: the base volumes' first, then the disks of each store.
 #[derive(Clone)]
 pub(super) struct Images {
     pub(super) disks: Vec<Vec<DiskImage>>,
-    /// Messages that may arrive yet, and to which store.
+    /// Messages that may still arrive, each with the number of its store.
     pub(super) messages: Vec<(usize, Call)>,
 }
 
@@ -26,19 +26,20 @@ impl Images {
         Self { disks, messages: Vec::new() }
     }
 
-    /// A hash: equal for equal contents, and different for others but by rare chance.
+    /// A hash: equal contents have equal hashes, and other contents different ones, except by rare
+    /// chance.
     pub(super) fn fingerprint(&self) -> u64 {
         let mix = |sum: u64, image: &DiskImage| Rng::new(sum ^ image.fingerprint()).next_u64();
         self.disks.iter().flatten().fold(0, mix)
     }
 }
 
-/// A machine with its disks. It runs something, or is down.
+/// A machine with its disks. It runs a process, or is down.
 pub(super) struct Machine {
     pub(super) node: Cell<NodeId>,
     configs: Vec<CrashDiskConfig>,
     disks: RefCell<Vec<CrashDisk>>,
-    /// Events of disks that were replaced.
+    /// Number of events of disks that were replaced.
     past: Cell<u64>,
 }
 
@@ -62,13 +63,13 @@ impl Machine {
         self.disks.replace(disks.collect());
     }
 
-    /// Submissions and completions of the disks.
+    /// Number of submissions and completions of the disks.
     pub(super) fn events(&self) -> u64 {
         let now: u64 = self.disks.borrow().iter().map(CrashDisk::events).sum();
         self.past.get() + now
     }
 
-    /// What its disks hold if its processes are killed now, or its power is cut.
+    /// The content of its disks if its processes are killed now, or its power is cut.
     pub(super) fn after_crash(&self, rng: &mut Rng) -> Vec<DiskImage> {
         let killed = rng.one_in(2);
         let mut crash = |disk: &CrashDisk| {
@@ -85,7 +86,7 @@ impl Machine {
         self.disks.borrow().iter().map(&mut crash).collect()
     }
 
-    /// Crashes the machine. Its node is a new one, on which nothing runs.
+    /// Crashes the machine. It gets a new node, on which nothing runs.
     pub(super) fn crash(&self, sim: &Sim, drive: &Handle, rng: &mut Rng) {
         let images = self.after_crash(rng);
         sim.kill(self.node.get());
@@ -103,7 +104,7 @@ impl Machine {
     }
 }
 
-/// All machines, and what the stores run.
+/// All machines, and the processes of the stores.
 pub(super) struct Machines {
     pub(super) drive: Handle,
     net: Handle,
@@ -142,7 +143,7 @@ impl Machines {
         (sum(&self.bases), sum(&self.stores))
     }
 
-    /// What the disks hold if all machines crash now, each in its own way.
+    /// The content of the disks if all machines crash now, each in its own way.
     pub(super) fn after_crash(&self, rng: &mut Rng) -> Images {
         let machines = self.bases.iter().chain(&self.stores);
         let disks = machines.map(|machine| machine.after_crash(rng)).collect();
@@ -155,7 +156,7 @@ impl Machines {
         Images { disks, messages }
     }
 
-    /// Starts the process of a store, which makes it first if it is `fresh`.
+    /// Starts the process of a store. If it is `fresh`, the store is made first.
     pub(super) fn start_store(&self, sim: &Sim, plan: &EverestPlan, store: usize, fresh: bool) {
         let machine = sim.handle(self.stores[store].node.get());
         let (devices, serving) = (self.stores[store].devices(), self.serving[store].clone());
@@ -186,7 +187,7 @@ impl Machines {
         self.stores[store].crash(sim, &self.drive, rng);
     }
 
-    /// Links every base to every store. All stores are up.
+    /// Links every base to every store. All stores must be up.
     pub(super) fn link(&self, plan: NetPlan, rng: &mut Rng) {
         let mut wires = Vec::new();
         for _ in &self.bases {
@@ -200,7 +201,7 @@ impl Machines {
         self.wires.replace(wires);
     }
 
-    /// Opens a base volume, which is made first if it is `fresh`.
+    /// Opens a base volume. If it is `fresh`, the volume is made first.
     pub(super) fn open_base(
         &self,
         sim: &Sim,
@@ -224,7 +225,7 @@ impl Machines {
     }
 }
 
-/// Everything that a volume holds.
+/// Reads the whole content of a volume.
 pub(super) async fn read_all(volume: &Offloaded) -> Result<Payload, String> {
     let extent = Extent::new(0, volume.capabilities().capacity.0);
     let read = volume.submit(Request::Read { extent }).await;

@@ -1,4 +1,4 @@
-//! A client that does one thing after another in a directory of its own.
+//! A client that does one step after another in a directory of its own.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::judge::{FILE_MOST, content};
 use super::model::{FileId, History, Model};
 use super::plan::Shape;
 
-/// No file becomes larger.
+/// The largest size of a file.
 const SIZE_MOST: u64 = 400_000;
 
 pub(crate) struct Client {
@@ -20,23 +20,23 @@ pub(crate) struct Client {
     pub(crate) model: Rc<RefCell<Model>>,
     pub(crate) rng: RefCell<Rng>,
     pub(crate) shape: Shape,
-    /// Some files need durability and no place.
+    /// Whether some files need durability and no place.
     pub(crate) durable: bool,
-    /// Numbers names and contents.
+    /// Last number that was given to a name or a content.
     pub(crate) next: Cell<u64>,
-    /// A file that is open, and has lost a name.
+    /// An open file that was unlinked.
     pub(crate) open: Cell<Option<Ino>>,
-    /// How many requests the device failed, if it may.
+    /// Number of requests that the device failed; `None` if it may not fail any.
     pub(crate) failed: Option<Rc<Cell<u64>>>,
-    /// What is in a file can neither be told nor read.
+    /// Whether the content of a file is neither known nor readable.
     pub(crate) ended: Cell<bool>,
-    /// How often the file system had lost something when the client looked last.
+    /// Number of losses of the file system at the client's last check.
     pub(crate) losses: Cell<u64>,
 }
 
 impl Client {
-    /// Makes the directory, durably, unless it is there, and works in it until the device has
-    /// failed so that nothing can be changed any more.
+    /// Makes the directory durably, unless it exists. Works in it until the steps are done, or
+    /// until the device has failed so badly that no change is possible.
     pub(crate) async fn run(&self, steps: u64) -> Result<(), Error> {
         match self.work(steps).await {
             Err(error) if self.is_failure(&error) => Ok(()),
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// Whether that is for the device's sake.
+    /// Whether the error is due to a failure of the device.
     fn is_failure(&self, error: &Error) -> bool {
         let failed = self.failed.as_ref().is_some_and(|failed| failed.get() > 0);
         failed && matches!(error, Error::Io(_) | Error::Aborted(_))
@@ -80,7 +80,7 @@ impl Client {
         Ok(())
     }
 
-    /// What a device that fails for good has lost is known from reading it.
+    /// After a loss, reads all files to learn what the device has lost for good.
     async fn look_after_losses(&self) -> Result<(), Error> {
         if self.losses.replace(self.fs.losses()) == self.fs.losses() {
             return Ok(());
@@ -99,7 +99,7 @@ impl Client {
         self.rng.borrow_mut().below(bound)
     }
 
-    /// The model, which is about to change.
+    /// The model, to be changed.
     pub(super) fn changed(&self) -> RefMut<'_, Model> {
         let mut model = self.model.borrow_mut();
         model.moment += 1;
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// The next step, by chance; what the client prefers comes every second time.
+    /// Draws the next step. Every second one is of the kind that the client prefers.
     fn pick(&self) -> u64 {
         match self.shape {
             Shape::ManyNames if self.below(2) == 0 => 0,
@@ -156,7 +156,7 @@ impl Client {
         self.make(dir, name, FileKind::File, Some(id)).await
     }
 
-    /// Creates a file without a name, writes to it, and gives it one or lets it end.
+    /// Creates a file without a name, writes to it, and gives it a name or drops it.
     async fn create_unnamed(&self, dir: Ino) -> Result<(), Error> {
         let new = New::plain(FileKind::File, 0o644);
         let ino = self.fs.create_unnamed(dir, new, true).await?.ino;
@@ -205,7 +205,7 @@ impl Client {
             _ if self.below(2) == 0 => size,
             _ => self.below(size + 20_000),
         };
-        // A device that may fail gets more of what goes home at once.
+        // With a device that may fail, more writes are long enough to go home at once.
         let longest = if self.failed.is_some() { 16 } else { 13 };
         let len = 1 + self.below(1 << (4 + self.below(longest)));
         let (offset, len) = (offset.min(SIZE_MOST), to_usize(len));
@@ -213,7 +213,8 @@ impl Client {
         let mut after = self.model.borrow().files[&id].now().to_vec();
         after.resize(after.len().max(to_usize(offset) + len), 0);
         after[to_usize(offset)..to_usize(offset) + len].copy_from_slice(&bytes);
-        // A write under way may be in part on the device; others see all of it only after.
+        // A write under way may be on the device in part. Other programs see all of it only
+        // afterwards.
         self.push(id, after);
         let written = self.fs.write(ino, offset, bytes).await;
         if written.is_err() {
@@ -248,9 +249,8 @@ impl Client {
         self.note_refused(ino, id, done).await
     }
 
-    /// An operation without enough room, or that the device failed, may have been done in part.
-    /// What is there then is something between the file's last two contents, and what is promised
-    /// from now on.
+    /// An operation that found no room, or that the device failed, may have taken effect in part.
+    /// The file is then read: its content must lie between its last two, and counts from now on.
     pub(super) async fn note_refused(
         &self,
         ino: Ino,
@@ -271,7 +271,7 @@ impl Client {
         done
     }
 
-    /// Takes blocks, or gives them back.
+    /// Allocates blocks of a file, or punches a hole.
     async fn allocate(&self) -> Result<(), Error> {
         let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
         let mut after = self.model.borrow().files[&id].now().to_vec();
@@ -292,7 +292,7 @@ impl Client {
 
     async fn unlink(&self, dir: Ino) -> Result<(), Error> {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
-        // From now on both are possible.
+        // From now on a crash may show either state.
         self.changed().rename(&[ino], |names| {
             names.remove(&name);
         });
@@ -300,7 +300,7 @@ impl Client {
         self.undo_if(done)
     }
 
-    /// Unlinks a file that is open, or closes the one that is.
+    /// Opens a file and unlinks it, or closes the one that is open.
     async fn unlink_open(&self, dir: Ino) -> Result<(), Error> {
         if let Some(ino) = self.open.take() {
             return self.fs.close(ino, 1).await;
@@ -349,7 +349,7 @@ impl Client {
         self.undo_if(done)
     }
 
-    /// Points up to which all is durable after a sync: names, and versions of each file.
+    /// The newest state of names and version of each file: a sync makes all up to these durable.
     fn points(&self) -> (usize, Vec<(FileId, usize)>) {
         let model = self.model.borrow();
         let versions = model.files.iter().map(|(id, history)| (*id, history.contents.len() - 1));
@@ -361,7 +361,7 @@ impl Client {
         let (_, versions) = self.points();
         self.fs.sync(ino).await?;
         let mut model = self.changed();
-        // With a file its own names are durable, and so is all that was done before those.
+        // A sync of a file makes its own names durable, and all changes before them.
         if let Some(named) = model.named.get(&ino).copied() {
             model.names_durable(named);
         }

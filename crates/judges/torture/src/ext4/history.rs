@@ -1,4 +1,4 @@
-//! One history: clients on one disk, which crashes; forks at the disk's events.
+//! One history: clients on a disk that crashes, with forks at the disk's events.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -18,13 +18,13 @@ use super::world::{JournalAt, Mounted, SMALL_MIB, World};
 use crate::device::last_phase;
 use crate::report::Report;
 
-/// Steps of tasks after which clients count as hanging.
+/// Number of steps of tasks after which clients count as hanging.
 const STEPS_MOST: u64 = 6_000_000;
 
 /// Runs the history of `plan` on one of `images`.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, String> {
     let (image, journal) = images.get(plan.journal, plan.image);
     let mut history = History {
@@ -55,14 +55,14 @@ struct History<'p> {
     rng: Rng,
     models: Vec<Rc<RefCell<Model>>>,
     seen: HashSet<u64>,
-    /// Images by fingerprint, and the moment that they were compared at; what they are.
+    /// Verdicts, by the image's fingerprint and the moment of the models it was compared at.
     judged: HashMap<(u64, u64), Left>,
-    /// Where the logs near the head are, when it has been mounted once.
+    /// Layout of the logs near the head, once the file system has been mounted.
     layout: Rc<RefCell<Option<Layout>>>,
     report: Report,
 }
 
-/// What an incarnation tells.
+/// Reports of an incarnation.
 #[derive(Clone, Default)]
 struct Watch {
     mounted: Rc<Cell<bool>>,
@@ -81,7 +81,7 @@ impl Watch {
 }
 
 impl History<'_> {
-    /// One incarnation, from mount to crash; returns what the disk holds then, and what that is.
+    /// Runs one incarnation, from mount to crash. Returns the content of the disk, and its state.
     fn live(&mut self, incarnation: u64, image: &DiskImage) -> Result<(DiskImage, Left), String> {
         let world = World::new(self.plan.seed + incarnation, SMALL_MIB, image.clone());
         let watch = Watch::default();
@@ -189,7 +189,7 @@ impl History<'_> {
     }
 }
 
-/// What is needed to set the clients to work.
+/// The input of the clients of an incarnation.
 struct Start {
     runtime: manylogs_block::Handle,
     models: Vec<Rc<RefCell<Model>>>,
@@ -200,7 +200,7 @@ struct Start {
 }
 
 impl Start {
-    /// Compares what is found with what was promised, and goes on with that.
+    /// Compares the files with what was promised, and goes on from there.
     async fn run(self, mounted: Mounted) {
         let fs = mounted.fs();
         let dirs: Vec<_> = self.models.iter().map(|model| model.borrow().dir).collect();

@@ -1,4 +1,4 @@
-//! Images that mkfs.ext4 made, and disks that hold them.
+//! Images made by mkfs.ext4, and disks that hold them.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::world::{BLOCK_SECTORS, JournalAt, Log, SMALL_MIB, SMALL_OPTIONS};
 const KINDS: [&[&str]; 3] =
     [&["-G", "4"], &["-G", "4", "-O", "^metadata_csum,^64bit"], &["-O", "^flex_bg", "-I", "128"]];
 
-/// The kinds of images that are taken over: with superblocks in many groups, in two, in all.
+/// Kinds of images to adopt: with superblocks in many groups, in two, in all.
 const ADOPTED: [&[&str]; 6] = [
     KINDS[0],
     KINDS[1],
@@ -33,7 +33,7 @@ const ADOPTED: [&[&str]; 6] = [
     &["-O", "^sparse_super,^metadata_csum,^64bit,^resize_inode"],
 ];
 
-/// An image as it lies in a file, without its zeroes. Threads share it.
+/// An image as in a file, without its zeroes. Threads share it.
 #[derive(Clone, Debug)]
 struct Template(Vec<(u64, Box<[u8]>)>);
 
@@ -42,28 +42,28 @@ struct Template(Vec<(u64, Box<[u8]>)>);
 pub struct Templates {
     plain: Vec<Template>,
     adopted: Vec<Template>,
-    /// With room for a journal near the head.
+    /// Images with room for a journal near the head.
     near: Vec<(Template, Placed)>,
-    /// With what only other programs make.
+    /// An image with structures that only other programs make.
     old: Template,
 }
 
-/// The same as disks, for one thread.
+/// The images of [`Templates`] as disks, for one thread.
 #[derive(Clone, Debug)]
 pub struct Images {
     plain: Vec<(DiskImage, Log)>,
     adopted: Vec<DiskImage>,
     near: Vec<(DiskImage, Placed)>,
     old: DiskImage,
-    /// Made when they are needed.
+    /// Made on first use.
     filled: OnceCell<Result<Vec<Filled>, String>>,
 }
 
 impl Templates {
-    /// Has mkfs.ext4 make small images of several kinds.
+    /// Makes small images of several kinds with mkfs.ext4.
     ///
     /// # Errors
-    /// If there is no mkfs.ext4 or no debugfs, or one fails.
+    /// If mkfs.ext4 or debugfs is missing or fails.
     pub fn make() -> io::Result<Self> {
         let make = |kind: &&[&str]| {
             let bytes = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, kind].concat(), |_, _| Ok(()))?;
@@ -89,7 +89,7 @@ impl Templates {
     /// The images as disks.
     ///
     /// # Errors
-    /// If mkfs made what a check does not understand.
+    /// If a check does not understand an image of mkfs.
     pub fn images(&self) -> io::Result<Images> {
         let image = |template: &Template| {
             let disk = template.disk();
@@ -109,7 +109,7 @@ impl Templates {
 }
 
 impl Images {
-    /// The image of a number, which counts around, and where its journal is.
+    /// The image of a number, which counts around, and the place of its journal.
     pub(super) fn get(&self, journal: Journal, number: usize) -> (&DiskImage, JournalAt) {
         match journal {
             Journal::Own | Journal::Lazy => {
@@ -125,23 +125,23 @@ impl Images {
         }
     }
 
-    /// An image whose journal is near the head, by a number that counts around, and where its
-    /// volume is found.
+    /// An image with its journal near the head, by a number that counts around, and the anchors of
+    /// its volume.
     #[must_use]
     pub fn near(&self, number: usize) -> (&DiskImage, Anchors) {
         let (image, placed) = &self.near[number % self.near.len()];
         (image, placed.anchors)
     }
 
-    /// The image to be taken over of a number, which counts around.
+    /// The image to adopt, by a number that counts around.
     pub(crate) fn to_adopt(&self, number: usize) -> &DiskImage {
         &self.adopted[number % self.adopted.len()]
     }
 
-    /// Images in which there is something of everything.
+    /// Images with structures of every kind.
     ///
     /// # Errors
-    /// What the driver or a check says of them.
+    /// The error of the driver or of a check.
     pub(super) fn filled(&self) -> Result<&[Filled], String> {
         let made = self.filled.get_or_init(|| {
             let mut all = Vec::new();
@@ -171,28 +171,28 @@ impl Template {
     }
 }
 
-/// Whether a program is there, of those that administrators use.
+/// Whether a program for administrators exists.
 #[must_use]
 pub fn has_program(program: &str) -> bool {
     let dirs = std::env::var("PATH").unwrap_or_default() + ":/sbin:/usr/sbin";
     dirs.split(':').any(|dir| Path::new(dir).join(program).exists())
 }
 
-/// A program of administrators, which may not be in the `PATH` of others.
+/// A command of administrators, which may not be in other users' `PATH`.
 pub(super) fn command(program: &str) -> Command {
     let admin = Path::new("/usr/sbin").join(program);
     Command::new(if admin.exists() { admin.as_os_str() } else { program.as_ref() })
 }
 
-/// An image of `mib` MiB with blocks of 4096 bytes that mkfs.ext4 made; the same one each time.
+/// An image of `mib` MiB with blocks of 4096 bytes, made by mkfs.ext4. Always the same.
 ///
 /// # Errors
-/// If there is no mkfs.ext4, or it fails.
+/// If mkfs.ext4 is missing or fails.
 pub fn mkfs(mib: u64, options: &[&str]) -> io::Result<DiskImage> {
     Ok(Template::of(&mkfs_bytes(mib, options, |_, _| Ok(()))?).disk())
 }
 
-/// `then` may change the image in the file; it gets a directory for what it needs.
+/// Makes an image file. `then` may change it, and gets a directory for its own files.
 fn mkfs_bytes(
     mib: u64,
     options: &[&str],
@@ -203,7 +203,7 @@ fn mkfs_bytes(
     File::create(&path)?.set_len(mib << 20)?;
     let mut mkfs = command("mkfs.ext4");
     mkfs.args(["-q", "-F", "-b", "4096", "-U", "12345678-1234-1234-1234-123456789abc"]);
-    // The time, so that a seed makes the same history each time.
+    // Sets the time, so that a seed always makes the same history.
     mkfs.env("E2FSPROGS_FAKE_TIME", "1700000000");
     mkfs.args(["-E", "hash_seed=abcdef01-1234-1234-1234-123456789abc"]).args(options).arg(&path);
     let made = mkfs.output().map_err(|error| {
@@ -217,7 +217,7 @@ fn mkfs_bytes(
     std::fs::read(&path)
 }
 
-/// What a file holds, as a disk.
+/// Loads the content of a file as a disk.
 ///
 /// # Errors
 /// Those of the file.
@@ -225,7 +225,7 @@ pub fn load(path: &Path) -> io::Result<DiskImage> {
     Ok(Template::of(&std::fs::read(path)?).disk())
 }
 
-/// Writes what a disk holds into a file. Torn sectors hold anything.
+/// Saves the content of a disk in a file. Torn sectors have arbitrary content.
 ///
 /// # Errors
 /// Those of the file.
@@ -235,7 +235,7 @@ pub fn save(image: &DiskImage, mib: u64, path: &Path) -> io::Result<()> {
     let source = ImageSource::new(image, mib);
     let mut bytes = [0; BLOCK_BYTES];
     for block in 0..source.blocks() {
-        // What nobody wrote costs nothing.
+        // Blocks that were never written need no space.
         if !image.read(Extent::new(block * BLOCK_SECTORS, BLOCK_SECTORS)).is_zero() {
             source.read(BlockNo(block), &mut bytes)?;
             file.write_all_at(&bytes, block * BLOCK_BYTES as u64)?;
@@ -244,7 +244,7 @@ pub fn save(image: &DiskImage, mib: u64, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A disk's image, for a check.
+/// A disk's image, as the source of a check.
 #[derive(Debug)]
 pub struct ImageSource<I> {
     image: I,
@@ -259,7 +259,7 @@ impl<I: AsImage> ImageSource<I> {
     }
 }
 
-/// An image, borrowed or to be changed.
+/// An image, borrowed or mutable.
 pub trait AsImage {
     /// The image.
     fn image(&self) -> &DiskImage;

@@ -1,4 +1,4 @@
-//! Judging what a crash left.
+//! Judges the state that a crash left.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,23 +13,23 @@ use super::images::{ImageSource, command, load, save};
 use super::model::{Found, Model};
 use super::world::{JournalAt, SMALL_MIB, World};
 
-/// No file of a client is longer.
+/// The longest file of a client.
 pub(super) const FILE_MOST: usize = 4 << 20;
 
-/// Of the file systems that were drained one in so many is compared as plain ext4.
+/// One drained file system in this number is also compared as plain ext4.
 const DRAINED_EVERY: u64 = 3;
 
-/// What a client's directory holds.
+/// The content of a client's directory.
 pub(super) type Held = (Found, BTreeMap<Ino, Vec<u8>>);
 /// The directories of all clients.
 pub(super) type AllHeld = Vec<Option<Held>>;
 
-/// What a program said.
+/// The result of a program.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// The exit code, or -1.
     pub code: i32,
-    /// On standard output, and on standard error.
+    /// Its standard output and standard error.
     pub text: String,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Said {
     }
 }
 
-/// Runs e2fsck; the code is -1, too, if it cannot be run.
+/// Runs e2fsck. The code is -1 if it cannot be run.
 #[must_use]
 pub fn e2fsck(options: &[&str], path: &Path) -> Said {
     match command("e2fsck").args(options).arg(path).output() {
@@ -51,7 +51,7 @@ pub fn e2fsck(options: &[&str], path: &Path) -> Said {
     }
 }
 
-/// Bytes that tell files and places in them apart.
+/// Bytes that differ between files and between places in a file.
 #[must_use]
 pub fn content(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
@@ -61,17 +61,17 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a crash left.
+/// The state that a crash left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// It can be mounted and changed.
     Usable,
-    /// Every log near the head has failed, so that nothing can be changed until it is ext4 again.
+    /// Every log near the head has failed: nothing can be changed until it is plain ext4 again.
     WithoutLogs,
 }
 
-/// Mounts what a crash left, recovers it by our own code, compares, and brings everything home;
-/// then nothing is left to be repaired. e2fsck judges that as well if it is `sampled`.
+/// Mounts the crashed image, recovers it with our own code, compares the files, and brings
+/// everything home. Nothing may be left to repair then. If `sampled`, e2fsck judges that as well.
 pub(super) fn by_ourselves(
     image: &DiskImage,
     journal: &JournalAt,
@@ -131,7 +131,7 @@ pub(super) fn by_ourselves(
     Ok(left)
 }
 
-/// Our own check finds nothing.
+/// Checks that our own check finds nothing.
 pub(crate) fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
     let report = check(&ImageSource::new(image, SMALL_MIB)).map_err(|error| error.to_string())?;
     if report.is_spotless() && !report.needs_recovery {
@@ -141,14 +141,14 @@ pub(crate) fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
     Err(format!("after a mount: {}", findings.join("; ")))
 }
 
-/// e2fsck replays what a crash left, and may clear orphans; then it finds nothing, nor does our
-/// own check, and we find what was promised.
+/// Lets e2fsck replay the crashed image; it may clear orphans. After that neither e2fsck nor our
+/// own check may find anything, and the files must be as promised.
 pub(super) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
     let replayed = replayed_by_e2fsck(image, &[])?;
     compare(models, &use_plain(&replayed, models, seed)?.0)
 }
 
-/// What is in the clients' directories of a plain ext4, and the disk when that is unmounted.
+/// Returns the content of the clients' directories on a plain ext4, and the disk after its unmount.
 fn use_plain(
     image: &DiskImage,
     models: &[Model],
@@ -165,14 +165,14 @@ fn use_plain(
     Ok((found, world.settled()))
 }
 
-/// What a crash left, replayed by e2fsck, which may clear orphans and finds nothing else. Neither
-/// does our own check. It may also say what is in `more`.
+/// The crashed image after a replay by e2fsck, which may clear orphans and print the lines in
+/// `more`. Neither e2fsck nor our own check may find anything else.
 pub(crate) fn replayed_by_e2fsck(image: &DiskImage, more: &[&str]) -> Result<DiskImage, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = dir.path().join("image");
     save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
     let said = e2fsck(&["-fp"], &path);
-    // A tree that is deeper than it must be is no damage.
+    // A tree that is deeper than necessary is not damage.
     let expected = ["recovering journal", "rphan", "files (", "could be shorter"];
     let is_expected =
         |line: &str| expected.iter().chain(more).any(|expected| line.contains(expected));
@@ -189,7 +189,7 @@ pub(crate) fn replayed_by_e2fsck(image: &DiskImage, more: &[&str]) -> Result<Dis
     Ok(replayed)
 }
 
-/// Crashes somewhere in the replay of what a crash left, or in what follows.
+/// Crashes somewhere in the recovery of a crashed image, or soon after.
 pub(super) fn crash_in_recovery(
     image: &DiskImage,
     journal: &JournalAt,
@@ -218,7 +218,7 @@ pub(crate) fn crash(world: &World, rng: &mut Rng) -> DiskImage {
     world.disk.after_power_cut(survival, rng)
 }
 
-/// Reads the directories of clients, and all files in them.
+/// Reads the clients' directories, and all files in them.
 pub(super) async fn read_all(fs: &Ext4, dirs: &[Option<Ino>]) -> Result<AllHeld, String> {
     let mut found = Vec::new();
     for dir in dirs {
@@ -234,7 +234,7 @@ async fn read_dir(fs: &Ext4, dir: Ino) -> Result<Held, String> {
     let (mut all, mut contents) = (Found::new(), BTreeMap::new());
     let told = |error: manylogs_ext4::Error| error.to_string();
     for (name, ino) in names(fs, dir).await.map_err(told)? {
-        // What is listed is found by its name, too: an index must lead to it.
+        // A listed file must also be found by its name: an index must lead to it.
         if fs.lookup(dir, &name).await.map_err(told)?.ino != ino {
             return Err(format!("{ino}: its name leads elsewhere"));
         }
@@ -247,7 +247,7 @@ async fn read_dir(fs: &Ext4, dir: Ino) -> Result<Held, String> {
     Ok((all, contents))
 }
 
-/// All names of a directory but its own.
+/// All names of a directory except `.` and `..`.
 ///
 /// # Errors
 /// Those of listing it.
@@ -274,7 +274,7 @@ fn compare(models: &[Model], found: &[Option<Held>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Which of `every` is this: never, if that is zero.
+/// Draws true once in `every` times; never if that is zero.
 pub(crate) fn is_due(rng: &mut Rng, every: u64) -> bool {
     every > 0 && rng.one_in(every)
 }

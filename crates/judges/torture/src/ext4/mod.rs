@@ -1,5 +1,5 @@
-//! Histories of the file system ext4: clients whose disk loses its power at any event, and images
-//! that were damaged on purpose. Both need `mkfs.ext4`, and `e2fsck` for a sample.
+//! Histories of the file system ext4: clients whose disk loses power at any event, and images that
+//! are damaged on purpose. Both need `mkfs.ext4`, and `e2fsck` for a sample.
 
 mod client;
 mod durable;

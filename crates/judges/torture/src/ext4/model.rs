@@ -1,50 +1,50 @@
-//! What one client was promised: its names at every point since the last that is durable, and the
+//! The promises to one client: its names at every point since the last durable one, and the
 //! contents that each file may have.
 
 use std::collections::BTreeMap;
 
 use manylogs_ext4::Ino;
 
-/// Names that were found, each with its inode.
+/// Names found in a directory, each with its inode.
 pub(crate) type Found = BTreeMap<Vec<u8>, Ino>;
-/// Names that were given, each with its inode, and which file that is.
+/// Names that the client gave, each with its inode and the id of the file.
 pub(crate) type Names = BTreeMap<Vec<u8>, (Ino, Option<FileId>)>;
 
-/// Tells files apart whose inodes have the same number, one after the other.
+/// Distinguishes files that have the same inode number one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId(pub(crate) u64);
 
-/// A file's contents since it was last synced, oldest first; the first is what is promised.
+/// A file's contents since it was last synced, oldest first. The first is the one that is promised.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) contents: Vec<Vec<u8>>,
-    /// How many older contents are forgotten.
+    /// Number of older contents that were dropped.
     forgotten: usize,
 }
 
-/// Content is promised together with names: who finds the names of a state, or of a later one,
-/// finds this content of the file, or a newer one.
+/// A promise of content together with names: if a crash shows the names of this state or a later
+/// one, it must show this content of the file or a newer one.
 #[derive(Clone, Copy, Debug)]
 struct Floor {
-    /// The state, forgotten ones counted.
+    /// The number of the state, dropped ones included.
     state: usize,
     file: FileId,
-    /// The content, forgotten ones counted.
+    /// The number of the content, dropped ones included.
     version: usize,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    /// The client's directory, once that is durable.
+    /// The client's directory, once it is durable.
     pub(crate) dir: Option<Ino>,
-    /// Names after each operation since the last that is durable.
+    /// The names after each operation since the last durable state.
     pub(crate) states: Vec<Names>,
-    /// How many older states are forgotten.
+    /// Number of older states that were dropped.
     pub(crate) forgotten: usize,
-    /// A name that is being given to a new inode.
+    /// A name that a new inode is about to get.
     pub(crate) coming: Option<Vec<u8>>,
-    /// The state in which an inode last got or lost a name, forgotten ones counted.
+    /// The state in which each inode last got or lost a name, dropped ones included.
     pub(crate) named: BTreeMap<Ino, usize>,
     pub(crate) files: BTreeMap<FileId, History>,
     floors: Vec<Floor>,
@@ -61,13 +61,13 @@ impl History {
         self.contents.last().map_or(&[], Vec::as_slice)
     }
 
-    /// Each page is one that the file had, or zeroes behind its end then; the size is one that it
-    /// had, or lies between two.
+    /// Checks a file's content. Each page must be one that the file had, or zeroes behind its end
+    /// at the time. The size must be one that it had, or lie between two.
     pub(crate) fn check(&self, found: &[u8]) -> Result<(), String> {
         self.check_from(0, found)
     }
 
-    /// As [`History::check`], of contents from `version` on, forgotten ones counted.
+    /// As [`History::check`], for the contents from `version` on, dropped ones included.
     fn check_from(&self, version: usize, found: &[u8]) -> Result<(), String> {
         let last = self.contents.len().saturating_sub(1);
         let contents = &self.contents[version.saturating_sub(self.forgotten).min(last)..];
@@ -108,7 +108,7 @@ impl Model {
         &self.states[self.states.len() - 1]
     }
 
-    /// Inodes get or lose names.
+    /// Adds a state in which `inos` have got or lost names.
     pub(crate) fn rename(&mut self, inos: &[Ino], change: impl FnOnce(&mut Names)) {
         let mut names = self.now().clone();
         change(&mut names);
@@ -117,18 +117,18 @@ impl Model {
         self.named.extend(inos.iter().map(|ino| (*ino, last)));
     }
 
-    /// The number of the newest state, forgotten ones counted.
+    /// The number of the newest state, dropped ones included.
     pub(crate) fn last(&self) -> usize {
         self.forgotten + self.states.len() - 1
     }
 
-    /// What was tried last did not happen.
+    /// Drops the newest state, because the operation did not happen.
     pub(crate) fn undo(&mut self) {
         self.states.pop();
     }
 
-    /// The file's content is durable no later than the names of now, or, if `later`, than those
-    /// that come next.
+    /// Promises that the file's content is durable no later than the present names, or, if `later`,
+    /// than the next ones.
     pub(crate) fn promise(&mut self, file: FileId, later: bool) {
         let Some(history) = self.files.get(&file) else { return };
         let version = history.forgotten + history.contents.len().saturating_sub(1);
@@ -136,19 +136,19 @@ impl Model {
         self.floors.push(Floor { state, file, version });
     }
 
-    /// What was promised last is not.
+    /// Withdraws the last promise.
     pub(crate) fn take_back(&mut self) {
         self.floors.pop();
     }
 
-    /// The names of state `number` are durable.
+    /// Records that the names of state `number` are durable.
     pub(crate) fn names_durable(&mut self, number: usize) {
         let old = number.saturating_sub(self.forgotten).min(self.states.len() - 1);
         self.states.drain(..old);
         self.forgotten += old;
     }
 
-    /// A file's content at `point` is durable.
+    /// Records that a file's content at `point` is durable.
     pub(crate) fn content_durable(&mut self, file: FileId, point: usize) {
         if let Some(history) = self.files.get_mut(&file) {
             let old = point.min(history.contents.len().saturating_sub(1));
@@ -157,8 +157,8 @@ impl Model {
         }
     }
 
-    /// What was found is what was promised, or something newer: one of the states, which is
-    /// returned.
+    /// Checks that the names and contents are those promised, or newer ones. Returns the state that
+    /// they belong to.
     ///
     /// # Errors
     /// What is wrong.
@@ -191,10 +191,10 @@ impl Model {
         Err(wrong)
     }
 
-    /// After a crash the client goes on with what was found, which is durable.
+    /// Goes on from what was found after a crash: it is durable from now on.
     ///
     /// # Errors
-    /// If it is not what was promised.
+    /// If it differs from what was promised.
     pub(crate) fn adopt(
         &mut self,
         names: &Found,

@@ -1,4 +1,4 @@
-//! Images whose file system has its journal near the head: a file takes the room for the logs.
+//! Images of file systems with their journal near the head: a file provides the room for the logs.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,16 +13,16 @@ use manylogs_sim::DiskImage;
 use super::images::command;
 use super::world::{BLOCK_SECTORS, SMALL_MIB, World};
 
-/// The file whose blocks are logs and anchors.
+/// The file whose blocks hold logs and anchors.
 const FILE: &str = ".manylogs";
 /// Its length.
 const FILE_BLOCKS: u64 = 2400;
 /// Blocks of each anchor: superblock, root, and a short snapshot.
 const ANCHOR_BLOCKS: u64 = 16;
-/// Logs are at least so long: the shortest that are allowed.
+/// The shortest log: no shorter one is allowed.
 const LOG_BLOCKS: u64 = 520;
 
-/// Makes the file in an image, of unwritten blocks, and says where they are.
+/// Makes the file of unwritten blocks in an image, and returns the places of logs and anchors.
 pub(super) fn add_log_file(image: &Path, dir: &Path) -> io::Result<Placed> {
     let (empty, script) = (dir.join("empty"), dir.join("script"));
     File::create(&empty)?;
@@ -31,7 +31,7 @@ pub(super) fn add_log_file(image: &Path, dir: &Path) -> io::Result<Placed> {
     writeln!(commands, "fallocate /{FILE} 0 {}", FILE_BLOCKS - 1)?;
     writeln!(commands, "sif /{FILE} size {}", FILE_BLOCKS * 4096)?;
     writeln!(commands, "sif /{FILE} mode 0100600")?;
-    // The same image each time.
+    // Fixed times, so that the image is always the same.
     for field in ["atime", "ctime", "mtime", "crtime"] {
         writeln!(commands, "sif /{FILE} {field} @1700000000")?;
     }
@@ -52,7 +52,7 @@ pub(super) fn add_log_file(image: &Path, dir: &Path) -> io::Result<Placed> {
     placed_in(&blocks).ok_or_else(|| io::Error::other("the log file has too many pieces"))
 }
 
-/// Anchors at the beginning and at the end of the file, and logs in what is between.
+/// Places anchors at the beginning and at the end of the file, and logs between them.
 fn placed_in(blocks: &[u64]) -> Option<Placed> {
     let anchor = to_usize(ANCHOR_BLOCKS);
     let (first, rest) = blocks.split_at_checked(anchor)?;
@@ -78,14 +78,14 @@ fn extent_of(block: u64, blocks: u64) -> Extent {
     Extent::between(Lba(block * BLOCK_SECTORS), end)
 }
 
-/// The settings of histories: the logs go home when they are idle or full.
+/// The settings for histories: records go home when the logs are idle or full.
 fn config(placed: &Placed) -> Result<VolumeConfig, String> {
     let config = format_config(placed).map_err(|error| error.to_string())?;
     let (checkpoint, snapshot) = (CheckpointPolicy::Idle, Nanos::from_secs(5));
     Ok(VolumeConfig { checkpoint, snapshot, ..config })
 }
 
-/// The image with an empty volume.
+/// Formats an empty volume in the image.
 pub(super) fn formatted(image: &DiskImage, placed: &Placed) -> Result<DiskImage, String> {
     let world = World::new(1, SMALL_MIB, image.clone());
     let config = config(placed)?;

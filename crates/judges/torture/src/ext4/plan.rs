@@ -9,7 +9,7 @@ pub enum Shape {
     Mixed,
     /// Many long names in one directory, so that its index grows and splits.
     ManyNames,
-    /// Writes here and there, and holes, so that trees of extents grow, split and shrink.
+    /// Scattered writes and holes, so that trees of extents grow, split and shrink.
     Scattered,
 }
 
@@ -19,7 +19,7 @@ pub enum Journal {
     /// Into ext4's own journal.
     #[default]
     Own,
-    /// Into ext4's own journal, which keeps what it holds; some mounts are in another mode.
+    /// Into ext4's own journal, which keeps its transactions; some mounts are in another mode.
     Lazy,
     /// Into the logs of a volume, near the head.
     Near,
@@ -28,28 +28,28 @@ pub enum Journal {
 /// The plan of a history.
 #[derive(Clone, Debug)]
 pub struct Ext4Plan {
-    /// The seed that it was made from.
+    /// The seed of the plan.
     pub seed: u64,
-    /// Which of the images is used, counted around.
+    /// Number of the image, counted around.
     pub image: usize,
     /// Where transactions go.
     pub journal: Journal,
     /// What clients prefer.
     pub shape: Shape,
-    /// Clients, each in a directory of its own.
+    /// Number of clients, each in a directory of its own.
     pub clients: usize,
-    /// Of each client in one incarnation.
+    /// Number of steps of each client in one incarnation.
     pub steps: u64,
-    /// How often the file system is mounted; each time but the last it crashes.
+    /// How often the file system is mounted. It crashes each time except the last.
     pub incarnations: u64,
-    /// One event in so many is forked.
+    /// One event in this number is forked.
     pub fork_every: u64,
-    /// One judged state in so many is also judged by e2fsck; none if zero.
+    /// One judged state in this number is also judged by e2fsck; none if zero.
     pub e2fsck_every: u64,
-    /// The device fails requests while the file system is mounted or used; for
+    /// Whether the device fails requests while the file system is mounted or used; for
     /// [`Journal::Near`].
     pub trouble: bool,
-    /// Some files need durability and no place; for [`Journal::Near`].
+    /// Whether some files need durability and no place; for [`Journal::Near`].
     pub durable: bool,
 }
 
@@ -64,7 +64,7 @@ impl Ext4Plan {
             1 => Shape::Scattered,
             _ => Shape::Mixed,
         };
-        // Long ones fill the log.
+        // Long histories fill the log.
         let longer = if rng.one_in(6) { 6 } else { 1 };
         Self {
             seed,
@@ -87,7 +87,7 @@ impl Ext4Plan {
         Self { shape, ..Self::of_seed(seed) }
     }
 
-    /// With transactions that go there. A journal that keeps what it holds is filled some times.
+    /// This plan with transactions that go to `journal`. A lazy journal is filled several times.
     #[must_use]
     pub fn with_journal(self, journal: Journal) -> Self {
         let plan = Self { journal, ..self };
@@ -98,26 +98,27 @@ impl Ext4Plan {
         Self { steps, incarnations, fork_every: 5 * plan.fork_every, ..plan }
     }
 
-    /// On a device that fails requests: logs near the head cannot be written or read, homes not,
-    /// flushes fail. Nothing may be lost: what cannot be read can be later.
+    /// This plan on a device that fails requests: logs near the head cannot be written or read,
+    /// homes cannot, or flushes fail. Nothing may be lost: content that cannot be read can be read
+    /// later.
     #[must_use]
     pub fn in_trouble(self) -> Self {
         Self { trouble: true, journal: Journal::Near, ..self }
     }
 
-    /// Some files need durability and no place: what is written to them stays in the logs.
+    /// This plan with files that need durability and no place: their content stays in the logs.
     #[must_use]
     pub fn with_durable_files(self) -> Self {
         Self { durable: true, journal: Journal::Near, ..self }
     }
 
-    /// Long ones bring much home.
+    /// This plan with long histories, which bring much home.
     #[must_use]
     pub fn long(self) -> Self {
         Self { clients: 3, steps: 400, incarnations: 1, fork_every: 25, ..self }
     }
 
-    /// One judged state in so many is also judged by e2fsck; none if zero.
+    /// Sets how often e2fsck judges as well: one judged state in `every`, none if zero.
     #[must_use]
     pub fn with_e2fsck(self, every: u64) -> Self {
         Self { e2fsck_every: every, ..self }

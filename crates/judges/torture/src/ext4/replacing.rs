@@ -1,4 +1,4 @@
-//! What clients do to replace a file by another content.
+//! Steps of clients that replace a file's content.
 
 use manylogs_block::to_usize;
 use manylogs_ext4::{Change, Error, Ino, Taken};
@@ -8,8 +8,8 @@ use super::judge::content;
 use super::model::FileId;
 
 impl Client {
-    /// Gives a file a new name, or the name of another, or exchanges the two. What takes the name
-    /// of another has its content no later than the name.
+    /// Gives a file a new name or the name of another, or exchanges the two names. The content of a
+    /// file that takes the name of another is durable no later than the name.
     pub(super) async fn rename(&self, dir: Ino) -> Result<(), Error> {
         let Some((old, ino, id)) = self.any_file() else { return Ok(()) };
         let other = self.any_file().filter(|(_, other, _)| *other != ino && self.below(4) > 0);
@@ -40,8 +40,8 @@ impl Client {
         self.undo_if(done)
     }
 
-    /// Cuts a file to nothing, writes it anew and closes it, as programs save files. What is done
-    /// after that is durable no sooner than the content.
+    /// Truncates a file, writes it anew and closes it, as programs save files. Later changes are
+    /// durable no sooner than the content.
     pub(super) async fn replace_content(&self) -> Result<(), Error> {
         let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
         let opened = self.fs.new_descriptor();

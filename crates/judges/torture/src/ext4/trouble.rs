@@ -12,7 +12,7 @@ use super::world::Mounted;
 use crate::tally::Tally;
 use crate::volume::trouble::{Loss, Told, any_trouble, heal, opening_trouble};
 
-/// One mount in so many is made while the device fails to read; in the others it fails later.
+/// In one mount out of this number the device fails reads; in the others it fails later.
 const OPENINGS: u64 = 3;
 
 /// The trouble of one incarnation.
@@ -20,18 +20,18 @@ const OPENINGS: u64 = 3;
 pub(super) struct Trouble {
     disk: CrashDisk,
     clock: Handle,
-    /// Where the logs are, when the file system has been mounted once.
+    /// Layout of the logs, once the file system has been mounted.
     layout: Rc<RefCell<Option<Layout>>>,
     rng: Rc<RefCell<Rng>>,
-    /// What failed.
+    /// The failures so far.
     pub(super) told: Told,
-    /// What happens, in words.
+    /// A description of the trouble.
     words: Rc<RefCell<Option<String>>>,
     counts: Rc<RefCell<Tally>>,
 }
 
 impl Trouble {
-    /// None yet.
+    /// Trouble that has not begun.
     pub(super) fn new(
         disk: &CrashDisk,
         clock: Handle,
@@ -49,8 +49,8 @@ impl Trouble {
         }
     }
 
-    /// Mounts, perhaps while reads fail. They may prevent it: then the file system must be mounted
-    /// once the device is sound. Other trouble begins with [`Trouble::begin`].
+    /// Mounts, perhaps while reads fail. If that prevents the mount, it must succeed once the
+    /// device is sound. Other trouble begins with [`Trouble::begin`].
     pub(super) async fn mount(
         &self,
         mounting: impl Future<Output = Result<Mounted, String>>,
@@ -82,7 +82,7 @@ impl Trouble {
         }
     }
 
-    /// From now on the device fails, unless the mount had its share.
+    /// Makes the device fail from now on, unless it failed during the mount.
     pub(super) fn begin(&self, mounted: &Mounted) {
         let Some(layout) = mounted.layout() else { return };
         self.layout.replace(Some(layout.clone()));
@@ -98,7 +98,7 @@ impl Trouble {
         self.counts.borrow_mut().troubled += 1;
     }
 
-    /// A problem, and what the device did.
+    /// The problem, with a description of what the device did.
     pub(super) fn explain(&self, problem: String) -> String {
         match &*self.words.borrow() {
             Some(words) => format!("{problem} ({words})"),
@@ -106,7 +106,7 @@ impl Trouble {
         }
     }
 
-    /// Adds what happened.
+    /// Adds the counts of the trouble.
     pub(super) fn count(&self, tally: &mut Tally) {
         let counts = self.counts.borrow();
         tally.troubled += counts.troubled;

@@ -9,13 +9,13 @@ use manylogs_block::{
 use manylogs_ext4::{Error, Ext4, Memory, Mode, Options, Timestamp};
 use manylogs_ext4check::{Structure, Survey};
 use manylogs_near::{Near, NearOptions};
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim, Survival};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Sim, Survival, TaskOrder};
 
 use crate::device::PhasedDisk;
 
-/// Options of mkfs for small groups, so that small images have many.
+/// Options of mkfs that make groups small, so that small images have many.
 pub const SMALL_OPTIONS: &[&str] = &["-g", "1024", "-J", "size=4", "-N", "2048"];
-/// The size of those images.
+/// The size of these images.
 pub const SMALL_MIB: u64 = 24;
 
 /// Sectors of a block of the file system.
@@ -24,19 +24,19 @@ pub(super) const BLOCK_SECTORS: u64 = 8;
 /// See the module.
 #[derive(Debug)]
 pub struct World {
-    /// Where time passes.
+    /// The simulation with its clock.
     pub sim: Sim,
     /// The disk.
     pub disk: CrashDisk,
-    /// Who uses it.
+    /// The node that uses the disk.
     pub user: NodeId,
     /// The disk's size.
     pub mib: u64,
 }
 
 impl World {
-    /// A disk of `mib` MiB that holds `image`. Its cache is volatile; every second seed has a disk
-    /// that makes single writes durable by one command.
+    /// A disk of `mib` MiB that holds `image`. Its cache is volatile. On every second seed the disk
+    /// makes a FUA write durable with one command.
     #[must_use]
     pub fn new(seed: u64, mib: u64, image: DiskImage) -> Self {
         Self::with_sectors(seed, mib, image, Sectors(BLOCK_SECTORS))
@@ -50,7 +50,7 @@ impl World {
     /// As [`World::new`], with a disk that writes physical sectors of this length as a whole.
     #[must_use]
     pub fn with_sectors(seed: u64, mib: u64, image: DiskImage, physical_sector: Sectors) -> Self {
-        let sim = Sim::new(seed, Order::Shuffled);
+        let sim = Sim::new(seed, TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let config = CrashDiskConfig {
             capacity: Sectors(mib << 11),
@@ -63,13 +63,13 @@ impl World {
         Self { sim, disk, user, mib }
     }
 
-    /// What tasks of the user run on.
+    /// The runtime of the user's tasks.
     #[must_use]
     pub fn runtime(&self) -> Handle {
         self.sim.handle(self.user)
     }
 
-    /// Mounts a file system with its journal there. The disk notes what it is used for.
+    /// Mounts the file system with this journal. The disk labels its requests by phase.
     pub(super) fn mounting(
         &self,
         journal: &JournalAt,
@@ -93,7 +93,8 @@ impl World {
         }
     }
 
-    /// Brings home what the logs hold, without mounting the file system, as every log has failed.
+    /// Brings the content of the logs home without a mount of the file system, if every log has
+    /// failed.
     pub(super) fn draining(
         &self,
         anchors: Anchors,
@@ -125,7 +126,7 @@ impl World {
         self.sim.block_on(self.user, async move { Ok(work(mounting.await?).await) })
     }
 
-    /// What the disk holds when all of its cache is written.
+    /// The content of the disk once all of its cache is written.
     #[must_use]
     pub fn settled(&self) -> DiskImage {
         self.disk.after_power_cut(Survival::Everything, &mut Rng::new(1))
@@ -152,7 +153,7 @@ pub async fn mount_in(
     Ext4::mount_in(mode, device, runtime.clone(), options(runtime)).await
 }
 
-/// Options of a mount whose clock says the virtual time.
+/// Options of a mount with a clock that shows virtual time.
 #[must_use]
 pub fn options(runtime: Handle) -> Options {
     Options {
@@ -163,7 +164,7 @@ pub fn options(runtime: Handle) -> Options {
     }
 }
 
-/// A clock that shows virtual time, from some day of 2023 on.
+/// A clock that shows virtual time, beginning on a day of 2023.
 pub(crate) fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
     let runtime = runtime.clone();
     Rc::new(move || {
@@ -177,17 +178,17 @@ fn is_without_logs(volume: &Volume) -> bool {
     volume.stats().retired_logs == volume.layout().regions().len() as u64
 }
 
-/// Where the journal of a file system is.
+/// The place of a file system's journal.
 #[derive(Clone, Debug)]
 pub(super) enum JournalAt {
-    /// Its own, which is used in this mode.
+    /// The file system's own journal, and the mode in which it is used.
     Own { log: Log, mode: Mode },
-    /// In a volume with these anchors.
+    /// A volume with these anchors.
     Near(Anchors),
 }
 
 impl JournalAt {
-    /// As somebody mounts it who may change the mode, where a journal keeps what it holds.
+    /// The journal as some user may mount it: a lazy one perhaps in another mode.
     pub(super) fn in_some_mode(&self, rng: &mut Rng) -> Self {
         match self {
             Self::Own { log, mode: Mode::Lazy } => {
@@ -217,7 +218,7 @@ impl Mounted {
         }
     }
 
-    /// Every log near the head has failed.
+    /// Whether every log near the head has failed.
     pub(super) fn is_without_logs(&self) -> bool {
         match self {
             Self::Own(_) => false,
@@ -225,7 +226,7 @@ impl Mounted {
         }
     }
 
-    /// Where the logs are, if they are near the head.
+    /// The layout of the logs, if they are near the head.
     pub(super) fn layout(&self) -> Option<Layout> {
         match self {
             Self::Own(_) => None,
@@ -233,7 +234,8 @@ impl Mounted {
         }
     }
 
-    /// Brings everything home and leaves a plain ext4, or leaves all in a journal that keeps it.
+    /// Brings everything home and leaves a plain ext4. A lazy journal keeps its transactions
+    /// instead.
     pub(super) async fn leave(self) -> Result<(), String> {
         match self {
             Self::Own(fs) => fs.unmount().await.map_err(|error| format!("unmount: {error}")),
@@ -244,7 +246,7 @@ impl Mounted {
     }
 }
 
-/// Where the journal is.
+/// The blocks of the journal.
 #[derive(Clone, Debug)]
 pub(super) struct Log(Rc<Vec<std::ops::Range<u64>>>);
 
@@ -266,8 +268,8 @@ impl Log {
         Self(Rc::new(runs))
     }
 
-    /// What a request is for: a transaction's blocks; the journal's superblock, which gives room
-    /// back; or whatever goes home, data included.
+    /// The purpose of a request: blocks of a transaction; the journal's superblock, which frees
+    /// room; or writes home, data included.
     fn phase(&self, extent: Extent) -> Phase {
         let first = self.0.first().map_or(u64::MAX, |run| run.start);
         match self.0.iter().any(|run| run.contains(&extent.start.0)) {
@@ -278,7 +280,7 @@ impl Log {
     }
 }
 
-/// A disk that notes what it is used for.
+/// A disk that labels its requests by phase.
 struct Noted {
     disk: CrashDisk,
     log: Log,

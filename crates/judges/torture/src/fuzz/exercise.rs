@@ -1,4 +1,4 @@
-//! Runs everything that reads an image of unknown origin.
+//! Runs all code that reads an image of unknown origin.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::fuzz::image::Image;
 
 /// A pass over an image may read and write at most this many times its size.
 const TIMES: u64 = 64;
-/// What one read of the volume asks for.
+/// Sectors in one read of the volume.
 const PIECE: u64 = 700;
 
 /// A device that panics once its I/O budget is spent.
@@ -55,7 +55,7 @@ impl BlockDevice for Counting {
 
     fn submit(&self, request: Request) -> Completion {
         if self.capabilities.check(&request).is_ok() {
-            // A command costs something too.
+            // Each request has a cost, even without data.
             let sectors = 1 + request.extent().unwrap_or_default().len.0;
             let left = self.left.get().checked_sub(sectors);
             self.left.set(left.unwrap_or_else(|| panic!("I/O without end: {request:?}")));
@@ -116,7 +116,7 @@ async fn open(runtime: &Handle, device: &Rc<dyn BlockDevice>) -> Result<Volume, 
     opened.map(|(volume, _)| volume)
 }
 
-/// Reads everything, and writes a little, which must be there afterwards.
+/// Reads everything, then writes a little and checks that it is there.
 async fn use_it(volume: &Volume, counting: &Counting) {
     let capacity = volume.capabilities().capacity.0;
     for start in (0..capacity).step_by(usize::try_from(PIECE).unwrap_or(1)) {

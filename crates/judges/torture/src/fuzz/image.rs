@@ -1,4 +1,4 @@
-//! A small image, and where in it the structures are.
+//! A small image, and the places of the structures in it.
 
 use std::ops::Range;
 
@@ -12,40 +12,40 @@ use manylogs_logstore::ondisk::root::ROOT_BYTES;
 pub struct Image {
     /// Size of the image.
     pub sectors: Sectors,
-    /// Content that is not zero.
+    /// Content other than zeroes.
     pub media: Media,
-    /// Places of the volume's structures before the image was changed.
+    /// Places of the volume's structures before the image is changed.
     pub(crate) spots: Vec<Spot>,
 }
 
 /// Kinds of structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ImageKind {
     Superblock,
     Root,
     Snapshot,
     Record,
 }
 
-/// A structure, in bytes of the image.
+/// A structure and its bytes in the image.
 #[derive(Clone, Debug)]
 pub(crate) struct Spot {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ImageKind,
     pub(crate) range: Range<usize>,
 }
 
-const KINDS: [(&[u8; 8], Kind); 4] = [
-    (b"MANYLOGS", Kind::Superblock),
-    (b"MLOGROOT", Kind::Root),
-    (b"MLOGSNP2", Kind::Snapshot),
-    (b"MLOGREC1", Kind::Record),
+const KINDS: [(&[u8; 8], ImageKind); 4] = [
+    (b"MANYLOGS", ImageKind::Superblock),
+    (b"MLOGROOT", ImageKind::Root),
+    (b"MLOGSNP2", ImageKind::Snapshot),
+    (b"MLOGREC1", ImageKind::Record),
 ];
 
 impl Image {
     /// An image from lines of an address and the 16 bytes there, in hexadecimal.
     ///
     /// # Panics
-    /// If the text is something else.
+    /// If the text has another form.
     #[must_use]
     pub fn from_text(text: &str, sectors: Sectors) -> Self {
         let hex = |text: &str| {
@@ -67,10 +67,10 @@ impl Image {
             let magic = self.read(at, 8);
             let Some((_, kind)) = KINDS.iter().find(|(known, _)| magic == *known) else { continue };
             let len = match kind {
-                Kind::Superblock => 4096,
-                Kind::Root => ROOT_BYTES,
-                Kind::Snapshot => 1024,
-                Kind::Record => seal::used(&self.read(at, 96)).unwrap_or(96),
+                ImageKind::Superblock => 4096,
+                ImageKind::Root => ROOT_BYTES,
+                ImageKind::Snapshot => 1024,
+                ImageKind::Record => seal::used(&self.read(at, 96)).unwrap_or(96),
             };
             self.spots.push(Spot { kind: *kind, range: at..at + len });
         }

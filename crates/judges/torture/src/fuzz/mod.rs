@@ -1,7 +1,7 @@
-//! Volumes and their parts as bytes that nobody wrote: for cargo-fuzz, and for mutations by seed.
+//! Volumes and their parts from arbitrary bytes: for cargo-fuzz, and for mutations by seed.
 //!
-//! A mutated image starts from a whole one ([`Image`]), is changed where it matters (`mutate`),
-//! mostly with its checksums recomputed, so that the checks behind them are reached, and is then
+//! A mutated image starts from a whole one ([`Image`]). It is changed where it matters (`mutate`),
+//! mostly with its checksums recomputed, so that the checks behind them are reached. Then it is
 //! inspected and opened (`exercise`).
 
 mod exercise;
@@ -18,10 +18,10 @@ use manylogs_block::{SECTOR_BYTES, Sectors};
 use manylogs_logstore::Record;
 use manylogs_logstore::ondisk::{root::Root, snapshot};
 
-/// A device that any superblock may claim.
+/// The size of the device for any superblock.
 const DEVICE: Sectors = Sectors(1 << 20);
 
-/// Any bytes as a superblock, as they are and with right checksums.
+/// Tries any bytes as a superblock, as they are and with right checksums.
 pub fn superblock(bytes: &[u8]) {
     let _ = Superblock::decode(bytes, DEVICE);
     let mut bytes = bytes.to_vec();
@@ -35,7 +35,7 @@ pub fn superblock(bytes: &[u8]) {
     assert_eq!(Superblock::decode(&found.encode(), DEVICE), Ok(found), "survives encoding");
 }
 
-/// Any bytes as a root, as they are and with a right checksum.
+/// Tries any bytes as a root, as they are and with a right checksum.
 pub fn root(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     let volume = bytes.get(16..32).and_then(|id| id.try_into().ok()).unwrap_or_default();
@@ -46,20 +46,20 @@ pub fn root(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as a record header, as they are and with a right checksum.
+/// Tries any bytes as a record header, as they are and with a right checksum.
 pub fn record(bytes: &[u8]) {
     let _ = Record::decode(bytes);
     let mut bytes = bytes.to_vec();
     seal::record(&mut bytes);
     let Ok(found) = Record::decode(&bytes) else { return };
     assert!(found.header_sectors.bytes() <= bytes.len() as u64 + 256 * SECTOR_BYTES);
-    // Reserved bytes need not be zero, so that it need not survive encoding.
+    // Reserved bytes need not be zero, so encoding may not give the same bytes.
     let payload = found.entries.iter().fold(0, |sum, entry| sum + entry.payload_sectors().0);
     assert!(found.record_sectors.0 >= found.header_sectors.0 + payload);
     assert!(found.unit_checksums.len() as u64 >= payload / 8);
 }
 
-/// Any bytes as a snapshot, and behind its magic number.
+/// Tries any bytes as a snapshot, as they are and behind its magic number.
 pub fn snapshot(bytes: &[u8]) {
     let all = [b"MLOGSNP2", bytes].concat();
     for bytes in [bytes, &all] {

@@ -1,14 +1,14 @@
-//! Changes to an image that are worth trying.
+//! Changes of an image that are worth trying.
 
 use manylogs_block::{Rng, SECTOR_BYTES, to_usize};
 
-use crate::fuzz::image::{Image, Kind, Spot};
+use crate::fuzz::image::{Image, ImageKind, Spot};
 use crate::fuzz::seal;
 
-/// Changes made to one image at most.
+/// The most changes of one image.
 const CHANGES: u64 = 5;
 
-/// Where decisions come from: a seed, or a fuzzer's bytes.
+/// The source of decisions: a seed, or a fuzzer's bytes.
 pub trait Draw {
     /// A number below `bound`, which is not zero.
     fn below(&mut self, bound: u64) -> u64;
@@ -20,7 +20,7 @@ impl Draw for Rng {
     }
 }
 
-/// Decisions taken from a fuzzer's bytes; zero when they end.
+/// Decisions taken from a fuzzer's bytes; zero once these are used up.
 #[derive(Debug)]
 pub struct FromBytes<'a>(pub &'a [u8]);
 
@@ -39,14 +39,14 @@ impl Draw for FromBytes<'_> {
     }
 }
 
-/// Changes some structures of the image, and mostly makes their checksums right.
+/// Changes some structures of the image, and mostly corrects their checksums.
 pub fn mutate(image: &mut Image, draw: &mut impl Draw) {
     for _ in 0..1 + draw.below(CHANGES) {
         let spot = pick(image, draw);
         change(image, &spot, draw);
     }
-    // Both copies are changed alike: otherwise the whole one is used.
-    for kind in [Kind::Superblock, Kind::Root] {
+    // Both copies are changed alike, because otherwise the intact one is used.
+    for kind in [ImageKind::Superblock, ImageKind::Root] {
         if draw.below(2) == 0 {
             twin(image, kind, draw);
         }
@@ -58,9 +58,15 @@ pub fn mutate(image: &mut Image, draw: &mut impl Draw) {
     }
 }
 
-/// A structure, each kind as often as any other.
+/// Picks a structure; each kind is equally likely.
 fn pick(image: &Image, draw: &mut impl Draw) -> Spot {
-    let kinds = [Kind::Superblock, Kind::Root, Kind::Snapshot, Kind::Record, Kind::Record];
+    let kinds = [
+        ImageKind::Superblock,
+        ImageKind::Root,
+        ImageKind::Snapshot,
+        ImageKind::Record,
+        ImageKind::Record,
+    ];
     let kind = kinds[to_usize(draw.below(kinds.len() as u64))];
     let of_kind: Vec<&Spot> = image.spots.iter().filter(|spot| spot.kind == kind).collect();
     let among = if of_kind.is_empty() { image.spots.iter().collect() } else { of_kind };
@@ -98,7 +104,7 @@ fn change(image: &mut Image, spot: &Spot, draw: &mut impl Draw) {
     }
 }
 
-/// Replaces a field of 4 or 8 bytes by a number at the edge of a type or a range.
+/// Replaces a field of 4 or 8 bytes with a number at the edge of a type or a range.
 fn set_number(image: &mut Image, at: usize, draw: &mut impl Draw) {
     let len = if draw.below(2) == 0 { 4 } else { 8 };
     let at = at & !3;
@@ -121,8 +127,8 @@ fn set_number(image: &mut Image, at: usize, draw: &mut impl Draw) {
     image.write(at, &value.to_le_bytes()[..len]);
 }
 
-/// Makes one copy of a structure like the other.
-fn twin(image: &mut Image, kind: Kind, draw: &mut impl Draw) {
+/// Copies one of the two copies of a structure over the other.
+fn twin(image: &mut Image, kind: ImageKind, draw: &mut impl Draw) {
     let mut places: Vec<Spot> = image.spots.iter().filter(|s| s.kind == kind).cloned().collect();
     if draw.below(2) == 0 {
         places.reverse();

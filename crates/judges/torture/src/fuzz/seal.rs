@@ -6,15 +6,15 @@ use manylogs_block::{SECTOR_BYTES, to_usize};
 use manylogs_logstore::ondisk::root::ROOT_BYTES;
 use manylogs_logstore::{ENTRY_BYTES, HEADER_BYTES};
 
-use crate::fuzz::image::{Image, Kind};
+use crate::fuzz::image::{Image, ImageKind};
 
-/// Where most structures have their checksum.
+/// Place of the checksum in most structures.
 const CHECKSUM: usize = 8;
 const SUPERBLOCK_BYTES: usize = 4096;
-/// Longer structures are left as they are: no small image has them.
+/// Longer structures are left as they are: small images have none.
 const LONGEST: usize = 1 << 16;
 
-/// A little-endian number of 2, 4 or 8 bytes; zero where there are none.
+/// A little-endian number of 2, 4 or 8 bytes; zero beyond the end of the bytes.
 pub(crate) fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     let mut word = [0; 8];
     if let Some(found) = bytes.get(at..at + len) {
@@ -37,7 +37,7 @@ fn sum(bytes: &mut [u8], used: usize) {
     }
 }
 
-/// Head and the runs behind it.
+/// Corrects the checksums of a superblock: of its head, and of the runs behind it.
 pub(crate) fn superblock(bytes: &mut [u8]) {
     let runs = to_usize(number(bytes, 104, 4)).saturating_sub(120);
     let tail = bytes.get(SUPERBLOCK_BYTES..SUPERBLOCK_BYTES + runs.min(LONGEST) * 32);
@@ -47,33 +47,33 @@ pub(crate) fn superblock(bytes: &mut [u8]) {
     sum(bytes, SUPERBLOCK_BYTES);
 }
 
-/// A root.
+/// Corrects the checksum of a root.
 pub(crate) fn root(bytes: &mut [u8]) {
     sum(bytes, ROOT_BYTES);
 }
 
-/// A record's header.
+/// Corrects the checksum of a record's header.
 pub(crate) fn record(bytes: &mut [u8]) {
     if let Some(used) = used(bytes) {
         sum(bytes, used);
     }
 }
 
-/// Bytes of a record header that its checksum covers.
+/// Number of bytes of a record header that its checksum covers.
 pub(crate) fn used(head: &[u8]) -> Option<usize> {
     let (entries, units) = (to_usize(number(head, 14, 2)), to_usize(number(head, 76, 4)));
     let used = HEADER_BYTES + entries * ENTRY_BYTES + units * 4;
     (used <= LONGEST).then_some(used)
 }
 
-/// Every structure of the image; the payload's checksums only if `payload` says so.
+/// Corrects every structure of the image. Sums of the payload are corrected only if `payload`.
 pub(crate) fn image(image: &mut Image, payload: bool) {
     let spots = image.spots.clone();
     let at = |kind| spots.iter().filter(move |spot| spot.kind == kind).map(|s| s.range.start);
     // Maps the old checksum of each record to the new one, so that the next record still follows
     // it.
     let mut renamed = BTreeMap::new();
-    for start in at(Kind::Record) {
+    for start in at(ImageKind::Record) {
         let Some(len) = used(&image.read(start, HEADER_BYTES)) else { continue };
         let mut bytes = image.read(start, len);
         let (old, previous) = (number(&bytes, CHECKSUM, 4), number(&bytes, 68, 4));
@@ -87,8 +87,8 @@ pub(crate) fn image(image: &mut Image, payload: bool) {
         renamed.insert(old, u32::try_from(number(&bytes, CHECKSUM, 4)).unwrap_or(0));
         image.write(start, &bytes);
     }
-    let snapshot = at(Kind::Snapshot).next();
-    for start in at(Kind::Root) {
+    let snapshot = at(ImageKind::Snapshot).next();
+    for start in at(ImageKind::Root) {
         let mut bytes = image.read(start, ROOT_BYTES);
         let len = to_usize(number(&bytes, 48, 8));
         if let (Some(snapshot), 1..=LONGEST) = (snapshot, len) {
@@ -98,14 +98,14 @@ pub(crate) fn image(image: &mut Image, payload: bool) {
         root(&mut bytes);
         image.write(start, &bytes);
     }
-    for start in at(Kind::Superblock) {
+    for start in at(ImageKind::Superblock) {
         let mut bytes = image.read(start, SUPERBLOCK_BYTES);
         superblock(&mut bytes);
         image.write(start, &bytes);
     }
 }
 
-/// The unit checksums of the record that begins at `start`.
+/// Corrects the unit checksums of the record that begins at `start`.
 fn seal_payload(image: &Image, start: usize, bytes: &mut [u8]) {
     let sector = to_usize(SECTOR_BYTES);
     let entries = to_usize(number(bytes, 14, 2));

@@ -9,10 +9,10 @@ use manylogs_sim::Oracle;
 
 use super::model::Changes;
 
-/// On sound drives every request is answered within this, however full the chain is.
+/// On sound drives every request is answered within this time, however full the chain is.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(60);
 
-/// What is known of the content: of each sector for reads, and of all together for crashes.
+/// What is known of the content: of each sector for reads, and of all sectors together for crashes.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) oracle: Oracle,
@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) rng: RefCell<Rng>,
     pub(super) next_tag: Rc<Cell<u64>>,
     pub(super) longest: u64,
-    /// Operations that are still to be done.
+    /// Number of operations still to do.
     pub(super) left: Cell<u64>,
 }
 
@@ -131,11 +131,11 @@ impl Known {
         Self { oracle: Oracle::new(sectors), changes: Changes::new(sectors, longest) }
     }
 
-    /// The chain holds this after a crash, and goes on from there.
+    /// Goes on from the content that the chain has after a crash, if that is allowed.
     pub(super) fn go_on_with(&mut self, content: &Payload) -> Result<(), String> {
         let change = self.changes.check(content)?;
         self.changes.go_on_from(change);
-        // What the sectors hold follows from the order of changes.
+        // The order of changes decides what the sectors hold.
         let sectors = self.oracle.sectors();
         self.oracle = Oracle::new(sectors);
         let all = Extent::new(0, sectors as u64);

@@ -1,4 +1,4 @@
-//! One history: clients, a chain, and forks at the events of its drives.
+//! One history: clients on a chain, with forks at the events of its drives.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -7,17 +7,17 @@ use std::rc::Rc;
 use manylogs::Phase;
 use manylogs_block::{Payload, Rng, Time};
 use manylogs_gecko::Chain;
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 use super::clients::{Known, World};
 use super::plan::GeckoPlan;
 use super::world::{Drives, Images, read_all};
 use crate::report::Report;
 
-/// A history that goes on for longer hangs.
+/// Time and steps after which a history counts as hanging.
 const PATIENCE: Time = Time(600_000_000_000);
 const STEPS_MOST: u64 = 4_000_000;
-/// By then a recovery and the reclaiming behind it are over.
+/// Time at which a recovery and the reclaiming after it are over.
 const AT_REST: Time = Time(2_000_000_000);
 
 struct History<'a> {
@@ -25,10 +25,10 @@ struct History<'a> {
     rng: Rng,
     known: Rc<RefCell<Known>>,
     next_tag: Rc<Cell<u64>>,
-    /// States that were judged, at the moments of the model.
+    /// States that were judged, each with the moment of the model.
     judged: HashSet<(u64, u64)>,
     seen: HashSet<u64>,
-    /// What drives held when an incarnation ended.
+    /// Content of the drives at the end of each incarnation.
     before: Vec<Images>,
     report: Report,
 }
@@ -37,7 +37,7 @@ struct History<'a> {
 #[derive(Clone, Default)]
 struct Watch {
     problem: Rc<RefCell<Option<String>>>,
-    /// The chain is there: from now on it must be found.
+    /// Whether the chain exists: from then on it must be found.
     born: Rc<Cell<bool>>,
     ended: Rc<Cell<bool>>,
     opened: Rc<RefCell<Option<Chain>>>,
@@ -46,7 +46,7 @@ struct Watch {
 /// Runs the history of `plan`.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub(crate) fn run_history(plan: &GeckoPlan) -> Result<Report, String> {
     let mut history = History {
         plan,
@@ -71,7 +71,7 @@ pub(crate) fn run_history(plan: &GeckoPlan) -> Result<Report, String> {
 impl History<'_> {
     /// Runs one incarnation from opening to crash, and returns the content of the drives after it.
     fn live(&mut self, incarnation: usize, images: &Images) -> Result<Images, String> {
-        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let sim = Sim::new(self.rng.next_u64(), TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let drives = Drives::new(&sim.handle(drive), self.plan, images);
         let watch = Watch::default();
@@ -165,9 +165,9 @@ impl History<'_> {
         self.judge(&images, phase, born)
     }
 
-    /// Opens the crashed drives and crashes somewhere within that, or in what follows.
+    /// Opens the crashed drives, and crashes somewhere during that or soon after.
     fn crash_in_recovery(&mut self, images: &Images) -> Images {
-        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let sim = Sim::new(self.rng.next_u64(), TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let drives = Drives::new(&sim.handle(drive), self.plan, images);
         let (runtime, plan, opened) = (sim.handle(user), self.plan.clone(), drives.clone());
@@ -180,7 +180,7 @@ impl History<'_> {
         drives.crash(&mut self.rng)
     }
 
-    /// Opens the images and compares what the chain holds with the model.
+    /// Opens the images and compares the chain's content with the model.
     fn judge(&mut self, images: &Images, phase: Phase, born: bool) -> Result<(), String> {
         let fingerprint = images.fingerprint();
         let state = Rng::new(fingerprint ^ phase as u64).next_u64();
@@ -204,7 +204,7 @@ impl History<'_> {
     }
 
     fn recover(&self, images: &Images) -> Result<Payload, String> {
-        let sim = Sim::new(self.plan.seed, Order::Shuffled);
+        let sim = Sim::new(self.plan.seed, TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let drives = Drives::new(&sim.handle(drive), self.plan, images);
         let (runtime, plan) = (sim.handle(user), self.plan.clone());
@@ -224,7 +224,7 @@ struct Given {
     rng: Rng,
 }
 
-/// Opens the chain, compares what it holds, and lets the clients work.
+/// Opens the chain, compares its content, and starts the clients.
 async fn run(
     runtime: manylogs_block::Handle,
     plan: GeckoPlan,

@@ -1,5 +1,5 @@
-//! Histories of a chain of drives, crashed and judged as those of a volume are. Beside each sector
-//! the order of all changes is judged: only a suffix of them may be lost.
+//! Histories of a chain of drives, crashed and judged like those of a volume. Beside the content of
+//! each sector the order of all changes is judged: only the last changes may be lost.
 
 mod clients;
 mod history;

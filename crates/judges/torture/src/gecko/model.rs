@@ -1,5 +1,5 @@
-//! What a chain may hold after a crash: what it held after some change by clients, one that is no
-//! older than the last that was promised to be durable.
+//! The content that a chain may have after a crash: the content after some change by clients that
+//! is no older than the last change promised to be durable.
 
 use manylogs_block::{Extent, Payload, Sector, Sectors, to_usize};
 use manylogs_sim::Wrong;
@@ -8,22 +8,22 @@ use manylogs_sim::Wrong;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Change(u64);
 
-/// The changes so far, and what is promised of them.
+/// The changes so far, and the promises about them.
 #[derive(Clone, Debug)]
 pub(super) struct Changes {
-    /// The versions of each sector, the oldest first.
+    /// The versions of each sector, oldest first.
     sectors: Vec<Vec<(Change, Sector)>>,
-    /// A longer write is as many changes of this length.
+    /// A longer write counts as several changes of this length.
     longest: Sectors,
     submitted: Change,
-    /// The newest that was answered.
+    /// The newest change that was answered.
     answered: Change,
-    /// No crash goes back before this one.
+    /// The newest durable change: no crash may go back before it.
     durable: Change,
 }
 
 impl Changes {
-    /// A device of `sectors` sectors, all zero, that keeps writes of up to `longest` as a whole.
+    /// A device of `sectors` zero sectors that keeps writes of up to `longest` as a whole.
     pub(super) fn new(sectors: usize, longest: Sectors) -> Self {
         let zero = vec![(Change(0), Sector::Zero)];
         let none = Change::default();
@@ -31,7 +31,7 @@ impl Changes {
         Self { sectors, longest, submitted: none, answered: none, durable: none }
     }
 
-    /// A change is submitted; returns the number of its last part.
+    /// Submits a change; returns the number of its last part.
     pub(super) fn submit(&mut self, extent: Extent, content: &Payload) -> Change {
         let longest = if content.is_zero() { extent.len } else { self.longest };
         let mut left = 0;
@@ -46,7 +46,7 @@ impl Changes {
         self.submitted
     }
 
-    /// A change was answered.
+    /// Records the answer to a change.
     pub(super) fn answer(&mut self, change: Change, fua: bool) {
         self.answered = self.answered.max(change);
         if fua {
@@ -54,12 +54,12 @@ impl Changes {
         }
     }
 
-    /// The newest change that a flush that is submitted now makes durable.
+    /// The newest change that a flush submitted now makes durable.
     pub(super) const fn flush(&self) -> Change {
         self.answered
     }
 
-    /// That flush was answered.
+    /// Records the answer to that flush.
     pub(super) fn flushed(&mut self, change: Change) {
         self.durable = self.durable.max(change);
     }
@@ -67,10 +67,10 @@ impl Changes {
     /// The newest change after which the device held `content`.
     ///
     /// # Errors
-    /// If there is none that is not older than what is durable.
+    /// If there is no such change that is as new as the durable one.
     pub(super) fn check(&self, content: &Payload) -> Result<Change, String> {
         let span = to_usize(self.submitted.0 - self.durable.0) + 1;
-        // How many sectors more, or fewer, fit from this change on.
+        // By how many the number of fitting sectors rises, or falls, at each change.
         let mut steps = vec![0_i64; span + 1];
         for ((lba, versions), found) in (0..).zip(&self.sectors).zip(content.sectors()) {
             let Some(found) = found else {
@@ -95,7 +95,7 @@ impl Changes {
         })
     }
 
-    /// Adds the changes after which a sector held `found`; false if it never did.
+    /// Adds the changes after which a sector held `found`. Returns false if there are none.
     fn add(&self, versions: &[(Change, Sector)], found: &Sector, steps: &mut [i64]) -> bool {
         let mut any = false;
         for (index, (from, sector)) in versions.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Changes {
         all.filter(|(index, _)| newer(*index)).map(|(_, (_, sector))| sector.clone()).collect()
     }
 
-    /// The device goes on from the state after `change`, which is durable.
+    /// Continues from the state after `change`, which is durable now.
     pub(super) fn go_on_from(&mut self, change: Change) {
         for versions in &mut self.sectors {
             versions.retain(|(of, _)| *of <= change);

@@ -4,10 +4,10 @@ use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 use manylogs_gecko::{ChainOptions, ChainSettings, Cleaning, export_limit};
 use manylogs_sim::CrashDiskConfig;
 
-/// The plan of a history. The chain is so small that its tail goes round all the time.
+/// The plan of a history. The chain is so small that its tail wraps all the time.
 #[derive(Clone, Debug)]
 pub struct GeckoPlan {
-    /// The seed that it was made from.
+    /// The seed of the plan.
     pub seed: u64,
     /// The drives.
     pub(crate) drives: Vec<CrashDiskConfig>,
@@ -20,7 +20,7 @@ pub struct GeckoPlan {
     pub(crate) clients: u64,
     /// Number of operations of all clients in one incarnation.
     pub(crate) operations: u64,
-    /// Segments are zones, which must be reset before they are written again.
+    /// Whether segments are zones, which must be reset before they are written again.
     pub(crate) zoned: bool,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,

@@ -1,4 +1,4 @@
-//! The drives of a chain and what they hold.
+//! The drives of a chain and their content.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use super::plan::GeckoPlan;
 
-/// Content of the drives that nobody uses.
+/// Content of drives that are not in use.
 #[derive(Clone)]
 pub(super) struct Images(pub(super) Vec<DiskImage>);
 
@@ -20,7 +20,8 @@ impl Images {
         Self(vec![DiskImage::default(); plan.drives.len()])
     }
 
-    /// A hash: equal for equal contents, and different for others but by rare chance.
+    /// A hash: equal contents have equal hashes, and other contents different ones, except by rare
+    /// chance.
     pub(super) fn fingerprint(&self) -> u64 {
         let mix = |sum: u64, image: &DiskImage| Rng::new(sum ^ image.fingerprint()).next_u64();
         self.0.iter().fold(0, mix)
@@ -44,7 +45,7 @@ impl Drives {
         self.0.iter().map(CrashDisk::events).sum()
     }
 
-    /// Kills the user of all drives or cuts their power, now; each drive loses what it loses.
+    /// Kills the user of all drives or cuts their power, now. Each drive loses other data.
     pub(super) fn crash(&self, rng: &mut Rng) -> Images {
         let killed = rng.one_in(2);
         let mut crash = |drive: &CrashDisk| {
@@ -61,7 +62,7 @@ impl Drives {
         Images(self.0.iter().map(&mut crash).collect())
     }
 
-    /// Makes the chain, or opens it, for this incarnation.
+    /// Makes the chain for the first incarnation, or opens it.
     pub(super) async fn open(
         &self,
         runtime: Handle,
@@ -82,13 +83,13 @@ impl Drives {
         if fresh {
             return Chain::create(runtime, drives, plan.options(), settings).await;
         }
-        // A member is found by its label, in whatever order the drives come.
+        // A chain finds its members by their labels, in whatever order the drives come.
         drives.rotate_left(incarnation % plan.drives.len());
         Chain::open(runtime, drives, settings).await
     }
 }
 
-/// Everything that the chain holds.
+/// Reads the whole content of the chain.
 pub(super) async fn read_all(chain: &Chain) -> Result<Payload, String> {
     let extent = Extent::new(0, chain.capabilities().capacity.0);
     let read = chain.submit(Request::Read { extent }).await;

@@ -11,8 +11,8 @@ const ARRAY: u64 = 0xa44a;
 const CHUNK_MOST: u64 = 32;
 
 impl Plan {
-    /// The same on RAID-0 of so many disks, in chunks that the seed decides. Devices do not fail
-    /// there.
+    /// This plan on RAID-0 of `members` disks, in chunks that the seed decides. Its devices do not
+    /// fail.
     #[must_use]
     pub fn on_raid0(mut self, members: u16) -> Self {
         let chunk = Sectors(8 << Rng::new(self.seed ^ ARRAY).below(3));
@@ -24,8 +24,8 @@ impl Plan {
         self
     }
 
-    /// The parameters with which the volume is made: on an array each column has logs and groups
-    /// as a disk has.
+    /// The parameters with which the volume is made. On an array each column has logs and groups
+    /// like a single disk.
     pub(crate) fn created(&self) -> VolumeConfig {
         let columns = self.array.map_or(1, |array| u64::from(array.columns));
         let times = |len: Sectors| Sectors(len.0 * columns);
@@ -36,7 +36,7 @@ impl Plan {
         VolumeConfig { log: times(self.config.log), placement, ..self.config }
     }
 
-    /// The shape that the array has from this incarnation on, if it is another one.
+    /// The new shape of the array from this incarnation on, if it changes.
     pub(crate) fn reshape(&self, incarnation: u64) -> Option<Geometry> {
         let mut rng = Rng::new(self.seed ^ ARRAY ^ incarnation << 32);
         let array = self.array.filter(|_| rng.one_in(3))?;

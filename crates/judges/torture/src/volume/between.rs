@@ -19,7 +19,7 @@ pub(crate) struct Work {
     pub(crate) machine: Machine,
     pub(crate) settings: Settings,
     pub(crate) kept: Rc<RefCell<Kept>>,
-    /// The device failed once: the volume may refuse writes.
+    /// Whether the device has failed before: the volume may then refuse writes.
     pub(crate) troubled: bool,
     pub(crate) watch: Watch,
 }
@@ -29,7 +29,7 @@ impl Work {
         let device = self.machine.device(&PhaseProbe::default());
         let done = match self.between {
             Between::Grow(_) => match Volume::grow(device).await {
-                // Not every device that is larger has room for more.
+                // A larger device does not always have room for more.
                 Err(VolumeError::CannotGrow { .. }) => Ok(()),
                 other => other.map(drop),
             },

@@ -1,4 +1,4 @@
-//! Clients of a volume, their requests and the answers that they expect.
+//! Clients of a volume, their requests, and the answers they expect.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use crate::volume::kept::Kept;
 use crate::volume::plan::{Plan, Shape};
 use crate::volume::trouble::Told;
 
-/// On a sound device every request is answered within this, however full the logs are: the slowest
-/// checkpoint of all that they hold takes a fraction of it.
+/// On a sound device every request is answered within this time, however full the logs are: the
+/// slowest checkpoint of all their content takes a fraction of it.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(5);
-/// Zeroed ranges of histories with long ones.
+/// Length of zeroed ranges in histories with long ones.
 const LONG_ZEROES: u64 = 6000;
 
 /// State that the clients of one incarnation share.
@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) oracle: Rc<RefCell<Oracle>>,
     pub(crate) rng: RefCell<Rng>,
     pub(crate) next_tag: Rc<Cell<u64>>,
-    /// Operations that are still to be done.
+    /// Number of operations still to do.
     pub(crate) left: Cell<u64>,
     pub(crate) done: Rc<Cell<u64>>,
     /// Time of the last answer to a client.
@@ -37,17 +37,17 @@ pub(crate) struct World {
     pub(crate) kept: Rc<RefCell<Kept>>,
     /// Whether the device may fail, or did so once.
     pub(crate) troubled: bool,
-    /// Effect of the device's failures on reads.
+    /// How the device's failures affect reads.
     pub(crate) told: Told,
-    /// A flush has failed: no write may be accepted from then on.
+    /// Whether a flush has failed: no write may be accepted from then on.
     pub(crate) refuses: Cell<bool>,
 }
 
-/// A change that was asked for.
+/// A change that was submitted.
 pub(crate) struct Sent {
     extent: Extent,
     fua: bool,
-    /// The device must refuse it.
+    /// Whether the device must refuse it.
     refused: bool,
     write: WriteId,
     at: Time,
@@ -105,7 +105,7 @@ impl World {
         self.answered(self.send_write(len)).await
     }
 
-    /// Many small writes at once: each is an entry of the table.
+    /// Sends many small writes at once: each takes an entry of the table.
     async fn burst(&self) -> Result<(), String> {
         let sent: Vec<Sent> = (0..self.below(40)).map(|_| self.send_write(1)).collect();
         for write in sent {
@@ -124,7 +124,7 @@ impl World {
         self.send(extent, &payload, request, fua)
     }
 
-    /// Tags that no sector has had.
+    /// Returns the first of `len` tags that no sector has had.
     pub(crate) fn next_tags(&self, len: u64) -> u64 {
         self.next_tag.replace(self.next_tag.get() + len)
     }
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Changes the settings that the volume keeps.
+    /// Changes the settings kept in the volume.
     async fn set(&self) -> Result<(), String> {
         let settings = Settings::of(&self.plan.changed(&mut self.rng.borrow_mut()));
         let change = self.kept.borrow_mut().begin(settings);
@@ -243,7 +243,7 @@ impl World {
         if allowed { Ok(()) } else { Err(format!("unexpected error: {error}")) }
     }
 
-    /// Whether a request that was sent at `from` was answered in time.
+    /// Checks that a request sent at `from` was answered in time.
     fn in_time(&self, from: Time, what: &str) -> Result<(), String> {
         let now = self.runtime.now();
         self.answered.set(now);
@@ -255,7 +255,7 @@ impl World {
     }
 }
 
-/// Takes the content of the volume as the new truth, if the contract allows it.
+/// Takes the content of the volume as the new truth, if it is allowed.
 pub(crate) async fn adopt(
     volume: &Volume,
     oracle: &RefCell<Oracle>,
@@ -275,8 +275,7 @@ pub(crate) async fn adopt(
     oracle.borrow_mut().check_recovered(&content).map_err(|wrong| format!("reopened: {wrong}"))
 }
 
-/// Everything that the volume holds. If it may have lost something, sectors that cannot be read are
-/// absent.
+/// Reads the whole content of the volume. If it is `lossy`, sectors that cannot be read are absent.
 pub(crate) async fn read_all(volume: &Volume, lossy: bool) -> IoResult {
     let whole = Extent::new(0, volume.layout().capacity().0);
     let content = volume.submit(Request::Read { extent: whole }).await;

@@ -1,4 +1,4 @@
-//! The disk of a world: one, or the members of an array.
+//! The disk of a world: a single disk, or the members of an array.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub(crate) struct DiskImages {
 }
 
 impl DiskImages {
-    /// New disks.
+    /// Blank disks.
     pub(crate) fn blank(array: Option<Geometry>) -> Self {
         let members = array.map_or(1, |array| usize::from(array.columns));
         Self { each: vec![DiskImage::default(); members], array }
@@ -31,12 +31,12 @@ impl DiskImages {
         Self { each: vec![disk], array: None }
     }
 
-    /// The only disk; of an array the first member.
+    /// The only disk, or the first member of an array.
     pub(crate) fn first(&self) -> &DiskImage {
         &self.each[0]
     }
 
-    /// As [`DiskImages::first`], to be damaged.
+    /// As [`DiskImages::first`], for damage.
     pub(crate) fn first_mut(&mut self) -> &mut DiskImage {
         &mut self.each[0]
     }
@@ -52,7 +52,7 @@ impl DiskImages {
         self.each.iter_mut().for_each(DiskImage::settle);
     }
 
-    /// What a user of the disk, or of the array, reads.
+    /// The content that a user of the disk or the array reads.
     pub(crate) fn read(&self, extent: Extent) -> Payload {
         let Some(array) = self.array else { return self.first().read(extent) };
         let split = Split::of(array.chunks(extent));
@@ -60,8 +60,8 @@ impl DiskImages {
         split.assemble(split.shares.iter().map(|share| read(share.column, share.extent)).collect())
     }
 
-    /// The same content of `capacity` on an array of another shape, as a reshape leaves it. All of
-    /// it is durable.
+    /// This content, of length `capacity`, on an array of another shape, as a reshape leaves it.
+    /// All of it is durable.
     pub(crate) fn reshaped(mut self, to: Geometry, capacity: Sectors) -> Self {
         self.settle();
         let mut new = Self::blank(Some(to));
@@ -82,14 +82,14 @@ impl DiskImages {
 pub(crate) struct Disks {
     each: Vec<CrashDisk>,
     array: Option<Geometry>,
-    /// Of the array, which is the kernel's: it outlives the volume's process.
+    /// The runtime of the array, which is the kernel's: it outlives the volume's process.
     runtime: Handle,
     /// The phase of the last request to an array.
     last: Rc<Cell<u8>>,
 }
 
 impl Disks {
-    /// Disks that hold `images`, of the capacity in `config` together; see [`CrashDisk::new`].
+    /// Disks that hold `images` and together have the capacity in `config`; see [`CrashDisk::new`].
     pub(crate) fn new(runtime: Handle, config: CrashDiskConfig, images: DiskImages) -> Self {
         let DiskImages { each, array } = images;
         let capacity = Sectors(config.capacity.0 / each.len() as u64);
@@ -99,12 +99,12 @@ impl Disks {
         Self { each, array, runtime, last: Rc::default() }
     }
 
-    /// The only disk; of an array the first member.
+    /// The only disk, or the first member of an array.
     pub(crate) fn first(&self) -> &CrashDisk {
         &self.each[0]
     }
 
-    /// The disk as the volume gets it, which tells `probe` what it writes for.
+    /// The disk for the volume. It labels requests with the phase of `probe`.
     pub(crate) fn device(&self, probe: &PhaseProbe) -> Rc<dyn BlockDevice> {
         let member = |disk: &CrashDisk| -> Rc<dyn BlockDevice> {
             let (disk, probe, last) = (disk.clone(), probe.clone(), Rc::clone(&self.last));
@@ -119,12 +119,12 @@ impl Disks {
         self.each.iter().for_each(CrashDisk::remember_writes);
     }
 
-    /// Points at which a crash can be told apart.
+    /// Number of events so far. Crashes between the same two events cannot be told apart.
     pub(crate) fn events(&self) -> u64 {
         self.each.iter().map(CrashDisk::events).sum()
     }
 
-    /// What the volume last used the disk for.
+    /// The phase of the volume's last request.
     pub(crate) fn phase(&self) -> Phase {
         match self.array {
             Some(_) => Phase::ALL[usize::from(self.last.get())],
@@ -132,13 +132,13 @@ impl Disks {
         }
     }
 
-    /// After the user was killed.
+    /// Content of the disks after their user was killed.
     pub(crate) fn after_kill(&self, rng: &mut Rng) -> DiskImages {
         let each = self.each.iter().map(|disk| disk.after_kill(rng)).collect();
         DiskImages { each, array: self.array }
     }
 
-    /// After a power cut: each member's cache by itself.
+    /// Content of the disks after a power cut. Each member's cache is lost in its own way.
     pub(crate) fn after_power_cut(
         &self,
         first: Survival,

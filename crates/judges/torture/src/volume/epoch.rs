@@ -1,6 +1,6 @@
-//! The content of a log by the disk's own memory: which writes are there, and which of them were
-//! durable when later ones were sent. The volume and the durable tails in its records are not
-//! asked: they are under test.
+//! The content of a log according to the disk's own memory: which writes are there, and which of
+//! them were durable when later ones were sent. The volume and the durable tails in its records are
+//! not used, because they are under test.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use manylogs_block::{Extent, Lba, Sectors};
 use manylogs_logstore::Record;
 use manylogs_sim::{DiskImage, SentWrite};
 
-/// The writes that make up the present use of the log at `region`, by address: those behind the
-/// last write to its start that are still there as they were written. The cache of `image` is
-/// empty.
+/// The writes of the present epoch of the log at `region`, by address: the last write to the log's
+/// start and the later ones, as far as they are still there as written. The cache of `image` must
+/// be empty.
 pub(crate) fn epoch_of(image: &DiskImage, region: Extent) -> Vec<&SentWrite> {
     let is_there = |write: &&SentWrite| {
         let mut written = write.extent.range().zip(write.payload.sectors());
@@ -24,12 +24,12 @@ pub(crate) fn epoch_of(image: &DiskImage, region: Extent) -> Vec<&SentWrite> {
     epoch
 }
 
-/// The sectors of the volume that may be older without anybody noticing once the sectors at
-/// `offsets` of a log are damaged: those of the first write hit that no other shows to be missing,
-/// and of all behind it.
+/// The sectors of the volume that may silently become older when the sectors at `offsets` of a log
+/// are damaged. They are those of the first damaged write that no other write proves missing, and
+/// of all writes behind it.
 ///
-/// A write shows that another is missing if it is whole, lies behind that one in the log, and was
-/// sent when everything up to the end of that one was durable: then its header has to say so.
+/// A later write proves an earlier one missing if the later one is whole and was sent when
+/// everything up to the end of the earlier one was durable. Its header must then say so.
 pub(crate) fn lost_without_a_trace(epoch: &[&SentWrite], offsets: &[u64]) -> BTreeSet<u64> {
     let Some(start) = epoch.first().map(|first| first.extent.start) else {
         return BTreeSet::new();
@@ -47,7 +47,7 @@ pub(crate) fn lost_without_a_trace(epoch: &[&SentWrite], offsets: &[u64]) -> BTr
     epoch[first..].iter().flat_map(|write| logged_by(write)).collect()
 }
 
-/// The sectors of the volume that the record in `write` has versions of.
+/// The sectors of the volume of which the record in `write` has versions.
 fn logged_by(write: &SentWrite) -> BTreeSet<u64> {
     let mut header = write.payload.slice(Sectors(0), Sectors(1)).to_bytes();
     if let Some(first) = &header

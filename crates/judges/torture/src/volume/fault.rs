@@ -1,5 +1,5 @@
-//! Faults of the medium, which come with time and not with a crash. Non-volatile RAM is spared: the
-//! loss of its last entries cannot be noticed, as with a log.
+//! Faults of the medium, which come with time and not with a crash. Non-volatile RAM has none: like
+//! with a log, the loss of its last entries cannot be noticed.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +11,22 @@ use crate::volume::zones::{Zone, Zones};
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A sector has other content than was written.
+    /// A sector has other content than the one written.
     Corrupt,
     /// A sector has become zeroes.
     Zeroed,
     /// A physical sector cannot be read until it is written.
     Unreadable,
-    /// A sector, or all that a write wrote, is what it once was.
+    /// A sector, or all sectors of a write, have an older content again.
     Stale,
-    /// A write was acknowledged, even as durable, and never done.
+    /// A write was acknowledged, even as durable, but never done.
     Lost,
-    /// A write was done in another place than its own.
+    /// A write was done in another place.
     Misdirected,
 }
 
 impl Fault {
-    /// Every kind, in the order of their declaration.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 6] =
         [Self::Corrupt, Self::Zeroed, Self::Unreadable, Self::Stale, Self::Lost, Self::Misdirected];
 }
@@ -49,7 +49,7 @@ pub enum Detected {
 }
 
 impl Detected {
-    /// Every kind, in the order of their declaration.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 6] = [
         Self::Refused,
         Self::Superblock,
@@ -65,7 +65,7 @@ impl Detected {
 pub(crate) enum Outcome {
     Detected(Detected),
     Harmless,
-    /// Something was lost that `docs/semantics.md` says cannot be noticed.
+    /// A loss that cannot be noticed, according to `docs/semantics.md`.
     Listed,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Injected {
     pub(crate) sectors: BTreeSet<u64>,
 }
 
-/// Injects a fault into `image`, whose cache is empty; `None` if it changed nothing.
+/// Injects a fault into `image`, whose cache must be empty. `None` if the fault changed nothing.
 pub(crate) fn inject(
     image: &mut DiskImage,
     zones: &Zones,
@@ -140,7 +140,7 @@ impl Change<'_> {
         self.sectors.insert(lba);
     }
 
-    /// Brings back what a write replaced, or one sector of that.
+    /// Restores the content that a write replaced, or one sector of it.
     fn restore(&mut self, past: &PastWrite, only: Option<u64>) {
         for (lba, before) in past.extent.range().zip(&past.before) {
             if only.is_none_or(|only| only == lba) {
@@ -150,7 +150,7 @@ impl Change<'_> {
     }
 }
 
-/// A sector with content. Our own structures are few among the many, so their zone comes first.
+/// Picks a sector with content. First a zone is drawn, because our own structures are few.
 fn victim(image: &DiskImage, zones: &Zones, rng: &mut Rng) -> Option<u64> {
     let wanted: fn(Zone) -> bool = match rng.below(12) {
         0 => |zone| matches!(zone, Zone::Superblock(_)),
@@ -180,8 +180,8 @@ fn corrupted(sector: Sector, rng: &mut Rng) -> Sector {
     }
 }
 
-/// One of the writes that the disk remembers, the last ones likelier than others; `current`: one
-/// that nothing has replaced since.
+/// Picks one of the writes that the disk remembers, more likely a late one. If `current`, nothing
+/// may have replaced it since.
 fn past_write(image: &DiskImage, rng: &mut Rng, current: bool) -> Option<PastWrite> {
     let among = if rng.one_in(2) { 8 } else { usize::MAX };
     let is_current = |past: &PastWrite| {

@@ -1,4 +1,4 @@
-//! Forks of a history: crash states, recovered and judged, and some of them damaged.
+//! Forks of a history: crash states that are recovered and judged, some of them after damage.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -30,7 +30,7 @@ pub(crate) enum At {
     Between,
 }
 
-/// The model with which volumes are compared.
+/// The models with which volumes are compared.
 pub(crate) struct Models {
     pub(crate) oracle: Rc<RefCell<Oracle>>,
     pub(crate) kept: Rc<RefCell<Kept>>,
@@ -40,22 +40,22 @@ pub(crate) struct Models {
 pub(crate) struct Forks {
     plan: Plan,
     faults: bool,
-    /// The forks' own generator: the history must not depend on the results of its forks.
+    /// The forks' own generator: the history must not depend on its forks.
     rng: Rng,
     models: Models,
     zones: Option<Zones>,
-    /// The device could not read what it should have kept: that may be lost.
+    /// Whether the device could not read content that it should have kept: that may be lost.
     lossy: Rc<Cell<bool>>,
-    /// The device became larger.
+    /// Whether the device became larger.
     may_grow: bool,
     seen: HashSet<u64>,
-    /// Images by fingerprint, and the moments of the models that they were compared at.
+    /// Images by fingerprint, with the moments of the models they were compared at.
     judged: HashSet<(u64, [u64; 2])>,
     recovered: HashMap<u64, Option<Rc<Recovered>>>,
     pub(crate) report: Report,
 }
 
-/// Crash states of one history after which only one event in [`SPARSE`] that would be forked is.
+/// Number of crash states of one history after which only one due fork in [`SPARSE`] is made.
 const STATES_DENSE: usize = 600;
 const SPARSE: u64 = 50;
 
@@ -82,7 +82,7 @@ impl Forks {
         }
     }
 
-    /// The device is larger from now on, and the volume may be found on all of it.
+    /// Makes the device larger from now on. A crash may show the volume on all of it.
     pub(crate) fn grow_device(&mut self, capacity: Sectors) {
         self.plan.disk.capacity = capacity;
         self.may_grow = true;
@@ -91,8 +91,7 @@ impl Forks {
         self.recovered.clear();
     }
 
-    /// Crashes copies of the world as it is now, if it is the turn of this moment; `watch` is told
-    /// what did not hold.
+    /// Crashes copies of the world as it is now, if a fork is due. `watch` gets the broken promise.
     pub(crate) fn maybe_fork(&mut self, machine: &Machine, watch: &Watch, at: At) {
         // A long history would show the same states over and over.
         let sparse = if self.report.states.len() > STATES_DENSE { SPARSE } else { 1 };
@@ -125,7 +124,7 @@ impl Forks {
         Ok(())
     }
 
-    /// Recovers the images and compares them with the model; true if it is a new crash state.
+    /// Recovers the images and compares them with the models; true if it is a new crash state.
     pub(crate) fn judge(&mut self, images: &Images, phase: Option<Phase>) -> Result<bool, String> {
         let fingerprint = images.fingerprint();
         let mut new = false;
@@ -156,7 +155,7 @@ impl Forks {
         }
     }
 
-    /// A drained volume can be read without this software: all of it is at home.
+    /// Checks that a drained volume can be read without this software: everything is at home.
     pub(crate) fn check_homes(&self, image: &DiskImages, watch: &Watch) -> Result<(), String> {
         let volume = watch.volume.borrow();
         let (Some(volume), true) = (volume.as_ref(), watch.drained.get()) else { return Ok(()) };
@@ -165,7 +164,7 @@ impl Forks {
         checked.map_err(|wrong| format!("drained, and at home {wrong}"))
     }
 
-    /// The content of images does not depend on when they are judged, so each is recovered once.
+    /// Recovers images, each only once: their content does not depend on when they are judged.
     fn recover(
         &mut self,
         fingerprint: u64,
@@ -203,7 +202,7 @@ impl Forks {
     }
 }
 
-/// Content under a linear mapping of the homes.
+/// The content of the homes in linear order.
 fn homes(image: &DiskImages, layout: &Layout) -> Payload {
     let mut content = Payload::default();
     for (_, extent) in layout.homes() {

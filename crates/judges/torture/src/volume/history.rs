@@ -1,4 +1,4 @@
-//! One history: clients, a volume, its devices, and forks at their events.
+//! One history: clients on a volume and its devices, with forks at their events.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs::{Layout, Settings};
 use manylogs_block::Rng;
-use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
+use manylogs_sim::{CrashDiskConfig, Oracle, Sim, TaskOrder};
 
 use crate::report::Report;
 use crate::volume::between::Work;
@@ -19,17 +19,17 @@ use crate::volume::trouble::Told;
 
 /// An incarnation with more disk events hangs: it repeats the same work.
 const EVENTS_MOST: u64 = 5000;
-/// Where the device fails, reads are repeated sector by sector, and passes again and again. Writes
-/// may wait for room for two minutes, in which a snapshot every few milliseconds goes on.
+/// If the device fails, reads are repeated sector by sector, and passes again and again. Writes may
+/// wait two minutes for room, while snapshots go on every few milliseconds.
 const EVENTS_MOST_IN_TROUBLE: u64 = 500_000;
-/// An incarnation with more task steps hangs too.
+/// The most steps of tasks: an incarnation with more hangs, too.
 const STEPS_MOST: u64 = 2_000_000;
-/// Between two incarnations a crash comes within this number of events, or not at all.
+/// Between two incarnations a crash comes within this number of events, or none comes.
 const BETWEEN_EVENTS: u64 = 16;
 
 struct History<'a> {
     plan: &'a Plan,
-    /// The device as it is now: it may become larger.
+    /// The present device, which may become larger.
     disk: CrashDiskConfig,
     faults: bool,
     rng: Rng,
@@ -38,23 +38,24 @@ struct History<'a> {
     next_tag: Rc<Cell<u64>>,
     told: Told,
     layout: Option<Layout>,
-    /// Operations on non-volatile RAM fork from within the volume's tasks.
+    /// Forks. Operations on non-volatile RAM fork from within the volume's tasks, so they share
+    /// them.
     forks: Rc<RefCell<Forks>>,
 }
 
 /// Condition that ends a run of the world.
 #[derive(Clone, Copy)]
 struct Until {
-    /// This many events after all is done.
+    /// This many events after all work is done.
     linger: u64,
-    /// At this event, done or not.
+    /// At this event, whether the work is done or not.
     cut: Option<u64>,
 }
 
 /// Runs the history of `plan`, with faults of the medium or without.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
     let mut rng = Rng::new(plan.seed ^ 0x5eed);
     let (told, kept) = (Told::default(), Rc::new(RefCell::new(Kept::default())));
@@ -84,7 +85,7 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
         let trouble = plan.trouble != Trouble::Never;
         let device = match incarnation.cmp(&troubled) {
             Ordering::Equal if trouble => Device::Failing(plan.trouble),
-            // Logs that failed stay out of use; without any, the volume may refuse writes.
+            // Logs that failed stay out of use. With none left the volume may refuse writes.
             Ordering::Greater if trouble => Device::Failed,
             _ => Device::Sound,
         };
@@ -103,7 +104,7 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
 impl History<'_> {
     /// Runs one incarnation from opening to crash, and returns the content of the devices after it.
     fn live(&mut self, fresh: bool, images: Images, device: Device) -> Result<Images, String> {
-        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let sim = Sim::new(self.rng.next_u64(), TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let machine = Machine::new(sim.handle(drive), self.disk, images);
         if self.faults {
@@ -144,7 +145,7 @@ impl History<'_> {
         self.end_run(&machine, &watch, lived)
     }
 
-    /// Changes the closed volume, unless a crash comes first. Returns what the devices hold then.
+    /// Changes the closed volume, unless a crash comes first. Returns the content of the devices.
     fn pass_between(
         &mut self,
         between: Between,
@@ -158,7 +159,7 @@ impl History<'_> {
             self.disk.capacity += larger;
             self.forks.borrow_mut().grow_device(self.disk.capacity);
         }
-        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let sim = Sim::new(self.rng.next_u64(), TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let machine = Machine::new(sim.handle(drive), self.disk, images);
         if self.faults {
@@ -180,7 +181,7 @@ impl History<'_> {
         self.end_run(&machine, &watch, done)
     }
 
-    /// The crash at the end of a run.
+    /// Crashes at the end of a run and judges the result.
     fn end_run(
         &mut self,
         machine: &Machine,
@@ -189,7 +190,7 @@ impl History<'_> {
     ) -> Result<Images, String> {
         self.kept.borrow_mut().crash();
         let images = machine.crash(&mut self.rng);
-        // The next incarnation recovers by itself; versions that it may or may not find stay
+        // The next incarnation recovers by itself. Versions that it may or may not find stay
         // possible.
         let mut forks = self.forks.borrow_mut();
         let ran = ran.and_then(|()| forks.judge(&images, None).map(drop));

@@ -1,19 +1,19 @@
-//! Volumes as images of disks, for tests that run volumes elsewhere: made, and recovered in a
-//! virtual world of their own.
+//! Makes volumes as images of disks, and recovers them in a virtual world of their own: for tests
+//! that run volumes elsewhere.
 
 use std::rc::Rc;
 
 use manylogs::{CreateOptions, Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Payload};
 use manylogs_logstore::VolumeId;
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Survival};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Sim, Survival, TaskOrder};
 
 use crate::report::Violation;
 use crate::volume::disks::DiskImages;
 use crate::volume::machine::Images;
 use crate::volume::recovery::Recovered;
 
-/// Content of a crashed image.
+/// The content of a crashed image.
 #[derive(Debug)]
 pub struct CrashedVolume(Recovered);
 
@@ -21,21 +21,21 @@ impl CrashedVolume {
     /// Recovers `disk`: with the snapshot, and if there is one, also from the logs alone.
     ///
     /// # Errors
-    /// If it holds no volume, if it cannot be opened or read, or if the two tables differ.
+    /// If the disk holds no volume, it cannot be opened or read, or the two tables differ.
     pub fn recover(disk: DiskImage, config: CrashDiskConfig, seed: u64) -> Result<Self, Violation> {
         let images = Images { disk: DiskImages::one(disk), nvram: None };
         let recovered = Recovered::of(&images, config, seed, false).map_err(Violation)?;
         recovered.map(Self).ok_or_else(|| Violation("no volume is found".to_owned()))
     }
 
-    /// The content of the volume when it is opened in the ordinary way.
+    /// The content of the volume when it is opened as usual.
     #[must_use]
     pub const fn content(&self) -> &Payload {
         self.0.content()
     }
 
-    /// Checks every sector, both ways; `as_seen` makes of the volume's content what the oracle
-    /// knows.
+    /// Checks every sector, in both recoveries. `as_seen` turns the volume's content into the form
+    /// that the oracle knows.
     ///
     /// # Errors
     /// The first sector that is wrong.
@@ -51,14 +51,14 @@ impl CrashedVolume {
 /// The image of a new volume.
 ///
 /// # Errors
-/// If these parameters make no volume.
+/// If a volume cannot be made with these parameters.
 pub fn new_volume(
     config: CrashDiskConfig,
     parameters: &VolumeConfig,
     volume: VolumeId,
     seed: u64,
 ) -> Result<DiskImage, Violation> {
-    let sim = Sim::new(seed, Order::Fifo);
+    let sim = Sim::new(seed, TaskOrder::Fifo);
     let (drive, user) = (sim.node(), sim.node());
     let disk = CrashDisk::new(sim.handle(drive), config, DiskImage::default());
     let device: Rc<dyn BlockDevice> = Rc::new(disk.clone());

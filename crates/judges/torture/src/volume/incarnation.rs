@@ -1,4 +1,4 @@
-//! One incarnation of a volume: it is opened, clients use it, and it is left or crashes.
+//! One incarnation of a volume: it is opened, clients use it, and it is closed or crashes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,23 +15,23 @@ use crate::volume::machine::Machine;
 use crate::volume::plan::{Plan, Trouble};
 use crate::volume::trouble::{Loss, Told, any_trouble, heal, medium_trouble, opening_trouble};
 
-/// The progress of an incarnation, which clients tell the forks.
+/// Progress of an incarnation, which the clients report to the forks.
 #[derive(Clone, Default)]
 pub(crate) struct Watch {
     pub(crate) problem: Rc<RefCell<Option<String>>>,
     pub(crate) volume: Rc<RefCell<Option<Volume>>>,
-    /// All clients have ended, and the other work is done.
+    /// Whether all clients have ended and the other work is done.
     pub(crate) ended: Rc<Cell<bool>>,
-    /// The volume is drained.
+    /// Whether the volume is drained.
     pub(crate) drained: Rc<Cell<bool>>,
     pub(crate) operations: Rc<Cell<u64>>,
     /// Time of the last answer to a client.
     pub(crate) answered: Rc<Cell<Time>>,
-    /// Openings that the device's errors prevented.
+    /// Number of openings that the device's errors prevented.
     pub(crate) refused: Rc<Cell<u64>>,
-    /// Openings in spite of them.
+    /// Number of openings that succeeded in spite of them.
     pub(crate) opened: Rc<Cell<u64>>,
-    /// Faults of the device.
+    /// Description of the device's faults.
     pub(crate) trouble: Rc<RefCell<Option<String>>>,
 }
 
@@ -44,7 +44,7 @@ impl Watch {
 /// Ways in which an incarnation ends, unless a crash comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The volume is left to its background work for so many events and then crashes.
+    /// The volume does background work for this many events, and then crashes.
     Crash(u64),
     Close,
     Drain(DrainOptions),
@@ -80,7 +80,7 @@ pub(crate) struct Incarnation {
     /// The clock of the devices.
     pub(crate) clock: Handle,
     pub(crate) machine: Machine,
-    /// Of the last incarnation.
+    /// The layout of the last incarnation.
     pub(crate) layout: Option<Layout>,
     pub(crate) oracle: Rc<RefCell<Oracle>>,
     pub(crate) kept: Rc<RefCell<Kept>>,
@@ -91,7 +91,7 @@ pub(crate) struct Incarnation {
 }
 
 impl Incarnation {
-    /// Opens the volume and lets the clients work.
+    /// Opens the volume and starts the clients.
     pub(crate) async fn run(mut self) {
         let opened = match self.device {
             Device::Failing(Trouble::Opening) => self.open_in_trouble().await,
@@ -151,8 +151,8 @@ impl Incarnation {
         self.machine.open(runtime, options).await.map(|(volume, _)| volume)
     }
 
-    /// Opens the volume while the device fails to read. What cannot be read may prevent that; then
-    /// nothing may be lost once it can be read again.
+    /// Opens the volume while the device fails reads. That may prevent the opening. In that case
+    /// nothing may be lost once the device can be read again.
     async fn open_in_trouble(&mut self) -> Result<Volume, String> {
         let Some(layout) = self.layout.clone() else { return Err("nothing to open".to_owned()) };
         let lossy = self.told.lossy.get();
@@ -190,7 +190,7 @@ impl Incarnation {
         self.watch.trouble.replace(Some(words));
     }
 
-    /// After the last client's last operation.
+    /// Ends the incarnation after the clients' last operation.
     async fn finish(&self, world: &World) {
         let flush = self.oracle.borrow_mut().submit_flush();
         let left = match self.end {
@@ -199,7 +199,7 @@ impl Incarnation {
             End::Drain(options) => world.volume.drain(&options).await.map(drop),
         };
         match left {
-            // What was acknowledged before is durable.
+            // All acknowledged writes are durable now.
             Ok(()) => {
                 self.oracle.borrow_mut().acknowledge_flush(flush);
                 self.watch.drained.set(matches!(self.end, End::Drain(_)));

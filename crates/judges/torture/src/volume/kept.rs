@@ -1,5 +1,5 @@
-//! Which settings a volume may be found with: those of the last change that returned, or of one
-//! that was under way since.
+//! The settings that a volume may be found with: those of the last change that returned, or of a
+//! change under way since.
 
 use manylogs::Settings;
 
@@ -19,18 +19,18 @@ struct Possible {
 pub(crate) struct Kept {
     possible: Vec<Possible>,
     changes: u64,
-    /// Grows whenever anything changes here.
+    /// Grows with every change here.
     pub(crate) moment: u64,
 }
 
 impl Kept {
-    /// The volume is made, with these.
+    /// Records that the volume is made with `settings`.
     pub(crate) fn create(&mut self, settings: Settings) {
         let change = self.begin(settings);
         self.end(change, true);
     }
 
-    /// A change is asked for.
+    /// Records that a change was requested.
     pub(crate) fn begin(&mut self, settings: Settings) -> Change {
         self.moment += 1;
         self.changes += 1;
@@ -39,7 +39,7 @@ impl Kept {
         change
     }
 
-    /// It has returned. One that failed may have taken effect or not.
+    /// Records that a change returned. A failed change may have taken effect or not.
     pub(crate) fn end(&mut self, change: Change, done: bool) {
         self.moment += 1;
         for possible in &mut self.possible {
@@ -50,7 +50,7 @@ impl Kept {
         }
     }
 
-    /// The results of changes under way will not be known any more.
+    /// Records a crash: the results of changes under way will never be known.
     pub(crate) fn crash(&mut self) {
         self.moment += 1;
         for possible in &mut self.possible {
@@ -58,7 +58,7 @@ impl Kept {
         }
     }
 
-    /// Whether a volume may be found with these.
+    /// Checks that a volume may be found with these settings.
     pub(crate) fn check(&self, found: &Settings) -> Result<(), String> {
         if self.possible.iter().any(|possible| possible.settings.unlike(found).is_empty()) {
             return Ok(());

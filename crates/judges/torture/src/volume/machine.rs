@@ -1,4 +1,4 @@
-//! The devices of a world: a disk and, where the table is kept apart, non-volatile RAM.
+//! The devices of a world: a disk, and non-volatile RAM if the table is kept there.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use manylogs_sim::{CrashDiskConfig, CrashNvram, NvramImage, Survival};
 
 use crate::volume::disks::{DiskImages, Disks};
 
-/// Content of the devices that nobody uses.
+/// Content of devices that are not in use.
 #[derive(Clone)]
 pub(crate) struct Images {
     pub(crate) disk: DiskImages,
@@ -16,7 +16,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Makes the devices of a new volume with its table in `table`, on an array if one is given.
+    /// Blank devices for a new volume with its table in `table`, on an array if one is given.
     pub(crate) fn blank(table: TablePlace, array: Option<Geometry>) -> Self {
         let nvram = match table {
             TablePlace::Logs => None,
@@ -25,13 +25,14 @@ impl Images {
         Self { disk: DiskImages::blank(array), nvram }
     }
 
-    /// A hash: equal for equal contents, and different for others but by rare chance.
+    /// A hash: equal contents have equal hashes, and other contents different ones, except by rare
+    /// chance.
     pub(crate) fn fingerprint(&self) -> u64 {
         let nvram = self.nvram.as_ref().map_or(0, NvramImage::fingerprint);
         self.disk.fingerprint().wrapping_add(nvram)
     }
 
-    /// Makes durable all that a power cut could still take.
+    /// Makes durable all that a power cut could still lose.
     pub(crate) fn settle(&mut self) {
         self.disk.settle();
         if let Some(nvram) = &mut self.nvram {
@@ -61,7 +62,7 @@ impl Machine {
         Some(Rc::new(nvram))
     }
 
-    /// The disk as the volume gets it, which tells `probe` what it writes for.
+    /// The disk for the volume. It labels requests with the phase of `probe`.
     pub(crate) fn device(&self, probe: &PhaseProbe) -> Rc<dyn BlockDevice> {
         self.disk.device(probe)
     }
@@ -77,31 +78,31 @@ impl Machine {
         Volume::open(runtime, self.device(&probe), &options).await
     }
 
-    /// Points at which a crash can be told apart.
+    /// Number of events so far. Crashes between the same two events cannot be told apart.
     pub(crate) fn events(&self) -> u64 {
         self.disk.events() + self.nvram.as_ref().map_or(0, CrashNvram::operations)
     }
 
-    /// What the volume last used the disk for. A table kept apart is formatted before the disk is.
+    /// The phase of the volume's last request. A table in RAM is formatted before the disk.
     pub(crate) fn phase(&self) -> Phase {
         if self.disk.events() == 0 { Phase::Open } else { self.disk.phase() }
     }
 
-    /// `watch` is called between any two operations on the non-volatile RAM.
+    /// Calls `watch` between any two operations on the non-volatile RAM.
     pub(crate) fn watch_nvram(&self, watch: impl FnMut() + 'static) {
         if let Some(nvram) = &self.nvram {
             nvram.watch(watch);
         }
     }
 
-    /// Must come at the end: the watcher most often holds these devices.
+    /// Must be called at the end, because the watcher most often holds these devices.
     pub(crate) fn unwatch_nvram(&self) {
         if let Some(nvram) = &self.nvram {
             nvram.unwatch();
         }
     }
 
-    /// Kills the user or cuts the power, now: of all devices.
+    /// Kills the user or cuts the power of all devices now.
     pub(crate) fn crash(&self, rng: &mut Rng) -> Images {
         let nvram = self.nvram.as_ref();
         if rng.one_in(2) {

@@ -1,4 +1,4 @@
-//! Parameters of volumes that histories use, drawn by chance.
+//! Random parameters of volumes for histories.
 
 use manylogs::{CheckpointPolicy, LogPlacement, VolumeConfig};
 use manylogs_block::{Nanos, Rng, Sectors, to_usize};
@@ -14,9 +14,9 @@ pub fn small_config(rng: &mut Rng) -> VolumeConfig {
     changed(&VolumeConfig { log, placement, ..VolumeConfig::default() }, rng)
 }
 
-/// Other parameters for the same layout, as a volume in use may be given.
+/// Other parameters for the same layout, which a volume in use may be given.
 pub(crate) fn changed(fixed: &VolumeConfig, rng: &mut Rng) -> VolumeConfig {
-    // No log is too small for four of the largest records.
+    // Every log has room for four of the largest records.
     let threshold = Sectors((4 + rng.below(13)).min(fixed.log.0 / 4 - 8));
     let checkpoint = match rng.below(4) {
         0 => CheckpointPolicy::OnFull,

@@ -9,10 +9,10 @@ use crate::volume::runs::length_of;
 
 /// Factor by which clients pause longer in histories that take hours.
 const LONG_PAUSE: u64 = 100_000;
-/// What a [`Plan::sparse`] history forks less often.
+/// Factor by which a [`Plan::sparse`] history forks less often.
 const SPARSE: u64 = 40;
-/// Salt that decides which histories discard durably. It is chosen so that histories that are kept
-/// as stories do not.
+/// Salt that decides which histories discard durably. It is chosen so that the histories kept as
+/// stories do not.
 const DISCARDS: u64 = 0x64;
 
 /// Salt that decides which histories hold requests back, chosen in the same way.
@@ -24,30 +24,30 @@ const BANDS: u64 = 0xba4d;
 /// Salt that decides in which histories clients write runs, chosen in the same way.
 const RUNS: u64 = 0x8b;
 
-/// Salt of what is kept in the logs.
+/// Salt of plans with versions that are kept in the logs.
 const KEPT: u64 = 0x0d_0e;
 
 /// The plan of a history. The volume is so small that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed that it was made from.
+    /// The seed of the plan.
     pub seed: u64,
     pub(crate) disk: CrashDiskConfig,
-    /// The array that the disks are, if they are one: `disk` is all of it.
+    /// The array that the disks form, if any; `disk` is all of it.
     pub(crate) array: Option<Geometry>,
     pub(crate) config: VolumeConfig,
-    /// Openings of the volume, one after the crash of the other.
+    /// Number of openings of the volume, each after a crash.
     pub(crate) incarnations: u64,
     pub(crate) clients: u64,
     /// Number of operations of all clients in one incarnation.
     pub(crate) operations: u64,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
-    /// Crashes tried at a forked event.
+    /// Number of crashes that are tried at a forked event.
     pub(crate) forks: u64,
     pub(crate) trouble: Trouble,
     pub(crate) shape: Shape,
-    /// The length from which on writes are a run, if clients write runs.
+    /// The length from which on consecutive writes are a run, if clients write runs.
     pub(crate) runs: Option<Sectors>,
     /// Whether clients change the settings that the volume keeps.
     pub(crate) sets: bool,
@@ -74,23 +74,23 @@ pub(crate) enum Trouble {
 /// Kinds of large histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Nothing.
+    /// Small in every respect.
     Small,
     /// Homes of some mebibytes: zeroed ranges are too long to be written out by a checkpoint.
     LongZeroes,
     /// Hundreds of logs.
     ManyLogs,
-    /// Time: the volume is in use for days, and checkpoints by the time of day.
+    /// Long in time: the volume is in use for days, and checkpoints by the time of day.
     Days,
 }
 
 /// Change of the closed volume between two incarnations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Between {
-    /// The device becomes so much larger, and the volume takes it.
+    /// The device becomes larger by this, and the volume grows with it.
     Grow(Sectors),
     Repair,
-    /// Settings of the closed volume are changed.
+    /// The settings of the closed volume are changed.
     Set,
 }
 
@@ -99,7 +99,7 @@ impl Plan {
     /// RAM.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
-        // A generator of its own: what makes a plain plan does not change with what is drawn here.
+        // A generator of its own: draws made here must not change the plain plan.
         let mut rng = Rng::new(seed ^ 0x7a17);
         let mut plan = Self::plain(seed);
         plan.disk.native_fua = !rng.one_in(4);
@@ -140,8 +140,8 @@ impl Plan {
         }
     }
 
-    /// A plan of the kinds of trouble and devices that the first campaigns had. Histories that
-    /// once showed a fault are kept under such plans.
+    /// A plan with the kinds of trouble and devices of the first campaigns. Histories that once
+    /// showed a fault are kept under such plans.
     #[must_use]
     pub fn plain(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -184,7 +184,8 @@ impl Plan {
         plan
     }
 
-    /// The same with its table in non-volatile RAM: so little that it is full again and again.
+    /// This plan with its table in non-volatile RAM, of which there is so little that it often
+    /// fills.
     #[must_use]
     pub fn with_nvram(mut self) -> Self {
         let kib = 16 + Rng::new(!self.seed).below(12);
@@ -192,28 +193,28 @@ impl Plan {
         self
     }
 
-    /// The same with a device that has medium errors in one of the incarnations.
+    /// This plan with a device that has medium errors in one of the incarnations.
     #[must_use]
     pub fn with_trouble(mut self) -> Self {
         self.trouble = Trouble::Medium;
         self
     }
 
-    /// The same with errors of any kind, from the opening on or later.
+    /// This plan with errors of any kind, from the opening on or later.
     #[must_use]
     pub fn with_trouble_at_opening(mut self) -> Self {
         self.trouble = Trouble::Opening;
         self
     }
 
-    /// The same with errors of any kind that may pass, while the volume is used.
+    /// This plan with passing errors of any kind, while the volume is used.
     #[must_use]
     pub fn with_passing_trouble(mut self) -> Self {
         self.trouble = Trouble::Any;
         self
     }
 
-    /// The same with few forks: for campaigns that are about what the history itself does.
+    /// This plan with few forks: for campaigns that test what the history itself does.
     #[must_use]
     pub fn sparse(mut self) -> Self {
         self.fork_every *= SPARSE;
@@ -221,14 +222,14 @@ impl Plan {
         self
     }
 
-    /// The same with discards of which half are durable when they are acknowledged.
+    /// This plan with discards, half of which are durable when they are acknowledged.
     #[must_use]
     pub fn discarding_durably(mut self) -> Self {
         self.durable_discards = true;
         self
     }
 
-    /// The same with requests that are held back for records, and records that wait for others.
+    /// This plan with requests held back for records, and records that wait for others.
     #[must_use]
     pub(crate) fn holding_back(mut self, rng: &mut Rng) -> Self {
         self.config.latency = Nanos::from_micros(500 << rng.below(8));
@@ -239,13 +240,13 @@ impl Plan {
         self
     }
 
-    /// The same with versions that are kept in the logs: a part of the writes ask for it, and in
-    /// some histories a range of the volume. Blocks are written by either kind, again and again.
+    /// This plan with versions that are kept in the logs: some writes ask for it, and in some
+    /// histories a range of the volume. Blocks are written in both ways, again and again.
     #[must_use]
     pub fn keeping(mut self) -> Self {
         let mut rng = Rng::new(self.seed ^ KEPT);
         self.config.table = TablePlace::Logs;
-        // Not the default in any history: the volume says so in its superblock.
+        // Never the default: so the superblock must contain the value.
         self.config.durable_budget = 0.1 + 0.25 * rng.below(4) as f64;
         if rng.one_in(3) {
             let range = Extent::new(8 * rng.below(40), 1 + rng.below(120));
@@ -255,7 +256,7 @@ impl Plan {
         self
     }
 
-    /// The same on a shingled drive, which the volume writes home by bands.
+    /// This plan on a shingled drive, which the volume writes home by bands.
     #[must_use]
     pub fn banded(self) -> Self {
         let mut rng = Rng::new(self.seed ^ BANDS);
@@ -267,49 +268,49 @@ impl Plan {
         self
     }
 
-    /// The same on a disk with physical sectors of 4096 bytes.
+    /// This plan on a disk with physical sectors of 4096 bytes.
     #[must_use]
     pub fn on_large_sectors(mut self) -> Self {
         self.disk.physical_sector = Sectors(8);
         self
     }
 
-    /// The same, forked at every event.
+    /// This plan, forked at every event.
     #[must_use]
     pub fn forked_everywhere(mut self) -> Self {
         self.fork_every = 1;
         self
     }
 
-    /// The same on a larger device, in which clients zero ranges beyond a mebibyte.
+    /// This plan on a larger device, in which clients zero ranges beyond a mebibyte.
     #[must_use]
     pub fn zeroing_long_ranges(self) -> Self {
         let mut rng = Rng::new(self.seed ^ 0x2e70);
         self.with_long_zeroes(&mut rng)
     }
 
-    /// The same, and the device becomes larger after the first incarnation.
+    /// This plan with a device that becomes larger after the first incarnation.
     #[must_use]
     pub fn growing(mut self) -> Self {
         self.between = Some(Between::Grow(Sectors(8 * Rng::new(self.seed ^ 0x9703).below(120))));
         self
     }
 
-    /// The same with settings that are changed all the time.
+    /// This plan with settings that change all the time.
     #[must_use]
     pub fn setting(mut self) -> Self {
         self.sets = true;
         self
     }
 
-    /// The same with clients that write runs.
+    /// This plan with clients that write runs.
     #[must_use]
     pub fn writing_runs(mut self) -> Self {
         self.runs = Some(length_of(&mut Rng::new(self.seed ^ RUNS)));
         self
     }
 
-    /// The same with a checkpoint rate of some kilobytes a second.
+    /// This plan with a checkpoint rate of some kilobytes a second.
     #[must_use]
     pub fn rate_limited(mut self) -> Self {
         self.config.checkpoint_rate = 4_000;
@@ -345,7 +346,7 @@ impl Plan {
         self
     }
 
-    /// What is larger takes longer to recover and to compare.
+    /// This plan with fewer forks, because larger volumes take longer to recover and compare.
     fn fewer_forks(mut self) -> Self {
         self.fork_every += 16;
         self.forks = 1;
@@ -353,9 +354,8 @@ impl Plan {
     }
 
     /// An incarnation hangs if no client gets an answer for this long. It is longer than a write
-    /// waits for passes that make no room. A history in which each pass needs a minute to make
-    /// room, as a bad medium must report an error twice, may go on for longer with a few writes a
-    /// minute.
+    /// waits for passes that make no room. A history may go on longer with a few writes a minute if
+    /// each pass needs a minute to make room, because a bad medium must report an error twice.
     pub(crate) const fn patience(&self) -> Nanos {
         match self.shape {
             Shape::Days => Nanos::from_secs(100 * 24 * 3600),
@@ -372,11 +372,11 @@ impl Plan {
         }
     }
 
-    /// Other parameters of a volume in use.
+    /// Other parameters for a volume in use.
     pub(crate) fn changed(&self, rng: &mut Rng) -> VolumeConfig {
         let now = changed(&self.config, rng);
         match self.shape {
-            // Whatever happens every few milliseconds takes too long over days.
+            // Work that recurs every few milliseconds takes too long over days.
             Shape::Days => VolumeConfig {
                 checkpoint: self.config.checkpoint,
                 snapshot: self.config.snapshot,

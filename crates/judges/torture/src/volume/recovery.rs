@@ -5,22 +5,22 @@ use std::rc::Rc;
 
 use manylogs::{MappedExtent, OpenOptions, Phase, Settings, VolumeError};
 use manylogs_block::{Payload, Rng, Sectors, Time};
-use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
+use manylogs_sim::{CrashDiskConfig, Oracle, Sim, TaskOrder};
 
 use crate::volume::clients::read_all;
 use crate::volume::machine::{Images, Machine};
 
-/// By then a recovery and the checkpoint behind it are over.
+/// Time at which a recovery and the checkpoint after it are over.
 const AT_REST: Time = Time(20_000_000_000);
 
 /// Results of the recoveries of one crash state.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// The whole volume, from the snapshot and the logs.
+    /// The content of the whole volume, recovered with the snapshot.
     fast: Payload,
-    /// From the logs alone, if a snapshot was used.
+    /// The content recovered from the logs alone, if there was a snapshot.
     alone: Option<Payload>,
-    /// Which the volume keeps.
+    /// The settings kept in the volume.
     settings: Settings,
 }
 
@@ -33,10 +33,10 @@ struct Opened {
 
 impl Recovered {
     /// Recovers `images`: with the snapshot, and if there is one, also from the logs alone. `None`
-    /// if they hold no volume. `lossy`: the device once failed to read, so something may be lost.
+    /// if they hold no volume. If `lossy`, the device once failed to read, and content may be lost.
     ///
     /// # Errors
-    /// If it cannot be opened or read, or if the two tables differ.
+    /// If the volume cannot be opened or read, or if the two tables differ.
     pub(crate) fn of(
         images: &Images,
         config: CrashDiskConfig,
@@ -47,7 +47,7 @@ impl Recovered {
             return Ok(None);
         };
         if !fast.from_snapshot {
-            // There is nothing to ignore: the second recovery would be the same.
+            // No snapshot was used, so the second recovery would be the same.
             let (content, settings) = (fast.content, fast.settings);
             return Ok(Some(Self { fast: content, alone: None, settings }));
         }
@@ -74,13 +74,13 @@ impl Recovered {
         &self.settings
     }
 
-    /// The whole volume, opened in the ordinary way.
+    /// The content of the whole volume, opened as usual.
     pub(crate) const fn content(&self) -> &Payload {
         &self.fast
     }
 
-    /// Checks every sector, both ways. A volume that may have grown has as many as before or more,
-    /// which were never written.
+    /// Checks every sector, in both recoveries. A volume that may have grown has as many sectors as
+    /// before, or more; the new ones were never written.
     pub(crate) fn check(&self, oracle: &Oracle, may_grow: bool) -> Result<(), String> {
         let (found, known) = (self.fast.len(), Sectors(oracle.sectors() as u64));
         if found < known || (found > known && !may_grow) {
@@ -92,7 +92,7 @@ impl Recovered {
         self.check_as(oracle, Payload::clone)
     }
 
-    /// As [`Recovered::check`]; `as_seen` makes of the content what the oracle knows.
+    /// As [`Recovered::check`]. `as_seen` turns the content into the form that the oracle knows.
     pub(crate) fn check_as(
         &self,
         oracle: &Oracle,
@@ -101,7 +101,7 @@ impl Recovered {
         let fast = oracle.check_crashed(&as_seen(&self.fast));
         fast.map_err(|wrong| format!("after recovery: {wrong}"))?;
         match &self.alone {
-            // Most often they are the same, piece by piece.
+            // The two contents are most often the same, piece by piece.
             Some(alone) if *alone != self.fast => oracle
                 .check_crashed(&as_seen(alone))
                 .map_err(|wrong| format!("after recovery from the logs alone: {wrong}")),
@@ -122,7 +122,7 @@ fn open_and_read(
     seed: u64,
     (ignore_snapshot, lossy): (bool, bool),
 ) -> Result<Option<Opened>, String> {
-    let sim = Sim::new(seed, Order::Shuffled);
+    let sim = Sim::new(seed, TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let machine = Machine::new(sim.handle(drive), config, images);
     let runtime = sim.handle(user);
@@ -133,7 +133,7 @@ fn open_and_read(
             Err(VolumeError::NotAVolume | VolumeError::Superblock) => return Ok(None),
             Err(error) => return Err(format!("recovery failed: {error}")),
         };
-        // At once: the volume may begin a checkpoint as soon as this task waits.
+        // Read at once: the volume may begin a checkpoint as soon as this task waits.
         let table = volume.table();
         let content = read_all(&volume, lossy).await;
         let content = content.map_err(|error| format!("read after recovery: {error}"))?;
@@ -142,15 +142,15 @@ fn open_and_read(
     })
 }
 
-/// Starts a recovery and crashes somewhere within it, or within the checkpoint behind it.
+/// Starts a recovery, and crashes somewhere in it or in the checkpoint after it.
 pub(crate) fn crash_in_recovery(
     images: Images,
     config: CrashDiskConfig,
     rng: &mut Rng,
 ) -> (Images, Phase) {
-    let sim = Sim::new(rng.next_u64(), Order::Shuffled);
+    let sim = Sim::new(rng.next_u64(), TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
-    // Often while a table apart is taken up, which is soon done.
+    // Often crashes while a table in RAM is loaded, which does not take long.
     let soon = images.nvram.is_some() && rng.one_in(2);
     let crash_at = 1 + rng.below(if soon { 16 } else { 60 });
     let machine = Machine::new(sim.handle(drive), config, images);
@@ -174,7 +174,7 @@ pub(crate) fn crash_in_recovery(
             between();
         }
     });
-    // A volume at rest does nothing more.
+    // A volume at rest causes no more events.
     sim.run_until(|| machine.events() >= crash_at || sim.now() > AT_REST);
     machine.unwatch_nvram();
     crash();

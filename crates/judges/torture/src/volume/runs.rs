@@ -1,21 +1,21 @@
-//! Clients that write runs: small writes without FUA, one behind the other, which the volume takes
-//! home together.
+//! Clients that write runs: consecutive small writes without FUA, which the volume takes home
+//! together.
 
 use manylogs::VolumeConfig;
 use manylogs_block::{Extent, Hint, Payload, Request, Rng, Sectors};
 
 use crate::volume::clients::World;
 
-/// Writes of a run are at most so many.
+/// The most writes of a run.
 const WRITES_MAX: u64 = 16;
 
-/// The length from which on a plan's writes are a run, in histories that have runs.
+/// The length from which on consecutive writes are a run, for plans with runs.
 pub(crate) fn length_of(rng: &mut Rng) -> Sectors {
     Sectors(8 << rng.below(3))
 }
 
 impl World {
-    /// Writes a run, and now and then writes over a part of it, or flushes.
+    /// Writes a run. Now and then overwrites a part of it, or flushes.
     pub(crate) async fn write_run(&self, run: Sectors) -> Result<(), String> {
         let config = self.volume.config();
         let buffer = Sectors(config.buffer.0.max(run.0 + self.below(64)));

@@ -1,4 +1,4 @@
-//! A device that fails requests while it is used or opened, for good or for a while.
+//! A device that fails requests while it is opened or used, for good or for a while.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ enum Target {
     Home(Extent),
     /// Reads of a place fail.
     Reads(Extent),
-    /// Reads of logs fail: those of a checkpoint are most of them.
+    /// Reads of logs fail; most of these are reads of a checkpoint.
     LogReads,
     Flushes,
     /// All requests fail.
@@ -41,25 +41,25 @@ enum Lasts {
     ForGood,
 }
 
-/// Whether what only one place of the medium holds may be lost.
+/// Whether content that only one place of the medium holds may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     Possible,
-    /// What cannot be read can be soon after, unless the device does not say that its medium is
-    /// bad: then it may take any time.
+    /// Content that cannot be read can be read soon after. Only if the device does not report its
+    /// medium as bad may that take any time.
     Never,
 }
 
-/// What the clients and the judges of a history must know of the trouble.
+/// Facts about the trouble that the clients and the judges of a history need.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
     /// Requests that the device failed.
     pub(crate) failed: Rc<Cell<u64>>,
     /// Those of them that it may carry out later.
     pub(crate) transient: Rc<Cell<u64>>,
-    /// Reads may fail as long as the volume is open.
+    /// Whether reads may fail as long as the volume is open.
     pub(crate) reads_fail: Rc<Cell<bool>>,
-    /// The medium itself is bad where the only copy of something may be: that may be lost.
+    /// Whether the medium is bad where the only copy of some content may be: that may be lost.
     pub(crate) lossy: Rc<Cell<bool>>,
 }
 
@@ -70,7 +70,7 @@ impl Told {
     }
 }
 
-/// Lets the device have medium errors from some moment on. Returns what it does, in words.
+/// Gives the device medium errors from some moment on. Returns a description of them.
 pub(crate) fn medium_trouble(
     (disk, clock): (&CrashDisk, &Handle),
     layout: &Layout,
@@ -87,8 +87,8 @@ pub(crate) fn medium_trouble(
     fail((disk, clock), layout, Fails { target, says: Says::Medium, lasts, passes }, told)
 }
 
-/// Lets the device fail some requests from some moment on, with medium errors or others, for good
-/// or for a while. Returns what it does, in words.
+/// Makes the device fail some requests from some moment on, with medium errors or others, for good
+/// or for a while. Returns a description of the failures.
 pub(crate) fn any_trouble(
     (disk, clock): (&CrashDisk, &Handle),
     layout: &Layout,
@@ -108,7 +108,7 @@ pub(crate) fn any_trouble(
     fail((disk, clock), layout, Fails { target, says, lasts, passes }, told)
 }
 
-/// Lets the device fail reads of some of what an opening reads. Returns what it does, in words.
+/// Makes the device fail some reads of an opening. Returns a description of them.
 pub(crate) fn opening_trouble(
     (disk, clock): (&CrashDisk, &Handle),
     layout: &Layout,
@@ -146,7 +146,7 @@ pub(crate) fn opening_trouble(
                 says.error(*extent)
             })
         }
-        // A sector of a bad medium can be read after it is written.
+        // A bad sector can be read again once it is written.
         Request::Write { extent, .. } | Request::WriteZeroes { extent, .. }
             if says == Says::Medium =>
         {
@@ -160,7 +160,7 @@ pub(crate) fn opening_trouble(
     words
 }
 
-/// The device is sound again.
+/// Makes the device sound again.
 pub(crate) fn heal(disk: &CrashDisk) {
     disk.fail_requests(Box::new(|_| None));
 }
@@ -196,7 +196,7 @@ struct Fails {
     target: Target,
     says: Says,
     lasts: Lasts,
-    /// Requests of the kind that pass before.
+    /// Number of requests of the kind that succeed first.
     passes: u64,
 }
 
@@ -231,7 +231,7 @@ fn fail(
     words
 }
 
-/// Whether the trouble still lasts.
+/// Tells whether the trouble still lasts.
 struct Clock {
     clock: Handle,
     lasts: Lasts,

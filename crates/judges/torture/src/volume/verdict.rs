@@ -1,13 +1,13 @@
-//! Judges what a volume does about a fault. It may refuse to open, report damage, fail reads, or
-//! read as before. It may return wrong data only where `docs/semantics.md` says that a fault cannot
-//! be noticed: in home data, and in what the last records of a log held.
+//! Judges how a volume reacts to a fault. It may refuse to open, report damage, fail reads, or read
+//! as before. It may return wrong data only where `docs/semantics.md` says that a fault cannot be
+//! noticed: in home data, and in the content of the last records of a log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use manylogs::{Layout, OpenOptions, PhaseProbe, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Extent, Lba, Request, Rng};
 use manylogs_logstore::LogId;
-use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
+use manylogs_sim::{CrashDiskConfig, Oracle, Sim, TaskOrder};
 
 use crate::volume::epoch::{epoch_of, lost_without_a_trace};
 use crate::volume::fault::{Detected, Fault, Injected, Outcome, inject};
@@ -15,7 +15,7 @@ use crate::volume::kept::Kept;
 use crate::volume::machine::{Images, Machine};
 use crate::volume::zones::{Zone, Zones};
 
-/// Reads are repeated in smaller parts where they fail: first these, then sector by sector.
+/// Failed reads are repeated in parts of this length first, then sector by sector.
 const PIECE: u64 = 16;
 
 /// A volume to be damaged.
@@ -31,10 +31,10 @@ pub(crate) struct Patient<'a> {
 struct Excused {
     /// Sectors of the volume.
     sectors: BTreeSet<u64>,
-    /// Both root slots were hit together, or both superblocks.
+    /// Whether both root slots were hit, or both superblocks.
     everything: bool,
-    /// There is a second copy of whatever was hit, or nothing that an opening needs: the volume
-    /// must open.
+    /// Whether the volume must open: everything that was hit has a second copy, or is not needed
+    /// for an opening.
     must_open: bool,
 }
 
@@ -46,11 +46,11 @@ struct Found {
 }
 
 impl Patient<'_> {
-    /// Injects a fault into the disk of `images` and judges what the volume makes of it; `None` if
-    /// the fault happened to change nothing.
+    /// Injects a fault into the disk of `images` and judges how the volume reacts; `None` if the
+    /// fault changed nothing.
     ///
     /// # Errors
-    /// If something is silently wrong.
+    /// If wrong data is returned silently.
     pub(crate) fn examine(
         &self,
         images: &Images,
@@ -92,7 +92,7 @@ impl Patient<'_> {
                 Zone::Home(exported) => {
                     sectors.insert(exported.0);
                 }
-                // Headers kept apart have the checksums of all that is in the logs.
+                // The headers kept in RAM have the checksums of everything in the logs.
                 Zone::Log(..) if whole.nvram.is_some() => {}
                 Zone::Log(log, offset) => hit.entry(log).or_default().push(offset),
                 Zone::Root(slot) => {
@@ -108,14 +108,14 @@ impl Patient<'_> {
             let region = self.layout.regions()[log.0 as usize];
             sectors.extend(lost_without_a_trace(&epoch_of(whole.disk.first(), region), &offsets));
         }
-        // A crash may have torn one root already: then the other is the only one.
+        // A crash may have torn one root already: then the other is the only copy.
         let other_torn = !roots.is_empty() && self.roots_damaged(whole) > 0;
         let everything = roots.len() > 1 || superblocks.len() > 1 || other_torn;
         Excused { sectors, everything, must_open: !everything && !in_logs }
     }
 
     fn roots_damaged(&self, images: &Images) -> u32 {
-        let sim = Sim::new(0, Order::Fifo);
+        let sim = Sim::new(0, TaskOrder::Fifo);
         let (drive, user) = (sim.node(), sim.node());
         let machine = Machine::new(sim.handle(drive), self.disk, images.clone());
         let found = sim.block_on(user, async move {
@@ -126,9 +126,9 @@ impl Patient<'_> {
         found.map_or(2, |found| found.recovery.roots_damaged)
     }
 
-    /// Opens the damaged volume and reads it, now and then also after a checkpoint.
+    /// Opens the damaged volume and reads it, sometimes again after a checkpoint.
     fn look(&self, damaged: Images, excused: &Excused, rng: &mut Rng) -> Result<Found, String> {
-        let sim = Sim::new(rng.next_u64(), Order::Shuffled);
+        let sim = Sim::new(rng.next_u64(), TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let machine = Machine::new(sim.handle(drive), self.disk, damaged);
         let runtime = sim.handle(user);
@@ -155,7 +155,7 @@ impl Patient<'_> {
         self.read(&sim, user, &volume, whole, excused, &mut found);
         if rng.one_in(4) {
             let worker = volume.clone();
-            // It may fail. The content that it leaves must still be right.
+            // The checkpoint may fail. The content must still be right afterwards.
             let _ = sim.block_on(user, async move { worker.checkpoint().await });
             self.read(&sim, user, &volume, whole, excused, &mut found);
         }
@@ -196,7 +196,7 @@ impl Patient<'_> {
     }
 }
 
-/// Damage that an opened volume reports.
+/// The damage that an opened volume reports.
 fn reported(report: &RecoveryReport) -> Option<Detected> {
     let superblock = report.from_backup_superblock || report.backup_superblock_damaged;
     let told = [

@@ -1,4 +1,4 @@
-//! Purpose of each sector of the device.
+//! The purpose of each sector of the device.
 
 use manylogs::Layout;
 use manylogs_block::{Extent, Lba};
@@ -7,9 +7,9 @@ use manylogs_logstore::LogId;
 /// Purpose of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {
-    /// Of one of the two copies.
+    /// A sector of one of the two copies.
     Superblock(usize),
-    /// Of one of the two slots.
+    /// A sector of one of the two slots.
     Root(usize),
     Snapshot,
     /// The sector at this offset of a log.

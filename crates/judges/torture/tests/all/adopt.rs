@@ -1,9 +1,9 @@
-//! File systems that MLFS takes over and gives back, crashed on the way.
+//! File systems that MLFS takes over and gives back are crashed on the way.
 
 use manylogs_torture::ext4::{Templates, has_program};
 use manylogs_torture::{Campaign, Ext4Campaign, Progress, System};
 
-/// Crash states that a test run must see at least.
+/// Number of crash states that a test run must see at least.
 const STATES: u64 = 1500;
 
 #[test]

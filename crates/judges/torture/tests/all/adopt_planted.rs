@@ -1,5 +1,5 @@
-//! Bugs planted in taking file systems over and giving them back: the crash histories must notice
-//! each, or they prove nothing.
+//! Bugs planted in taking file systems over and giving them back. The crash histories must notice
+//! each bug, or they prove nothing.
 
 #![cfg(feature = "plant")]
 
@@ -8,7 +8,7 @@ use manylogs_plant::{Bug, MLFS};
 use manylogs_torture::ext4::{Images, Templates, has_program};
 use manylogs_torture::{AdoptPlan, run_adopt};
 
-/// Histories after which a bug counts as missed.
+/// Number of histories after which a bug counts as missed.
 const PATIENCE: u64 = 200;
 const FIRST: u64 = 9000;
 

@@ -1,4 +1,4 @@
-//! What is refused on the way to MLFS and back, what a refusal leaves, and what is put right.
+//! What is refused on the way to MLFS and back, the state that a refusal leaves, and repairs.
 
 use std::rc::Rc;
 
@@ -7,17 +7,17 @@ use manylogs_ext4::{
     Copies, Ext4, FileKind, Ino, LOG_FILE_NAME, LogFile, New, Pointer, Stage, Wanted,
 };
 use manylogs_mlfs::adopt::{
-    AdoptError, Adopted, Layout, LogState, Site, Spacing, adopt, look, open, release,
+    AdoptError, Adopted, LogLayout, LogState, Site, Spacing, adopt, look, open, release,
 };
 use manylogs_sim::DiskImage;
 use manylogs_torture::Roots;
 use manylogs_torture::ext4::{SMALL_MIB, SMALL_OPTIONS, World, has_program, mkfs};
 
 /// One log of at most 64 blocks in each group.
-const LAYOUT: Layout =
-    Layout { spacing: Spacing::Groups(1), wanted: Wanted { most: 64, least: 16 } };
+const LAYOUT: LogLayout =
+    LogLayout { spacing: Spacing::Groups(1), wanted: Wanted { most: 64, least: 16 } };
 
-/// A new file system; `None` if there is no mkfs.ext4, which is said.
+/// A new file system; `None` if mkfs.ext4 is missing, which is reported.
 fn image() -> Option<DiskImage> {
     if !has_program("mkfs.ext4") {
         manylogs_testkit::skip("needs mkfs.ext4");
@@ -26,7 +26,7 @@ fn image() -> Option<DiskImage> {
     Some(mkfs(SMALL_MIB, &[SMALL_OPTIONS, &["-G", "4"]].concat()).unwrap())
 }
 
-/// Calls `work` with the disk that holds `image`; returns what the disk holds then.
+/// Calls `work` with a disk that holds `image`. Returns its result and the disk's content.
 fn on<T: 'static, F: Future<Output = T> + 'static>(
     image: &DiskImage,
     work: impl FnOnce(Site) -> F,
@@ -48,7 +48,7 @@ fn adopted(image: &DiskImage) -> (Adopted, DiskImage) {
     (adopted.unwrap(), image)
 }
 
-/// Why it cannot be opened.
+/// The reason why the file system cannot be opened.
 fn refusal(image: &DiskImage) -> AdoptError {
     on(image, async |site| open(&site, &Roots).await).0.unwrap_err()
 }
@@ -59,7 +59,7 @@ fn released(image: &DiskImage) -> DiskImage {
     image
 }
 
-/// It is ext4 without marks and without a log file.
+/// Checks that it is ext4 without marks and without a log file.
 fn assert_plain(image: &DiskImage) {
     let world = World::new(8, SMALL_MIB, image.clone());
     let found = world.run(async |fs: Ext4| fs.log_file().await).unwrap();
@@ -69,7 +69,7 @@ fn assert_plain(image: &DiskImage) {
     assert!(marks.backups_with.is_empty());
 }
 
-/// What it is when others changed something of it in spite of the bit.
+/// The image after other programs have changed it in spite of the bit.
 fn changed_by_others(image: &DiskImage, change: impl AsyncFnOnce(Ext4) + 'static) -> DiskImage {
     let (pointer, image) = on(image, async |site| {
         let mut copies = copies(&site).await;
@@ -96,7 +96,7 @@ fn a_log_file_is_immutable_unwritten_and_where_its_pointer_says() {
     // One of the six groups is the journal's.
     assert_eq!(adopted.logs.runs.len(), 5);
     assert!(adopted.logs.runs.iter().all(|run| run.blocks == 64) && !adopted.went_on);
-    // The last 64 blocks of each group of 1024, where they are free.
+    // These are the last 64 blocks of each group of 1024, where they are free.
     assert!(adopted.logs.runs.iter().filter(|run| run.range().end % 1024 == 0).count() >= 4);
     let (read, image) = on(&image, async |site| {
         let pointer = copies(&site).await.marks().pointer.unwrap();
@@ -126,7 +126,7 @@ fn plain_ext4_has_nothing_to_give_back_and_is_not_opened() {
 #[test]
 fn without_room_or_name_it_stays_the_ext4_that_it_was() {
     let Some(image) = image() else { return };
-    let layout = Layout { wanted: Wanted { most: 4000, least: 2000 }, ..LAYOUT };
+    let layout = LogLayout { wanted: Wanted { most: 4000, least: 2000 }, ..LAYOUT };
     let (refused, after) = on(&image, async move |site| adopt(&site, &layout, &Roots).await);
     let said = refused.unwrap_err().to_string();
     for words in ["a free run of 7.8 MiB", "the longest is", "MiB, blocks ", "remove or move"] {
@@ -163,7 +163,7 @@ fn a_file_system_that_was_not_unmounted_is_refused() {
 fn logs_that_others_moved_changed_or_removed_are_not_opened() {
     let Some(image) = image() else { return };
     let (adopted, image) = adopted(&image);
-    // As resize2fs does when it shrinks: the file is there, and its blocks are others.
+    // As after a shrink by resize2fs: the file exists, but its blocks are others.
     let (ino, image) = on(&image, async |site| {
         let mut copies = copies(&site).await;
         let pointer = copies.marks().pointer.unwrap();
@@ -187,7 +187,7 @@ fn logs_that_others_moved_changed_or_removed_are_not_opened() {
     let (seen, _) = on(&gone, async |site| look(&site, &Roots).await);
     assert!(matches!(seen.unwrap().logs, LogState::Unusable(AdoptError::LogsMoved(_))));
 
-    // Without the bit it has been ext4 for others: what is left is cleared.
+    // Without the bit, others have used it as ext4: the remaining marks are cleared.
     let (_, used) = on(&gone, async |site| {
         let mut copies = copies(&site).await;
         let pointer = copies.marks().pointer;
@@ -240,7 +240,7 @@ fn a_torn_superblock_is_mended_and_a_damaged_one_is_not() {
         manylogs_block::Sector::Bytes(bytes) => bytes.to_vec(),
         _ => vec![0; 512],
     };
-    // Its first sector is from another time: other free inodes.
+    // The first sector of the superblock is from another time: it has other free inodes.
     let with = |at: usize| {
         let mut bytes = sector(2);
         bytes[at] ^= 1;
@@ -255,7 +255,7 @@ fn a_torn_superblock_is_mended_and_a_damaged_one_is_not() {
     opened.unwrap();
     let (marks, _) = on(&mended, async |site| copies(&site).await.marks());
     assert!(!marks.torn && marks.are_complete());
-    // Another count of blocks is no tear.
+    // Another number of blocks is not a tear.
     let (damaged, _) = on(&with(0x4), async |site| open(&site, &Roots).await);
     assert!(matches!(damaged, Err(AdoptError::FileSystem(_))), "{damaged:?}");
 }
@@ -271,11 +271,11 @@ fn an_interrupted_take_over_goes_on_with_another_layout() {
     let (marks, image) = on(&image, async |site| copies(&site).await.marks());
     assert_eq!(marks.pointer.map(|pointer| pointer.stage), Some(Stage::TakingOver));
     assert!(matches!(refusal(&image), AdoptError::Interrupted(..)));
-    let layout = Layout { spacing: Spacing::Groups(3), ..LAYOUT };
+    let layout = LogLayout { spacing: Spacing::Groups(3), ..LAYOUT };
     let (went_on, image) = on(&image, async move |site| adopt(&site, &layout, &Roots).await);
     let went_on = went_on.unwrap();
     assert!(went_on.went_on);
-    // One log in three of six groups, of which the journal has one.
+    // One log in every third of the six groups; the journal takes one of these.
     assert_eq!(went_on.logs.runs.len(), 1);
     assert_eq!((went_on.logs.runs[0].start.0 / 1024 + 1) % 3, 0);
     assert_plain(&released(&image));

@@ -1,8 +1,8 @@
-//! The campaign in small, and whether it would notice anything.
+//! A small campaign, and the number of events that it needs to prove anything.
 
 use manylogs_torture::{Campaign, Fault, Progress, System, run_seed};
 
-/// States that a test run must see at least.
+/// Number of states that a test run must see at least.
 const STATES: u64 = 20_000;
 
 fn jobs() -> usize {
@@ -21,7 +21,7 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
     println!("{summary:#?}");
     assert_eq!(summary.failure, None);
     assert!(summary.tally.phases.total() >= STATES);
-    // One history in a hundred has a refused opening: the campaign of trouble below counts those.
+    // One history in a hundred has a refused opening; the campaign of trouble below counts these.
     let mut neglected = summary.tally.neglected();
     neglected.retain(|what| what != "0 refused_openings");
     assert_eq!(neglected, Vec::<String>::new());
@@ -30,7 +30,7 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
     }
 }
 
-/// Histories in which the device fails requests, that a test run must see at least.
+/// Number of histories with a failing device that a test run must see at least.
 const TROUBLED: u64 = 500;
 
 #[test]

@@ -1,12 +1,12 @@
-//! Histories with files that need durability and no place, set and cleared, whose blocks go to
-//! plain files and back; and bugs planted there.
+//! Histories with files that need durability and no place. The property is set and cleared, and
+//! blocks move between such files and plain ones. And bugs planted in that.
 
 #![allow(clippy::print_stdout, reason = "a test may tell what it found")]
 
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::run_ext4;
 
-/// States that each thread of a test run must see at least.
+/// Number of states that each thread of a test run must see at least.
 const STATES: usize = 1_250;
 const THREADS: u64 = 2;
 const FIRST: u64 = 40_000;
@@ -56,11 +56,11 @@ mod planted {
     use super::plan_of;
     use crate::common::every_bug_is_noticed;
 
-    /// Bugs of the volume below that must show here as well.
+    /// Bugs of the volume below that these histories must show as well.
     const OF_THE_VOLUME: &[Bug] =
         &[Bug::KeptNotBuried, Bug::KeptFloorOverKept, Bug::DrainLeavesKept, Bug::DeadBuryNothing];
 
-    /// Histories of any kind; e2fsck is not needed to notice any.
+    /// Histories of any kind. e2fsck is not needed to notice these bugs.
     fn plan_for(_: Bug, seed: u64) -> Ext4Plan {
         plan_of(seed).with_e2fsck(0)
     }

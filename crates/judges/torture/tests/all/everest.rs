@@ -25,7 +25,7 @@ fn run(seeds: RangeInclusive<u64>, trouble: bool) -> Summary {
     summary
 }
 
-/// Logs go out of use, a write of the root fails, or reads as the store opens.
+/// Logs go out of use, a write of the root fails, or reads fail as the store opens.
 #[test]
 fn a_store_on_devices_that_fail_goes_on() {
     let tally = run(1..=60, true).tally;
@@ -63,7 +63,7 @@ fn planted_bugs_are_noticed() {
     hunt.run(|| (), |_, seed, ()| run_everest(&EverestPlan::of_seed(seed)));
 }
 
-/// The same seed is the same history.
+/// The same seed gives the same history.
 #[test]
 fn a_history_repeats_itself() {
     let run = || run_everest(&EverestPlan::of_seed(3));

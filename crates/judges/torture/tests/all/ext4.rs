@@ -7,14 +7,14 @@ use manylogs_ext4check::check;
 use manylogs_torture::ext4::{self, ImageSource, Templates, has_program};
 use manylogs_torture::{Campaign, Ext4Campaign, Progress, Summary, System};
 
-/// The size of new images.
+/// The size of new images in MiB.
 const MIB: u64 = 96;
-/// Crash states that a test run must see at least.
+/// Number of crash states that a test run must see at least.
 const STATES: u64 = 3_000;
-/// Damaged images that a test run tries.
+/// Number of damaged images that a test run tries.
 const MUTANTS: u64 = 2_000;
 
-/// `None`, and a word, if there is no mkfs.ext4 or no e2fsck.
+/// The images; `None`, and a report, if mkfs.ext4 or e2fsck is missing.
 fn templates() -> Option<Templates> {
     if has_program("mkfs.ext4") && has_program("e2fsck") {
         return Some(Templates::make().unwrap());
@@ -23,7 +23,7 @@ fn templates() -> Option<Templates> {
     None
 }
 
-/// Images of the options that people use: both judges find nothing. Prints what time each takes.
+/// For images with usual options both judges find nothing. Prints the time that each takes.
 #[test]
 fn new_images_of_every_kind_are_clean_for_both_judges() {
     if templates().is_none() {
@@ -88,12 +88,13 @@ fn what_was_synced_is_there_after_every_crash() {
     assert!(tally.phases.total() >= STATES);
     let of_each = tally.phases.iter().filter(|(_, states)| *states > 0).count();
     assert_eq!(of_each, 5, "mounts, logs, homes, tails and recoveries are crashed");
-    // One judged state in 40 is also judged by e2fsck, and half of those are replayed by it.
+    // One judged state in 40 is also judged by e2fsck, which replays half of those.
     assert!(tally.judged_by_e2fsck >= STATES / 100 && tally.replayed_by_e2fsck >= STATES / 200);
     assert!(tally.nested >= STATES / 10);
 }
 
-/// What another mode, or e2fsck, finds in a journal that was left full is judged as well.
+/// The content that another mode, or e2fsck, finds in a journal that was left full is judged as
+/// well.
 #[test]
 fn a_journal_that_keeps_what_it_holds_loses_nothing() {
     let run = run_system(System::Lazy, 1..=u64::MAX - 1, Some(STATES / 2), false);

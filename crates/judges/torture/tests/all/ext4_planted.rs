@@ -1,4 +1,4 @@
-//! Bugs planted in the file system ext4: the campaign must notice each, or it proves nothing.
+//! Bugs planted in the file system ext4. The campaign must notice each bug, or it proves nothing.
 
 #![cfg(feature = "plant")]
 
@@ -8,11 +8,11 @@ use manylogs_torture::ext4::{Ext4Plan, Shape};
 
 const FIRST: u64 = 7000;
 
-/// The histories that show a bug soonest; e2fsck is not needed to notice any.
+/// The histories that show a bug soonest. e2fsck is not needed to notice these bugs.
 fn plan_for(bug: Bug, seed: u64) -> Ext4Plan {
     let seed = FIRST + seed;
     let plan = match bug {
-        // On a disk that does not flush for one durable write.
+        // On a disk that does not flush its cache after a durable write.
         Bug::Ext4TailBeforeHome => Ext4Plan::of_seed(2 * seed).long(),
         Bug::Ext4SplitLosesName => Ext4Plan::shaped(seed, Shape::ManyNames),
         Bug::Ext4PieceLost => Ext4Plan::shaped(seed, Shape::Scattered),

@@ -1,4 +1,4 @@
-//! Logs of an adopted file system that cannot be written or read any more, case by case.
+//! Logs of an adopted file system that can no longer be written or read, case by case.
 
 #![allow(clippy::print_stdout, reason = "a test may tell what it found")]
 
@@ -8,8 +8,8 @@ use manylogs::{Health, Severity};
 use manylogs_block::{Extent, Handle, IoError, Lba, Nanos, Request, Rng};
 use manylogs_ext4::{Error, FileKind, Ino, New, Wanted};
 use manylogs_mlfs::adopt::{
-    AdoptError, Layout, Logs, Repaired, Site, Spacing, Volumes, adopt, check_logs, open, release,
-    repair,
+    AdoptError, LogLayout, Logs, Repaired, Site, Spacing, Volumes, adopt, check_logs, open,
+    release, repair,
 };
 use manylogs_near::{Near, NearError, NearOptions};
 use manylogs_sim::{CrashDisk, DiskImage, Survival};
@@ -18,19 +18,19 @@ use manylogs_torture::ext4::{
     options, save,
 };
 
-/// One log of some 3 MiB in each group that has room for it.
-const LAYOUT: Layout =
-    Layout { spacing: Spacing::Groups(1), wanted: Wanted { most: 900, least: 780 } };
-/// Files, each synced after it was made.
+/// One log of about 3 MiB in each group that has room for it.
+const LAYOUT: LogLayout =
+    LogLayout { spacing: Spacing::Groups(1), wanted: Wanted { most: 900, least: 780 } };
+/// Number of files, each synced after it was made.
 const FILES: u64 = 12;
-/// Bytes of each: runs of so many are logged.
+/// Length of each file: runs of this length are logged.
 const LEN: usize = 8192;
 /// Sectors of a block.
 const BLOCK: u64 = 8;
 /// Longer than any pause of a checkpoint and the time in which a medium error is confirmed.
 const LONG: Nanos = Nanos::from_secs(400);
 
-/// An adopted file system that nobody has used.
+/// An adopted file system that is still unused.
 fn adopted() -> Option<DiskImage> {
     if !["mkfs.ext4", "e2fsck"].into_iter().all(has_program) {
         manylogs_testkit::skip("needs mkfs.ext4 and e2fsck");
@@ -74,7 +74,7 @@ async fn read(near: &Near, number: u64) -> Result<bool, Error> {
     Ok(near.fs().read(ino, 0, LEN + 1).await? == content(number, LEN))
 }
 
-/// Which of the files are not as they were synced.
+/// The files whose content differs from the one synced.
 async fn wrong(near: &Near) -> Vec<u64> {
     let mut wrong = Vec::new();
     for number in 0..FILES {
@@ -85,7 +85,7 @@ async fn wrong(near: &Near) -> Vec<u64> {
     wrong
 }
 
-/// The files are made, and the power goes.
+/// Makes the files, and cuts the power.
 fn crashed(image: &DiskImage) -> (DiskImage, Vec<Extent>) {
     let world = World::new(2, SMALL_MIB, image.clone());
     let logs = at(&world, async |site| {
@@ -98,7 +98,7 @@ fn crashed(image: &DiskImage) -> (DiskImage, Vec<Extent>) {
     (world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(1)), logs)
 }
 
-/// What a plain ext4 holds: which files are not as they were synced.
+/// The files whose content on a plain ext4 differs from the one synced.
 fn wrong_in_plain(image: &DiskImage) -> Vec<u64> {
     let world = World::new(5, SMALL_MIB, image.clone());
     let found = world.run(async |fs| {
@@ -117,7 +117,7 @@ fn wrong_in_plain(image: &DiskImage) -> Vec<u64> {
     found.unwrap()
 }
 
-/// Sectors of logs that begin with `wanted`.
+/// Sectors of the logs that begin with `wanted`.
 fn places(image: &DiskImage, logs: &[Extent], wanted: &[u8]) -> Vec<Lba> {
     let holds = |lba: &u64| {
         let found = image.read(Extent::new(*lba, 1)).to_bytes();
@@ -126,19 +126,19 @@ fn places(image: &DiskImage, logs: &[Extent], wanted: &[u8]) -> Vec<Lba> {
     logs.iter().flat_map(|log| log.range()).filter(holds).map(Lba).collect()
 }
 
-/// Makes the first physical sector that begins there or behind unreadable.
+/// Makes the first physical sector that begins at or after `at` unreadable.
 fn make_unreadable(image: &mut DiskImage, at: Lba) {
     let start = at.0.next_multiple_of(BLOCK);
     (start..start + BLOCK).for_each(|lba| image.make_unreadable(Lba(lba)));
 }
 
-/// Makes a part of a file's only copy unreadable, and nothing else.
+/// Makes a part of a file's only copy unreadable.
 fn lose_content(image: &mut DiskImage, logs: &[Extent], number: u64) {
     let [only] = places(image, logs, &content(number, LEN)[..512])[..] else { panic!("one copy") };
     make_unreadable(image, only);
 }
 
-/// As a user would: released, mended by e2fsck, released for good.
+/// Leaves MLFS as a user would: releases, lets e2fsck repair, releases again.
 fn left_for_ext4(image: &DiskImage) -> DiskImage {
     let world = World::new(6, SMALL_MIB, image.clone());
     let refused = at(&world, async |site| release(&site, &Volumes).await);
@@ -156,7 +156,7 @@ fn left_for_ext4(image: &DiskImage) -> DiskImage {
     settled
 }
 
-/// Logs cannot be written from now on.
+/// Makes writes to the logs fail from now on.
 fn fail_writes(disk: &CrashDisk, logs: Vec<Extent>) {
     disk.fail_requests(Box::new(move |request| match request {
         Request::Write { extent, .. } if logs.iter().any(|log| log.overlaps(*extent)) => {
@@ -166,7 +166,7 @@ fn fail_writes(disk: &CrashDisk, logs: Vec<Extent>) {
     }));
 }
 
-/// The log that records go to.
+/// The log to which records go.
 fn log_in_use(near: &Near) -> Extent {
     let logs = near.volume().log_occupancy();
     logs.iter().max_by_key(|log| log.used).unwrap().region
@@ -224,7 +224,7 @@ fn without_any_log_nothing_is_changed_and_what_was_synced_goes_home() {
     assert_eq!(wrong_in_plain(&world.settled()), [0_u64; 0]);
 }
 
-/// Reads of logs fail for a while, also those of a checkpoint.
+/// Checks logs that cannot be read for a while, not even by a checkpoint.
 fn passing(of: fn(Extent) -> IoError, heals_after: Nanos) {
     let Some(image) = adopted() else { return };
     let (image, logs) = crashed(&image);
@@ -242,7 +242,7 @@ fn passing(of: fn(Extent) -> IoError, heals_after: Nanos) {
         }));
         let report = near.volume().checkpoint().await.unwrap();
         assert!(report.unread_extents > 0, "{report:?}");
-        // What is read fails, and is never older.
+        // Reads may fail, but never return older content.
         for number in 0..FILES {
             assert!(matches!(read(&near, number).await, Ok(true) | Err(Error::Io(_))));
         }
@@ -274,9 +274,9 @@ fn content_whose_only_copy_is_on_a_bad_medium_fails_to_read_and_nothing_else() {
         assert!(matches!(read(&near, 5).await, Err(Error::Io(_))));
         near.volume().checkpoint().await.unwrap();
         site.runtime.sleep(LONG).await;
-        // What one checksum covers, and its neighbour.
+        // The range of one checksum, and its neighbour.
         assert!((1..=2).contains(&near.volume().stats().lost_extents));
-        // It stays so, and does not become an older one.
+        // The loss stays, and does not turn into older content.
         assert!(matches!(read(&near, 5).await, Err(Error::Io(_))));
         near.unmount().await.unwrap();
         let refused = release(&site, &Volumes).await;
@@ -308,7 +308,7 @@ fn content_that_is_lost_can_be_written_again() {
     assert_eq!(wrong_in_plain(&world.settled()), [0_u64; 0]);
 }
 
-/// A record that cannot be found any more: its header is bad.
+/// An image with a record that cannot be found any more, because its header is bad.
 fn headless(image: &DiskImage) -> DiskImage {
     let (mut image, logs) = crashed(image);
     let headers = places(&image, &logs, b"MLOGREC1");
@@ -335,7 +335,7 @@ fn where_a_record_began_on_a_bad_medium_mounts_are_refused_until_a_repair() {
         assert!(has_errors && findings.iter().any(|found| found.severity == Severity::Loss));
         let refused = mount(&site).await.unwrap_err();
         assert!(refused.contains("errors were found"), "{refused}");
-        // Again there is nothing to do.
+        // A second repair has nothing to do.
         let again = repair(&site).await.unwrap();
         assert!(!again.has_errors && again.lost.is_empty());
     });
@@ -343,8 +343,8 @@ fn where_a_record_began_on_a_bad_medium_mounts_are_refused_until_a_repair() {
     assert!(wrong.len() <= 1, "{wrong:?}");
 }
 
-/// Repairs, and crashes at each event of the disk: which of the states can be mounted as if nothing
-/// had been lost.
+/// Repairs, and crashes at each event of the disk. Returns the events after which the file system
+/// can be mounted as if nothing had been lost.
 fn mountable_after_a_crash_in_a_repair(image: &DiskImage) -> Vec<u64> {
     let mut mountable = Vec::new();
     for event in 1.. {
@@ -364,7 +364,7 @@ fn mountable_after_a_crash_in_a_repair(image: &DiskImage) -> Vec<u64> {
         if refused.is_ok() {
             mountable.push(event);
         } else {
-            // A second repair goes on, and leaves nothing that can be mounted either.
+            // A second repair goes on, and must also leave no file system that can be mounted.
             let world = World::new(event, SMALL_MIB, world.settled());
             at(&world, async |site| {
                 repair(&site).await.unwrap();

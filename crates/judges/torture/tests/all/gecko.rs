@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use manylogs_torture::{Campaign, GeckoPlan, Progress, Summary, System, run_gecko};
 
-/// Histories of one run.
+/// Number of histories of one run.
 const HISTORIES: u64 = 80;
 
 fn run(seeds: RangeInclusive<u64>) -> Summary {
@@ -52,7 +52,7 @@ fn planted_bugs_are_noticed() {
     hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::of_seed(seed)));
 }
 
-/// The same seed is the same history.
+/// The same seed gives the same history.
 #[test]
 fn a_history_repeats_itself() {
     let run = || run_gecko(&GeckoPlan::of_seed(3));

@@ -2,7 +2,7 @@
 
 use manylogs_torture::{Plan, run_plan};
 
-/// States that each thread of a test run must see at least.
+/// Number of states that each thread of a test run must see at least.
 const STATES: usize = 2500;
 const THREADS: u64 = 2;
 

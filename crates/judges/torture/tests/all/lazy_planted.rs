@@ -1,5 +1,5 @@
-//! Bugs planted in a journal that keeps what it holds: the campaign must notice each, or it proves
-//! nothing.
+//! Bugs planted in a journal that keeps its transactions. The campaign must notice each bug, or it
+//! proves nothing.
 
 #![cfg(feature = "plant")]
 
@@ -9,7 +9,7 @@ use manylogs_torture::ext4::{Ext4Plan, Journal};
 
 const FIRST: u64 = 11_000;
 
-/// Bugs of the file system that must show here as well.
+/// Bugs of the file system that these histories must show as well.
 const OTHERS: &[Bug] = &[
     Bug::Ext4CommitWithoutFlush,
     Bug::Ext4RevokeForgotten,
@@ -19,7 +19,7 @@ const OTHERS: &[Bug] = &[
     Bug::Ext4ReplayIgnoresRevokes,
 ];
 
-/// Histories of any kind; e2fsck is not needed to notice any.
+/// Histories of any kind. e2fsck is not needed to notice these bugs.
 fn plan_for(_: Bug, seed: u64) -> Ext4Plan {
     let plan = Ext4Plan::of_seed(FIRST + seed);
     plan.with_journal(Journal::Lazy).with_e2fsck(0)

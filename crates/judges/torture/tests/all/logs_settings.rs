@@ -1,5 +1,5 @@
-//! Each setting of the logs, at its bounds and beyond, on a disk in use and on one that is not:
-//! it works at once, or is refused with the reason, and then nothing is changed.
+//! Each setting of the logs, at its bounds and beyond, on a disk in use and on one not in use. The
+//! setting works at once, or is refused with the reason, and then nothing is changed.
 
 use std::rc::Rc;
 
@@ -11,15 +11,15 @@ use manylogs_torture::ext4::World;
 
 use crate::used::{Logs, MIB, MIB_BLOCKS, User, adopted, mount, site, within};
 
-/// Of a log of 4 MiB: a run of 6 MiB less the structures at its ends.
+/// Makes a log of 4 MiB: a run of 6 MiB less the structures at its ends.
 const LOGS: Logs = Logs { every: 4, blocks: 6 * MIB_BLOCKS, physical: Sectors(8) };
 const LONG: Nanos = Nanos::from_secs(100_000);
 
-/// What a value comes to.
+/// The expected result of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Works,
-    /// The words are in the reason.
+    /// Refused with a reason that contains these words.
     Refused(&'static str),
 }
 use Told::{Refused, Works};
@@ -81,7 +81,7 @@ const TABLE: &[(&str, Told)] = &[
     ("band=none", Works),
 ];
 
-/// The settings that are asked for; the reason if no disk has such.
+/// `settings` with `pair` applied, or the reason if no disk has such a setting.
 fn with(settings: &Settings, pair: &str) -> Result<Settings, String> {
     let mut settings = *settings;
     settings.assign(pair).map(|()| settings).map_err(|error| error.to_string())
@@ -104,7 +104,7 @@ async fn set_closed(site: &Site, pair: &str) -> Result<(), String> {
     done.map_err(|error: VolumeError| error.to_string())
 }
 
-/// Sets it while files change, and again while nothing is changed.
+/// Sets `pair` while files change, and again while nothing changes.
 fn live(image: &DiskImage, pair: &'static str, told: Told) -> DiskImage {
     let world = World::with_sectors(3, MIB, image.clone(), LOGS.physical);
     let (site, runtime, clock) = (site(&world), world.runtime(), world.runtime());
@@ -114,7 +114,7 @@ fn live(image: &DiskImage, pair: &'static str, told: Told) -> DiskImage {
         let volume = user.volume().clone();
         let other = volume.clone();
         runtime.spawn(async move {
-            // In the middle of a transaction, or of its record.
+            // Falls into a transaction, or into the write of its record.
             for wait in [1, 7, 30, 200] {
                 clock.sleep(Nanos::from_millis(wait)).await;
                 let set = match with(&other.settings(), pair) {
@@ -134,7 +134,7 @@ fn live(image: &DiskImage, pair: &'static str, told: Told) -> DiskImage {
     world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(1))
 }
 
-/// Sets it while nobody has the disk open, and uses the disk then.
+/// Sets `pair` while the disk is not open, and then uses the disk.
 fn closed(image: &DiskImage, pair: &'static str, told: Told) {
     let world = World::with_sectors(4, MIB, image.clone(), LOGS.physical);
     let other = site(&world);
@@ -164,12 +164,12 @@ fn a_setting_works_at_once_or_is_refused_with_the_reason() {
     let Some(mut image) = adopted(LOGS) else { return };
     for (pair, told) in TABLE {
         closed(&image, pair, *told);
-        // Later ones are set on top of it.
+        // Later settings are applied on top of it.
         image = live(&image, pair, *told);
     }
 }
 
-/// A program that did not ask kept a `record=` that is too short for the file system.
+/// A program that did not check the bound kept a `record=` that is too short for the file system.
 #[test]
 fn a_record_that_was_set_too_short_is_lengthened_by_the_next_mount() {
     let Some(image) = adopted(LOGS) else { return };
@@ -193,7 +193,7 @@ fn a_record_that_was_set_too_short_is_lengthened_by_the_next_mount() {
     assert!(within(&world, LONG, work).is_some(), "stuck");
 }
 
-/// A transaction has grown beyond what records are set to while it waits.
+/// A transaction grows beyond the set length of records while it waits.
 fn a_grown_transaction() {
     let Some(image) = adopted(LOGS) else { return };
     let world = World::with_sectors(3, MIB, image, LOGS.physical);

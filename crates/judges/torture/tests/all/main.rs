@@ -1,7 +1,6 @@
-//! Crash campaigns of every system in small, the bugs planted in them, and histories that once
-//! lost something.
+//! Small crash campaigns of every system, bugs planted in them, and histories that once lost data.
 //!
-//! One program holds all of them: each that is linked alone compiles the layers below once more.
+//! All of them are one program: each program would compile and link the layers below once more.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

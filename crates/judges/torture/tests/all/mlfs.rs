@@ -6,13 +6,14 @@ use manylogs::Phase;
 use manylogs_torture::ext4::{Templates, has_program};
 use manylogs_torture::{Campaign, Ext4Campaign, Progress, System, Tally};
 
-/// Crash states that a test run must see at least.
+/// Number of crash states that a test run must see at least.
 const STATES: u64 = 2_000;
 
-/// As [`STATES`], of a device that fails.
+/// As [`STATES`], for a device that fails.
 const TROUBLED_STATES: u64 = 1_000;
 
-/// Crashes histories until there are so many states; `None` if a program is missing, which is said.
+/// Crashes histories until there are `states` states; `None`, and a report, if a program is
+/// missing.
 fn tortured(states: u64, trouble: bool) -> Option<Tally> {
     if !["mkfs.ext4", "debugfs", "e2fsck"].into_iter().all(has_program) {
         manylogs_testkit::skip("needs mkfs.ext4, debugfs and e2fsck");

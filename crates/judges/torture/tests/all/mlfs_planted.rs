@@ -1,4 +1,5 @@
-//! Bugs planted in the journal near the head: the campaign must notice each, or it proves nothing.
+//! Bugs planted in the journal near the head. The campaign must notice each bug, or it proves
+//! nothing.
 
 #![cfg(feature = "plant")]
 
@@ -8,7 +9,7 @@ use manylogs_torture::ext4::{Ext4Plan, Journal};
 
 const FIRST: u64 = 9000;
 
-/// Bugs of the file system that must show here as well.
+/// Bugs of the file system that these histories must show as well.
 const OTHERS: &[Bug] = &[
     Bug::Ext4DataAfterMetadata,
     Bug::Ext4ReuseBeforeDurable,
@@ -17,13 +18,13 @@ const OTHERS: &[Bug] = &[
     Bug::Ext4JournalledContentUnread,
 ];
 
-/// Histories of any kind; e2fsck is not needed to notice any.
+/// Histories of any kind. e2fsck is not needed to notice these bugs.
 fn plan_for(_: Bug, seed: u64) -> Ext4Plan {
     let plan = Ext4Plan::of_seed(FIRST + seed);
     plan.with_journal(Journal::Near).with_e2fsck(0)
 }
 
-/// Bugs of the volume that must show below a file system whose device fails.
+/// Bugs of the volume that must show below a file system on a failing device.
 const OF_THE_VOLUME: &[Bug] =
     &[Bug::FailedRecordSettled, Bug::KeptDropped, Bug::TransientIsLoss, Bug::FloorOverUnread];
 

@@ -1,4 +1,4 @@
-//! A disk that was adopted with sectors of 512 bytes, copied to one that writes 4096 as a whole.
+//! A disk that was adopted with sectors of 512 bytes is copied to one that writes 4096 as a whole.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ fn content(number: u8) -> Vec<u8> {
     vec![number + 1; 700 * (1 + usize::from(number))]
 }
 
-/// A disk with synced files in its logs, whose power was cut.
+/// A disk whose power was cut, with synced files in its logs.
 fn used() -> Option<DiskImage> {
     let world = World::with_sectors(4, MIB, adopted(OLD)?, OLD.physical);
     let site = site(&world);
@@ -46,7 +46,7 @@ fn used() -> Option<DiskImage> {
     Some(world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(1)))
 }
 
-/// Calls `work` on the disk that writes larger sectors. What that holds then.
+/// Calls `work` on the disk that writes larger sectors. Returns its result and the disk's content.
 fn on_large<T: 'static, F: Future<Output = T> + 'static>(
     image: &DiskImage,
     work: impl FnOnce(Site) -> F,
@@ -85,7 +85,7 @@ fn it_is_not_damaged_and_says_what_it_is() {
     let (looked, after) = on_large(&image, async |site| look(&site, &Volumes).await.unwrap());
     let LogState::InUse(logs) = looked.logs else { panic!("{looked:?}") };
     let (findings, _) = on_large(&image, async move |site| check_logs(&site, &logs).await.unwrap());
-    // It was not closed.
+    // The volume was not closed.
     assert!(findings.iter().all(|found| found.severity == Severity::Note), "{findings:?}");
     let why = looked.refused.unwrap().to_string();
     assert!(why.contains("512 bytes") && why.contains("manylogs fs release"), "{why}");
@@ -114,14 +114,14 @@ fn a_release_brings_everything_home_and_logs_can_be_made_anew() {
     released.unwrap();
     assert_plain_with_all_files(&plain);
     let (mounted, _) = on_large(&plain, async |site| {
-        adopt(&site, &manylogs_mlfs::adopt::Layout::default(), &Volumes).await.unwrap();
+        adopt(&site, &manylogs_mlfs::adopt::LogLayout::default(), &Volumes).await.unwrap();
         mount(&site).await.unmount().await
     });
     mounted.unwrap();
 }
 
-/// The release is cut at each event of the disk, which tears nothing smaller than its sectors, and
-/// is done again.
+/// The release is cut at each event of the disk, which tears nothing smaller than its sectors. Then
+/// it is repeated.
 #[test]
 fn a_crash_in_that_release_loses_nothing() {
     let Some(image) = used() else { return };
@@ -147,7 +147,7 @@ fn a_crash_in_that_release_loses_nothing() {
     assert!(events > 20, "{events} states");
 }
 
-/// A disk that writes larger sectors than blocks gets no logs.
+/// A disk that writes sectors larger than blocks gets no logs.
 #[test]
 fn sectors_larger_than_blocks_are_refused_and_nothing_is_changed() {
     let plain = manylogs_torture::ext4::has_program("mkfs.ext4")
@@ -155,7 +155,7 @@ fn sectors_larger_than_blocks_are_refused_and_nothing_is_changed() {
     let Some(image) = plain else { return };
     let world = World::with_sectors(5, MIB, image.clone(), Sectors(32));
     let site = site(&world);
-    let layout = manylogs_mlfs::adopt::Layout::default();
+    let layout = manylogs_mlfs::adopt::LogLayout::default();
     let adopting = async move { adopt(&site, &layout, &Volumes).await.map(drop) };
     let refused = within(&world, PATIENCE, adopting).unwrap();
     assert_eq!(refused, Err(AdoptError::LargeSectors { bytes: 16_384 }));

@@ -1,4 +1,4 @@
-//! Bugs planted in the volume: the campaign must notice each, or it proves nothing.
+//! Bugs planted in the volume. The campaign must notice each bug, or it proves nothing.
 
 #![cfg(feature = "plant")]
 
@@ -6,7 +6,7 @@ use crate::common::Hunt;
 use manylogs_plant::{Bug, KEPT, NVRAM, VOLUME};
 use manylogs_torture::{Plan, run_plan};
 
-/// Histories after which a bug counts as missed.
+/// Number of histories after which a bug counts as missed.
 const PATIENCE: u64 = 400;
 const FIRST: u64 = 5000;
 
@@ -41,7 +41,7 @@ fn plan_for(bug: Bug) -> fn(u64) -> Plan {
     }
 }
 
-/// Bugs that do nothing while the medium keeps what it is given.
+/// Bugs without effect as long as the medium keeps what is written to it.
 fn is_for_faults(bug: Bug) -> bool {
     matches!(bug, Bug::LogReadNotVerified | Bug::SettingsInOneCopy)
 }

@@ -1,5 +1,5 @@
-//! Whatever logs an adoption finds room for, days of use go well with them: nobody waits for ever,
-//! and nothing turns read-only on a disk that does not fail.
+//! Whatever logs an adoption finds room for, days of use go well: no request waits for ever, and
+//! nothing turns read-only on a sound disk.
 
 use manylogs::Health;
 use manylogs_block::{Extent, IoError, Nanos, Request, Rng, Sectors, to_usize};
@@ -9,7 +9,7 @@ use manylogs_torture::ext4::{ImageSource, World};
 
 use crate::used::{Logs, MIB, MIB_BLOCKS, PATIENCE, SECOND, User, adopted, mount, site, within};
 
-/// Uses the disk, restarts or kills the program now and then, and gives the disk back to ext4.
+/// Uses the disk, sometimes restarts or kills the program, and gives the disk back to ext4.
 fn use_it(logs: Logs, seed: u64, restarts: u32, spells: u32) {
     let Some(mut image) = adopted(logs) else { return };
     let mut rng = Rng::new(seed);
@@ -40,7 +40,7 @@ fn use_it(logs: Logs, seed: u64, restarts: u32, spells: u32) {
     assert!(report.is_clean(), "{logs:?}: {:?}", report.findings);
 }
 
-/// One tiny write a second, for two hours, into one log in a run of so many MiB.
+/// Makes one tiny write a second, for two hours, into one log in a run of `mib` MiB.
 fn tiny_writes(mib: u32) {
     let logs = Logs { every: 4, blocks: mib * MIB_BLOCKS, physical: Sectors(8) };
     let Some(image) = adopted(logs) else { return };
@@ -85,7 +85,7 @@ fn any_logs_that_an_adoption_accepts_serve_for_days() {
     }
 }
 
-/// Of two logs one cannot be written from some moment on: the other serves alone.
+/// One of two logs cannot be written from some moment on: the other serves alone.
 #[test]
 fn the_log_that_is_left_of_two_serves_for_days() {
     for mib in [4, 6, 10] {

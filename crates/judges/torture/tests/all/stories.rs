@@ -1,8 +1,8 @@
-//! Histories that once showed a fault of the volume, each with what went wrong.
+//! Histories that once showed a fault of the volume, each with a description of the fault.
 
 use manylogs_torture::{Plan, run_plan};
 
-/// What a plan is made of, how it is made, and whether images are damaged too.
+/// A description, the plan, and whether images are damaged too.
 type Story = (&'static str, Plan, bool);
 
 fn stories() -> Vec<Story> {

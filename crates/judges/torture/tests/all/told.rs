@@ -1,9 +1,9 @@
-//! What a check says of file systems that were left somehow, and what e2fsck says.
+//! Compares our check with e2fsck on file systems that were left in various ways.
 
 use manylogs_torture::ext4::{Templates, has_program};
 use manylogs_torture::{Told, tell};
 
-/// Histories, each of which is told of as it was left, and damaged.
+/// Number of histories. Each is judged as it was left, and after damage.
 const HISTORIES: u64 = 200;
 
 #[test]

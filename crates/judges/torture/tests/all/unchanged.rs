@@ -1,9 +1,9 @@
-//! What is refused changes nothing: not a byte of the disk is another then.
+//! A refusal changes nothing: every byte of the disk stays the same.
 
 use std::rc::Rc;
 
 use manylogs_block::{Rng, Sectors};
-use manylogs_ext4::{Copies, Corruption, Ext4, FileKind, Ino, New, Place};
+use manylogs_ext4::{Copies, Corruption, Ext4, FileKind, Ino, Location, New};
 use manylogs_mlfs::adopt::{Site, Volumes, adopt, open, release, repair};
 use manylogs_sim::{DiskImage, Survival};
 use manylogs_torture::ext4::{ImageSource, World, e2fsck, has_program, load, save};
@@ -21,7 +21,7 @@ fn on<T: 'static, F: Future<Output = T> + 'static>(
     (done, world.settled())
 }
 
-/// The bit is as `bit` says in every copy.
+/// The image with the bit set to `bit` in every copy.
 fn with_bit(image: &DiskImage, bit: bool) -> DiskImage {
     let work = async move |site: Site| {
         let mut copies = Copies::read(Rc::clone(&site.device)).await.unwrap();
@@ -39,7 +39,7 @@ fn with_errors(image: &DiskImage) -> DiskImage {
     on(image, work).1
 }
 
-/// The kernel has it mounted, without the bit, and the machine dies.
+/// The kernel mounts it without the bit, and the machine dies.
 fn crashed_under_the_kernel(image: &DiskImage) -> DiskImage {
     let world = World::with_sectors(6, MIB, with_bit(image, false), LOGS.physical);
     let made = world.run(async |fs: Ext4| {
@@ -50,7 +50,7 @@ fn crashed_under_the_kernel(image: &DiskImage) -> DiskImage {
     world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(1))
 }
 
-/// Refuses, with these words, and leaves every byte as it is.
+/// Checks that `work` is refused with these words, and leaves every byte as it is.
 fn refused<T: 'static, F: Future<Output = Result<T, String>> + 'static>(
     image: &DiskImage,
     words: &str,
@@ -84,7 +84,7 @@ fn after_an_emergency() {
     refused(&crashed, "e2fsck -fp", async |site| text(open(&site, &Volumes).await));
     refused(&crashed, "e2fsck -fp", async |site| text(repair(&site).await.map(drop)));
     refused(&crashed, "e2fsck -fp", async |site| {
-        text(adopt(&site, &manylogs_mlfs::adopt::Layout::default(), &Volumes).await)
+        text(adopt(&site, &manylogs_mlfs::adopt::LogLayout::default(), &Volumes).await)
     });
     mount_is_refused(&with_errors(&with_bit(&image, false)), "e2fsck");
 }
@@ -98,7 +98,7 @@ fn what_the_kernel_left_after_an_emergency_is_refused_as_it_is() {
 fn the_advice_helps() {
     let Some(image) = an_image() else { return };
     let crashed = crashed_under_the_kernel(&image);
-    // As the text says: e2fsck takes it, and a mount goes on.
+    // As the text says: e2fsck accepts it, and a mount goes on.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     save(&crashed, MIB, &path).unwrap();
@@ -112,7 +112,7 @@ fn the_advice_helps() {
         found
     });
     assert!(found);
-    // Or it is released as it is. So it is where a program has set the bit again.
+    // Or it is released as it is. That also works if a program has set the bit again.
     mount_is_refused(&with_bit(&crashed, true), "manylogs fs release does that");
     for image in [with_bit(&crashed, true), crashed] {
         let (released, plain) = on(&image, async |site| release(&site, &Volumes).await);
@@ -127,18 +127,18 @@ fn errors_are_found_before_anything_is_written() {
     let Some(image) = an_image() else { return };
     let errors = with_errors(&image);
     mount_is_refused(&errors, "manylogs fs release, run e2fsck -f");
-    // Nor are marks completed that a crash left missing.
+    // Marks that a crash left missing are not completed either.
     let partly = on(&errors, async |site| {
         let mut copies = Copies::read(Rc::clone(&site.device)).await.unwrap();
         copies.mark_backups(false).await.unwrap();
     });
     mount_is_refused(&partly.1, "errors were found");
-    // Where only the logs know of them.
+    // The same if only the logs know of the errors.
     let world = World::with_sectors(6, MIB, image, LOGS.physical);
     let site = site(&world);
     let noting = async move {
         let near = mount(&site).await;
-        let place = Place::Superblock;
+        let place = Location::Superblock;
         near.fs().note_damage(&Corruption { place, what: "noted by a test" });
         near.unmount().await.unwrap();
     };

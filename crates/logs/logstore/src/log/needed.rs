@@ -1,4 +1,4 @@
-//! What of a log recovery may still need.
+//! Which entries of a log recovery may still need.
 
 use super::Log;
 use crate::content::Supersede;
@@ -17,14 +17,14 @@ impl Log {
         &self.supersedes
     }
 
-    /// Adds sectors whose newest version, found by a recovery, is here: the version of this number.
+    /// Adds sectors whose newest version, of sequence `sequence`, recovery found here.
     pub fn add_found(&mut self, sectors: u64, sequence: DataSequence) {
         self.live += sectors;
         self.oldest = self.oldest.min(sequence);
     }
 
-    /// A bound of what recovery may need of the log: no smaller data sequence. `None` if it needs
-    /// no version at all.
+    /// Lower bound of the data sequences that recovery may need from the log. `None` if it needs no
+    /// version at all.
     #[must_use]
     pub fn oldest_needed(&self) -> Option<DataSequence> {
         (self.live > 0).then_some(self.oldest)
@@ -35,19 +35,19 @@ impl Log {
         self.live += sectors;
     }
 
-    /// Takes sectors away: a newer version is durable elsewhere, or they are durable at home.
+    /// Subtracts sectors: a newer version is durable elsewhere, or they are durable at home.
     pub const fn sub_live(&mut self, sectors: u64) {
         debug_assert!(self.live >= sectors);
         self.live = self.live.saturating_sub(sectors);
     }
 
-    /// Whether it says of kept versions that they are dead.
+    /// Whether some of its entries say that older kept versions are dead.
     #[must_use]
     pub fn buries_kept(&self) -> bool {
         self.supersedes.iter().any(|supersede| supersede.kept)
     }
 
-    /// Drops the supersedes below the floors, which nothing needs any more.
+    /// Drops the supersedes below the floors, because recovery needs them no more.
     pub fn raise_floor(&mut self, floors: Floors) {
         self.supersedes.retain(|found| found.data_sequence >= floors.of(found.kept));
     }

@@ -6,8 +6,8 @@
 //!  | superblock | root 0 | root 1 | 0  | log 0 | log 1 |         | 0    | superblock |
 //!  +------------+--------+--------+----+-------+-------+-- ... --+------+------------+
 //! ```
-//! A superblock begins with eight bytes of magic and a CRC-32C of all that it says, taken with
-//! zeroes in its own place.
+//! A superblock begins with eight bytes of magic and a CRC-32C of its content. The checksum counts
+//! as zeroes in it.
 
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
 
@@ -40,7 +40,7 @@ pub fn log_count(device: Sectors, log: Sectors) -> u64 {
     space.checked_div(log.0).unwrap_or(0)
 }
 
-/// Least size of a device with so many logs.
+/// Least size of a device with this many logs.
 #[must_use]
 pub const fn least_device(logs: u64, log: Sectors) -> Sectors {
     Sectors(LOGS_FROM.0 + 2 * SUPERBLOCK.0 + logs * log.0)
@@ -51,7 +51,7 @@ pub fn logs(device: Device, count: u64, log: Sectors) -> impl Iterator<Item = (D
     (0..count).map(move |i| (device, Extent::new(LOGS_FROM.0 + i * log.0, log.0)))
 }
 
-/// The bytes of a superblock that says `raw`, in which the checksum is zero.
+/// The bytes of a superblock with the content `raw`, in which the checksum is zero.
 #[must_use]
 pub fn seal(raw: &[u8]) -> Vec<u8> {
     let mut bytes = raw.to_vec();
@@ -60,7 +60,7 @@ pub fn seal(raw: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether what a superblock says, with its checksum, is what was sealed.
+/// Whether the checksum of a superblock's content `raw` is right.
 #[must_use]
 pub fn is_whole(raw: &[u8]) -> bool {
     let Some(checksum) = raw.get(CHECKSUM) else { return false };

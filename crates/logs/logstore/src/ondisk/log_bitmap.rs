@@ -7,12 +7,13 @@ use manylogs_plant::{self as plant, Bug};
 /// Bytes of the set.
 pub const LOG_BITMAP_BYTES: usize = 4096;
 const BITS: u32 = 8 * 4096;
-/// Logs to either side that are opened together, ahead of use: a sixteenth, at most this many.
+/// Logs to either side that are opened together, ahead of use: a sixteenth of all, at most this
+/// many.
 pub const OPENED_TOGETHER: u32 = 32;
-/// Few logs are all used at once.
+/// Least number to either side that are first used together; a small set is used as a whole.
 const LEAST_USED: u32 = 8;
-/// Logs that are used for the first time together. Each costs one look in a recovery without a
-/// snapshot.
+/// Most logs to either side that are first used together. Each log in use costs one read in a
+/// recovery without a snapshot.
 pub const USED_TOGETHER: u32 = 512;
 
 /// A set of logs. Each bit stands for one log, or for several neighbours where there are many.
@@ -31,18 +32,18 @@ impl LogBitmap {
         Self { logs_per_bit, bits: Box::new([0; LOG_BITMAP_BYTES]) }
     }
 
-    /// As read from a root; `None` if it makes no sense.
+    /// The set as read from a root; `None` if it makes no sense.
     pub fn from_raw(logs_per_bit: u32, bits: [u8; LOG_BITMAP_BYTES]) -> Option<Self> {
         (logs_per_bit > 0).then(|| Self { logs_per_bit, bits: Box::new(bits) })
     }
 
-    /// Whether `logs` logs can be told apart from what is beyond the set. One that is growing has a
-    /// set for more.
+    /// Whether the set has a bit for each of `logs` logs. The set of a store that grows may be for
+    /// more.
     pub fn covers(&self, logs: usize) -> bool {
         logs as u64 <= u64::from(self.logs_per_bit) * u64::from(BITS)
     }
 
-    /// How many neighbours share a bit.
+    /// Number of neighbours that share a bit.
     pub const fn logs_per_bit(&self) -> u32 {
         self.logs_per_bit
     }
@@ -63,8 +64,8 @@ impl LogBitmap {
         self.add_bit(log.0 / self.logs_per_bit);
     }
 
-    /// Adds the log and its neighbours, so that a head that wanders finds them open. `logs` is how
-    /// many the volume has.
+    /// Adds the log and its neighbours, so that a moving head finds them open. The volume has
+    /// `logs` logs. `together` is [`OPENED_TOGETHER`] or [`USED_TOGETHER`].
     pub fn add_around(&mut self, log: LogId, logs: usize, together: u32) {
         let bit = log.0 / self.logs_per_bit;
         let logs: u32 = narrow(logs);
@@ -75,7 +76,7 @@ impl LogBitmap {
         }
     }
 
-    /// Adds what another set of the same volume has.
+    /// Adds all logs of another set of the same volume.
     pub fn add_all(&mut self, other: &Self) {
         for (byte, more) in self.bits.iter_mut().zip(other.bits.iter()) {
             *byte |= more;
@@ -92,7 +93,7 @@ impl LogBitmap {
         new
     }
 
-    /// How many bits are set.
+    /// Number of bits that are set.
     pub fn count(&self) -> u32 {
         self.bits.iter().map(|byte| byte.count_ones()).sum()
     }

@@ -1,5 +1,5 @@
-//! What a store keeps on its device besides the logs: the root and snapshots of the table, and the
-//! table in non-volatile RAM. The bytes are in `docs/format.md`.
+//! Structures on the device besides the logs: the root and snapshots of the table. Also the table
+//! in non-volatile RAM. The bytes are in `docs/format.md`.
 
 pub mod equal_logs;
 pub mod log_bitmap;

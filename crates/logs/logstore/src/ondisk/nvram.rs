@@ -16,11 +16,11 @@ const SELECTORS: [usize; 2] = [0, 2048];
 /// Where the halves begin; each is a multiple of the alignment.
 const HALVES: usize = 4096;
 const HALF_ALIGN: usize = 64;
-/// Places within a half are 32 bits.
+/// Places within a half are numbers of 32 bits.
 const HALF_MAX: usize = u32::MAX as usize / HALF_ALIGN * HALF_ALIGN;
-/// Entries begin at multiples of the word that power takes or leaves as a whole.
+/// Entries begin at multiples of a word, which a power cut takes or leaves as a whole.
 const WORD: usize = 8;
-/// Bytes in front of the content of an entry.
+/// Bytes of an entry in front of its content.
 pub(crate) const ENTRY_HEAD: usize = 24;
 const ENTRY_CHECKED_FROM: usize = 8;
 const KIND_RECORD: u32 = 1;
@@ -57,15 +57,15 @@ struct RawEntry {
 const _: () = assert!(size_of::<RawSelector>() == 128);
 const _: () = assert!(size_of::<RawEntry>() == ENTRY_HEAD);
 
-/// Says which half counts, and what its snapshot is.
+/// Says which half counts, and describes its snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Selector {
     pub(crate) volume: VolumeId,
-    /// Grows with every change; entries of another generation do not count.
+    /// Grows with every change. Entries of other generations do not count.
     pub(crate) generation: u64,
     /// The first generation of this incarnation.
     pub(crate) first_generation: u64,
-    /// Bytes in use: what the memory had at format.
+    /// Bytes in use: the size of the memory at format.
     pub(crate) size: usize,
     pub(crate) half: usize,
     pub(crate) snapshot_bytes: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Selector {
     pub(crate) incarnation: u32,
 }
 
-/// What an entry of the journal says.
+/// Meaning of an entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// The header of a record whose payload is durable.
@@ -89,7 +89,7 @@ pub(crate) const fn half_len(size: usize) -> usize {
     if len > HALF_MAX { HALF_MAX } else { len }
 }
 
-/// How large a memory is whose halves have `half` bytes.
+/// Size of a memory whose halves have `half` bytes.
 pub(crate) const fn size_for(half: usize) -> usize {
     HALVES + 2 * half.next_multiple_of(HALF_ALIGN)
 }
@@ -105,7 +105,7 @@ pub(crate) const fn selector_at(slot: usize) -> Range<usize> {
 }
 
 impl Selector {
-    /// Start of its half.
+    /// Start of the half that counts.
     pub(crate) const fn start(&self) -> usize {
         self.start_of(self.half)
     }
@@ -119,7 +119,7 @@ impl Selector {
         half_len(self.size)
     }
 
-    /// Where in the half the journal begins.
+    /// Where the journal begins in the half.
     pub(crate) const fn journal(&self) -> usize {
         self.snapshot_bytes.next_multiple_of(WORD)
     }
@@ -208,7 +208,7 @@ pub(crate) fn read_selector(
     newest
 }
 
-/// An entry, ready to be stored. `durable` is the place in the half up to which everything was
+/// The bytes of an entry, ready to be stored. Everything up to the place `durable` in the half was
 /// persisted before.
 pub(crate) fn encode_entry(selector: &Selector, durable: usize, entry: &Entry) -> Vec<u8> {
     let floor_bytes;
@@ -233,15 +233,15 @@ pub(crate) fn encode_entry(selector: &Selector, durable: usize, entry: &Entry) -
     bytes
 }
 
-/// Of the volume, the head behind the checksum, and the content.
+/// Checksum of the volume, of the head without the checksum, and of the content.
 fn entry_checksum(volume: &VolumeId, head: &[u8], content: &[u8]) -> u32 {
     let len = crc32c::crc32c_append(crc32c::crc32c(volume), &head[..4]);
     let head = crc32c::crc32c_append(len, &head[ENTRY_CHECKED_FROM..]);
     crc32c::crc32c_append(head, content)
 }
 
-/// The entry at the start of `rest`, what it says had been persisted, and its length; `None` if
-/// none of this generation is there.
+/// The entry at the start of `rest`, the place up to which it says all was persisted, and its
+/// length. `None` if there is no whole entry of this generation.
 fn decode_entry(selector: &Selector, rest: &[u8]) -> Option<(Entry, usize, usize)> {
     let (raw, behind) = RawEntry::read_from_prefix(rest).ok()?;
     if raw.generation.get() != selector.generation {
@@ -259,7 +259,7 @@ fn decode_entry(selector: &Selector, rest: &[u8]) -> Option<(Entry, usize, usize
     Some((entry, raw.durable.get() as usize, entry_len(content.len())))
 }
 
-/// The journal of a half, from where its snapshot ends.
+/// The journal of a half. It begins where the snapshot ends.
 pub(crate) struct Journal<'a> {
     selector: &'a Selector,
     half: &'a [u8],
@@ -272,10 +272,10 @@ impl<'a> Journal<'a> {
         Self { selector, half, at: selector.journal() }
     }
 
-    /// The next entry; `None` at the end, which a torn one is.
+    /// The next entry; `None` at the end. A torn entry is the end.
     ///
     /// # Errors
-    /// If a later entry says that what is here was persisted: then it is damaged, not torn.
+    /// If a later entry says that this one was persisted: then it is damaged, not torn.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, NvramError> {
         if let Some((entry, _, len)) = decode_entry(self.selector, &self.half[self.at..]) {
             self.at += len;
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Three entries, of which the first was persisted when the third was stored.
+    /// Three entries; the first was persisted before the third was stored.
     fn journal() -> (Vec<u8>, [usize; 4]) {
         let selector = selector();
         let mut half = vec![0; selector.half_len()];
@@ -367,7 +367,7 @@ mod tests {
             for at in starts[entry]..starts[entry + 1] {
                 let mut bad = half.clone();
                 bad[at] ^= 0x10;
-                // The padding behind the content is not checked.
+                // The padding behind the content has no checksum.
                 let found = count(&bad);
                 let padding = found == Ok(3) && at >= starts[entry] + ENTRY_HEAD + 8;
                 assert!(padding || found.ok() == expected, "entry {entry}, byte {at}");

@@ -29,7 +29,7 @@ pub enum NvramError {
         /// Version that this program understands.
         known: u32,
     },
-    /// It holds the table of another opening of the volume: memory or disk is an old copy.
+    /// The memory holds the table of another opening of the volume: it or the disk is an old copy.
     #[error(
         "the table is of opening {table}, the volume was opened {volume} times: one of them is an \
          old copy"
@@ -43,7 +43,7 @@ pub enum NvramError {
     /// The table in the memory is damaged.
     #[error("the table in non-volatile RAM is damaged: {0}")]
     Damaged(&'static str),
-    /// Asked for the records of a log.
+    /// A caller asked for the records of a log.
     #[error("the records of the logs are described in non-volatile RAM, not in the logs")]
     Apart,
     /// The memory is too small.
@@ -51,7 +51,7 @@ pub enum NvramError {
     TooSmall {
         /// Size of the memory.
         have: usize,
-        /// Least size that would do.
+        /// Least size that is enough.
         need: usize,
     },
 }

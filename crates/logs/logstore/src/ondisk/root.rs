@@ -1,8 +1,8 @@
-//! The root: the little of a volume's state that changes and must be durable ahead of its use.
+//! The root: the small part of a volume's state that changes and must be durable ahead of its use.
 //!
-//! Two slots, at either end of the device; an update writes first the slot that does not hold the
-//! newest root, then the other. It is effective when the first write is durable, and survives the
-//! loss of either slot when the second is.
+//! There are two slots, at either end of the device. An update first writes the slot that does not
+//! hold the newest root, then the other one. The update takes effect when the first write is
+//! durable. Once the second is durable, too, it survives the loss of either slot.
 
 use crate::{DataSequence, Floors, Incarnation, LogId, Record, SequenceLimit, VolumeId};
 use bytes::Bytes;
@@ -16,9 +16,9 @@ use crate::ondisk::log_bitmap::{LOG_BITMAP_BYTES, LogBitmap, OPENED_TOGETHER, US
 /// Sectors of a root slot.
 pub const ROOT_SECTORS: Sectors = Sectors(24);
 const MAGIC: [u8; 8] = *b"MLOGROOT";
-/// Logs that may be out of use; a drive with more bad places should be replaced.
+/// Most logs that may be out of use; a drive with more bad places should be replaced.
 pub const RETIRED_MAX: usize = 512;
-/// A root is not written more often.
+/// Largest plausible generation: no root is written more often.
 const GENERATION_MAX: u64 = 1 << 56;
 const FLAG_CLOSED: u32 = 1;
 const FLAG_DRAINED: u32 = 2;
@@ -51,10 +51,10 @@ const _: () = assert!(size_of::<Raw>() == 128 + 2 * LOG_BITMAP_BYTES + 4 * RETIR
 pub const ROOT_BYTES: usize = size_of::<Raw>();
 const _: () = assert!(size_of::<Raw>() as u64 <= ROOT_SECTORS.bytes());
 
-/// A table snapshot: `bytes` in a slot.
+/// Place of a table snapshot: `bytes` in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRef {
-    /// Which of the two slots.
+    /// Number of the slot, 0 or 1.
     pub slot: u32,
     /// Length of the encoded table.
     pub bytes: u64,
@@ -68,9 +68,9 @@ pub enum Left {
     /// The store is open, or was left by a crash.
     #[default]
     Open,
-    /// Closed in order: the snapshot has everything.
+    /// Closed in order: the snapshot is complete.
     Closed,
-    /// Drained: the logs hold nothing, everything is home.
+    /// Drained: the logs hold no live versions, all data is home.
     Drained,
 }
 
@@ -81,17 +81,17 @@ pub struct Root {
     pub generation: u64,
     /// How many times the store was opened.
     pub incarnation: Incarnation,
-    /// Every sequence that was ever used is below.
+    /// All sequences that were ever used are below it.
     pub sequence_limit: SequenceLimit,
     /// Entries with smaller data sequences are dead, wherever they are found.
     pub floor: DataSequence,
-    /// The same for versions that are kept in the logs: never above `floor`.
+    /// The floor of versions that are kept in the logs: never above `floor`.
     pub kept_floor: DataSequence,
     /// The snapshot that recovery may begin with.
     pub snapshot: Option<SnapshotRef>,
     /// Logs that may have changed since the snapshot.
     pub opened: LogBitmap,
-    /// Logs that may ever have been used: the others are not even looked at.
+    /// Logs that may ever have been used: recovery does not even look at the others.
     pub used: LogBitmap,
     /// Logs that failed and take no more records.
     pub retired: Vec<LogId>,
@@ -100,7 +100,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// The root of a volume with `logs` logs that nothing was ever logged in.
+    /// The root of a new volume with `logs` logs.
     pub fn first(logs: usize) -> Self {
         Self {
             generation: 1,
@@ -122,7 +122,7 @@ impl Root {
         Floors { home: self.floor, kept: self.kept_floor }
     }
 
-    /// Raises the floors, or leaves them.
+    /// Raises the floors; none is lowered.
     pub fn raise(&mut self, floors: Floors) {
         self.floor = self.floor.max(floors.home);
         self.kept_floor = self.kept_floor.max(floors.kept);
@@ -139,8 +139,8 @@ impl Root {
         }
     }
 
-    /// Whether the record was written under a later root: each carries the floor that was durable
-    /// before it, and has sequences that were set aside before it.
+    /// Whether the record was written under a later root. A record carries the floor that was
+    /// durable before it, and its sequences had been set aside before it.
     #[must_use]
     pub fn is_older_than(&self, record: &Record) -> bool {
         let (header, limit) = (&record.header, self.sequence_limit.0);
@@ -173,7 +173,7 @@ impl Root {
             flags: U32::new(flags),
             retired_count: U32::new(u32::try_from(retired.len()).unwrap_or(0)),
             sequence_limit: U64::new(self.sequence_limit.0),
-            // Where nothing is kept the bytes are those of older programs.
+            // Zero stands for "as `floor`": then the bytes are the same as those of older programs.
             kept_floor: U64::new(if self.kept_floor < self.floor { self.kept_floor.0 } else { 0 }),
             reserved: [0; 36],
             opened: *self.opened.bits(),
@@ -194,7 +194,7 @@ impl Root {
         Request::write_fua(slot, Payload::bytes(self.encode(volume)))
     }
 
-    /// The root in `bytes`, if it is whole and of this volume.
+    /// The root in `bytes`, if it is whole and belongs to this volume.
     pub fn decode(bytes: &[u8], volume: VolumeId) -> Option<Self> {
         let (mut raw, _) = Raw::read_from_prefix(bytes).ok()?;
         let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();

@@ -1,4 +1,5 @@
-//! The bytes of a table snapshot: variable-length numbers and differences, as tables are long.
+//! The bytes of a table snapshot: numbers of variable length and differences, because tables are
+//! long.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::store::place::Place;
 use manylogs_plant::{self as plant, Bug};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNP3");
-/// Supersede entries say whether they are over kept versions.
+/// Magic of a snapshot whose supersede entries say whether they are over kept versions.
 const MAGIC_KEPT: u64 = u64::from_le_bytes(*b"MLOGSNP4");
 const KIND_LOG: u64 = 1;
 const KIND_ZEROES: u64 = 2;
@@ -26,7 +27,7 @@ const KIND_BITS: u32 = 3;
 /// A log as a snapshot describes it.
 #[derive(Clone, Debug)]
 pub struct LogState {
-    /// Which log.
+    /// The log.
     pub id: LogId,
     /// Present use (epoch) of the log.
     pub epoch: Epoch,
@@ -48,8 +49,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether it can be one of a store with these log regions, whose addresses end at `capacity`
-    /// and which has used the sequences below `limit`. A valid checksum does not prove that.
+    /// Whether the snapshot can belong to a store with these log regions, with addresses that end
+    /// at `capacity` and with sequences below `limit`. A valid checksum does not prove that.
     #[must_use]
     pub fn fits(
         &self,
@@ -71,7 +72,7 @@ impl Snapshot {
                 && log.epoch.0 <= limit.0
                 && supersedes.all(|found| exported(found.extent) && known(found.data_sequence))
         });
-        // Logs, each listed once.
+        // Logs must be listed once each.
         logs && tails.len() == self.logs.len()
             && self.map.iter().all(|(extent, mapped)| {
                 let offset = match mapped.value {
@@ -86,8 +87,7 @@ impl Snapshot {
     }
 }
 
-/// Encodes the logs that are in use and the durable part of the table; that takes about
-/// `expected_bytes`.
+/// Encodes the logs in use and the durable part of the table, in about `expected_bytes` bytes.
 pub fn encode<'a>(
     expected_bytes: usize,
     logs: impl Iterator<Item = &'a Log>,
@@ -119,7 +119,7 @@ pub fn encode<'a>(
         }
         last = Previous { end: extent.end().0, sequence: mapped.sequence.0 };
     }
-    // No kind is zero: the end.
+    // No kind is zero, so zero marks the end.
     put(&mut out, 0);
     out
 }
@@ -132,7 +132,7 @@ const fn kind_of(class: Class) -> u64 {
     }
 }
 
-/// Base of the differences.
+/// The mapped extent before: the base of the differences.
 #[derive(Clone, Copy, Default)]
 struct Previous {
     end: u64,
@@ -142,8 +142,8 @@ struct Previous {
 fn encode_log(out: &mut Vec<u8>, log: &Log, marks: bool) {
     put(out, log.id().0.into());
     out.put_u64_le(log.epoch().0);
-    // Behind the record that failed there is no knowing what a scan will find: nothing may be
-    // appended there before the log begins anew.
+    // Behind a failed record it is unknown what a scan will find, so the whole region counts as
+    // used: appends need a new epoch.
     put(out, if log.is_retired() { log.region().len.0 } else { log.used().0 });
     out.put_u64_le(log.bound().0);
     out.put_u32_le(log.last_checksum());
@@ -156,7 +156,7 @@ fn encode_log(out: &mut Vec<u8>, log: &Log, marks: bool) {
             out.put_u8(u8::from(supersede.kept && !plant::is(Bug::SnapshotWithoutMarks)));
         }
     }
-    // Of a log that holds nothing live only the end matters.
+    // If a log has no live versions, only its end matters.
     let units = if log.live() > 0 { log.units().iter().len() } else { 0 };
     put(out, units as u64);
     let mut last = 0;
@@ -167,7 +167,7 @@ fn encode_log(out: &mut Vec<u8>, log: &Log, marks: bool) {
     }
 }
 
-/// `None` where the bytes end too early or make no sense.
+/// Decodes a snapshot; `None` if the bytes end too early or make no sense.
 pub fn decode(mut bytes: &[u8]) -> Option<Snapshot> {
     let input = &mut bytes;
     let marks = match input.try_get_u64_le().ok()? {
@@ -261,7 +261,7 @@ fn get(input: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The difference from `last`, small whichever way it goes.
+/// The difference from `last` as a number that is small for small differences of either sign.
 const fn zigzag(value: u64, last: u64) -> u64 {
     let difference = value.wrapping_sub(last).cast_signed();
     ((difference << 1) ^ (difference >> 63)).cast_unsigned()

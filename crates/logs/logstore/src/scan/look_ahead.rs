@@ -1,5 +1,5 @@
-//! The search behind a place of a log where no record follows. Records that are found there show
-//! whether the place was durable once.
+//! The search behind a place of a log where no record follows. Records found there show whether the
+//! place had been durable.
 
 use std::collections::VecDeque;
 
@@ -15,20 +15,20 @@ use crate::{DataSequence, Epoch, Record, RecordSequence};
 pub(super) struct Behind {
     /// Start of the first record after the place.
     pub(super) next: u64,
-    /// Whether a record says that the place was durable.
+    /// Whether a later record says that the place was durable.
     pub(super) proven: bool,
-    /// Whether all that was there is below the floor.
+    /// Whether all entries that were at the place are below the floor.
     pub(super) dead: bool,
-    /// Whether it is of a later epoch than what was found before.
+    /// Whether the records behind are of a later epoch than those before.
     pub(super) renewed: bool,
-    /// What the record at `next` says of its predecessor.
+    /// The predecessor's checksum in the record at `next`.
     previous_checksum: u32,
 }
 
 impl Behind {
-    /// Whether the next record continues the chain of `record`. A lost write uncovers what was
-    /// there before it, for example the header of a record from an earlier opening that was never
-    /// acknowledged. Such a header tells neither what is missing nor where the next record is.
+    /// Whether the next record continues the chain of `record`. A lost write uncovers older
+    /// content, for example the header of an unacknowledged record of an earlier incarnation. Such
+    /// a header tells neither what is missing nor where the next record is.
     pub(super) fn is_behind(&self, record: &Record, offset: u64) -> bool {
         !self.renewed
             && self.next == offset + record.record_sectors.0
@@ -36,7 +36,7 @@ impl Behind {
     }
 }
 
-/// A record that was found behind such a place.
+/// A record that was found behind a place without a record.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     at: u64,
@@ -53,8 +53,8 @@ struct Prover {
     durable_tail: u64,
 }
 
-/// Decodes each sector of a log at most once, whatever the log holds: the records found behind one
-/// place are kept for the next.
+/// Decodes each sector of a log at most once, whatever the log holds: records found behind one
+/// place are remembered for the next.
 pub(super) struct LookAhead<'a> {
     pub(super) window: Window<'a>,
     /// The epoch of the records below.
@@ -75,9 +75,9 @@ impl<'a> LookAhead<'a> {
         Self { window, epoch: None, at: offset, end: 0, candidates, prover }
     }
 
-    /// What lies behind `offset`, where the record after `last` of `epoch` belongs. Records in
-    /// flight together may leave a hole after a crash. It is damage only if a later record's
-    /// durable tail lies beyond it.
+    /// Finds the records behind `offset`, where the record after `last` of `epoch` belongs. Records
+    /// in flight together may leave a hole after a crash. The hole is damage only if a later
+    /// record's durable tail lies beyond it.
     pub(super) async fn behind(
         &mut self,
         offset: u64,
@@ -120,7 +120,7 @@ impl<'a> LookAhead<'a> {
             let newer = self.epoch.is_some_and(|epoch| header.epoch > epoch);
             let ended = self.epoch.is_some_and(|epoch| header.epoch < epoch);
             let later = last.is_none_or(|last| header.record_sequence > last);
-            // The record at the place itself is the one that did not follow.
+            // A record at the place itself is the one that did not follow.
             if !later || ended || (here == offset && !newer) {
                 continue;
             }
@@ -134,7 +134,7 @@ impl<'a> LookAhead<'a> {
         }
     }
 
-    /// Passes over sectors behind `here` whose content the device does not keep.
+    /// Skips sectors behind `here` whose content the device does not keep.
     fn pass_absent(&mut self, here: u64, limit: u64) {
         let step = self.window.of.physical.0;
         let until = self.window.absent_until(here).min(self.end.min(limit));
@@ -143,7 +143,7 @@ impl<'a> LookAhead<'a> {
         }
     }
 
-    /// Forgets the records that are not behind the place any more.
+    /// Forgets the records that are no longer behind the place.
     fn forget(&mut self, offset: u64, last: Option<RecordSequence>) {
         let passed = |at: u64, sequence: RecordSequence| {
             at <= offset || last.is_some_and(|last| sequence <= last)
@@ -160,7 +160,7 @@ impl<'a> LookAhead<'a> {
         self.candidates.push_back(Candidate {
             at,
             sequence,
-            // The missing record came before this one.
+            // The missing record came before this one, so this bound holds for its entries, too.
             bound: header.next_data,
             previous_checksum: header.previous_checksum,
         });

@@ -1,4 +1,4 @@
-//! The recovery scan: which records does a log hold, beyond doubt, and what of it is damaged?
+//! The recovery scan: finds the records that a log surely holds, and the damaged parts.
 //!
 //! The work is linear in the length of the log, whatever the log holds: see [`ScanWork`].
 
@@ -18,8 +18,8 @@ use crate::{
     units_of,
 };
 
-/// A log that begins with this many zeroes counts as never used. It may also have lost a first
-/// record of that length, but to search every such log further would take minutes on a large disk.
+/// A log that begins with this many zeroes counts as never used. It may instead have lost a first
+/// record of that length, but to search every such log would take minutes on a large disk.
 pub const BLANK: Sectors = Sectors(512);
 /// Longest payload of a record.
 pub const RECORD_PAYLOAD_MAX: Sectors = Sectors(4096);
@@ -36,19 +36,19 @@ const LOOK_AHEAD_MAX: Sectors = Sectors(PROVEN_WITHIN * RECORD_SECTORS_MAX.0);
 /// of a volume do not overlap, so each is checked once, or twice if it lies behind a damaged place.
 const CHECKED_TIMES: u64 = 4;
 
-/// The records of one log from its start to the first place where none follows.
+/// The records of one log, from its start to the first place where no record follows.
 #[derive(Clone, Debug, Default)]
 pub struct Scanned {
-    /// Records in order. A record that `damage` names has a whole header and a damaged payload.
+    /// Records in order. If `damage` names a record, its header is whole and its payload damaged.
     pub records: Vec<Record>,
     /// Why the scan ended; `None` when the log is full.
     pub end: Option<RecordError>,
-    /// Places that were durable once, or may have been, and are not whole any more.
+    /// Places that had been durable, or may have been, and are no longer whole.
     pub damage: Vec<Damage>,
-    /// Sectors that the scan read and the medium did not give back.
+    /// Sectors that the medium could not return.
     pub unreadable: Vec<LogOffset>,
-    /// Whether the log begins with sectors without known content: the device is a model that keeps
-    /// none, so nothing was found because nothing can be.
+    /// Whether the log begins with sectors without known content: a modelled device keeps none, so
+    /// no record can be found.
     pub begins_absent: bool,
     /// Work of the scan.
     pub work: ScanWork,
@@ -62,21 +62,21 @@ impl Scanned {
     }
 }
 
-/// What a scan cost. For a log of `n` sectors, of which `p` are a physical sector: at most `3 * n /
-/// p` headers, `4 * n` sectors checked and one record more; and of an intact device at most `3 * n`
-/// sectors read.
+/// What a scan cost. Let a log have `n` sectors, and a physical sector `p`. Then at most
+/// `3 * n / p` headers are decoded, and `4 * n` sectors and one more record are checked. If the
+/// device is intact, at most `3 * n` sectors are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanWork {
     /// Places where a record header was looked for.
     pub headers: u64,
     /// Payload whose checksums were compared.
     pub checked: Sectors,
-    /// What was read in chunks. Each sector of a chunk that fails is then read once more.
+    /// Sectors read in chunks. Each sector of a chunk that fails is read once more, uncounted.
     pub read: Sectors,
 }
 
-/// A place in a log that is damaged now and was durable once: a later record proves it, or the
-/// medium does not give back what was written there, so that nothing shows the contrary.
+/// A damaged place in a log that had been durable. Either a later record proves it, or the medium
+/// cannot return the content and nothing disproves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// First sector.
@@ -84,11 +84,11 @@ pub struct Damage {
     /// Length.
     pub sectors: Sectors,
     /// Whether the header is whole. If it is, the lost blocks are known and reads of them fail. If
-    /// not, nobody knows which blocks the record held.
+    /// not, it is unknown which blocks the record held.
     pub known: bool,
 }
 
-/// Which log is scanned.
+/// Describes the log to scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanOf {
     /// The volume.
@@ -99,7 +99,7 @@ pub struct ScanOf {
     pub region: Extent,
     /// Records begin at multiples of this.
     pub physical: Sectors,
-    /// Entries below this are dead, so damage to them does not count.
+    /// Entries below the floor are dead, so damage to them does not count.
     pub floor: DataSequence,
     /// Capacity of the volume: no entry reaches beyond.
     pub capacity: Sectors,
@@ -112,8 +112,8 @@ enum Found {
     /// A record with a whole header and a damaged payload.
     Damaged {
         record: Record,
-        /// Whether every readable unit has its checksum. Then the medium is at fault, not a crash
-        /// while the record was written.
+        /// Whether all readable units match their checksums. Then the medium is at fault, not a
+        /// crash during the write.
         unreadable: bool,
     },
     /// No record that belongs there.
@@ -121,7 +121,7 @@ enum Found {
 }
 
 impl Found {
-    /// The same, if the record follows on what was found before.
+    /// Returns `self` if it follows the record `last`; else there is nothing.
     fn if_follows(self, last: Option<&Record>, chained: bool) -> Self {
         let follows = match &self {
             Self::Whole(record) | Self::Damaged { record, .. } => follows(record, last, chained),
@@ -131,20 +131,20 @@ impl Found {
     }
 }
 
-/// Reads the log from its start and proves record after record: volume, log, place, epoch, the
+/// Reads the log from its start. Each record must prove itself: volume, log, place, epoch, the
 /// predecessor's checksum, header and payload.
 ///
-/// `start` holds the first sectors of the log if the caller has read them, and found them not
-/// [`BLANK`]. The caller has flushed the device: data that a killed process left in a volatile
-/// cache must be durable before it is believed.
+/// `start` holds the first sectors of the log if the caller has read them and they are not
+/// [`BLANK`]. The caller must have flushed the device: data that a killed process left in a
+/// volatile cache must be durable before it is believed.
 ///
 /// Only [`IoError::Medium`] counts as damage: the device must report it for the chunk and again for
-/// the sector. An unreadable place where a record may begin is damage too, whatever lies behind it:
-/// the log may go on there, and nobody knows with which entries.
+/// the sector. An unreadable place where a record may begin is damage, too, even if nothing lies
+/// behind it: the log may go on there, with unknown entries.
 ///
 /// # Errors
-/// If the device fails in another way: the unread sectors may be whole. A torn record is no error:
-/// it ends the log.
+/// If the device fails in another way, because the unread sectors may be whole. A torn record is no
+/// error: it ends the log.
 pub async fn scan(
     device: &Rc<dyn BlockDevice>,
     of: ScanOf,
@@ -182,7 +182,7 @@ impl Scan<'_> {
     }
 
     /// Finds the place to go on behind `offset`, where no whole record follows. Also returns
-    /// whether the checksum of the predecessor is known there. `None` if the log ends here.
+    /// whether the predecessor's checksum is known there. `None` if the log ends here.
     async fn pass(&mut self, offset: u64, found: Found) -> Result<Option<(u64, bool)>, IoError> {
         let here = match &found {
             Found::Damaged { record, .. } => Some(record),
@@ -192,7 +192,7 @@ impl Scan<'_> {
         let epoch = self.out.records.first().or(here).map(|record| record.header.epoch);
         let behind = self.look_ahead(offset, epoch, last).await?;
         let mut proof = behind.filter(|behind| behind.proven);
-        // The sectors cannot be read: they may have been durable.
+        // The sectors cannot be read, so they may have been durable.
         let unreadable = is_unreadable(&found);
         if unreadable {
             proof = proof.or(behind.filter(|behind| !behind.renewed));
@@ -200,12 +200,12 @@ impl Scan<'_> {
         let Some(proof) = proof else {
             return Ok(self.pass_unproven(offset, found));
         };
-        // Remains of an earlier epoch may lie behind the lost start of a log.
+        // Behind the lost start of a log, remains of an earlier epoch may lie.
         let dead = proof.dead && !(unreadable && (offset == 0 || !proof.proven));
         let start = if proof.renewed { 0 } else { offset };
         if proof.renewed {
-            // The records so far are of an epoch that has ended. The loss of the next epoch's first
-            // record has uncovered them.
+            // The records so far are of an epoch that had ended. They are visible again because the
+            // first record of the next epoch was lost.
             self.out.records.clear();
             self.out.damage.clear();
         }
@@ -223,8 +223,8 @@ impl Scan<'_> {
         Ok(Some((next, known)))
     }
 
-    /// A place that no later record proves durable is the end of the log: a crash tore the record
-    /// there. It is damage all the same where the medium is at fault.
+    /// Handles a place that no later record proves durable. It is the end of the log, because a
+    /// crash tore the record there. Unless the medium is at fault: then it is damage.
     fn pass_unproven(&mut self, offset: u64, found: Found) -> Option<(u64, bool)> {
         match found {
             Found::Damaged { record, unreadable: true } => {
@@ -306,7 +306,7 @@ impl Scan<'_> {
     }
 }
 
-/// Whether sectors there cannot be read.
+/// Whether the place could not be read.
 fn is_unreadable(found: &Found) -> bool {
     matches!(found, Found::Nothing(RecordError::Unreadable)) && !plant::is(Bug::UnreadableIsTheEnd)
 }
@@ -315,7 +315,7 @@ fn payload_len(record: &Record) -> Sectors {
     Sectors(record.entries.iter().map(|entry| entry.payload_sectors().0).sum())
 }
 
-/// Whether every unit that is not `excused` has the checksum in the header.
+/// Whether every unit matches its checksum in the header, except those that are `excused`.
 fn payload_is_right(
     record: &Record,
     payload: &Payload,
@@ -335,8 +335,8 @@ fn payload_is_right(
     true
 }
 
-/// Whether `record` follows on `last`. The checksum of the predecessor is unknown behind a damaged
-/// header.
+/// Checks that `record` follows `last`. Behind a damaged header (`chained` is false) the checksum
+/// of the predecessor is unknown.
 fn follows(record: &Record, last: Option<&Record>, chained: bool) -> Result<(), RecordError> {
     let header = &record.header;
     match last {

@@ -1,4 +1,4 @@
-//! The part of a log that a scan has in memory, and which of its sectors could be read.
+//! The part of a log that a scan has in memory, and the sectors that could not be read.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -17,9 +17,9 @@ pub(super) struct Window<'a> {
     device: &'a Rc<dyn BlockDevice>,
     pub(super) of: ScanOf,
     start: u64,
-    /// What was read. Unreadable sectors are zeroes here.
+    /// Content from `start` on. Unreadable sectors are zeroes here.
     content: Payload,
-    /// The read of what follows.
+    /// The read of the next chunk.
     ahead: Option<Completion>,
     /// Unreadable sectors.
     unreadable: BTreeSet<u64>,
@@ -42,7 +42,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// A second window at the same place. The read that is under way goes to the second.
+    /// A second window at the same place. It takes over the read that is under way.
     pub(super) fn split(&mut self) -> Self {
         Self {
             device: self.device,
@@ -60,7 +60,7 @@ impl<'a> Window<'a> {
         self.start + self.content.len().0
     }
 
-    /// The `len` sectors from `offset` of the log, or those up to its end.
+    /// The `len` sectors from `offset` of the log, but none beyond its end.
     pub(super) async fn get(&mut self, offset: u64, len: Sectors) -> Result<Payload, IoError> {
         let end = (offset + len.0).min(self.of.region.len.0);
         if offset < self.start || offset > self.end() {
@@ -87,7 +87,7 @@ impl<'a> Window<'a> {
         at.max(offset)
     }
 
-    /// The first unreadable one of the `len` sectors from `offset`.
+    /// The first unreadable sector among the `len` sectors from `offset`.
     pub(super) fn first_unreadable(&self, offset: u64, len: Sectors) -> Option<u64> {
         self.unreadable.range(offset..offset + len.0).next().copied()
     }
@@ -101,7 +101,7 @@ impl<'a> Window<'a> {
         end.max(offset + 1).next_multiple_of(self.of.physical.0).min(self.of.region.len.0)
     }
 
-    /// Whether the log begins with sectors without known content: the device keeps none.
+    /// Whether the log begins with sectors without known content: the device keeps no content.
     pub(super) const fn begins_absent(&self) -> bool {
         self.begins_absent
     }
@@ -130,7 +130,7 @@ impl<'a> Window<'a> {
         }
         self.content.append(chunk);
         let next = self.end();
-        // The first chunk may show that there is no more to read.
+        // The first chunk may show that the log is blank.
         if from > 0 && next < self.of.region.len.0 {
             self.ahead = Some(self.read(next, self.chunk(next)));
         }
@@ -166,7 +166,7 @@ impl<'a> Window<'a> {
         self.device.submit(Request::Read { extent })
     }
 
-    /// The record header at `offset`, if it belongs there.
+    /// The record header at `offset`, or why no record begins there.
     pub(super) async fn header(
         &mut self,
         offset: u64,
@@ -203,8 +203,8 @@ impl<'a> Window<'a> {
         self.sane(record)
     }
 
-    /// Whether a volume could have written these values. A valid checksum does not prove plausible
-    /// values.
+    /// Checks that a volume could have written these values, because a valid checksum does not
+    /// prove it.
     fn sane(&self, record: &Record) -> Result<(), RecordError> {
         let header = &record.header;
         if header.floor > header.next_data {

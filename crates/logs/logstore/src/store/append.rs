@@ -1,4 +1,4 @@
-//! Records: which entries they take, and what follows when they are written.
+//! Records: the entries that they take, and the effects of their writes.
 
 use crate::{
     AppendOf, AppendSlot, EntryKind, Log, LogId, MAX_ENTRIES, Payloads, RecordSequence, RecordShape,
@@ -29,7 +29,7 @@ impl Store {
             for _ in 0..entries {
                 let Some(id) = self.entries.pending.pop_front() else { break };
                 let slot = self.entries.slots.get(id);
-                // The record takes the room that was set aside.
+                // The record takes over the room that was set aside for the entry.
                 self.reserved -= slot.reserved;
                 self.entries.waiters -= usize::from(slot.waiter.is_some());
                 slots.push(id);
@@ -41,8 +41,8 @@ impl Store {
         slots
     }
 
-    /// The size of a record of `size` with the first batch that waits, and how many entries that
-    /// has.
+    /// The size of a record of size `size` plus the first waiting batch, and the number of entries
+    /// of that batch.
     fn with_batch(&self, size: RecordSize, first: SlotId) -> (RecordSize, usize) {
         let slot = self.entries.slots.get(first);
         if slot.rest == 0 {
@@ -55,15 +55,15 @@ impl Store {
         (batch.fold(size, |size, id| size.with(payload(id))), entries)
     }
 
-    /// Whether the batch that begins with this slot may go to `log`, given the records in flight of
-    /// its stream.
+    /// Whether the batch that begins with this slot may go to `log`: its stream may have records in
+    /// flight in another log.
     pub(super) fn may_follow(&self, first: SlotId, log: LogId) -> bool {
         let stream = self.entries.slots.get(first).stream;
         let bound = self.entries.streams.bound_to(stream);
         bound.is_none_or(|bound| bound == log) || plant::is(Bug::StreamSwitchesLog)
     }
 
-    /// Puts the slots' entries behind the last record of `log`.
+    /// Appends the slots' entries to `log` as one record.
     pub fn append(&mut self, log: LogId, slots: RecordSlots) -> (RecordSequence, AppendSlot) {
         let of = self.next_record(log);
         let sequence = of.sequence;
@@ -105,7 +105,8 @@ impl Store {
         streams
     }
 
-    /// The record that begins an epoch in `log`, where that must be durable before entries follow.
+    /// The record that begins an epoch in `log`, if the begin must be durable before entries
+    /// follow.
     pub fn begin_epoch(&mut self, log: LogId) -> Option<(RecordSequence, AppendSlot)> {
         let floor = self.epoch_floor();
         let cannot_begin = |log: &Log| log.used().0 > 0 || log.is_retired();
@@ -116,7 +117,7 @@ impl Store {
         Some((of.sequence, self.logs.with(log, |log| log.begin(&of))))
     }
 
-    /// The fields of the next record, which goes to `log`. A snapshot under way notes the log.
+    /// The fields of the next record, which goes to `log`. A snapshot under way learns of the log.
     pub fn next_record(&mut self, log: LogId) -> AppendOf {
         if let Some(opened) = &mut self.roots.capturing
             && !plant::is(Bug::SnapshotMissesLog)
@@ -130,7 +131,8 @@ impl Store {
         AppendOf { volume: self.volume, sequence, floor, kept_floor, next_data }
     }
 
-    /// A record was written. Its entries take effect when all before it in the log are durable.
+    /// Notes that a record was written. Its entries take effect once all before it in the log are
+    /// durable.
     pub fn record_written(&mut self, log: LogId, sequence: RecordSequence) {
         let durable = self.logs.with(log, |log| log.finish_append(sequence));
         if plant::is(Bug::AckPastHole) {
@@ -144,8 +146,8 @@ impl Store {
         self.reset_what_can_be();
     }
 
-    /// A record could not be written: its log is out of use, and the entries of this record and of
-    /// those behind it wait for another.
+    /// Notes that a record could not be written. Its log is out of use, and the entries of this
+    /// record and of those behind it wait for another log.
     pub fn record_failed(&mut self, log: LogId, sequence: RecordSequence) {
         let void = self.logs.with(log, |log| log.fail_append(sequence));
         for sequence in void {
@@ -161,7 +163,7 @@ impl Store {
             for id in record.slots {
                 let slot = self.entries.slots.get(id);
                 self.reserved += slot.reserved;
-                // The entry was due once, so it stays due even if nobody waits for it.
+                // The entry was due already, so it stays due even if no client waits for it.
                 self.entries.force = self.entries.force.max(Some(slot.ticket));
                 self.entries.line_up(id);
             }

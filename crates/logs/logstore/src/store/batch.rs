@@ -1,4 +1,5 @@
-//! Batches: groups of entries of which a crash keeps all or none, and the order between batches.
+//! Batches: groups of entries that survive a crash together or not at all, and the order between
+//! batches.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use crate::{
 };
 use manylogs_plant::{self as plant, Bug};
 
-/// Batches of one stream keep their order over a crash: a batch survives only if all batches that
-/// were put before it in the stream survive. Batches of different streams are independent.
+/// Batches of one stream keep their order over a crash: a batch survives only if all earlier
+/// batches of the stream survive. Batches of different streams are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u32);
 
-/// A new entry, which the store has not numbered yet.
+/// A new entry, without a sequence yet.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
     /// The extent, as the store's map addresses it.
@@ -25,21 +26,21 @@ pub struct NewEntry {
     pub kind: EntryKind,
     /// Class of the entry.
     pub class: Class,
-    /// Name that the owner gives the version.
+    /// The owner's own number of the version.
     pub version: u64,
-    /// The content of a data entry, of the extent's length.
+    /// Content of a data entry, exactly as long as the extent.
     pub payload: Option<Payload>,
 }
 
-/// Entries that one record takes. They count when the record is durable, all or none.
+/// Entries that go into one record. Recovery finds all of them or none.
 ///
-/// A batch has at most [`MAX_ENTRIES`] entries and [`RECORD_PAYLOAD_MAX`] of payload, and a record
-/// of its own must fit the logs.
+/// A batch has at most [`MAX_ENTRIES`] entries and [`RECORD_PAYLOAD_MAX`] of payload. A record of
+/// its own must fit the logs.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// In the order in which they displace one another.
+    /// The entries; a later one displaces earlier ones that it overlaps.
     pub entries: SmallVec<[NewEntry; 1]>,
-    /// The stream that the batch keeps its order in, if any.
+    /// The stream in which the batch keeps its order, if any.
     pub after: Option<Stream>,
 }
 
@@ -51,14 +52,14 @@ impl Batch {
         Self { entries: SmallVec::from_buf([entry]), after: None }
     }
 
-    /// Content of all its entries.
+    /// Length of the content of all its entries.
     #[must_use]
     pub fn payload_sectors(&self) -> Sectors {
         let len = |entry: &NewEntry| entry.payload.as_ref().map_or(Sectors(0), Payload::len);
         self.entries.iter().fold(Sectors(0), |sum, entry| sum + len(entry))
     }
 
-    /// Whether any record can take it.
+    /// Whether a record can take it, by its size.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         (1..=MAX_ENTRIES).contains(&self.entries.len())
@@ -66,20 +67,20 @@ impl Batch {
     }
 }
 
-/// The log in which each stream has records in flight. Until they are durable, the next record of
-/// the stream goes to the same log: recovery believes a record only if all records before it in the
-/// log are whole.
+/// The log in which each stream has records in flight. Until these are durable, the next record of
+/// the stream goes to the same log, because recovery believes a record only if all records before
+/// it in the log are whole.
 #[derive(Debug, Default)]
 pub struct StreamsInFlight(BTreeMap<Stream, (LogId, u32)>);
 
 impl StreamsInFlight {
-    /// The log that the next record of the stream must go to, if it is not free to choose.
+    /// The log that the next record of the stream must go to; `None` if any log will do.
     #[must_use]
     pub fn bound_to(&self, stream: Option<Stream>) -> Option<LogId> {
         self.0.get(&stream?).map(|(log, _)| *log)
     }
 
-    /// A record with batches of the stream is on its way to `log`.
+    /// Notes that a record with batches of the stream is under way to `log`.
     pub(super) fn begin(&mut self, stream: Stream, log: LogId) {
         let (at, records) = self.0.entry(stream).or_insert((log, 0));
         debug_assert!(*at == log || plant::is(Bug::StreamSwitchesLog));
@@ -87,7 +88,7 @@ impl StreamsInFlight {
         *records += 1;
     }
 
-    /// The batch is durable, or has failed for good.
+    /// Notes that such a record is durable, or has failed.
     pub(super) fn end(&mut self, stream: Stream) {
         if let Some((_, records)) = self.0.get_mut(&stream) {
             *records -= 1;
@@ -99,7 +100,7 @@ impl StreamsInFlight {
 }
 
 impl Store {
-    /// Room that is reserved for a batch: that of a record of its own.
+    /// Room that is reserved for a batch: enough for a record of its own.
     #[must_use]
     pub fn room_of(&self, batch: &Batch) -> Room {
         let entries: SmallVec<[Entry; 1]> = batch
@@ -110,10 +111,10 @@ impl Store {
         Room::of(&entries, self.logs.shape())
     }
 
-    /// Puts a batch on its way into a record: its versions are the newest from now on. The caller
-    /// asked [`Store::fits`] for `reserved`, which is [`Store::room_of`] the batch. `waiter` is
-    /// told when the batch is durable, which is when the map says where it lies; without one,
-    /// entries of data count as volatile until then. Returns the ticket of the last entry.
+    /// Queues a batch for a record: its versions are the newest from now on. The caller asked
+    /// [`Store::fits`] for `reserved`, which is [`Store::room_of`] the batch. `waiter` is answered
+    /// when the batch is durable and the map says where it lies. Without a waiter, data entries
+    /// count as volatile until then. Returns the ticket of the last entry.
     ///
     /// # Panics
     /// If the batch is not possible.
@@ -132,7 +133,7 @@ impl Store {
             if volatile {
                 self.entries.volatile_sectors += entry.payload_sectors().0;
             }
-            // Whoever waits is told with the last entry.
+            // The waiter belongs to the last entry.
             let waiter = if rest == 0 { waiter.take() } else { None };
             let id = self.queue(entry, payload, waiter, std::mem::take(&mut room), Origin::Client);
             let slot = self.entries.slots.get_mut(id);
@@ -144,7 +145,7 @@ impl Store {
         last
     }
 
-    /// Takes the versions of `extent` before `sequence` out of the map: a newer one is at home.
+    /// Removes versions of `extent` before `sequence` from the map, because a newer one is at home.
     pub fn displace_older(&mut self, extent: Extent, sequence: DataSequence) -> Displaced {
         let mut displaced = Displaced::of(self.logs.shape());
         self.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));

@@ -22,6 +22,6 @@ pub enum Job {
 
 /// Chooses what to clean.
 pub trait Cleaner {
-    /// The next thing to do; none if nothing is worth it now.
+    /// The next job; `None` if no log is worth cleaning now.
     fn next(&mut self, store: &Store) -> Option<Job>;
 }

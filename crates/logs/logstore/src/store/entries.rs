@@ -17,17 +17,17 @@ use manylogs_plant::{self as plant, Bug};
 pub struct Entries {
     /// Every entry that is not durable yet.
     pub slots: Slots,
-    /// The order in which they came.
+    /// Numbers entries in order of arrival, and knows which are durable.
     pub tickets: Tickets,
     /// Slots that wait for a record, in order of their tickets.
     pub pending: VecDeque<SlotId>,
-    /// How many of them have a waiter.
+    /// Number of slots in `pending` with a waiter.
     pub waiters: usize,
-    /// Everything up to this ticket must go into records now.
+    /// All entries up to this ticket must go into records now.
     pub force: Option<Ticket>,
-    /// Sectors of answered writes that are only in memory, and until when.
+    /// Sectors of answered writes that are only in memory.
     pub volatile_sectors: u64,
-    /// When the oldest of them must be on its way.
+    /// Time at which the oldest of these writes must be on its way.
     pub volatile_until: Option<Time>,
     /// Records in flight.
     pub records: InFlightRecords,
@@ -36,14 +36,14 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Inserts a slot among those that wait, in order of tickets. The first is always the oldest,
-    /// so that an entry that a flush waits for is never behind one that nobody waits for.
+    /// Inserts a slot into `pending`, in order of tickets. The oldest is always first, so an entry
+    /// that a flush needs is never behind one that nobody waits for.
     pub fn line_up(&mut self, id: SlotId) {
         let slot = self.slots.get(id);
         self.waiters += usize::from(slot.waiter.is_some());
         let ticket = slot.ticket;
         let comes_before = |other: &SlotId| self.slots.get(*other).ticket < ticket;
-        // The newest, unless its record failed.
+        // The entry is the newest, unless its record failed.
         if self.pending.back().is_none_or(comes_before) {
             self.pending.push_back(id);
             return;
@@ -54,20 +54,21 @@ impl Entries {
 }
 
 impl Store {
-    /// Every entry up to now goes into records without waiting. Returns the last one, if there ever
-    /// was any.
+    /// Makes all present entries go into records without delay. Returns the ticket of the last
+    /// entry, or `None` if there never was one.
     pub fn force_all(&mut self) -> Option<Ticket> {
         let last = self.entries.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
         self.entries.force = self.entries.force.max(last);
         last
     }
 
-    /// What was answered and is only in memory must be on its way at `until`.
+    /// Sets the time at which answered entries that are only in memory must be on their way.
     pub const fn keep_volatile_until(&mut self, until: Time) {
         self.entries.volatile_until = Some(until);
     }
 
-    /// Queues an entry for a record. `displaced` is what it displaced in the map.
+    /// Queues an entry for a record, with its reserved room. It does not wait for a record before
+    /// [`Store::make_pending`].
     pub fn queue(
         &mut self,
         entry: Entry,
@@ -105,8 +106,8 @@ impl Store {
         self.entries.line_up(id);
     }
 
-    /// Books what `id` displaced: versions in logs stay needed until it is durable, and so do
-    /// versions that are themselves still on their way into a log.
+    /// Books what `id` displaced. Displaced versions stay needed until `id` is durable, in logs or
+    /// still on their way into a log.
     pub fn book_displaced(&mut self, id: SlotId, displaced: Displaced) {
         let ticket = self.entries.slots.get(id).ticket;
         for (older, sectors) in displaced.buffered {

@@ -6,7 +6,7 @@ use super::{SlotId, Store};
 use crate::{Log, LogId};
 
 impl Store {
-    /// Logs that went out of use, and of which the root does not say so yet.
+    /// Logs that went out of use, but are not in the root's list yet.
     #[must_use]
     pub fn newly_retired(&self) -> Vec<LogId> {
         if !self.logs.any_retired() {
@@ -24,8 +24,8 @@ impl Store {
         self.read_only.map_or(Ok(()), |reason| Err(IoError::ReadOnly { reason }))
     }
 
-    /// Stops taking entries for good after `error`. `medium` is the reason that is given if the
-    /// medium failed.
+    /// Stops taking entries for good after `error`. `medium` is the reason to give for a medium
+    /// error, or another one without a text of its own.
     pub fn fail_for(&mut self, error: &IoError, medium: &'static str) {
         self.fail(match error {
             IoError::Gone => "the device is gone",
@@ -35,7 +35,7 @@ impl Store {
         });
     }
 
-    /// Stops taking entries for good. What is stored stays readable.
+    /// Stops taking entries for good. Stored versions stay readable.
     pub fn fail(&mut self, reason: &'static str) {
         self.read_only.get_or_insert(reason);
         let waiting: Vec<SlotId> = self.entries.pending.iter().copied().collect();

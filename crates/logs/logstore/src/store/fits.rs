@@ -3,12 +3,12 @@
 use super::{Room, Store};
 
 impl Store {
-    /// Sets room aside, which [`Store::fits`], for what is not an entry yet.
+    /// Sets aside room for a later entry. [`Store::fits`] must hold for it.
     pub fn reserve(&mut self, room: Room) {
         self.reserved += room;
     }
 
-    /// Gives room up that [`Store::reserve`] set aside.
+    /// Gives back room that [`Store::reserve`] set aside.
     pub fn release(&mut self, room: Room) {
         self.reserved -= room;
     }
@@ -18,7 +18,7 @@ impl Store {
         self.fits_with(needed, false)
     }
 
-    /// As [`Store::fits`], for what a checkpoint cannot do without.
+    /// As [`Store::fits`], for entries that a checkpoint needs: they may use the spared room.
     pub fn fits_spared(&mut self, needed: Room) -> bool {
         self.fits_with(needed, true)
     }

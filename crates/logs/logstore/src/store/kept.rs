@@ -1,5 +1,5 @@
-//! Versions that are kept in the logs: [`Class::DurabilityOnly`]. Passes leave them where they are,
-//! and they have a floor of their own, [`Floors::kept`](crate::Floors).
+//! Versions that are kept in the logs: [`Class::DurabilityOnly`]. Checkpoints leave them in the
+//! logs, and they have a floor of their own, [`Floors::kept`](crate::Floors).
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,20 @@ use manylogs_plant::{self as plant, Bug};
 use super::{Displaced, Origin, Place, Room, SlotId, Store};
 use crate::{Class, DataSequence, Entry, EntryKind, LogId, Mapped};
 
-/// An account of what is kept.
+/// Account of the kept versions.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Whether versions may be kept: the disk says that older programs do not know them.
+    /// Whether versions may be kept: the disk must say so first, because older programs do not know
+    /// them.
     on: bool,
     /// Sectors whose newest version is kept.
     sectors: u64,
-    /// Whether something is mapped that is not kept.
+    /// Whether versions are mapped that are not kept.
     waits: bool,
 }
 
 impl Kept {
-    /// Recovery found a version at `place`.
+    /// Counts a version that recovery found at `place`.
     pub(super) fn found(&mut self, extent: Extent, place: Place) {
         if place.is_kept() {
             self.put(extent.len);
@@ -30,27 +31,28 @@ impl Kept {
         }
     }
 
-    /// A version that is kept became the newest.
+    /// Counts a kept version that became the newest.
     pub(super) const fn put(&mut self, len: Sectors) {
         self.sectors += len.0;
     }
 
-    /// Another version became the newest.
+    /// Notes that a version that is not kept became the newest.
     pub(super) const fn put_other(&mut self) {
         self.waits = true;
     }
 
-    /// So many sectors are at home and kept no longer; whether something else is mapped.
+    /// Subtracts sectors that went home and are no longer kept. `waits` says whether versions are
+    /// mapped that are not kept.
     pub(super) const fn went_home(&mut self, sectors: u64, waits: bool) {
         self.sectors = self.sectors.saturating_sub(sectors);
         self.waits = waits;
     }
 }
 
-/// What of a log is there for kept versions.
+/// Share of a log that kept versions take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptIn {
-    /// Sectors whose newest version is kept there.
+    /// Sectors whose newest version is a kept one in this log.
     pub live: u64,
     /// Sectors that were appended to the log in its present epoch.
     pub used: u64,
@@ -58,8 +60,8 @@ pub struct KeptIn {
 
 impl Store {
     /// From now on versions of the class [`Class::DurabilityOnly`] are kept. The caller has made
-    /// sure that programs which do not know them refuse the store. Stores whose headers lie apart
-    /// keep none.
+    /// sure that programs which do not know such versions refuse the store. Stores with headers
+    /// apart keep none.
     pub fn keep(&mut self) {
         if !self.kept.on && self.apart.is_none() {
             self.kept.on = true;
@@ -73,25 +75,25 @@ impl Store {
         self.kept.on
     }
 
-    /// The newest versions of so many sectors are kept.
+    /// Sectors whose newest version is kept.
     #[must_use]
     pub const fn kept_sectors(&self) -> Sectors {
         Sectors(self.kept.sectors)
     }
 
-    /// A write that was to be kept goes home.
+    /// Counts a write that was meant to be kept but goes home.
     pub const fn note_kept_home(&mut self, len: Sectors) {
         self.counters.kept_home_sectors += len.0;
     }
 
-    /// Whether anything is mapped that a checkpoint would bring home.
+    /// Whether versions are mapped that a checkpoint would bring home.
     #[must_use]
     pub fn waits_for_home(&self) -> bool {
         if self.kept.on { self.kept.waits } else { !self.map.is_empty() }
     }
 
-    /// The smallest number of a version that is kept; entries that displaced older ones need not be
-    /// durable. Looks at the whole map.
+    /// The smallest data sequence of the kept versions that are mapped. Entries that displaced
+    /// others may still be under way. Looks at the whole map.
     #[must_use]
     pub fn oldest_kept(&self) -> Option<DataSequence> {
         if self.kept.sectors == 0 {
@@ -100,12 +102,12 @@ impl Store {
         self.kept().map(|(_, mapped)| mapped.sequence).min()
     }
 
-    /// The versions that are kept and durable, by address.
+    /// The kept versions in logs, by address.
     pub fn kept(&self) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
         self.map.iter().filter(|(_, mapped)| mapped.value.is_kept())
     }
 
-    /// The logs that hold kept versions, or say of older ones that they are dead.
+    /// The logs that hold kept versions, or entries that say that older kept ones are dead.
     #[must_use]
     pub fn logs_that_keep(&self) -> BTreeMap<LogId, KeptIn> {
         let mut found: BTreeMap<LogId, KeptIn> = BTreeMap::new();
@@ -126,14 +128,14 @@ impl Store {
         found
     }
 
-    /// The class that an entry of this kind gets.
+    /// The class that an entry gets: kept versions only where they are allowed.
     pub(super) fn class_of(&self, kind: EntryKind, class: Class) -> Class {
         let may_be = class != Class::DurabilityOnly || (self.kept.on && kind == EntryKind::Data);
         if may_be { class } else { Class::Data }
     }
 
-    /// Queues an entry that says that versions of `extent` before `sequence` are dead: a newer one
-    /// went home and took `displaced` out of the map. [`Store::make_pending`] follows.
+    /// Queues an entry that says that versions of `extent` before `sequence` are dead. A newer one
+    /// went home and took `displaced` out of the map. [`Store::make_pending`] must follow.
     pub fn queue_supersede(
         &mut self,
         extent: Extent,
@@ -145,15 +147,16 @@ impl Store {
         let id = self.queue(entry, None, waiter, reserved, Origin::Client);
         self.bury(id, &displaced);
         if displaced.is_empty() && self.kept.on {
-            // It repeats what an earlier entry says that is not durable yet.
+            // It repeats an earlier entry that is not durable yet, and that one may be over kept
+            // versions.
             self.entries.slots.get_mut(id).entry.over_kept = true;
         }
         self.book_displaced(id, displaced);
         id
     }
 
-    /// The slot's entry displaced these versions. If kept ones are among them it must be known as
-    /// long as they can be found, even when the entry itself is below the floor.
+    /// Marks the slot's entry if it displaced kept versions. A marked entry must be found as long
+    /// as they can be, even if it is below the floor.
     pub(super) fn bury(&mut self, id: SlotId, displaced: &Displaced) {
         let slots = &mut self.entries.slots;
         let is_kept = |slot: SlotId| slots.get(slot).entry.is_kept();

@@ -1,5 +1,5 @@
-//! A set of logs as bits: the one next to a place is found by looking at a word or two, and a log
-//! is added or removed with every record.
+//! A set of logs as bits. The member next to a number is found by looking at a word or two, and a
+//! log is added or removed with every record.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -15,7 +15,7 @@ pub(crate) struct LogSet {
 #[derive(Clone, Debug)]
 struct Members<'a> {
     words: &'a [u64],
-    /// Remaining numbers: from `next` up to, but without, `end`.
+    /// Remaining numbers: from `next` up to `end`, without `end`.
     next: u32,
     end: u32,
 }
@@ -30,7 +30,7 @@ impl LogSet {
         self.words[word_of(log.0)] & bit_of(log.0) != 0
     }
 
-    /// Adds the log, or takes it out.
+    /// Adds the log, or removes it.
     pub(crate) fn set(&mut self, log: LogId, member: bool) {
         let word = &mut self.words[word_of(log.0)];
         *word = if member { *word | bit_of(log.0) } else { *word & !bit_of(log.0) };

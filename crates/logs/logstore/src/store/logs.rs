@@ -1,4 +1,4 @@
-//! The logs of a store: which has room, and how much room is left in all.
+//! The logs of a store: which of them have room, and how much room there is in total.
 
 use std::ops::RangeBounds;
 
@@ -8,44 +8,45 @@ use manylogs_block::{Extent, Lba, Sectors, narrow};
 use super::log_set::LogSet;
 use manylogs_plant::{self as plant, Bug};
 
-/// A log in which nothing counts begins anew if more than this share of it is filled, as a divisor.
+/// A log without live versions begins anew if more than this share of it is filled, as a divisor.
 pub(super) const KEPT_SHARE: u64 = 16;
 
-/// Which of a store's devices.
+/// Number of one of a store's devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device(pub u16);
 
-/// Logs by number; one that was never used costs a pointer.
+/// Logs by number; an unused one costs only a pointer.
 #[derive(Debug)]
 pub struct Logs {
     logs: Vec<Option<Box<Log>>>,
     regions: Vec<Extent>,
-    /// The device of each, where there are several.
+    /// The device of each log; empty if there is only one device.
     devices: Vec<Device>,
     /// Logs that are neither full nor retired.
     open: LogSet,
-    /// A log whose content is being moved away takes no records meanwhile.
+    /// The log whose content is being moved away; it takes no records meanwhile.
     aside: Option<LogId>,
-    /// None takes records any more.
+    /// No log takes records any more.
     closed: bool,
-    /// No entry needs more than this for a record of its own.
+    /// Longest record that a single entry or batch may need.
     largest_record: Sectors,
     shape: RecordShape,
     /// Sectors that can be appended, whatever the lengths of the entries: see [`Logs::room`].
     room: u64,
     used: u64,
-    /// Logs out of use.
+    /// Number of logs out of use.
     retired: usize,
     /// Length of all logs together.
     sectors: u64,
-    /// Whether logs know what their entries name.
+    /// Whether logs keep the extents of their entries: [`Log::inverse`].
     inverse: bool,
-    /// Whether a log must be reset on its device before its first record.
+    /// Whether the device must be reset at a log before each epoch.
     reset_first: bool,
 }
 
 impl Logs {
-    /// Logs in `regions` that were never used. No entry needs more than `largest_record`.
+    /// Logs in `regions` that were never used. No entry needs a record longer than
+    /// `largest_record`.
     pub fn new(regions: &[Extent], largest_record: Sectors, shape: RecordShape) -> Self {
         let mut logs = Self {
             logs: std::iter::repeat_with(|| None).take(regions.len()).collect(),
@@ -78,7 +79,7 @@ impl Logs {
         Self { devices, ..Self::new(&extents, largest_record, shape) }
     }
 
-    /// Returns the same logs as if they had never been used.
+    /// Logs in the same places, without any content.
     pub fn blank(&self) -> Self {
         let (devices, inverse, reset_first) =
             (self.devices.clone(), self.inverse, self.reset_first);
@@ -86,7 +87,7 @@ impl Logs {
         Self { devices, inverse, reset_first, ..new }
     }
 
-    /// The same logs, each of which knows what its entries name: [`Log::inverse`].
+    /// The same logs; each of them keeps the extents of its entries: [`Log::inverse`].
     #[must_use]
     pub fn with_inverse(self) -> Self {
         Self { inverse: true, ..self }
@@ -105,7 +106,7 @@ impl Logs {
         std::mem::replace(self, blank)
     }
 
-    /// Layout of records.
+    /// Parameters of the lengths of records.
     pub const fn shape(&self) -> RecordShape {
         self.shape
     }
@@ -176,7 +177,7 @@ impl Logs {
         self.open.set(id, room_now > 0);
         self.logs[id.0 as usize] = Some(log);
         if was_retired != is_retired {
-            // What is left out depends on how many logs are in use.
+            // The room of every log depends on how many logs are in use.
             self.count_room();
         }
         result
@@ -216,23 +217,24 @@ impl Logs {
         log.free().0.saturating_sub(self.left_out().0)
     }
 
-    /// What is left out of each log's account: all that is free counts of the only log in use, as
-    /// there an entry finds no end of another log that is too short for it.
+    /// The part of each log's free space that does not count as room: the longest record, so that
+    /// no entry fails to fit because every log's end is too short. If only one log is in use, all
+    /// of its free space counts.
     fn left_out(&self) -> Sectors {
         let in_use = self.regions.len() - self.retired;
         let is_alone = in_use == 1 && !plant::is(Bug::LastLogLeavesRecordOut);
         if is_alone { Sectors(0) } else { self.largest_record }
     }
 
-    /// More is left out of each log's account from now on, if entries may be longer. Never less: an
-    /// entry that was let in finds a log although short ones come before it.
+    /// Makes room for longer entries: each log leaves out more from now on. It never leaves out
+    /// less, so that an entry that was let in finds a log even if shorter ones go first.
     pub fn raise_largest_record(&mut self, largest: Sectors) {
         self.largest_record = self.largest_record.max(largest);
         self.count_room();
     }
 
     fn count_room(&mut self) {
-        // A log that is opened may begin with a record without entries.
+        // The first record of a log may be one without entries.
         let (_, head) = self.shape.len_of(0, 0, Sectors(0));
         let left_out = self.left_out();
         (self.room, self.open) = (0, LogSet::none_of(self.regions.len()));
@@ -256,51 +258,51 @@ impl Logs {
         !self.closed && room.sum::<u64>() >= needed.0
     }
 
-    /// What is free of a log that a checkpoint empties: it may keep a sixteenth, and begins with a
-    /// record without entries.
+    /// Free sectors of a log after a checkpoint: it may stay filled to a sixteenth, and a record
+    /// without entries may begin it.
     fn when_emptied(&self, id: LogId) -> u64 {
         let (_, head) = self.shape.len_of(0, 0, Sectors(0));
         let len = self.region(id).len.0;
         len.saturating_sub(head.0.max(len / KEPT_SHARE))
     }
 
-    /// The longest record of which logs of these lengths take one after the other for ever,
-    /// whichever and however many of them fail, if a checkpoint empties them in between: see
-    /// [`Logs::room`].
+    /// The longest record that logs of these lengths can take again and again, if checkpoints empty
+    /// them in between, even if some logs fail: see [`Logs::room`].
     ///
-    /// A log by itself needs a record's length beside what it keeps. Where there are more, the
-    /// record is left out of each, and what is left in the two shortest must take one: 2 (15/16
-    /// log - record) is at least a record if that is at most five eighths of a log.
+    /// A single log must have space for the record beside the sixteenth that stays filled. If there
+    /// are more, each leaves out a record's length, and the rest of the two shortest must take a
+    /// record: 2 (15/16 log - record) is at least a record if the record is at most five eighths of
+    /// a log.
     #[must_use]
     pub fn longest_record(shortest: Sectors) -> Sectors {
         Sectors(shortest.0 / 8 * 5)
     }
 
-    /// Changes what does not touch the room of a log that is in use: pins and live sectors.
+    /// Changes a log in a way that does not affect its room: pins and live sectors.
     pub fn adjust(&mut self, id: LogId, change: impl FnOnce(&mut Log)) {
         if let Some(log) = &mut self.logs[id.0 as usize] {
             change(log);
         }
     }
 
-    /// Sectors that can be appended, whatever the lengths of the entries. The length of the largest
-    /// record is left out in each log, unless there is only one: a log with more than that free
-    /// takes any entry. So while the reserved room does not exceed this, some log takes each entry.
+    /// Sectors that can be appended, whatever the lengths of the entries. Each log leaves out the
+    /// length of the largest record, unless there is only one log: a log with more than that free
+    /// takes any entry. So as long as the reserved room is within this, some log takes each entry.
     pub const fn room(&self) -> u64 {
         self.room
     }
 
-    /// Fraction of all log space that is appended to.
+    /// Fraction of all log space that is filled.
     pub fn occupancy(&self) -> f64 {
         self.used as f64 / self.sectors as f64
     }
 
-    /// Whether it takes any entry: it has room and is not set aside.
+    /// Whether the log takes any entry: it has room and is not set aside.
     pub fn is_open(&self, id: LogId) -> bool {
         self.open.contains(id)
     }
 
-    /// Open logs among `numbers`, in order of number, which is that of address.
+    /// Open logs among `numbers`, in order of number, which is the order of addresses.
     pub fn open_in(
         &self,
         numbers: impl RangeBounds<u32>,
@@ -308,7 +310,7 @@ impl Logs {
         self.open.within(numbers)
     }
 
-    /// How many logs come before those of `device` that begin behind `at`.
+    /// Number of logs that come before those logs of `device` that begin behind `at`.
     pub fn count_until(&self, device: Device, at: Lba) -> u32 {
         // Without a list of devices all logs are on the first.
         let alone = self.devices.is_empty();
@@ -322,8 +324,8 @@ impl Logs {
         narrow(from + before)
     }
 
-    /// Whether the log holds nothing and may be appended to, perhaps when its epoch has begun: the
-    /// record that begins it may be on its way.
+    /// Whether the log has no entries and may take some, at least after its epoch has begun. The
+    /// record that begins the epoch may be under way.
     pub fn is_blank(&self, id: LogId) -> bool {
         self.get(id).is_none_or(|log| log.is_empty() && !log.is_retired())
     }
@@ -334,7 +336,7 @@ impl Logs {
     }
 
     /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other
-    /// parameters may find room only in logs that do not count as open any more.
+    /// settings may find room only in logs that no longer count as open.
     pub fn takes(&self, id: LogId, needed: Sectors) -> bool {
         !self.closed && self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
     }

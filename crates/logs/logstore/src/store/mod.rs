@@ -1,5 +1,5 @@
-//! The log-structured store: which version of a block counts, where it is, and which entries are on
-//! their way into a log. Nothing here does I/O, or knows why an entry is written.
+//! The log-structured store: the newest version of each block, its place, and the entries on their
+//! way into a log. The store does no I/O, and does not know why an entry is written.
 
 pub mod apart;
 mod append;
@@ -58,7 +58,7 @@ pub struct StoreCounters {
     pub supersedes: u64,
     /// Logs that began anew.
     pub log_resets: u64,
-    /// Sectors of kept versions that went home all the same.
+    /// Sectors of kept versions that went home nevertheless.
     pub kept_home_sectors: u64,
     /// Sectors of kept versions that moved from log to log.
     pub kept_moved_sectors: u64,
@@ -75,7 +75,7 @@ pub struct Store {
     map: ExtentMap<Place>,
     /// The logs and their room.
     logs: Logs,
-    /// Headers of records that lie apart from the logs, if they do.
+    /// Headers of records that lie apart from the logs, if the store keeps them so.
     apart: Option<NvTable>,
     /// Entries on their way into a log.
     entries: Entries,
@@ -85,13 +85,13 @@ pub struct Store {
     sequences: Sequences,
     /// The root on the device, and changes of it that are being prepared.
     roots: Roots,
-    /// Why the store takes no more entries, if it does not.
+    /// Why the store takes no more entries; `None` while it takes some.
     read_only: Option<&'static str>,
-    /// Entries that displaced versions in the log whose content moves now, and how many sectors.
+    /// Entries that displaced versions in the log that is set aside, and the sectors displaced.
     overtakers: Vec<(SlotId, Ticket, u64)>,
-    /// Logs that lost live sectors: freed when the change under way is complete.
+    /// Logs that lost live sectors. They are freed when the change under way is complete.
     reset_candidates: Vec<LogId>,
-    /// What is kept in the logs.
+    /// Account of versions kept in the logs.
     kept: Kept,
     /// Counters for reports.
     counters: StoreCounters,
@@ -147,7 +147,7 @@ impl Store {
         self.reserved
     }
 
-    /// Why the store takes no more entries, if it does not.
+    /// Why the store takes no more entries; `None` while it takes some.
     #[must_use]
     pub const fn read_only(&self) -> Option<&'static str> {
         self.read_only
@@ -159,15 +159,15 @@ impl Store {
         &self.counters
     }
 
-    /// Memory of the table: the map itself, the checksums of what logs hold, and what they name, if
-    /// that is kept.
+    /// Bytes of memory of the table: the map itself, the checksums of the logs' content, and the
+    /// extents of the logs' entries if they are kept.
     pub fn table_bytes(&self) -> u64 {
         let inverse = |log: &Log| log.inverse().map_or(0, Inverse::bytes);
         let of_logs = self.logs.iter().map(|log| log.units().bytes() + inverse(log));
         (self.map.bytes() + of_logs.sum::<usize>()) as u64
     }
 
-    /// Notes the table's size if it is the largest so far; called where it shrinks.
+    /// Notes the table's size if it is the largest so far. Called before it shrinks.
     pub fn note_table_size(&mut self) {
         self.counters.table_bytes_max = self.counters.table_bytes_max.max(self.table_bytes());
     }

@@ -22,7 +22,7 @@ pub enum Place {
     Buffered {
         /// The entry on its way.
         slot: SlotId,
-        /// How far into the entry's extent this begins, in sectors.
+        /// Sectors between the start of the entry's extent and this part.
         skip: u32,
     },
     /// The block is zeroes, as a record in this log says.
@@ -69,7 +69,7 @@ const ZEROES: u64 = 2;
 const LOST: u64 = 3;
 const LOG_METADATA: u64 = 5;
 const LOG_DURABILITY_ONLY: u64 = 6;
-/// A buffered extent of data is never this long. The skip of buffered zeroes is not used.
+/// A buffered extent of data is shorter than this. The skip of buffered zeroes is not used.
 const SKIP_MAX: u32 = (1 << (u32::BITS - KIND_BITS)) - 1;
 
 impl MapValue for Place {
@@ -92,14 +92,14 @@ impl MapValue for Place {
     }
 
     fn unpack([word, _]: [u64; 2]) -> Self {
-        // Only what was packed is unpacked.
+        // The map unpacks only words that this type packed.
         Self::from_word(word).unwrap_or(Self::Zeroes { log: LogId(0) })
     }
 }
 
 impl Place {
-    /// The kind in the low bits and what varies most next to it, so that most words are short: the
-    /// map drops leading zeroes.
+    /// One word with the kind in the low bits and the most variable part next to it. Most words are
+    /// short then, and the map drops leading zeroes.
     pub fn to_word(self) -> u64 {
         let (kind, rest) = match self {
             Self::Log { log, offset, class } => {
@@ -120,7 +120,7 @@ impl Place {
         rest << KIND_BITS | kind
     }
 
-    /// The place of a word; none for [`Place::NOWHERE`].
+    /// The place that a word stands for; `None` for [`Place::NOWHERE`].
     pub fn from_word(word: u64) -> Option<Self> {
         let rest = word >> KIND_BITS;
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
@@ -153,16 +153,16 @@ impl Place {
 pub struct Displaced {
     shape: RecordShape,
     any: bool,
-    /// Sectors of kept versions among them, of those in logs.
+    /// Sectors of displaced kept versions in logs.
     pub kept: u64,
-    /// Sectors in logs that held the displaced versions.
+    /// Logs with displaced versions, and their sectors there.
     pub logged: SmallVec<[(LogId, u64); 2]>,
-    /// Entries not yet durable that held them.
+    /// Entries not durable yet that held displaced versions, and the sectors.
     pub buffered: SmallVec<[(SlotId, u64); 2]>,
 }
 
 impl Displaced {
-    /// Nothing yet, of records of this shape.
+    /// Nothing displaced yet; the store has records of this shape.
     pub fn of(shape: RecordShape) -> Self {
         Self { shape, any: false, kept: 0, logged: SmallVec::new(), buffered: SmallVec::new() }
     }

@@ -1,4 +1,4 @@
-//! Which log takes the next record.
+//! The choice of the log for the next record.
 
 use crate::LogId;
 use manylogs_block::Sectors;
@@ -23,12 +23,12 @@ pub enum Choice {
         /// The best log of all, if it is not ready.
         unopened: Option<LogId>,
     },
-    /// No log is ready: this one must be opened first.
+    /// No log is ready: this one must be opened before the record can go there.
     Open(LogId),
-    /// The batch must wait: records in flight of its stream must be durable before it is appended
-    /// elsewhere.
+    /// The batch must wait: its stream has records in flight in a log that cannot take the batch.
+    /// They must be durable before it may go elsewhere.
     Wait,
-    /// No log takes the record, ready or not. Room was set aside for it, so logs must have failed.
+    /// No log can take the record. Room was set aside for it, so logs must have failed.
     Nowhere,
 }
 

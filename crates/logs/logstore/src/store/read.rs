@@ -1,4 +1,4 @@
-//! Reading what a log holds: whole units, verified, from a log that is not reset meanwhile.
+//! Reading from a log: whole units, verified; the log is not reset meanwhile.
 
 use manylogs_block::{Extent, IoError, IoResult, Payload, Sectors, narrow};
 
@@ -9,9 +9,9 @@ use manylogs_plant::{self as plant, Bug};
 /// A read of a log that is under way.
 #[derive(Clone, Copy, Debug)]
 pub struct LogRead {
-    /// The log, which is kept from a reset until [`Store::end_read`].
+    /// The log; it is not reset before [`Store::end_read`].
     pub log: LogId,
-    /// The part of the log that is read: whole units, as each has one checksum.
+    /// The part of the log that is read: whole units, because each unit has one checksum.
     pub within: Extent,
     /// Offset of the wanted part within it.
     pub skip: Sectors,
@@ -28,12 +28,12 @@ pub enum Source {
     Here(Payload),
     /// Nowhere: the logged copy was found damaged, and reads fail.
     Lost,
-    /// A log: the device is to be read, and [`Store::end_read`] told what it gave.
+    /// A log: the caller reads the device, and gives the result to [`Store::end_read`].
     Log(LogRead),
 }
 
 impl Store {
-    /// Begins to read `part`, which the map says is at `place`.
+    /// Begins to read `part`, which the map has at `place`.
     pub fn begin(&mut self, part: Extent, place: Place) -> Source {
         match place {
             Place::Zeroes { .. } => Source::Here(Payload::zeroes(part.len)),
@@ -74,11 +74,11 @@ impl Store {
         }
     }
 
-    /// Ends a read for which the device answered `found`. Content that is not what was appended is
-    /// an error that names `home`, the extent as clients know it.
+    /// Ends a read for which the device answered `found`. If the content differs from what was
+    /// appended, the error names `home`, the extent as clients know it.
     ///
     /// # Errors
-    /// The device's, or [`IoError::Checksum`].
+    /// The device's error, or [`IoError::Checksum`].
     pub fn end_read(&mut self, read: &LogRead, found: IoResult, home: Extent) -> IoResult {
         let units = self.logs.get(read.log).map(Log::units);
         let whole = |found: &Payload| units.is_some_and(|units| units.verify(read.within, found));

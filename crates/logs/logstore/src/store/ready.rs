@@ -18,7 +18,7 @@ impl Store {
         self.logs.raise_largest_record(largest);
     }
 
-    /// Takes a log out of use: nothing is appended any more, what it holds is still read.
+    /// Takes a log out of use: it takes no more records, but its content can still be read.
     pub fn retire(&mut self, log: LogId) {
         self.logs.with(log, Log::retire);
     }
@@ -32,17 +32,17 @@ impl Store {
         }
     }
 
-    /// What is left of the log stays unused until it begins anew.
+    /// Leaves the rest of the log unused until it begins anew.
     pub fn seal(&mut self, log: LogId) {
         self.logs.with(log, Log::seal);
     }
 
-    /// The supersede entries of `log` are durable elsewhere.
+    /// Forgets the supersede entries of `log`, which are durable elsewhere.
     pub fn clear_supersedes(&mut self, log: LogId) {
         self.logs.adjust(log, Log::clear_supersedes);
     }
 
-    /// Takes the logs out, for a recovery that fills them, and leaves blank ones behind.
+    /// Takes the logs out and leaves blank ones behind, for a recovery that fills the logs.
     pub fn take_logs(&mut self) -> Logs {
         self.logs.take()
     }
@@ -61,7 +61,7 @@ impl Store {
         self.logs.is_begun(log, floor)
     }
 
-    /// Where all entries of an old epoch are below this, the next may begin with any record.
+    /// If all entries of an old epoch are below this, any record may begin the next epoch.
     pub(super) fn epoch_floor(&self) -> DataSequence {
         let floors = self.floors();
         if plant::is(Bug::KeptEpochNotBegun) { floors.home } else { floors.kept }

@@ -1,5 +1,5 @@
-//! Versions that leave a log so that it can begin anew: as they are, to another log, or as the
-//! newest versions, to wherever the next record goes.
+//! Versions that leave a log so that it can begin anew: either unchanged to another log, or as the
+//! newest versions to the log that the next record goes to.
 
 use std::cmp::Reverse;
 
@@ -10,11 +10,11 @@ use super::{Batch, NewEntry, Origin, Place, RecordSlots, Room, SlotId, Store, Ti
 use crate::{AppendSlot, Class, Entry, EntryKind, LogId, MapValue, Mapped, Record, RecordSequence};
 use manylogs_plant::{self as plant, Bug};
 
-/// Sectors that are read at once.
+/// Most sectors of content that are read and moved at once.
 const CHUNK: u64 = 2048;
-/// Supersede entries that one record takes.
+/// Most supersede entries in one record.
 const SUPERSEDES: usize = 64;
-/// Versions that are moved at once.
+/// Most versions that are moved at once.
 const CHUNK_VERSIONS: usize = 256;
 
 /// A live version in a log.
@@ -22,9 +22,9 @@ const CHUNK_VERSIONS: usize = 256;
 pub struct Live {
     /// The extent, as the map addresses it.
     pub extent: Extent,
-    /// Which version, and where it is.
+    /// The version's sequence and place.
     pub mapped: Mapped<Place>,
-    /// What its owner calls it; 0 if only the table was asked.
+    /// The owner's number of the version; 0 if it was found without its record.
     pub version: u64,
 }
 
@@ -36,8 +36,8 @@ impl Live {
         }
     }
 
-    /// Leaves out what is before `end`, and moves that to the end of the rest; false if there is
-    /// no rest.
+    /// Cuts off the part before `end`, and sets `end` to the end of the rest; false if there is no
+    /// rest.
     fn keep_from(&mut self, end: &mut Lba) -> bool {
         let this_end = self.extent.end();
         if this_end <= *end {
@@ -76,7 +76,7 @@ impl Live {
     }
 }
 
-/// How many of `live`, from the first on, one read of the log and one record take.
+/// Number of versions of `live`, from the first on, that one read of the log and one record take.
 #[must_use]
 pub fn chunk_len(live: &[Live]) -> usize {
     let is_data = |live: &Live| live.kind() == EntryKind::Data;
@@ -92,7 +92,7 @@ pub fn chunk_len(live: &[Live]) -> usize {
     fits.count().max(1)
 }
 
-/// The part of the log that holds the content of `chunk`; none if it has no content.
+/// The part of the log that holds the content of `chunk`; `None` if it has no content.
 #[must_use]
 pub fn span_of(chunk: &[Live]) -> Option<Extent> {
     let data = chunk.iter().filter(|live| live.kind() == EntryKind::Data);
@@ -112,7 +112,8 @@ impl Store {
         self.overtakers.clear();
     }
 
-    /// The live versions in `log`, in the order of the log, found by the entries of its records.
+    /// The live versions in `log`, in the order of the log. The entries of its `records` lead to
+    /// them.
     #[must_use]
     pub fn live_in(&self, log: LogId, records: &[Record]) -> Vec<Live> {
         let mut live: Vec<Live> = Vec::new();
@@ -127,14 +128,14 @@ impl Store {
                 }
             }
         }
-        // A version that was moved here in parts, or twice, is found by each of its entries.
+        // A version that moved here in parts, or twice, is found by each of its entries.
         live.sort_by_key(|live| (live.position(), live.extent.start, Reverse(live.extent.len)));
         live.dedup_by_key(|live| live.extent.start);
         live
     }
 
-    /// As [`Store::live_in`], found without reading the log, by what its entries name; `None` if
-    /// the logs do not keep that.
+    /// As [`Store::live_in`], without a read of the log: by the kept extents of its entries. `None`
+    /// if the logs do not keep them.
     #[must_use]
     pub fn live_by_inverse(&self, log: LogId) -> Option<Vec<Live>> {
         let inverse = self.logs.get(log)?.inverse()?;
@@ -154,7 +155,8 @@ impl Store {
         Some(live)
     }
 
-    /// As [`Store::live_in`], found in the table: for logs whose headers are kept apart.
+    /// As [`Store::live_in`], by a search of the whole table: for logs whose headers are kept
+    /// apart.
     #[must_use]
     pub fn live_by_table(&self, log: LogId) -> Vec<Live> {
         let shape = self.logs.shape();
@@ -165,10 +167,10 @@ impl Store {
         live
     }
 
-    /// Appends the versions of `chunk` as they are, with their numbers, to `to`: a record that the
-    /// caller writes. `read` is what the log holds at `within`, which covers [`span_of`] the chunk.
-    /// `None` if `to` has no room for them, or was reset since it was chosen and has to begin its
-    /// epoch first. The versions count in `from` until the record is durable.
+    /// Appends the versions of `chunk` to `to`, unchanged and with their sequences, as a record
+    /// that the caller writes. `read` is the content of the log at `within`, which covers
+    /// [`span_of`] the chunk. `None` if `to` has no room for them, or was reset since it was chosen
+    /// and must begin its epoch first. The versions count in `from` until the record is durable.
     pub fn relocate(
         &mut self,
         (from, to): (LogId, LogId),
@@ -182,7 +184,7 @@ impl Store {
                 version: live.version,
                 kind: live.kind(),
                 class: live.class(),
-                // The mark moves as a supersede entry.
+                // The mark moves separately, as a supersede entry.
                 over_kept: false,
             };
             (entry, live.content(within, read))
@@ -190,7 +192,8 @@ impl Store {
         self.append_as_they_are(from, to, entries.collect())
     }
 
-    /// As [`Store::relocate`], for supersede entries that `from` holds: as many as fit a record.
+    /// As [`Store::relocate`], for supersede entries of `from` behind the first `skip`: as many as
+    /// a record may hold.
     pub fn relocate_supersedes(
         &mut self,
         from: LogId,
@@ -243,13 +246,13 @@ impl Store {
             self.sub_live(from, entry.extent.len.0);
             self.reset_what_can_be();
         }
-        // The entry goes into a record at once, so the record takes the room.
+        // The entry goes into a record at once, so it needs no reserved room.
         self.reserved -= reserved;
         id
     }
 
-    /// The parts of a version that still count, as a batch that makes them the newest under numbers
-    /// of their own. `read` is what the log holds at `within`. `None` if no part counts any more.
+    /// The parts of a version that still count, as a batch that makes them the newest, with new
+    /// sequences. `read` is the content of the log at `within`. `None` if no part counts any more.
     #[must_use]
     pub fn renewal(&self, live: &Live, within: Extent, read: &Payload) -> Option<Batch> {
         let content = live.content(within, read);
@@ -271,10 +274,10 @@ impl Store {
         (!entries.is_empty()).then_some(Batch { entries, after: None })
     }
 
-    /// A moved copy of a version became durable in `log`, and newer versions have displaced it
-    /// meanwhile. Until the newer ones are durable recovery may choose the copy. If headers are
-    /// kept apart, recovery finds the header of the copy even after `log` has begun another epoch,
-    /// so the log must not begin one before.
+    /// Keeps `log` because a moved copy of a version became durable there after newer versions had
+    /// displaced it. Until the newer ones are durable, recovery may choose the copy. If headers are
+    /// kept apart, recovery finds the copy's header even after `log` has begun another epoch. So
+    /// the log must not begin one before.
     pub fn keep_overtaken(&mut self, log: LogId) {
         if plant::is(Bug::OvertakenCopyNotKept) {
             return;

@@ -1,4 +1,4 @@
-//! Resets of logs that recovery does not need any more.
+//! Resets of logs that recovery no longer needs.
 
 use crate::{DataSequence, Floors, Log, LogId};
 
@@ -7,24 +7,23 @@ use super::{Place, Store};
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
-    /// Recovery needs `sectors` fewer of the log.
+    /// Notes that recovery needs `sectors` fewer sectors of the log.
     pub fn sub_live(&mut self, log: LogId, sectors: u64) {
         self.logs.adjust(log, |log| log.sub_live(sectors));
         self.reset_candidates.push(log);
     }
 
-    /// No version that a crash would need, and none on its way into a log, has a smaller data
-    /// sequence: the floor can rise to it without loss. A version that was displaced is needed
-    /// until the one that displaced it is durable. Looks at each log and each entry under way.
+    /// The floor that can be raised without loss: no version that recovery would need, and none on
+    /// its way into a log, has a smaller data sequence. A displaced version is needed until the
+    /// version that displaced it is durable. Looks at each log and each entry under way.
     ///
     /// # Panics
-    /// If headers are kept apart from the logs: zeroes then keep no log, so that no log knows of
-    /// them.
+    /// If headers are kept apart from the logs: then zeroes need no log, and no log knows of them.
     #[must_use]
     pub fn oldest_needed(&self) -> DataSequence {
         assert!(self.apart.is_none(), "logs know their oldest version if their records do");
         if plant::is(Bug::FloorWithoutBarrier) {
-            // What the table says was displaced is not looked for after a crash.
+            // This ignores displaced versions, although their successors may not be durable.
             let mapped = self.map.iter().map(|(_, mapped)| mapped.sequence);
             return mapped.min().unwrap_or(self.sequences.next_data);
         }
@@ -33,8 +32,8 @@ impl Store {
         in_logs.chain(under_way).min().unwrap_or(self.sequences.next_data)
     }
 
-    /// Everything below the floors, which are durable, is home: the map forgets it, and logs that
-    /// held nothing else are free.
+    /// Forgets all versions below the floors, which are durable: they are home. Logs that held no
+    /// other versions become free.
     pub fn forget_below(&mut self, floors: Floors) {
         self.note_table_size();
         let shape = self.logs.shape();
@@ -68,7 +67,7 @@ impl Store {
         self.rewrite_after_checkpoint();
     }
 
-    /// Everything in the logs is dead: `floor`, which is durable, is above all of it.
+    /// Resets the logs after a drain: `floor`, which is durable, is above all entries.
     pub fn forget_all(&mut self, floor: DataSequence) {
         for id in self.logs.ids() {
             self.logs.adjust(id, |log| log.raise_floor(Floors::both(floor)));
@@ -78,8 +77,8 @@ impl Store {
         }
     }
 
-    /// To be called when the floors are durable. Logs drop the supersedes below them, and those
-    /// that hold nothing else are reset.
+    /// Must be called when the floors are durable. Logs drop the supersedes below them, and logs
+    /// that held nothing else are reset.
     pub fn floor_raised(&mut self, floors: Floors) {
         for id in self.logs.ids() {
             self.logs.adjust(id, |log| log.raise_floor(floors));
@@ -90,14 +89,14 @@ impl Store {
         self.reset_what_can_be();
     }
 
-    /// Resets `log`, and others that may wait for it, if recovery does not need them any more.
+    /// Resets `log`, and other candidates, if recovery no longer needs them.
     pub fn reset_if_free(&mut self, log: LogId) {
         self.reset_candidates.push(log);
         self.reset_what_can_be();
     }
 
-    /// Resets `log` if recovery does not need it any more, however little of it was used. For
-    /// systems that fill logs one after the other.
+    /// Resets `log` if recovery no longer needs it, even if little of it was used. For systems that
+    /// fill logs one after the other.
     pub fn reset_small(&mut self, log: LogId) {
         let used = self.logs.get(log).is_some_and(|log| log.may_reset() && !log.is_empty());
         if used {
@@ -106,8 +105,8 @@ impl Store {
         }
     }
 
-    /// Ends the epoch of each log, as nobody knows how far a device was written behind the log's
-    /// end: logs that hold nothing begin anew, and the others take no more records.
+    /// Ends the epoch of each log, because it is unknown how far the device was written behind the
+    /// log's end. Logs without entries begin anew, and the others take no more records.
     pub fn end_epochs(&mut self) {
         for id in self.logs.ids() {
             match self.logs.get(id) {
@@ -119,20 +118,20 @@ impl Store {
         }
     }
 
-    /// Number of logs that may be free and have not been looked at.
+    /// Number of logs that may be free but have not been checked.
     #[must_use]
     pub fn reset_candidates(&self) -> usize {
         self.reset_candidates.len()
     }
 
-    /// Resets the logs that recovery does not need any more.
+    /// Resets the candidates that recovery no longer needs.
     pub(super) fn reset_what_can_be(&mut self) {
         while let Some(log) = self.reset_candidates.pop() {
             self.try_reset(log);
         }
     }
 
-    /// Resets a log that recovery does not need, unless it holds only a few records.
+    /// Resets a log that recovery does not need, unless only a small part of it is used.
     fn try_reset(&mut self, id: LogId) {
         if plant::is(Bug::ResetDropsSupersedes) && self.logs.get(id).is_some() {
             self.logs.adjust(id, Log::clear_supersedes);

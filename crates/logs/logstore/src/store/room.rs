@@ -1,4 +1,4 @@
-//! Room that is set aside for an entry before it is accepted, so that an accepted entry never waits
+//! Room is set aside for an entry before the entry is accepted. So an accepted entry never waits
 //! for room.
 
 use std::ops::{Add, AddAssign, SubAssign};
@@ -8,12 +8,12 @@ use manylogs_block::{Extent, Sectors, to_usize};
 
 use crate::ondisk::nvram::entry_len;
 
-/// Room for records: in the logs, and where their headers are kept apart, in non-volatile RAM.
+/// Room for records: in the logs, and in non-volatile RAM if headers are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Room {
     /// Sectors in a log, header and padding included.
     pub log: Sectors,
-    /// Bytes for headers, where these are kept apart.
+    /// Bytes for headers in non-volatile RAM, if they are kept apart.
     pub apart_bytes: u64,
 }
 

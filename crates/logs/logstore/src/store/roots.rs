@@ -17,16 +17,16 @@ pub struct Roots {
     pub(super) generation: u64,
     /// The slot that holds the newest root.
     pub(super) slot: usize,
-    /// Held while the root is changed: changes follow one another.
+    /// Held while the root is changed, so that changes take turns.
     pub(super) changing: TaskLock,
-    /// While a snapshot is captured and written: the logs appended to since.
+    /// While a snapshot is captured and written: the logs that were appended to since it began.
     pub(super) capturing: Option<LogBitmap>,
-    /// While the root that names the snapshot is written: the set of opened logs it will have.
+    /// While the root that names the snapshot is written: the set of opened logs in that root.
     pub(super) next_opened: Option<LogBitmap>,
 }
 
 impl Roots {
-    /// Of a volume whose newest root is `on_disk`, found in `slot`.
+    /// The roots of a volume whose newest root is `on_disk`, found in `slot`.
     pub fn new(on_disk: Root, slot: usize) -> Self {
         let (generation, changing) = (on_disk.generation, TaskLock::default());
         Self { on_disk, generation, slot, changing, capturing: None, next_opened: None }
@@ -40,25 +40,25 @@ impl Store {
         &self.roots.on_disk
     }
 
-    /// Entries below are dead, wherever they are found.
+    /// Entries below the floor are dead, wherever they are found.
     #[must_use]
     pub const fn floor(&self) -> DataSequence {
         self.roots.on_disk.floor
     }
 
-    /// That floor, and the one of kept versions.
+    /// The floor, and the floor of kept versions.
     #[must_use]
     pub const fn floors(&self) -> Floors {
         self.roots.on_disk.floors()
     }
 
-    /// Held while the root is changed: changes follow one another.
+    /// Held while the root is changed, so that changes take turns.
     #[must_use]
     pub fn root_lock(&self) -> TaskLock {
         self.roots.changing.clone()
     }
 
-    /// The next root, which is not on the disk yet, and the slots to write it to, in this order.
+    /// The next root, not yet on the disk, and the slots to write it to, in this order.
     pub fn next_root(&mut self, change: impl FnOnce(&mut Root)) -> (Root, [usize; 2]) {
         let mut root = self.roots.on_disk.clone();
         change(&mut root);
@@ -67,12 +67,12 @@ impl Store {
         (root, [1 - self.roots.slot, self.roots.slot])
     }
 
-    /// The next root is durable in this slot.
+    /// Notes that the next root is durable in this slot.
     pub fn root_written(&mut self, slot: usize) {
         self.roots.slot = slot;
     }
 
-    /// The next root is durable in both slots.
+    /// Notes that the next root is durable in both slots.
     pub fn root_changed(&mut self, root: Root) {
         // A table in non-volatile RAM may have raised the floor meanwhile.
         let floor = root.floor.max(self.roots.on_disk.floor);
@@ -80,8 +80,8 @@ impl Store {
         self.roots.on_disk = Root { floor, kept_floor, ..root };
     }
 
-    /// From now on the logs that are appended to are noted, beside those that are: a snapshot of
-    /// the table is taken.
+    /// Begins a snapshot of the table. From now on logs that are appended to are noted, beside
+    /// those with records in flight.
     pub fn begin_capture(&mut self) {
         let mut opened = LogBitmap::none(self.logs.count());
         for log in self.logs.iter().filter(|log| log.is_busy()) {
@@ -90,8 +90,8 @@ impl Store {
         self.roots.capturing = Some(opened);
     }
 
-    /// The logs that were appended to since the snapshot was taken, and those that `more` adds:
-    /// from here on only logs of this set, and of the old one, take records.
+    /// The logs that were appended to since the capture began, and those that `more` adds. From now
+    /// on only logs that are in this set and in the old one take records.
     pub fn close_capture(&mut self, more: impl FnOnce(&Self, &mut LogBitmap)) -> LogBitmap {
         let taken = self.roots.capturing.take();
         let mut opened = taken.unwrap_or_else(|| LogBitmap::none(self.logs.count()));
@@ -100,7 +100,7 @@ impl Store {
         opened
     }
 
-    /// The snapshot is in the root, or was given up.
+    /// Ends a capture: the snapshot is in the root, or was given up.
     pub fn end_capture(&mut self) {
         (self.roots.capturing, self.roots.next_opened) = (None, None);
     }

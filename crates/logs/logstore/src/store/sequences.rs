@@ -1,4 +1,4 @@
-//! Sequences that are handed out, and how many are left of those that were set aside.
+//! The sequences to hand out, and the number left of those that were set aside.
 
 use crate::{DataSequence, RecordSequence, SequenceLimit};
 use manylogs_block::Signal;
@@ -6,10 +6,10 @@ use manylogs_block::Signal;
 use super::Store;
 use manylogs_plant::{self as plant, Bug};
 
-/// When so many are left the next step is set aside.
+/// The next step is set aside when no more than this many are left.
 pub const LOW: u64 = SequenceLimit::STEP / 2;
-/// When only so many are left the store takes no more entries: those under way may need some. That
-/// happens only if the device does not take a root for hours.
+/// When fewer are left, the store takes no more entries, because those under way may need some.
+/// That happens only if the device has accepted no root for hours.
 pub const LAST: u64 = 1 << 20;
 
 /// Sequence numbers of versions and records.
@@ -19,7 +19,7 @@ pub struct Sequences {
     pub(super) next_data: DataSequence,
     /// The next record's number.
     pub(super) next_record: RecordSequence,
-    /// More sequences must be set aside.
+    /// Notified when more sequences must be set aside.
     pub(super) low: Signal,
 }
 
@@ -32,20 +32,20 @@ impl Default for Sequences {
 }
 
 impl Sequences {
-    /// How many are left below `limit`.
+    /// Number of sequences that are left below `limit`.
     fn left(&self, limit: SequenceLimit) -> u64 {
         limit.0.saturating_sub(self.next_data.0.max(self.next_record.0))
     }
 }
 
 impl Store {
-    /// The number that the next version will have.
+    /// The data sequence of the next version.
     #[must_use]
     pub const fn next_data(&self) -> DataSequence {
         self.sequences.next_data
     }
 
-    /// Versions and records are numbered from `first` on.
+    /// Makes versions and records take sequences from `first` on.
     pub const fn number_from(&mut self, first: u64) {
         self.sequences.next_data = DataSequence(first);
         self.sequences.next_record = RecordSequence(first);
@@ -57,7 +57,7 @@ impl Store {
         self.sequences.low.clone()
     }
 
-    /// The next version's number.
+    /// Takes the data sequence for the next version.
     pub fn take_data_sequence(&mut self) -> DataSequence {
         let sequence = self.sequences.next_data;
         self.sequences.next_data = sequence.next();
@@ -65,7 +65,7 @@ impl Store {
         sequence
     }
 
-    /// Asks for more sequences when few are left, and stops the store when almost none are.
+    /// Asks for more sequences if few are left, and stops the store if almost none are.
     pub fn note_sequences(&mut self) {
         let left = self.sequences.left(self.roots.on_disk.sequence_limit);
         if left > LOW || plant::is(Bug::SequencesNotSetAside) {
@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Whether more should be set aside.
+    /// Whether more sequences should be set aside.
     pub fn are_sequences_low(&self) -> bool {
         self.sequences.left(self.roots.on_disk.sequence_limit) <= LOW
     }

@@ -8,7 +8,7 @@ use super::{Origin, Place, SlotId, Store};
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
-    /// The entries of a durable record take effect; answers their waiters.
+    /// Makes the entries of a durable record take effect, and answers their waiters.
     pub fn settle_record(&mut self, sequence: RecordSequence) {
         let Some(record) = self.entries.records.remove(sequence) else { return };
         self.note_sequences();
@@ -40,8 +40,8 @@ impl Store {
             }
         }
         for (heir, ticket, sectors) in slot.heirs {
-            // A newer version displaced this one in memory. Until the newer one is durable, a crash
-            // falls back to this one.
+            // A newer version displaced this one in memory. Until the newer one is durable,
+            // recovery after a crash needs this one.
             if keeps && !self.entries.tickets.is_done(ticket) {
                 live += sectors;
                 self.entries.slots.get_mut(heir).displaced.push((log, sectors));
@@ -58,11 +58,13 @@ impl Store {
         if let Some(waiter) = slot.waiter {
             waiter.complete(Ok(Payload::default()));
         }
-        // No extent maps to this copy if the version was overwritten before it was durable.
+        // The log may be free: if the version was displaced before it was durable, nothing maps to
+        // it.
         self.reset_candidates.push(log);
     }
 
-    /// Points the map at the durable copy; returns how many sectors now have it as their newest.
+    /// Points the map at the durable copy. Returns the number of sectors whose newest version it
+    /// is.
     fn map_durable(&mut self, id: SlotId, slot: &Slot, log: LogId, offset: LogOffset) -> u64 {
         let entry = slot.entry;
         let Some(target) = place_of(&entry, log, offset) else { return 0 };
@@ -83,7 +85,7 @@ impl Store {
     }
 }
 
-/// The place of the blocks of a durable entry; none for a supersede entry.
+/// The place of the blocks of a durable entry; `None` for a supersede entry.
 const fn place_of(entry: &Entry, log: LogId, offset: LogOffset) -> Option<Place> {
     match entry.kind {
         EntryKind::Supersede => None,

@@ -1,4 +1,4 @@
-//! Small writes between their submission and their durability.
+//! Entries between their submission and their durability.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 use super::batch::Stream;
 use super::room::Room;
 
-/// A slot's number; reused.
+/// Number of a slot; reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u32);
 
-/// The order of submission; never reused.
+/// Number of an entry, in order of submission; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -25,20 +25,20 @@ pub struct Slot {
     /// Content of a data entry.
     pub payload: Option<Payload>,
     pub ticket: Ticket,
-    /// Entries behind this one that belong to the same batch.
+    /// Number of entries behind this one in the same batch.
     pub rest: u16,
-    /// The stream of batches that the entry keeps its order in, if any.
+    /// The stream in which the entry's batch keeps its order, if any.
     pub stream: Option<Stream>,
-    /// Whether it was answered when it was buffered: its payload then counts as volatile.
+    /// Whether the write was answered when it was buffered: its payload then counts as volatile.
     pub volatile: bool,
     /// Task that waits until the entry is durable. `None` for a write without FUA, which was
     /// answered when it was buffered.
     pub waiter: Option<Completer>,
     /// Room set aside for it, as for a record of its own.
     pub reserved: Room,
-    /// Sectors in logs whose versions die when this one is durable.
+    /// Logs with versions that this entry displaced, and their sectors: dead when it is durable.
     pub displaced: SmallVec<[(LogId, u64); 2]>,
-    /// Newer versions that displaced parts of this one before it was durable, and how much.
+    /// Newer versions that displaced parts of this one before it was durable, with the sectors.
     pub heirs: SmallVec<[(SlotId, Ticket, u64); 1]>,
     /// Origin of the entry: a client, or a version that moves.
     pub origin: Origin,
@@ -58,12 +58,12 @@ pub struct InFlightRecord {
     pub offsets: Offsets,
     /// Streams that have a batch in it.
     pub streams: SmallVec<[Stream; 1]>,
-    /// Its header, where that is kept apart and not durable yet.
+    /// Its header, if headers are kept apart and it is not durable yet.
     pub header: Bytes,
 }
 
-/// Records being written, in order of their sequences. There are few, and they mostly end in that
-/// order: a list keeps its memory where a tree allocates for every record.
+/// Records being written, in order of their sequences. They are few, and mostly end in that order.
+/// A deque reuses its memory, while a tree would allocate for every record.
 #[derive(Debug, Default)]
 pub struct InFlightRecords(VecDeque<(RecordSequence, InFlightRecord)>);
 
@@ -99,7 +99,7 @@ impl InFlightRecords {
         self.0.iter_mut().find(|(other, _)| *other == sequence).map(|(_, record)| record)
     }
 
-    /// Takes the record of this sequence out.
+    /// Removes the record of this sequence.
     pub fn remove(&mut self, sequence: RecordSequence) -> Option<InFlightRecord> {
         let index = self.0.iter().position(|(other, _)| *other == sequence)?;
         self.0.remove(index).map(|(_, record)| record)
@@ -109,9 +109,9 @@ impl InFlightRecords {
 /// Origin of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A client's write, buffered in the map.
+    /// A client's write; the map points to its slot.
     Client,
-    /// Log swapping: the version is mapped to this log, or was.
+    /// A move: the version is or was mapped to this log.
     Swap(LogId),
 }
 
@@ -133,12 +133,12 @@ impl Slots {
         SlotId(index)
     }
 
-    /// The slots in use, in no order.
+    /// The slots in use, in any order.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().flatten()
     }
 
-    /// Slots in use.
+    /// Number of slots in use.
     pub const fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -166,17 +166,17 @@ impl Slots {
     }
 }
 
-/// Which tickets are done, and the oldest that is not.
+/// The tickets that are done, and the oldest that is not.
 #[derive(Debug, Default)]
 pub struct Tickets {
-    /// The oldest that is not done.
+    /// The oldest ticket that is not done.
     first: u64,
-    /// Done or not, from `first` on.
+    /// Whether each ticket is done, from `first` on.
     done: VecDeque<bool>,
 }
 
 impl Tickets {
-    /// Tickets from the oldest that is not done to the newest.
+    /// Number of tickets from the oldest that is not done to the newest.
     pub fn len(&self) -> usize {
         self.done.len()
     }
@@ -191,7 +191,7 @@ impl Tickets {
         (self.first + self.done.len() as u64).checked_sub(1).map(Ticket)
     }
 
-    /// True when the oldest open ticket changed.
+    /// Marks a ticket as done. True if the oldest open ticket changed.
     pub fn finish(&mut self, ticket: Ticket) -> bool {
         let Some(index) = ticket.0.checked_sub(self.first) else { return false };
         self.done[manylogs_block::to_usize(index)] = true;
@@ -203,7 +203,7 @@ impl Tickets {
         self.first != before
     }
 
-    /// Whether this one is done.
+    /// Whether this ticket is done.
     pub fn is_done(&self, ticket: Ticket) -> bool {
         ticket
             .0
@@ -211,7 +211,7 @@ impl Tickets {
             .is_none_or(|index| self.done.get(manylogs_block::to_usize(index)) == Some(&true))
     }
 
-    /// Whether `ticket` and all before it are done.
+    /// Whether `ticket` and all tickets before it are done.
     pub const fn all_done(&self, ticket: Ticket) -> bool {
         ticket.0 < self.first
     }

@@ -1,4 +1,4 @@
-//! Knowledge of a recovery so far: the newest version of each block, and the content of the logs.
+//! What a recovery has found so far: the newest version of each block, and the content of the logs.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use manylogs_plant::{self as plant, Bug};
 /// A version that recovery found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
-    /// `None` if it was superseded: the version at home is newer, or as new.
+    /// `None` if the version was superseded: the version at home is newer, or the same.
     place: Option<Place>,
-    /// The record it is from, or the first of its epoch. Of two copies of one version the later one
-    /// counts: it was moved from the earlier one.
+    /// Sequence of the version's record, or of the first record of its epoch. Of two copies of a
+    /// version the later one counts, because it was moved from the earlier one.
     record: u64,
 }
 
@@ -44,12 +44,12 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// No versions yet. Records that are found are entered in `logs`.
+    /// No versions yet. Records that are taken are booked in `logs`.
     pub fn new(logs: Logs) -> Self {
         Self { map: ExtentMap::new(), logs }
     }
 
-    /// Takes the versions of a snapshot, but only those in logs for which `stands` holds.
+    /// Takes the versions of a snapshot, but only those in logs for which `stands` is true.
     pub fn take_snapshot(&mut self, snapshot: Snapshot, stands: impl Fn(LogId) -> bool) {
         let count = self.logs.count();
         let stands = |log: LogId| (log.0 as usize) < count && stands(log);
@@ -68,7 +68,8 @@ impl Versions {
         }
         for (extent, mapped) in snapshot.map {
             if let Some(log) = mapped.value.log().filter(|log| stands(*log)) {
-                // A snapshot does not name the record. The epoch of its log began no later.
+                // A snapshot does not name the record; the epoch of the log is no later than the
+                // record.
                 let record = epochs.get(&log).copied().unwrap_or(0);
                 let found = Found { place: Some(mapped.value), record };
                 self.add(extent, mapped.sequence, found);
@@ -76,10 +77,10 @@ impl Versions {
         }
     }
 
-    /// Takes the entries of a record that are not below the floors. What is below the floor of its
-    /// own kind, but not below that of kept versions, is home, and newer than kept ones before it.
-    /// If the record is not `whole`,
-    /// another copy of a version is preferred: the one that it was moved from may still be there.
+    /// Takes the entries of a record that are not below the floors. An entry below its own floor,
+    /// but not below that of kept versions, is home; it still displaces older kept versions. If the
+    /// record is not `whole`, other copies of its versions are preferred: copies that they were
+    /// moved from may still be there.
     pub fn take_record(&mut self, log: LogId, record: &Record, floors: Floors, whole: bool) {
         let offsets = self.logs.with(log, |log| log.take_up(record));
         let mut offsets = offsets.into_iter();
@@ -107,7 +108,7 @@ impl Versions {
         }
     }
 
-    /// The versions that are logged and not below the floors, by address.
+    /// The versions in logs that are not below the floors, by address.
     pub fn logged(&self, floors: Floors) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
         self.map.iter().filter_map(move |(extent, mapped)| {
             let place = mapped.value.place?;
@@ -116,8 +117,8 @@ impl Versions {
         })
     }
 
-    /// Whether every logged version is in the present epoch of its log, as it always is after a
-    /// scan.
+    /// Whether every logged version is in the present epoch of its log. After a scan this always
+    /// holds.
     pub fn are_of_present_epochs(&self, floor: DataSequence) -> bool {
         self.map.iter().filter(|(_, mapped)| mapped.sequence >= floor).all(|(_, mapped)| {
             let Some(Place::Log { log, .. }) = mapped.value.place else { return true };
@@ -125,7 +126,7 @@ impl Versions {
         })
     }
 
-    /// Tells the logs how much of each is live, and drops the supersedes that are not needed.
+    /// Books the live sectors of each log, and drops the supersedes that are not needed.
     pub fn book_live(&mut self, floors: Floors) {
         let shape = self.logs.shape();
         let live: Vec<(LogId, u64, DataSequence)> = self
@@ -143,7 +144,8 @@ impl Versions {
     }
 
     fn add(&mut self, extent: Extent, sequence: DataSequence, found: Found) {
-        // What a version buried may be said again by an entry with the number of that version.
+        // A version's mark may have moved as a supersede entry with the version's own sequence: the
+        // version wins then.
         let rank = |found: &Found| (found.place.is_some(), found.record);
         let newer =
             |old: &Mapped<Found>| (old.sequence, rank(&old.value)) < (sequence, rank(&found));

@@ -11,11 +11,11 @@ use manylogs_block::{
     MemoryDevice, Nanos, Payload, Request, Sectors, Time, completion,
 };
 use manylogs_schedule::{Scheduler, Targets};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 pub(crate) const CAPACITY: Sectors = Sectors(1 << 20);
 pub(crate) const LATENCY: Nanos = Nanos::from_millis(10);
-/// Requests are held back from the beginning.
+/// Targets that hold requests back from the beginning.
 pub(crate) const AT_ONCE: Targets = Targets { latency: LATENCY, contended_after: Nanos(0) };
 
 pub(crate) fn read(start: u64, len: u64) -> Request {
@@ -27,8 +27,8 @@ pub(crate) fn write(start: u64, len: u64, tag: u64) -> Request {
     Request::Write { extent, payload, fua: true, hint: Hint::None }
 }
 
-/// A device at 100 MB/s and 2 ms a movement. It serves what follows the last request first, as
-/// drives do, and takes effect in the order of submission.
+/// A device with 100 MB/s and 2 ms a seek. It serves a request that follows the last one first, as
+/// drives do. Requests take effect in the order of submission.
 #[derive(Clone)]
 pub(crate) struct Drive(pub(crate) Rc<Inner>);
 
@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     pub(crate) most_sectors: Cell<u64>,
     pub(crate) fails_at: Cell<Option<Lba>>,
     writes: Cell<u32>,
-    /// Reads that came while a write was in the device.
+    /// Number of reads that came while a write was in the device.
     pub(crate) beside_writes: Cell<u32>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn in_virtual_time<F: Future<Output = ()> + 'static>(
     targets: Targets,
     test: impl FnOnce(Handle, Drive, Scheduler) -> F,
 ) {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
     let drive = Drive::new(runtime.clone());

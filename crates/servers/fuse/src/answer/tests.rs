@@ -14,7 +14,7 @@ fn attributes() -> Attributes {
         accessed: Time { seconds: -1, nanos: 14 },
         modified: Time { seconds: 15, nanos: 16 },
         changed: Time { seconds: 17, nanos: 18 },
-        kind: Kind::CharDevice,
+        kind: NodeKind::CharDevice,
         permissions: 0o4644,
         links: 19,
         uid: 20,
@@ -84,17 +84,17 @@ fn a_birth_is_only_told_if_it_is_known() {
 #[test]
 fn names_fill_their_room_and_no_more() {
     let mut names = Names::with_room(72);
-    assert!(names.push(2, 100, Kind::Directory, b"."));
-    assert!(!names.push(3, 200, Kind::File, &[b'n'; 17]), "it would take 48 bytes");
-    assert!(names.push(3, 200, Kind::File, &[b'n'; 16]));
-    assert!(!names.push(4, 300, Kind::File, b"x"));
+    assert!(names.push(2, 100, NodeKind::Directory, b"."));
+    assert!(!names.push(3, 200, NodeKind::File, &[b'n'; 17]), "it would take 48 bytes");
+    assert!(names.push(3, 200, NodeKind::File, &[b'n'; 16]));
+    assert!(!names.push(4, 300, NodeKind::File, b"x"));
     let out = bytes(&names);
     assert_eq!(out.len(), 72);
     assert_eq!((u64_at(&out, 0), u64_at(&out, 8)), (2, 100));
     assert_eq!((u32_at(&out, 16), u32_at(&out, 20)), (1, 4));
     assert_eq!(&out[24..32], b".\0\0\0\0\0\0\0");
     assert_eq!((u64_at(&out, 40), u32_at(&out, 48), u32_at(&out, 52)), (200, 16, 8));
-    assert!(!Names::with_room(0).push(2, 1, Kind::File, b"x"));
+    assert!(!Names::with_room(0).push(2, 1, NodeKind::File, b"x"));
 }
 
 #[test]

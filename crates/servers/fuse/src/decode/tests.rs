@@ -3,7 +3,7 @@ use zerocopy::IntoBytes;
 
 use super::*;
 
-/// Every number of an operation that is known, and some that are not.
+/// The numbers of all known operations, and some unknown ones.
 const CODES: std::ops::Range<u32> = 0..64;
 const ID: RequestId = RequestId(77);
 
@@ -23,7 +23,7 @@ fn message(opcode: u32, parts: &[&[u8]]) -> Vec<u8> {
     [header.as_bytes(), &body].concat()
 }
 
-/// What is asked for in a message.
+/// The operation in a message.
 fn asked(bytes: &[u8]) -> Operation<'_> {
     let request = Request::decode(bytes, Dialect { extended_setxattr: true }).unwrap();
     assert_eq!(request.id, ID);
@@ -59,7 +59,7 @@ fn bodies() -> Vec<(u32, Vec<u8>, Operation<'static>)> {
             ]),
             Operation::MakeNode(MakeNode {
                 name: b"name",
-                kind: Some(Kind::BlockDevice),
+                kind: Some(NodeKind::BlockDevice),
                 permissions: 0o600,
                 umask: 0o77,
                 device: Device { major: 8, minor: 1 },
@@ -311,7 +311,7 @@ fn the_dialect_says_how_an_attribute_is_set() {
 }
 
 proptest! {
-    /// Every part of what is decoded lies in the bytes, whatever they are.
+    /// Whatever the bytes are, every part of the decoded request lies within them.
     #[test]
     fn no_bytes_make_decoding_panic(
         code in CODES,
@@ -333,7 +333,7 @@ proptest! {
         }
     }
 
-    /// Neither do bytes whose header is arbitrary too.
+    /// Bytes with an arbitrary header do not make decoding panic either.
     #[test]
     fn no_header_makes_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
         let _ = Request::decode(&bytes, Dialect::default());

@@ -1,4 +1,4 @@
-//! Sessions over a socket in the kernel's place.
+//! Sessions over a socket that stands in for the kernel.
 
 use std::sync::Mutex;
 
@@ -19,7 +19,7 @@ const WANTED: Wanted = Wanted {
     congestion_threshold: 12,
 };
 
-/// A kernel that says what the test wants.
+/// The test's end of the socket: sends requests and receives answers as the kernel would.
 struct Kernel(OwnedFd);
 
 impl Kernel {
@@ -34,7 +34,7 @@ impl Kernel {
         self.ask(opcode::INIT, 1, init.as_bytes());
     }
 
-    /// The next answer: to what, the error, and the rest.
+    /// The next answer: the request's number, the error, and the body.
     fn hear(&self) -> (u64, i32, Vec<u8>) {
         let mut bytes = vec![0; 4096];
         let len = read(&self.0, &mut bytes[..]).unwrap();
@@ -119,7 +119,7 @@ fn requests_are_answered_each_with_its_number() {
     assert_eq!(kernel.hear(), (9, 0, [7_u32, 0].map(u32::to_ne_bytes).concat()));
     assert_eq!(kernel.hear(), (10, 0, b"user.a\0".to_vec()));
     assert_eq!(kernel.hear(), (11, -34, nothing()), "more than there is room for");
-    // One that was kept is answered when it is, and the farewell last.
+    // The kept request can be answered late; the answer to the last request (`DESTROY`) comes last.
     server.kept.lock().unwrap().take().unwrap().send(&Found(99));
     assert_eq!(kernel.hear(), (6, 0, 99_u64.to_ne_bytes().to_vec()));
     destroy.send(&());

@@ -10,7 +10,7 @@ use crate::answers::Listing;
 use crate::convert::{has, to_ino};
 
 impl Front {
-    /// Names from a place on; `plus` if each is to come with its inode.
+    /// Lists names from an offset on; with `plus` each comes with its inode's attributes.
     pub(super) fn list(&self, context: Context, read: Read, plus: bool, reply: Reply<Names>) {
         let unnoticed = has(read.flags, OFlags::NOATIME);
         let listing = Listing {

@@ -9,7 +9,7 @@ use crate::asking::Touched;
 use crate::convert::{to_caller, to_ino, to_taken};
 
 impl Front {
-    /// Makes an inode, with a name.
+    /// Creates an inode with a name.
     pub(super) fn create_named(
         &self,
         context: Context,
@@ -27,7 +27,7 @@ impl Front {
         });
     }
 
-    /// Takes a name away, of a directory or of anything else.
+    /// Removes a name: of a directory, or of any other inode.
     pub(super) fn remove_name(
         &self,
         context: Context,
@@ -49,7 +49,7 @@ impl Front {
         });
     }
 
-    /// Moves or exchanges names: the inodes behind them change as well.
+    /// Moves or exchanges names. The attributes of the renamed inodes change as well.
     pub(super) fn rename_name(&self, context: Context, rename: Rename<'_>, reply: Reply<()>) {
         let Some((taken, leaves)) = to_taken(rename.flags) else {
             return reply.error(Errno::INVAL);
@@ -57,7 +57,7 @@ impl Front {
         if self.hides(context.node, rename.name) {
             return reply.error(Errno::NOENT);
         }
-        // The log file is immutable, too: what replaces a name would refuse to replace this one.
+        // Renaming over the log file is refused with the error that an immutable file gives.
         if self.hides(rename.to, rename.to_name) {
             return reply.error(Errno::PERM);
         }
@@ -78,7 +78,7 @@ impl Front {
         });
     }
 
-    /// One more name for an inode.
+    /// Gives an inode one more name.
     pub(super) fn link_name(&self, context: Context, link: Link<'_>, reply: Reply<Entry>) {
         if self.hides(context.node, link.name) {
             return reply.error(Errno::PERM);

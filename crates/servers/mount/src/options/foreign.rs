@@ -3,13 +3,13 @@
 /// What an option of ext4 means here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It asks for what is so anyway, or for nothing that programs could notice.
+    /// It asks for what holds anyway, or for a difference that no program could notice.
     Fits,
-    /// It asks for something else, and nothing is lost if that is not done.
+    /// It asks for different behaviour, but no data is lost without that.
     Differs(&'static str),
-    /// Somebody could rely on it.
+    /// It is refused, because somebody could rely on it.
     Refused(&'static str),
-    /// Seconds after which changes are durable though nobody syncs; zero for the usual.
+    /// Seconds after which changes are durable without a sync; zero for the default.
     Commit(u32),
 }
 
@@ -80,7 +80,7 @@ pub(super) fn meaning(option: &str) -> Option<Meaning> {
     })
 }
 
-/// Options that make ext4 faster or slower, or that the kernel takes and does nothing for.
+/// Whether the option makes ext4 only faster or slower, or has no effect in the kernel either.
 fn is_tuning(name: &str, value: Option<&str>) -> bool {
     let words = [
         "block_validity",
@@ -126,7 +126,7 @@ fn is_tuning(name: &str, value: Option<&str>) -> bool {
 mod tests {
     use crate::{MountOptions, OptionError};
 
-    /// What people have in fstab for ext4.
+    /// Options that people have in fstab for ext4.
     #[test]
     fn options_of_ext4_are_taken_ignored_with_a_word_or_refused_with_what_to_do() {
         let taken = "defaults,errors=remount-ro,noatime,barrier,barrier=1,nodiscard,delalloc,acl,\

@@ -1,4 +1,4 @@
-//! Images that tests mount, and programs that use them.
+//! Images that tests mount, and the programs that tests run on them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "not every test program uses all of it")]
@@ -11,15 +11,15 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use manylogs_mount::{MountOptions, ServeError, serve};
+use manylogs_mount::{MountOptions, MountServerError, serve};
 use tempfile::TempDir;
 
-/// An image that is mounted, until it is unmounted.
+/// An image, and the server that has it mounted.
 pub(crate) struct Mount {
     pub(crate) dir: TempDir,
     /// The disk that is mounted in the image's place.
     pub(crate) disk: Option<PathBuf>,
-    pub(crate) server: Option<JoinHandle<Result<(), ServeError>>>,
+    pub(crate) server: Option<JoinHandle<Result<(), MountServerError>>>,
 }
 
 impl Mount {
@@ -31,7 +31,7 @@ impl Mount {
         self.dir.path().join("mnt")
     }
 
-    /// An image that nobody has mounted; `None`, which is said, where that cannot be.
+    /// A new image, not mounted; prints why and returns `None` where this machine cannot mount it.
     pub(crate) fn new(options: &[&str]) -> Option<Self> {
         let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
         if !root || !Path::new("/dev/fuse").exists() || Command::new("e2fsck").output().is_err() {
@@ -48,7 +48,7 @@ impl Mount {
         Some(mount)
     }
 
-    /// Serves it in a thread, and waits until it is there.
+    /// Serves the image in a thread, and waits until it is mounted.
     pub(crate) fn start(&mut self) {
         self.start_with("");
     }
@@ -63,7 +63,7 @@ impl Mount {
         self.server =
             Some(thread::spawn(move || serve(&image, &root, options, || tell.send(()).unwrap())));
         told.recv_timeout(Duration::from_secs(60)).unwrap();
-        // It is mounted when its root is another device.
+        // It is mounted when its root is on another device than its directory.
         while fs::metadata(self.root()).unwrap().dev() == fs::metadata(&self.dir).unwrap().dev() {
             thread::yield_now();
         }
@@ -77,8 +77,8 @@ impl Mount {
     }
 }
 
-/// A child that another test starts has this one's files until it runs its program: nobody can
-/// unmount meanwhile.
+/// Unmounts, with retries: a child that another test forks holds this test's files open until it
+/// runs its program, and the mount is busy until then.
 pub(crate) fn unmount(root: &Path) {
     let mut tries = (0..1000).map(|_| {
         let unmounted = Command::new("umount").arg(root).status().unwrap().success();
@@ -91,7 +91,7 @@ pub(crate) fn unmount(root: &Path) {
 }
 
 impl Drop for Mount {
-    /// A test that failed leaves nothing mounted.
+    /// Unmounts, so that a failed test leaves nothing mounted.
     fn drop(&mut self) {
         if self.server.is_some() {
             let _ = Command::new("umount").arg("-l").arg(self.root()).status();
@@ -99,7 +99,7 @@ impl Drop for Mount {
     }
 }
 
-/// Runs a script in the mounted file system; what it prints.
+/// Runs a script in the mounted file system; returns what it prints.
 pub(crate) fn sh(mount: &Mount, script: &str) -> String {
     let script = format!("exec 2>&1; {script}");
     let said = Command::new("sh").args(["-euc", &script]).current_dir(mount.root()).output();
@@ -109,7 +109,7 @@ pub(crate) fn sh(mount: &Mount, script: &str) -> String {
     text.into_owned()
 }
 
-/// Whether programs are there; what is missing is said.
+/// Whether the programs are installed; prints what is missing.
 pub(crate) fn have(programs: &[&str]) -> bool {
     let missing =
         programs.iter().find(|program| Command::new(program).arg("--help").output().is_err());

@@ -1,5 +1,5 @@
-//! The operator's end of the control socket. Whatever state the server is in, every wait ends or
-//! tells why it goes on.
+//! The operator's end of the control socket. Whatever state the server is in, every wait ends, or
+//! an error says why it would not.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(30);
 pub struct Control {
     path: PathBuf,
     stream: BufReader<UnixStream>,
-    /// The server's process, if the kernel tells.
+    /// ID of the server's process, if the kernel tells.
     pid: Option<i32>,
 }
 
@@ -35,7 +35,7 @@ pub struct Control {
 /// [`ControlError::NotServed`], or why the server cannot be asked.
 pub fn connect(path: &Path) -> Result<Control, ControlError> {
     let failed = |source: io::Error| ControlError::Io { path: path.to_owned(), source };
-    // Whoever asks makes no directory: one that is not there holds no socket.
+    // A client does not create the directory: if it is missing there is no socket.
     let Ok(directory) = manylogs_storage::runtime_dir() else {
         return Err(ControlError::NoDirectory { path: path.to_owned() });
     };
@@ -46,7 +46,7 @@ pub fn connect(path: &Path) -> Result<Control, ControlError> {
     Control::at(&socket, path)
 }
 
-/// Asks the server that has the device at `path` open how it is.
+/// Gets the status of the server that has the device at `path` open.
 ///
 /// # Errors
 /// As [`connect`] and [`Control::ask`].
@@ -70,7 +70,7 @@ impl Control {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), pid })
     }
 
-    /// Asks how the server is.
+    /// Gets the status of the server.
     ///
     /// # Errors
     /// As [`Control::ask`], or if the server is of another version.
@@ -78,13 +78,13 @@ impl Control {
         self.answer(&Order::Status)
     }
 
-    /// The server's process, if the kernel tells.
+    /// ID of the server's process, if the kernel tells.
     #[must_use]
     pub const fn pid(&self) -> Option<i32> {
         self.pid
     }
 
-    /// Has everything that is logged moved home, and waits for it.
+    /// Has the server write all logged versions home, and waits until it has.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -96,8 +96,8 @@ impl Control {
         serde_json::from_value(self.ask(order)?).map_err(|source| self.other(source))
     }
 
-    /// Asks, and waits for the answer. A wait for a status lasts some seconds; a wait for work of
-    /// the device lasts as long as the server's process runs.
+    /// Sends an order, and waits for the answer. A wait for a status ends after some seconds. A
+    /// wait for other orders lasts as long as the server's process runs.
     ///
     /// # Errors
     /// If the server refuses, is gone, or [`ControlError::Silent`].
@@ -106,7 +106,7 @@ impl Control {
         self.ask_within(order, patience)
     }
 
-    /// Asks, and waits no longer than `patience` for the answer.
+    /// Sends an order, and waits at most `patience` for the answer.
     ///
     /// # Errors
     /// As [`Control::ask`].
@@ -137,7 +137,7 @@ impl Control {
     /// Waits until the server's process has ended, for at most `patience`.
     ///
     /// # Errors
-    /// [`ControlError::Silent`] if it has not.
+    /// [`ControlError::Silent`] if it has not ended by then.
     pub fn wait_for_end(mut self, patience: Duration) -> Result<(), ControlError> {
         let (began, mut rest) = (Instant::now(), Vec::new());
         loop {
@@ -149,7 +149,8 @@ impl Control {
         }
     }
 
-    /// Whether to wait on for a server that has not answered since `began`.
+    /// Checks a server that has not answered since `began`: an error says why to stop waiting for
+    /// it.
     fn look(&self, began: Instant, patience: Option<Duration>) -> Result<(), ControlError> {
         let waited = began.elapsed();
         let silent = |why| ControlError::Silent { path: self.path.clone(), why };
@@ -176,7 +177,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// A process as proc(5) tells of it.
+/// A process as `/proc` describes it, see proc(5).
 #[derive(Debug)]
 struct Process {
     pid: i32,
@@ -186,12 +187,12 @@ struct Process {
 impl Process {
     fn of(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name, in brackets, may hold anything.
+        // The name stands in brackets and may contain any character.
         let state = stat.rsplit_once(") ")?.1.chars().next()?;
         Some(Self { pid, state })
     }
 
-    /// What its state means for whoever waits for it.
+    /// What its state means, for the operator who waits.
     fn in_words(self) -> String {
         let pid = self.pid;
         match self.state {

@@ -12,7 +12,7 @@ const COUNTERS: [Row<ChainStatus>; 6] = [
     ("chain_waited_writes_total", "How often clients waited for room.", |c| c.waited_writes),
 ];
 
-/// Adds what is told of the chain.
+/// Adds the metrics of the chain.
 pub(super) fn of_chain(page: &mut Page, chain: &ChainStatus) {
     let read_only = u8::from(chain.read_only.is_some());
     page.single("chain_read_only", "gauge", "Whether writes are refused.", read_only);

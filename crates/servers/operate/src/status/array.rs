@@ -10,33 +10,33 @@ const BLOCK_BYTES: u64 = 4096;
 /// The array that a volume was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayStatus {
-    /// Drives, or groups of drives that hold the same, each with logs of its own.
+    /// Columns: drives, or groups of drives with the same content, each with logs of its own.
     pub columns: u16,
-    /// Drives in each of them.
+    /// Drives in each column.
     pub copies: u16,
-    /// Length of what lies on one before the next has its turn.
+    /// Length of a chunk: bytes on one column before the next one follows.
     pub chunk_bytes: u64,
-    /// Where the first stripe begins that the volume's users have whole: bytes of the volume.
+    /// Offset in the volume at which its first whole stripe begins.
     pub first_stripe_bytes: u64,
     /// Whether the array still has this shape. If not, it is used as one drive.
     pub known: bool,
 }
 
 impl ArrayStatus {
-    /// That of an open volume; `None` if it was made for one drive.
+    /// The array of an open volume; `None` if the volume was made for one drive.
     #[must_use]
     pub fn of(volume: &Volume) -> Option<Self> {
         Self::of_layout(volume.layout(), volume.geometry().is_some())
     }
 
-    /// That of a volume with this layout, whose array still has its shape if it is `known`.
+    /// The array of a volume with this layout; `known` says whether the array still has its shape.
     #[must_use]
     pub fn of_layout(layout: &Layout, known: bool) -> Option<Self> {
         let home = layout.homes().first().map_or(0, |(_, home)| home.start.0);
         Some(Self::new(layout.columns()?, home, known))
     }
 
-    /// Of a volume that was made for `array` and whose homes begin at the device's sector `home`.
+    /// The status for `array` and a volume whose homes begin at the device's sector `home`.
     fn new(array: Geometry, home: u64, known: bool) -> Self {
         let stripe = array.stripe().0;
         let into = (home + array.first.0) % stripe;
@@ -49,7 +49,7 @@ impl ArrayStatus {
         }
     }
 
-    /// How it is made, for people.
+    /// The shape in words.
     #[must_use]
     pub fn words(&self) -> String {
         let kib = self.chunk_bytes >> 10;
@@ -61,7 +61,7 @@ impl ArrayStatus {
         format!("{} columns{copies}, chunks of {kib} KiB, logs on each column{now}", self.columns)
     }
 
-    /// What mkfs is to be told, so that a file system's full stripes stay some.
+    /// Options of mkfs that align a file system's stripes with those of the array.
     #[must_use]
     pub fn mkfs(&self) -> String {
         let (chunk, columns) = (self.chunk_bytes, u64::from(self.columns));

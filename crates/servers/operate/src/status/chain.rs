@@ -11,7 +11,7 @@ pub struct ChainStatus {
     pub members: Vec<String>,
     /// The drive at the tail, by its number from 0.
     pub tail: u64,
-    /// How room is made.
+    /// How cleaning makes room.
     pub cleaning: String,
     /// Why writes are refused, if they are.
     pub read_only: Option<String>,
@@ -27,6 +27,6 @@ pub struct ChainStatus {
     pub hops: u64,
     /// How often clients waited for room, for cleaning, or for memory.
     pub waited_writes: u64,
-    /// Memory of the map, of checksums, and of what segments hold.
+    /// Memory of the map, of checksums, and of the segments' contents lists.
     pub table_bytes: u64,
 }

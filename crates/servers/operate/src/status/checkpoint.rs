@@ -1,4 +1,4 @@
-//! What a checkpoint did.
+//! The result of a checkpoint.
 
 use manylogs::CheckpointReport;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::seconds;
 /// Result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointStatus {
-    /// Written home.
+    /// Bytes written home.
     pub home_bytes: u64,
     /// Number of writes home.
     pub home_writes: u64,

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::emulation::Emulated;
 
-/// The disk below. What nobody can see is `None`.
+/// The disk below. A field is `None` if it cannot be found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStatus {
     /// The kernel's name of the whole disk, or that of the emulated drive.
     pub disk: String,
     /// Whether it is a model.
     pub emulated: bool,
-    /// What the disk was recognised as, in words; `None` of a model, and where it was not.
+    /// The recognised model in words; `None` if it was not recognised.
     #[serde(default)]
     pub drive: Option<String>,
     /// sata, sata-behind-sas, sas (also other SCSI links), usb, raid, virtual, nvme, made (of other
@@ -30,14 +30,14 @@ pub struct DiskStatus {
     /// Whether the kernel sends writes with forced unit access as such, and not as a write and a
     /// flush.
     pub fua: Option<bool>,
-    /// Commands that the disk is given at a time.
+    /// Commands that the disk gets at a time.
     pub queue_depth: Option<u32>,
-    /// Whether each record makes the drive's whole queue end first.
+    /// Whether the drive must finish its whole queue before each record.
     pub drains_queue: bool,
-    /// Whether the write cache will be on when its server has ended, if the server has changed it,
-    /// or that of a killed one has.
+    /// The setting of the write cache that will be restored when the server ends, or by the next
+    /// one if the server was killed; `None` if no server has changed it.
     pub put_back: Option<bool>,
-    /// What is to be known, and done, in words.
+    /// Warnings and advice, in words.
     pub notes: Vec<String>,
 }
 
@@ -48,13 +48,14 @@ const DRAINS: &str = "each record is a write and a FLUSH CACHE: all that is in t
                       the kernel)";
 
 impl DiskStatus {
-    /// That of the disk at `path`; `None` of a file.
+    /// The status of the disk at `path`; `None` for a file.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
         Attached::at(path).map(|attached| Self::of(attached, noted(path)))
     }
 
-    /// The drive that is emulated, or else the disk at `path`, which was `recognised`.
+    /// The status of the emulated drive, or else of the disk at `path`; with the model that was
+    /// `recognised`.
     pub(crate) fn of_served(
         path: &Path,
         drive: Option<&Emulated>,
@@ -120,7 +121,7 @@ impl DiskStatus {
         }
     }
 
-    /// Name, link, cache, FUA and queue in a line.
+    /// Name, link, cache, FUA and queue in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut out = format!("{}: {}", self.disk, self.link_text);

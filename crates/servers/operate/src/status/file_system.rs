@@ -18,16 +18,16 @@ pub struct FileSystemStatus {
     pub records: u64,
     /// Flushes of the device that transactions waited for.
     pub flushes: u64,
-    /// Appended to the logs or the journal, with all that describes it.
+    /// Bytes appended to the logs or the journal, with headers and descriptors.
     pub log_bytes: u64,
-    /// Newer in the logs or the journal than at home.
+    /// Bytes whose newest version is in the logs or the journal.
     pub bytes_at_risk: u64,
-    /// Written home from the logs or the journal.
+    /// Bytes written home from the logs or the journal.
     pub checkpoint_bytes: u64,
-    /// What its server uses of memory.
+    /// Memory of its server.
     #[serde(default)]
     pub memory: MemoryStatus,
-    /// Requests of the kernel by kind, without those of which there were none.
+    /// Requests of the kernel by kind; kinds without requests are left out.
     #[serde(default)]
     pub kernel_requests: Vec<KernelRequests>,
 }
@@ -35,20 +35,20 @@ pub struct FileSystemStatus {
 /// Requests of one kind that the kernel sent to the server of a file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelRequests {
-    /// As the protocol calls it, in small letters: lookup, getattr, readdirplus ...
+    /// The protocol's name in small letters: lookup, getattr, readdirplus ...
     pub kind: String,
-    /// Since the mount.
+    /// Number of requests since the mount.
     pub requests: u64,
 }
 
-/// Memory that grows with what programs do, against its bound.
+/// Memory that grows with what programs do, and its bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStatus {
-    /// The most that all parts may use together.
+    /// The most bytes that all parts may use together.
     pub bound_bytes: u64,
     /// In use now.
     pub used_bytes: u64,
-    /// What it is used for.
+    /// Use by purpose.
     pub parts: Vec<MemoryPart>,
 }
 
@@ -63,6 +63,6 @@ pub struct MemoryPart {
     pub used_bytes: u64,
     /// The most that was in use at a time, since the mount.
     pub peak_bytes: u64,
-    /// How often somebody had to wait for room.
+    /// How often a task had to wait for room.
     pub waits: u64,
 }

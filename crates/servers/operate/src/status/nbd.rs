@@ -9,8 +9,8 @@ pub struct NbdStatus {
     pub connections: u64,
     /// Largest number of clients.
     pub connections_max: u64,
-    /// What requests under way and answers that nobody has fetched hold, of all of them.
+    /// Bytes held by requests under way and by answers not yet sent, of all clients.
     pub held_bytes: u64,
-    /// Limit for one client.
+    /// Limit of `held_bytes` for one client.
     pub held_bytes_max: u64,
 }

@@ -11,7 +11,7 @@ pub struct OffloadStatus {
     pub why: String,
     /// Bytes whose newest version is in stores.
     pub held_bytes: u64,
-    /// Those of which there is one copy only.
+    /// Of those, bytes with only one copy.
     pub only_copy_bytes: u64,
     /// Writes that went to stores since the server began.
     pub offloaded_writes: u64,
@@ -32,15 +32,16 @@ pub struct StoreStatus {
     pub address: String,
     /// lends, full, forgets or away.
     pub state: String,
-    /// Whether the base notes that it may hold data: an opening waits for it then.
+    /// Whether the base has noted that the store may hold data: opening the base then waits for the
+    /// store.
     pub listed: bool,
-    /// Bytes of which it has the newest version.
+    /// Bytes whose newest version is in this store.
     pub held_bytes: u64,
-    /// Those that nobody else has.
+    /// Of those, bytes that no other store has.
     pub only_copy_bytes: u64,
-    /// The time that a request would wait there.
+    /// The time that a request would wait at the store.
     pub wait_ms: f64,
-    /// Since when it was not reached; zero while it is.
+    /// Seconds since the store was last reached; zero while it is reachable.
     pub seen_s: f64,
 }
 
@@ -49,9 +50,9 @@ pub struct StoreStatus {
 pub struct LentStatus {
     /// Name of the store.
     pub store: String,
-    /// Bytes that it holds of others.
+    /// Bytes that it holds for other volumes.
     pub used_bytes: u64,
-    /// Base volumes of which it holds something.
+    /// Base volumes for which it holds data.
     pub clients: u64,
     /// Connections of clients.
     pub connections: u64,

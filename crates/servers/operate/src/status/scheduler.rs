@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// For how long requests to the device waited for something.
+/// How long requests to the device waited for one cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitStatus {
     /// `record`, or `room` in the device: see [`manylogs::Cause`].
     pub cause: String,
-    /// See `cause`.
+    /// Total time waited.
     pub waited_ns: u64,
 }
 

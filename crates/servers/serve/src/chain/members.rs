@@ -1,4 +1,4 @@
-//! The drives of a chain, wherever they are: each says of which chain it is.
+//! Finds the drives of a chain: the label of each drive says to which chain it belongs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -16,7 +16,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MembersError {
-    /// A drive that was named cannot be looked at.
+    /// A named drive cannot be read.
     #[error("{}: {source}", path.display())]
     Io {
         /// The drive.
@@ -24,13 +24,13 @@ pub enum MembersError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A drive that was named is of no chain.
+    /// A named drive belongs to no chain.
     #[error("{}: no member of a chain: neither copy of a label is whole there", path.display())]
     NotAMember {
         /// The drive.
         path: PathBuf,
     },
-    /// Its label is of another version.
+    /// A drive's label has another version.
     #[error("{}: {source}", path.display())]
     Label {
         /// The drive.
@@ -38,7 +38,7 @@ pub enum MembersError {
         /// The reason.
         source: ChainError,
     },
-    /// A drive that was named is of another chain.
+    /// A named drive belongs to another chain.
     #[error(
         "{} is of the chain {}, and {} of the chain {}: leave one of them out",
         path.display(), id_text(found), first.display(), id_text(chain)
@@ -50,10 +50,10 @@ pub enum MembersError {
         found: [u8; 16],
         /// The drive that was named first.
         first: PathBuf,
-        /// The chain of that.
+        /// The chain of the first drive.
         chain: [u8; 16],
     },
-    /// Two drives are the same member: one is a copy of the other, or the same by another way.
+    /// Two drives are the same member: one is a copy, or both are one drive reached in two ways.
     #[error(
         "{} and {} both say that they are member {} of {}: one is a copy, or the same drive by \
          another way; name the one that counts (--member PATH)",
@@ -64,12 +64,12 @@ pub enum MembersError {
         path: PathBuf,
         /// The other.
         other: PathBuf,
-        /// Which of the chain's drives.
+        /// Its number in the chain, from 0.
         drive: usize,
-        /// How many the chain has.
+        /// Number of drives of the chain.
         drives: usize,
     },
-    /// A member is nowhere to be found.
+    /// Members cannot be found.
     #[error(
         "of the {drives} members of the chain {} these are missing: {}; no disk of this machine \
          and no file in {} is one of them: attach it, or name it (--member PATH)",
@@ -78,16 +78,16 @@ pub enum MembersError {
     Missing {
         /// The chain.
         chain: [u8; 16],
-        /// How many the chain has.
+        /// Number of drives of the chain.
         drives: usize,
-        /// Those that are missing, from 0.
+        /// Numbers of the missing members, from 0.
         missing: Vec<usize>,
         /// The folder that was searched.
         searched: PathBuf,
     },
 }
 
-/// Members as people count them.
+/// Names the members, counted from 1.
 fn counted(missing: &[usize]) -> String {
     missing.iter().map(|drive| format!("member {}", drive + 1)).collect::<Vec<_>>().join(", ")
 }
@@ -97,20 +97,20 @@ fn counted(missing: &[usize]) -> String {
 pub struct Member {
     /// Where it is.
     pub path: PathBuf,
-    /// What its label says.
+    /// Content of its label.
     pub label: ChainMember,
 }
 
 impl Member {
-    /// Which of how many it is, as people count.
+    /// Its number in the chain, counted from 1, in words.
     #[must_use]
     pub fn words(&self) -> String {
         let ChainMember { drive, drives, chain, .. } = &self.label;
         format!("member {} of {drives} of the chain {}", drive + 1, id_text(chain))
     }
 
-    /// What the file or disk at `path` says of itself; `None` if it is of no chain. It may be in
-    /// use.
+    /// Reads the label of the file or disk at `path`; `None` if it belongs to no chain. It may be
+    /// in use.
     ///
     /// # Errors
     /// If it cannot be read, or another version wrote its label.
@@ -140,14 +140,14 @@ impl Member {
         }
     }
 
-    /// The same of a drive that was named as a member.
+    /// Like [`Member::at`], for a drive that the user named as a member.
     fn named(path: &Path) -> Result<Self, MembersError> {
         let none = || MembersError::NotAMember { path: path.to_owned() };
         Self::at(path)?.ok_or_else(none)
     }
 
-    /// Finds all members of the chain that `first` and `named` are of, in the order of the chain:
-    /// those that are named, and for the rest files in the folder of `first` and disks of this
+    /// Finds all members of the chain of `first` and `named`, in the order of the chain. The other
+    /// members are searched for among the files in the folder of `first` and the disks of this
     /// machine.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl Member {
     }
 }
 
-/// Members that were found so far, by their numbers.
+/// The members found so far, by their numbers.
 struct Found {
     chain: [u8; 16],
     members: Vec<Option<Member>>,
@@ -190,10 +190,10 @@ impl Found {
         all.filter(|(_, member)| member.is_none()).map(|(drive, _)| drive).collect()
     }
 
-    /// Adds a member; fails if another drive says that it is the same one.
+    /// Adds a member; fails if another drive has the same number.
     fn add(&mut self, member: Member) -> Result<(), MembersError> {
         let (drive, drives) = (member.label.drive, self.members.len());
-        // Labels of one chain that count differently are damaged.
+        // The number is beyond the chain's count: the label is damaged.
         let Some(place) = self.members.get_mut(drive) else {
             return Err(MembersError::NotAMember { path: member.path });
         };
@@ -210,11 +210,11 @@ impl Found {
         }
     }
 
-    /// Looks for what is missing. A copy of a member that was named counts for nothing.
+    /// Searches for missing members. A copy of a named member is ignored.
     fn search(&mut self, folder: &Path) -> Result<(), MembersError> {
         let missing = self.missing();
         for path in candidates(folder) {
-            // What cannot be read, or is of another version, is none of ours.
+            // Drives that cannot be read, or have another version, are not members.
             let Ok(Some(member)) = Member::at(&path) else { continue };
             if member.label.chain == self.chain && missing.contains(&member.label.drive) {
                 self.add(member)?;
@@ -257,7 +257,7 @@ fn folder_of(path: &Path) -> PathBuf {
     whole.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned)
 }
 
-/// Files of `folder` and all disks, each by one name.
+/// Files of `folder` and all disks, each once.
 fn candidates(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let disks = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
@@ -269,7 +269,7 @@ fn candidates(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// What makes a file or disk the same under all its names.
+/// Identifies a file or disk, whatever its path.
 #[must_use]
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(path).ok().filter(MayBeADrive::may_be_a_drive)?;

@@ -17,10 +17,10 @@ pub(super) enum Durable {
 }
 
 impl Durable {
-    /// When writes are durable under the flags of an open file or of a write. The kernel adds
+    /// When writes are durable under the flags of an open file or of a write. The kernel also adds
     /// `O_DSYNC` or `O_SYNC` to the flags of a write for `RWF_DSYNC`, `RWF_SYNC` and `mount -o
-    /// sync` too, and leaves the rest to the server where a file is opened for direct I/O: it sends
-    /// no fsync.
+    /// sync`. For files opened for direct I/O it sends no fsync after such a write: the server must
+    /// make it durable.
     pub(super) fn of(flags: OpenFlags) -> Self {
         let flags = OFlags::from_bits_retain(flags.0);
         if flags.intersects(OFlags::DSYNC | OFlags::SYNC) { Self::AtOnce } else { Self::WithFsync }
@@ -31,7 +31,8 @@ impl Durable {
     }
 }
 
-/// A write of `len` bytes at byte `offset`; `payload` copies them, once it is known that they fit.
+/// A write of `len` bytes at byte `offset`; `payload` copies the bytes, and is called only if they
+/// fit.
 ///
 /// # Errors
 /// `EINVAL` for parts of sectors, or if the range is not in a file of `capacity`.
@@ -56,7 +57,7 @@ pub(super) fn sync() -> Option<Request> {
 ///
 /// # Errors
 /// `EINVAL` for parts of sectors, or if the range is not in a file of `capacity`; `EOPNOTSUPP` for
-/// what would move the rest of the file.
+/// modes that would move the rest of the file.
 pub(super) fn allocate(
     capacity: Sectors,
     offset: u64,
@@ -71,14 +72,15 @@ pub(super) fn allocate(
         zeroes.offset = offset / SECTOR_BYTES * SECTOR_BYTES;
         zeroes.len = (offset + len).next_multiple_of(SECTOR_BYTES) - zeroes.offset;
     }
-    // Discards and zeroes arrive alike, and file systems rely on zeroes after both.
+    // Discards and requests for zeroes arrive as the same call, and file systems rely on zeroes
+    // after both.
     let fua = durable.is_at_once() && !plant::is(Bug::FuseDsyncPunchIgnored);
     let request = zeroes.fua(fua).without_content(capacity);
     let request = request.map_err(|refused| refusal(&refused))?;
     if mode.intersects(zeroing) {
         Ok(Some(request))
     } else if mode.is_empty() || mode == FallocateFlags::KEEP_SIZE {
-        // All of it is there.
+        // The whole file is allocated already.
         Ok(None)
     } else {
         Err(Errno::OPNOTSUPP)

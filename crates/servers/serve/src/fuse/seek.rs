@@ -1,4 +1,4 @@
-//! Where data and holes of the exported file are, for `lseek`.
+//! Finds data and holes of the exported file, for `lseek`.
 
 use manylogs_block::{Extent, Extents, Lba, SECTOR_BYTES, Sectors};
 use manylogs_fuse::{Errno, Found, Reply};
@@ -14,7 +14,7 @@ pub(super) enum Seek {
 }
 
 impl Seek {
-    /// By the kernel's number.
+    /// Decodes the kernel's number.
     pub(super) const fn of(whence: u32) -> Option<Self> {
         match whence {
             3 => Some(Self::Data),
@@ -23,15 +23,15 @@ impl Seek {
         }
     }
 
-    /// The first byte from `offset` on that is data or a hole, as wanted; `None` if the known
-    /// extents have none.
+    /// The first byte from `offset` on that is data or a hole (as `self` says); `None` if `known`
+    /// has none.
     fn find(self, known: &Extents, offset: u64) -> Option<u64> {
         let hole = self == Self::Hole;
         let found = known.iter().find(|(_, kind)| kind.reads_as_zeroes() == hole);
         found.map(|(extent, _)| (extent.start.0 * SECTOR_BYTES).max(offset))
     }
 
-    /// The answer where nothing was found: the file ends with a hole behind all data.
+    /// The answer if nothing was found: behind all data the file ends with a hole.
     fn at_end(self, capacity: Sectors) -> Result<u64, Errno> {
         match self {
             Self::Data => Err(Errno::NXIO),
@@ -40,8 +40,8 @@ impl Seek {
     }
 }
 
-/// Answers with the first byte from `offset` on, which is within the file, that is data or a hole,
-/// as wanted. The engine is asked about one part of the file after the other.
+/// Answers with the first byte from `offset` on that is data or a hole, as `what` says. `offset` is
+/// within the file. Asks the engine about one part of the file after the other.
 pub(super) fn seek(port: &Port, capacity: Sectors, what: Seek, offset: u64, reply: Reply<Found>) {
     let within = Extent::between(Lba(offset / SECTOR_BYTES), Lba(capacity.0));
     let again = port.clone();

@@ -1,4 +1,4 @@
-//! One client: requests in, answers out.
+//! The connection of one client: reads its requests and writes the answers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::{Buf, Bytes};
 use manylogs_block::{Nanos, Signal, to_usize};
 use manylogs_plant::{self as plant, Bug};
-use manylogs_storage::Stream;
+use manylogs_storage::SocketStream;
 
 use super::ledger::{Held, Ledger};
 use super::negotiate::{Terms, negotiate};
@@ -18,25 +18,25 @@ use super::protocol::{
 use super::service::{Answer, Refusal, Service};
 use crate::channel::Input;
 
-/// Pieces that are written in one call.
+/// Most pieces written in one call.
 const SLICES: usize = 64;
-/// A client that has not finished its negotiation after this time is disconnected, as it takes one
-/// of [`super::CONNECTIONS_MAX`] places.
+/// A client that has not finished its negotiation after this time is disconnected, because it takes
+/// one of [`super::CONNECTIONS_MAX`] places.
 const NEGOTIATION: Nanos = Nanos::from_secs(30);
 
 /// A connected client.
 pub(super) struct Connection {
-    stream: Rc<Stream>,
+    stream: Rc<SocketStream>,
     terms: Cell<Terms>,
     /// Answers that the kernel has not taken yet.
     outbox: RefCell<VecDeque<Piece>>,
     /// Requests under way.
     requests: Cell<usize>,
-    /// What requests under way and unsent answers hold.
+    /// Counts the memory of requests under way and of unsent answers.
     ledger: Rc<Ledger>,
-    /// Whether the client has changed anything: only a planted bug looks at it.
+    /// Whether the client has changed anything; only a planted bug uses this.
     has_changed: Cell<bool>,
-    /// What was agreed on, and requests may come.
+    /// Negotiation has ended, and requests may come.
     negotiated: Cell<bool>,
     /// The client sends no more.
     ended: Cell<bool>,
@@ -51,12 +51,13 @@ pub(super) struct Connection {
 /// A part of an answer.
 struct Piece {
     bytes: Bytes,
-    /// With the last part of an answer: what the answer holds, until the kernel has all of it.
+    /// Set for the last part of an answer: the answer's memory, counted until the kernel has all of
+    /// it.
     _held: Option<Held>,
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream, said_all: Signal, service: &Service) -> Self {
+    pub(super) fn new(stream: SocketStream, said_all: Signal, service: &Service) -> Self {
         let changed = Signal::default();
         Self {
             stream: Rc::new(stream),
@@ -78,12 +79,12 @@ impl Connection {
         self.requests.get() == 0 && self.outbox.borrow().is_empty()
     }
 
-    /// Ends it.
+    /// Ends the connection.
     pub(super) fn shut_down(&self) {
         self.stream.shut_down();
     }
 
-    /// Serves the client until it leaves and has its answers.
+    /// Serves the client until it leaves and all its answers are sent.
     ///
     /// # Errors
     /// The connection's.
@@ -170,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the client may have another request here, which holds `bytes`.
+    /// Waits until the client may have another request under way, which holds `bytes`.
     async fn room(&self, bytes: usize) {
         loop {
             let changed = self.changed.wait();
@@ -196,7 +197,7 @@ impl Connection {
         self.changed.notify();
     }
 
-    /// Writes answers until the client has left and has all of them.
+    /// Writes answers until the client has left and all of them are written.
     async fn write(&self) -> io::Result<()> {
         loop {
             let changed = self.changed.wait();
@@ -235,7 +236,7 @@ impl Connection {
     }
 }
 
-/// An answer as it goes over the connection.
+/// The bytes of an answer.
 fn parts(header: &Header, answer: Result<Answer, Refusal>, structured: bool) -> Vec<Bytes> {
     let cookie = header.cookie;
     match answer {

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use manylogs_block::Signal;
 
-/// A change of a part of a sector reads, changes and writes the sector, so no other change may come
-/// between. Such a change is exclusive; changes of whole sectors share the gate.
+/// Orders changes. A change of a part of a sector reads, modifies and writes the whole sector, so
+/// no other change may come in between: it is exclusive. Changes of whole sectors share the gate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate(Rc<State>);
 

@@ -9,23 +9,23 @@ use manylogs_plant::{self as plant, Bug};
 use super::protocol::REQUEST_BYTES_MAX;
 use crate::server::Server;
 
-/// Most requests of one client: those under way, and those whose answers it has not fetched.
-/// Further requests wait in the socket.
+/// Most requests of one client that are under way or whose answers are unsent. Further requests
+/// wait in the socket.
 pub(crate) const REQUESTS_MAX: usize = 256;
-/// Most bytes that these may hold, of data to write and data that was read. It is more than the
+/// Most bytes that these requests may hold: data to write, and data that was read. More than the
 /// longest request of the protocol.
 pub(crate) const BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX as usize;
 
-/// The account of one client.
+/// Counts the requests and the memory of one client.
 pub(super) struct Ledger {
     requests: Cell<usize>,
     bytes: Cell<usize>,
-    /// Something was given back.
+    /// Notified when memory or a request was given back.
     changed: Signal,
     server: Rc<Server>,
 }
 
-/// What a request holds, and then its answer; given back when dropped.
+/// The memory of a request, and then of its answer; given back when dropped.
 pub(super) struct Held {
     ledger: Rc<Ledger>,
     bytes: Cell<usize>,
@@ -65,7 +65,7 @@ impl Ledger {
 }
 
 impl Held {
-    /// The request is answered: from now on only its answer is held, of `bytes`.
+    /// Notes that the request is answered: from now on only its answer's `bytes` count.
     pub(super) fn answered(self, bytes: usize) -> Option<Self> {
         if plant::is(Bug::NbdUnsentAnswersUncounted) {
             return None;

@@ -1,8 +1,9 @@
-//! The export over NBD, on the engine's own thread: what arrives in one read of the socket enters
-//! the engine together, and what is answered together leaves in one write.
+//! The export over NBD, on the engine's own thread. Requests that arrive in one read of the socket
+//! enter the engine together, and answers that are ready together leave in one write.
 //!
-//! It is for local clients: TLS, access lists and filters are nbdkit's, for which there is a
-//! plugin. docs/operations.md says which to take, docs/results/speed.md what each costs.
+//! This server is for local clients. TLS, access lists and filters come with nbdkit, for which
+//! there is a plugin. docs/operations.md says which one to use, docs/results/speed.md what each
+//! costs.
 
 mod connection;
 mod gate;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use manylogs_block::{Nanos, Signal};
 use manylogs_plant::{self as plant, Bug};
-use manylogs_storage::{Listener, Stream};
+use manylogs_storage::{Listener, SocketStream};
 
 use crate::server::Server;
 use connection::Connection;
@@ -36,12 +37,12 @@ const GRACE: Nanos = Nanos::from_secs(1);
 /// Pause after a connection could not be accepted.
 const PAUSE: Nanos = Nanos::from_millis(100);
 
-/// What a status tells of the clients.
+/// Figures of the clients for a status.
 #[derive(Debug)]
 pub(crate) struct NbdClients {
-    /// For other threads to see, too.
+    /// Number of connected clients; other threads read it too.
     pub(crate) connections: Arc<AtomicUsize>,
-    /// What their requests under way and unsent answers hold.
+    /// Bytes held by their requests under way and unsent answers.
     pub(crate) held_bytes: Cell<usize>,
 }
 
@@ -55,20 +56,20 @@ impl NbdClients {
     }
 }
 
-/// Everybody who is connected.
+/// The server of all connected NBD clients.
 pub(crate) struct NbdServer {
     listener: Listener,
     service: Rc<Service>,
     connections: RefCell<Vec<Weak<Connection>>>,
     closing: Cell<bool>,
-    /// Clients were sent away, and nobody was let in since.
+    /// A client was refused for lack of room, and none was accepted since.
     crowded: Cell<bool>,
-    /// A connection has ended, or has answered all.
+    /// Notified when a connection has ended, or has written all its answers.
     changed: Signal,
 }
 
 impl NbdServer {
-    /// Serves whoever comes to `listener`, until [`NbdServer::close`].
+    /// Serves clients that connect to `listener`, until [`NbdServer::close`].
     pub(crate) fn start(server: &Rc<Server>, listener: Listener) -> Rc<Self> {
         let this = Rc::new(Self {
             listener,
@@ -87,7 +88,8 @@ impl NbdServer {
         loop {
             match self.listener.accept().await {
                 Ok(stream) if !self.closing.get() && !self.is_full() => self.welcome(stream),
-                // The connection is closed at once: a client that waits for one would not know.
+                // Dropping the stream closes the connection at once, so that the client does not
+                // wait.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
                 Err(error) => {
@@ -99,7 +101,7 @@ impl NbdServer {
         }
     }
 
-    /// Whether no more clients may be let in; the log hears of it when that begins.
+    /// Whether no more clients may be accepted; logged when that begins.
     fn is_full(&self) -> bool {
         let count = self.clients().map_or(0, NbdClients::count);
         let full = count >= CONNECTIONS_MAX && !plant::is(Bug::NbdConnectionsUnlimited);
@@ -114,7 +116,7 @@ impl NbdServer {
         self.service.server.nbd.as_ref()
     }
 
-    fn welcome(self: &Rc<Self>, stream: Stream) {
+    fn welcome(self: &Rc<Self>, stream: SocketStream) {
         self.crowded.set(false);
         let connection = Connection::new(stream, self.changed.clone(), &self.service);
         let connection = Rc::new(connection);
@@ -127,22 +129,22 @@ impl NbdServer {
         count.fetch_add(1, Ordering::SeqCst);
         let this = Rc::clone(self);
         self.service.server.runtime.spawn(async move {
-            // Nobody is there to hear of an error.
+            // An error concerns only this client, which is gone.
             let _ = connection.serve(&this.service).await;
             count.fetch_sub(1, Ordering::SeqCst);
             this.changed.notify();
         });
     }
 
-    /// From now on requests are refused, and nobody is let in.
+    /// From now on refuses requests and new clients.
     pub(crate) fn refuse(&self) {
         self.closing.set(true);
         self.service.refuse();
         self.listener.shut_down();
     }
 
-    /// After [`NbdServer::refuse`], ends all connections once their clients have fetched what was
-    /// answered.
+    /// After [`NbdServer::refuse`], ends all connections once their clients have fetched the
+    /// answers.
     pub(crate) async fn close(&self) {
         let runtime = &self.service.server.runtime;
         let (changed, timer) = (self.changed.clone(), runtime.clone());

@@ -3,7 +3,7 @@
 use std::io;
 
 use manylogs_block::Capabilities;
-use manylogs_storage::Stream;
+use manylogs_storage::SocketStream;
 
 use super::protocol::{
     ALLOCATION, ALLOCATION_ID, FIXED_NEWSTYLE, Fields, GREETING, NO_ZEROES, OPTION_MAGIC,
@@ -11,9 +11,9 @@ use super::protocol::{
 };
 use crate::channel::{Input, write_all};
 
-/// The longest option that is looked at; a name may have 4096 bytes.
+/// The longest option that is accepted; a name may have 4096 bytes.
 const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// Whole blocks are quicker than parts of them.
+/// Block size preferred by the server: writes of smaller parts are slower.
 const PREFERRED_BLOCK_BYTES: u32 = 4096;
 /// Questions about an export.
 const INFO_EXPORT: u16 = 0;
@@ -28,7 +28,7 @@ pub(super) struct Terms {
     pub(super) allocation: bool,
 }
 
-/// What the export can do, as its transmission flags.
+/// The transmission flags of the export.
 fn flags(export: &Capabilities, structured: bool) -> u16 {
     use export_flag::{
         DF, FAST_ZERO, FLUSH, FUA, HAS_FLAGS, MULTI_CONN, ROTATIONAL, TRIM, WRITE_ZEROES,
@@ -47,13 +47,13 @@ fn flags(export: &Capabilities, structured: bool) -> u16 {
     flags
 }
 
-/// Negotiates with a client that has just connected; `None` if it only wanted to know something.
+/// Negotiates with a client that has just connected; `None` if the client ends without requests.
 ///
 /// # Errors
-/// The connection's, or [`io::ErrorKind::InvalidData`] from a client that speaks something else.
+/// The connection's, or [`io::ErrorKind::InvalidData`] from a client that speaks another protocol.
 pub(super) async fn negotiate(
     input: &mut Input,
-    stream: &Stream,
+    stream: &SocketStream,
     export: &Capabilities,
 ) -> io::Result<Option<Terms>> {
     let mut greeting = [GREETING, OPTION_MAGIC].concat();
@@ -98,7 +98,7 @@ pub(super) async fn negotiate(
     }
 }
 
-/// The answer to the one option that has no reply of the usual form.
+/// The answer to `EXPORT_NAME`, the one option whose reply has not the usual form.
 fn old_answer(export: &Capabilities, terms: &Terms, zeroes: bool) -> Vec<u8> {
     let mut reply = export.capacity.bytes().to_be_bytes().to_vec();
     reply.extend(flags(export, terms.structured).to_be_bytes());
@@ -106,7 +106,7 @@ fn old_answer(export: &Capabilities, terms: &Terms, zeroes: bool) -> Vec<u8> {
     reply
 }
 
-/// What is said to `option`, and whether requests follow.
+/// The replies to `option`, and whether requests follow.
 fn replies(option: u32, data: &[u8], export: &Capabilities, terms: &mut Terms) -> (Vec<u8>, bool) {
     let say = |kind, data: &[u8]| option_reply(option, kind, data);
     let replies = match option {
@@ -136,7 +136,7 @@ fn replies(option: u32, data: &[u8], export: &Capabilities, terms: &mut Terms) -
     (replies, false)
 }
 
-/// What is told of the export; `None` if the question makes no sense.
+/// Information about the export; `None` if the option is malformed.
 fn information(option: u32, data: &[u8], export: &Capabilities, terms: &Terms) -> Option<Vec<u8>> {
     let mut data = Fields(data);
     data.text()?;
@@ -158,7 +158,7 @@ fn information(option: u32, data: &[u8], export: &Capabilities, terms: &Terms) -
     Some(replies)
 }
 
-/// Which of the asked contexts there are; `None` if the question makes no sense.
+/// The meta contexts that were asked for and exist; `None` if the option is malformed.
 fn contexts(option: u32, data: &[u8], terms: &mut Terms) -> Option<Vec<u8>> {
     let (setting, mut data) = (option == option::SET_META_CONTEXT, Fields(data));
     if setting {
@@ -170,7 +170,7 @@ fn contexts(option: u32, data: &[u8], terms: &mut Terms) -> Option<Vec<u8>> {
     let mut found = count == 0 && !setting;
     for _ in 0..count {
         let query = data.text()?;
-        // A list may be asked for by the namespace alone.
+        // A list request may name the namespace alone.
         found |= query == ALLOCATION.as_bytes() || (!setting && query == b"base:");
     }
     data.0.is_empty().then_some(())?;
@@ -203,7 +203,7 @@ mod tests {
         fast_zero: true,
     };
 
-    /// A text behind its length.
+    /// A text, preceded by its length.
     fn text(text: &[u8]) -> Vec<u8> {
         [&length(text).to_be_bytes()[..], text].concat()
     }

@@ -1,9 +1,9 @@
-//! NBD's bytes, as far as a server of one export needs them: fixed newstyle negotiation, simple
-//! and structured replies, `base:allocation`. All numbers are big-endian.
+//! The encoding of NBD, as far as a server of one export needs it: fixed newstyle negotiation,
+//! simple and structured replies, `base:allocation`. All numbers are big-endian.
 //!
 //! Source: the NBD project's protocol document (proto.md).
 
-/// What a server says first, and before each option.
+/// Magic numbers: of the server's greeting, of an option, of a reply.
 pub(super) const GREETING: [u8; 8] = *b"NBDMAGIC";
 pub(super) const OPTION_MAGIC: [u8; 8] = *b"IHAVEOPT";
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
@@ -15,11 +15,11 @@ const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 pub(super) const FIXED_NEWSTYLE: u16 = 1;
 pub(super) const NO_ZEROES: u16 = 2;
 
-/// The longest request: what the protocol lets clients expect that do not ask.
+/// The longest request: the limit that the protocol states for clients that do not ask.
 pub(super) const REQUEST_BYTES_MAX: u32 = 32 << 20;
-/// Length of a request without what is written.
+/// Length of a request without the data to write.
 pub(super) const REQUEST_BYTES: usize = 28;
-/// The most that stands before what was read: the head of a chunk, and its offset.
+/// Most bytes before the data of a read's answer: the head of a chunk, and its offset.
 pub(super) const ANSWER_HEAD_BYTES_MAX: usize = 20 + 8;
 /// The number of the one meta context.
 pub(super) const ALLOCATION_ID: u32 = 1;
@@ -51,7 +51,7 @@ pub(super) mod answer {
     pub(crate) const TOO_BIG: u32 = 0x8000_0009;
 }
 
-/// What the transmission flags of an export may say.
+/// Transmission flags of an export.
 pub(super) mod export_flag {
     pub(crate) const HAS_FLAGS: u16 = 1;
     pub(crate) const FLUSH: u16 = 1 << 2;
@@ -83,7 +83,7 @@ pub(super) enum Command {
     Trim,
     WriteZeroes,
     BlockStatus,
-    /// One that this server does not know.
+    /// A command that this server does not know.
     Other(u16),
 }
 
@@ -101,10 +101,10 @@ impl Command {
         }
     }
 
-    /// The flags that mean something with it.
+    /// The flags that are valid with this command.
     pub(super) const fn flags(self) -> u16 {
         match self {
-            // FUA may be set on anything; where nothing is written it means nothing.
+            // FUA is valid with every command; without a change it has no meaning.
             Self::Read => flag::FUA | flag::DF,
             Self::WriteZeroes => flag::FUA | flag::NO_HOLE | flag::FAST_ZERO,
             Self::BlockStatus => flag::FUA | flag::REQ_ONE,
@@ -113,19 +113,20 @@ impl Command {
     }
 }
 
-/// A request without what is written.
+/// A request without the data to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) flags: u16,
     pub(super) command: Command,
-    /// The client's name for it.
+    /// The client's number of the request.
     pub(super) cookie: u64,
     pub(super) offset: u64,
     pub(super) len: u32,
 }
 
 impl Header {
-    /// The request in `bytes`; `None` if it is none, and nothing after it can be understood.
+    /// Decodes `bytes`; `None` if they are no request: the rest of the stream cannot be decoded
+    /// either then.
     pub(super) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let mut bytes = Fields(bytes);
         (bytes.u32()? == REQUEST_MAGIC).then_some(())?;
@@ -143,7 +144,7 @@ impl Header {
     }
 }
 
-/// Numbers and texts at the beginning of bytes, taken one by one.
+/// Takes numbers and texts from the beginning of bytes, one by one.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -169,7 +170,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A text behind its length.
+    /// A text, preceded by its length.
     pub(super) fn text(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.take(usize::try_from(len).ok()?)
@@ -191,7 +192,7 @@ pub(super) fn length(data: &[u8]) -> u32 {
     u32::try_from(data.len()).unwrap_or_else(|_| unreachable!("answers are short"))
 }
 
-/// An answer of 16 bytes, to be followed by what was read.
+/// The head of a simple reply, 16 bytes, to be followed by the data that was read.
 pub(super) fn simple_reply(cookie: u64, error: u32) -> Vec<u8> {
     let mut reply = SIMPLE_REPLY_MAGIC.to_be_bytes().to_vec();
     reply.extend(error.to_be_bytes());
@@ -199,7 +200,7 @@ pub(super) fn simple_reply(cookie: u64, error: u32) -> Vec<u8> {
     reply
 }
 
-/// What a chunk of a structured reply holds.
+/// Kind of a chunk of a structured reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Chunk {
     Data = 1,
@@ -207,7 +208,8 @@ pub(super) enum Chunk {
     Error = 0x8001,
 }
 
-/// The only chunk of an answer, but for the last `more` bytes of it.
+/// A structured reply of one chunk, without the last `more` bytes of the chunk, which the caller
+/// sends.
 pub(super) fn structured_reply(cookie: u64, kind: Chunk, data: &[u8], more: u32) -> Vec<u8> {
     const DONE: u16 = 1;
     let mut reply = STRUCTURED_REPLY_MAGIC.to_be_bytes().to_vec();

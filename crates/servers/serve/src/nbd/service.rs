@@ -1,4 +1,4 @@
-//! Requests of NBD as the engine's.
+//! Translates requests of NBD into requests to the engine.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,12 +20,12 @@ use crate::port::content;
 use crate::server::Server;
 use crate::translate::{Around, Call, Operation, Untranslatable};
 
-/// Block status is told of so many parts: what follows the client asks for.
+/// Most parts in an answer to block status; the client asks again for the rest.
 const STATUS_PARTS_MAX: usize = 8192;
-/// The longest change of parts of sectors, which holds all other changes up.
+/// The longest change with parts of sectors, which blocks all other changes.
 const PARTS_BYTES_MAX: u32 = 1 << 20;
 
-/// The engine, as all connections use it.
+/// The way of all connections to the engine.
 pub(super) struct Service {
     pub(super) server: Rc<Server>,
     pub(super) capabilities: Capabilities,
@@ -34,16 +34,16 @@ pub(super) struct Service {
     refusing: Cell<bool>,
 }
 
-/// Answers.
+/// The answer to a request.
 #[derive(Debug)]
 pub(super) enum Answer {
     Done,
     Read(Bytes),
-    /// Lengths in bytes, and what is there.
+    /// Consecutive parts: length in bytes, and status flags.
     Status(Vec<(u32, u32)>),
 }
 
-/// Why a request failed: a number of NBD's, and words.
+/// Why a request failed: NBD's error number, and a message.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) errno: u32,
@@ -61,7 +61,7 @@ impl Service {
         self.refusing.set(true);
     }
 
-    /// Checks what can be checked without the engine.
+    /// Checks a request as far as possible without the engine.
     pub(super) fn check(&self, header: &Header, terms: Terms) -> Result<(), Refusal> {
         let size = self.capabilities.capacity.bytes();
         let end = header.offset.checked_add(header.len.into());
@@ -84,7 +84,7 @@ impl Service {
             _ if moves && header.len > REQUEST_BYTES_MAX => {
                 Err(Refusal::new(OVERFLOW, "more than 32 MiB"))
             }
-            // Parts of sectors are read, changed and written.
+            // Zeroing parts of sectors has to read, modify and write, which is not fast.
             Command::WriteZeroes if header.has(flag::FAST_ZERO) && !self.is_whole(header) => {
                 Err(Refusal::new(UNSUPPORTED, "fast zeroing takes whole sectors"))
             }
@@ -92,20 +92,20 @@ impl Service {
         }
     }
 
-    /// The memory that a request holds which [`Service::check`] has found to be in order: what is
-    /// written, or the longest answer.
+    /// Bytes that a valid request (see [`Service::check`]) holds: the data to write, or the longest
+    /// answer.
     pub(super) fn holds(&self, header: &Header) -> usize {
         match header.command {
             Command::Write => to_usize(header.len.into()),
             Command::Read => to_usize(header.len.into()) + ANSWER_HEAD_BYTES_MAX,
-            // Zeroes of parts of sectors are written.
+            // Zeroes over parts of sectors are written as data.
             Command::WriteZeroes if !self.is_whole(header) => to_usize(header.len.into()),
             Command::BlockStatus => STATUS_PARTS_MAX * size_of::<(u32, u32)>(),
             _ => 0,
         }
     }
 
-    /// Carries out what [`Service::check`] has found to be in order; `payload` is what is written.
+    /// Carries out a valid request (see [`Service::check`]); `payload` is the data to write.
     pub(super) async fn carry_out(
         self: Rc<Self>,
         header: Header,
@@ -148,7 +148,7 @@ impl Service {
         self.change_parts(header, &Bytes::from(vec![0; to_usize(header.len.into())])).await
     }
 
-    /// Gives up the whole sectors; nothing is promised of parts.
+    /// Discards the whole sectors in the range, and leaves parts of sectors alone.
     async fn trim(&self, header: &Header) -> Result<Answer, Refusal> {
         let call = header.call(Operation::Discard, Bug::NbdTrimFuaIgnored);
         let extent = match plant::is(Bug::NbdTrimRoundedOutwards) {
@@ -174,9 +174,9 @@ impl Service {
         Ok(Answer::Status(parts.iter().take(count).map(cut).collect()))
     }
 
-    /// A change of whole sectors.
+    /// Makes a change of whole sectors.
     async fn change(&self, request: Request) -> IoResult {
-        // At once if that is possible: requests keep their order then.
+        // Without waiting if possible, so that requests keep their order.
         let _shared = match self.gate.try_share() {
             Some(shared) => Some(shared),
             None if plant::is(Bug::NbdWholeWithoutGate) => None,
@@ -190,7 +190,7 @@ impl Service {
         performed.await
     }
 
-    /// A change that begins or ends within a sector.
+    /// Makes a change that begins or ends within a sector.
     async fn change_parts(&self, header: &Header, bytes: &[u8]) -> Result<Answer, Refusal> {
         let around = self.around(header)?;
         let extent = around.extent;
@@ -219,12 +219,12 @@ impl Service {
 }
 
 impl Header {
-    /// The bytes that it concerns, whatever is done to them.
+    /// The request's range of bytes, as a read.
     const fn range(&self) -> Call {
         Call::new(Operation::Read, self.offset, self.len as u64)
     }
 
-    /// What it asks for as any protocol would, unless its FUA is ignored.
+    /// The request as a protocol-independent call; drops FUA if the bug `ignores_fua` is planted.
     fn call(&self, operation: Operation, ignores_fua: Bug) -> Call {
         Call {
             operation,
@@ -235,7 +235,7 @@ impl Header {
     }
 }
 
-/// What the protocol says of sectors of this kind: whether they are a hole (1), read as zeroes (2).
+/// Status flags of sectors of this kind: hole (1), reads as zeroes (2).
 const fn block_status(kind: ExtentKind) -> u32 {
     match kind {
         ExtentKind::Data | ExtentKind::Logged => 0,
@@ -251,7 +251,7 @@ fn done(result: IoResult) -> Result<Answer, Refusal> {
     Ok(Answer::Done)
 }
 
-/// Error numbers as NBD has them, which are those of Linux.
+/// Error numbers of NBD, equal to those of Linux.
 const INVALID: u32 = 22;
 const NO_SPACE: u32 = 28;
 const OVERFLOW: u32 = 75;

@@ -6,16 +6,16 @@ use std::process::Command;
 
 use crate::address::NbdAddress;
 
-/// Requests of one connection under way: each occupies a thread of nbdkit, and what arrives
-/// together shares records.
+/// Most requests of one connection under way. Each occupies a thread of nbdkit; writes that arrive
+/// together share records.
 const THREADS: &str = "64";
 
-/// How clients prove who they are, and are kept from listening to one another.
+/// How clients authenticate and encrypt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tls {
-    /// By certificates, which the authority in this directory signed.
+    /// By certificates; this directory holds those of the server and of the authority.
     Certificates(PathBuf),
-    /// By keys of this file.
+    /// By pre-shared keys in this file.
     Keys(PathBuf),
 }
 
@@ -37,7 +37,8 @@ pub struct NbdkitOptions {
 impl NbdkitOptions {
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new("nbdkit");
-        // If this process is killed the volume is still closed in order.
+        // With `--exit-with-parent` nbdkit closes the volume in order even if this process is
+        // killed.
         command.args(["--foreground", "--exit-with-parent", "--threads", THREADS]);
         match &self.address {
             NbdAddress::Unix(path) => command.arg("--unix").arg(path),
@@ -56,7 +57,7 @@ impl NbdkitOptions {
         }
         command.arg("--filter=blocksize").arg(&self.plugin);
         command.arg(parameter("device", self.device.clone().into()));
-        // Parts of sectors, which clients of NBD may ask for, are read, changed and written.
+        // Has nbdkit's filter read, modify and write whole sectors if clients access parts of them.
         command.arg("minblock=512");
         let parameters = self.parameters.iter().cloned();
         command.args(parameters.map(|(key, value)| parameter(key, value)));

@@ -23,20 +23,20 @@ use manylogs_operate::control::{Order, connect};
 pub use command::{NbdkitOptions, Tls};
 pub use plugin::find_plugin;
 
-/// Pause between two looks at a starting server.
+/// Pause between two checks of a starting server.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Why nbdkit does not serve, or ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NbdkitError {
-    /// The plugin that was named is not there.
+    /// The named plugin does not exist.
     #[error("no plugin at {}", path.display())]
     NoPluginAt {
         /// The file.
         path: PathBuf,
     },
-    /// No plugin is where plugins are looked for.
+    /// No plugin was found where plugins are searched for.
     #[error("no plugin for nbdkit at {}; give --nbdkit-plugin", list(places))]
     NoPlugin {
         /// The files that were looked for.
@@ -48,7 +48,7 @@ pub enum NbdkitError {
     /// The program cannot be started, waited for, or sent signals.
     #[error("cannot run nbdkit: {0}")]
     Run(#[source] io::Error),
-    /// The address is not to be had.
+    /// The address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// It ended with an error.
@@ -64,8 +64,8 @@ fn list(places: &[PathBuf]) -> String {
     places.join(", ")
 }
 
-/// A running nbdkit. Its socket is removed when this is dropped: nbdkit leaves it, and the next
-/// server would have to find out that it is stale.
+/// A running nbdkit. Its socket is removed when this is dropped: nbdkit leaves the socket behind,
+/// and the next server would have to find it stale.
 #[derive(Debug)]
 pub struct Nbdkit {
     child: Child,
@@ -74,7 +74,7 @@ pub struct Nbdkit {
 }
 
 impl Nbdkit {
-    /// Starts nbdkit. Each message of `signalled` orders it to end.
+    /// Starts nbdkit. Each message on `signalled` orders it to end.
     ///
     /// # Errors
     /// See [`NbdkitError`].
@@ -86,11 +86,11 @@ impl Nbdkit {
         Ok(nbdkit)
     }
 
-    /// Resolves when clients are served, or nbdkit has ended: then it is false. nbdkit listens
-    /// before it starts the engine, and the engine answers orders once it serves.
+    /// Blocks until clients are served (true) or nbdkit has ended (false). nbdkit listens before it
+    /// starts the engine, so this waits until the engine answers orders.
     ///
     /// # Errors
-    /// If nbdkit cannot be watched, or its socket not be made private.
+    /// If nbdkit cannot be watched, or its socket cannot be made private.
     pub fn wait_until_serving(&mut self) -> Result<bool, NbdkitError> {
         let pid = u64::from(self.child.id());
         loop {
@@ -129,9 +129,9 @@ fn spawn_error(error: io::Error) -> NbdkitError {
     }
 }
 
-/// Passes signals on as orders to stop: nbdkit itself would wait for its clients to leave. As long
-/// as no server takes orders, nbdkit gets the signal, by a descriptor: its number may be another
-/// process's by then.
+/// Passes signals on as orders to stop, because on a signal nbdkit would wait until its clients
+/// leave. As long as no server takes orders nbdkit itself gets the signal, through a descriptor of
+/// the process: its number may belong to another process by then.
 fn forward(child: &Child, device: &Path, signalled: Receiver<()>) -> io::Result<()> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::other("the process has no number"))?;
@@ -149,8 +149,8 @@ fn forward(child: &Child, device: &Path, signalled: Receiver<()>) -> io::Result<
     Ok(())
 }
 
-/// nbdkit sets its own umask. Others could not connect before either, as that takes the right to
-/// write.
+/// Makes the socket private, because nbdkit sets its own umask. Before this other users could not
+/// connect either: that needs the right to write.
 fn make_private(address: &NbdAddress) -> Result<(), ListenError> {
     let NbdAddress::Unix(path) = address else { return Ok(()) };
     let private = fs::Permissions::from_mode(0o600);

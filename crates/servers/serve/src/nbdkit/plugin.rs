@@ -1,19 +1,19 @@
-//! Where the plugin for nbdkit is.
+//! Finds the plugin for nbdkit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{NbdkitError, spawn_error};
 
-/// The plugin as cargo builds it, and as nbdkit names plugins.
+/// File names of the plugin: as cargo builds it, and as nbdkit names plugins.
 const BUILT: &str = "libmanylogs_nbdkit.so";
 const INSTALLED: &str = "nbdkit-manylogs-plugin.so";
 
-/// The file of the plugin: `given`, or the first that is found beside the program, in
-/// `../lib/nbdkit/plugins` from there, and among the plugins of nbdkit.
+/// The file of the plugin: `given`, or the first one found beside the program, in
+/// `../lib/nbdkit/plugins` from there, or among the plugins of nbdkit.
 ///
 /// # Errors
-/// If there is none.
+/// If no plugin is found.
 pub fn find_plugin(given: Option<&Path>) -> Result<PathBuf, NbdkitError> {
     if let Some(given) = given {
         let found = given.is_file().then(|| std::path::absolute(given).ok()).flatten();
@@ -27,7 +27,7 @@ pub fn find_plugin(given: Option<&Path>) -> Result<PathBuf, NbdkitError> {
     found.ok_or(NbdkitError::NoPlugin { places })
 }
 
-/// Where nbdkit looks for plugins.
+/// The directory in which nbdkit looks for plugins.
 fn plugin_dir() -> Result<Option<PathBuf>, NbdkitError> {
     let said = Command::new("nbdkit").arg("--dump-config").output().map_err(spawn_error)?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();

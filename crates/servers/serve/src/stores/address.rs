@@ -1,4 +1,4 @@
-//! Where stores are, as people write it.
+//! Addresses of stores, as users write them.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,7 +14,7 @@ use crate::address::{AddressError, NbdAddress};
 const EXPECTED: &str = "unix:PATH or tcp:HOST:PORT, and perhaps #STORE, #KEY or #STORE+KEY: \
      the 32 digits of the store's name, the 64 of its key";
 
-/// Why nobody listens at an address, or is asked there.
+/// Why an address cannot be used for a store.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlaceError {
@@ -68,7 +68,7 @@ impl fmt::Display for StoreAddress {
 }
 
 impl StoreAddress {
-    /// The same for programs that run elsewhere on this machine.
+    /// The address with an absolute path, for programs in other working directories.
     #[must_use]
     pub fn absolute(&self) -> Self {
         let at = match &self.at {
@@ -91,7 +91,7 @@ impl FromStr for StoreAddress {
             None => (text, (None, None)),
         };
         let parsed: NbdAddress = at.parse().map_err(|_| wrong())?;
-        // Nobody has registered a port for stores, so that none can be left out.
+        // There is no registered port for stores, so the user must name one.
         let has_port = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         if matches!(parsed, NbdAddress::Tcp { .. }) && !has_port {
             return Err(wrong());
@@ -135,7 +135,7 @@ pub fn peer_at(at: &NbdAddress, sealed: bool) -> Result<Peer, PlaceError> {
     if !sealed && found.iter().any(|address| !address.ip().is_loopback()) {
         return Err(PlaceError::NotLocal { host: host.clone() });
     }
-    // The first is what a listener binds, too.
+    // The first address is also the one that a listener binds.
     let first = found.first().copied();
     first.map(Peer::Tcp).ok_or_else(|| unknown("it has no address".to_owned()))
 }

@@ -18,7 +18,7 @@ use super::status::offload_status;
 use crate::engine::ServeError;
 use crate::stack::StackError;
 
-/// What a base volume borrows, and how.
+/// The stores that a base volume borrows, and how it uses them.
 #[derive(Clone, Debug)]
 pub struct Borrowing {
     /// Stores of other disks.
@@ -27,7 +27,7 @@ pub struct Borrowing {
     pub identity: Option<Identity>,
     /// Copies of each off-loaded write.
     pub copies: usize,
-    /// How long a store is waited for: by an opening, and by reads of what is only there.
+    /// How long an opening waits for a store, and a read whose newest version is only there.
     pub patience: Nanos,
     /// When to off-load.
     pub policy: Policy,
@@ -40,7 +40,8 @@ impl Default for Borrowing {
     }
 }
 
-/// An open base volume. Nobody else on this machine opens one of its name meanwhile.
+/// An open base volume. Its lock keeps other processes of this machine from opening one of the same
+/// name.
 #[derive(Debug)]
 pub(crate) struct Base {
     volume: Offloaded,
@@ -48,7 +49,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// What clients see.
+    /// The device for clients.
     pub(crate) fn device(&self) -> Rc<dyn BlockDevice> {
         Rc::new(self.volume.clone())
     }
@@ -78,7 +79,7 @@ impl ServedSystem for Base {
 }
 
 /// Opens the base volume on `device`, the content of the disk at `path`; `None` if there is none,
-/// or if it is to be served as it is.
+/// or if the device is to be served as it is.
 pub(crate) fn open_base(
     reactor: &Reactor,
     device: &Rc<dyn BlockDevice>,
@@ -153,7 +154,7 @@ fn connect(
     Ok(links)
 }
 
-/// The error of a store that may hold newer data and does not answer, with where it should be.
+/// Describes an unreachable store that may hold newer data, with its address.
 fn unreached(error: &OffloadError, links: &[Link]) -> Option<ServeError> {
     let OffloadError::Store { store, source: LenderError::Unreachable } = error else {
         return None;

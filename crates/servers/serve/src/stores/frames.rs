@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::wire::Wire;
 use crate::channel::{Duplex as _, Input};
 
-/// Pieces that are written in one call.
+/// Most pieces written in one call.
 const SLICES: usize = 64;
 
 /// Why a connection ended.
@@ -29,17 +29,17 @@ pub(super) enum LineError {
     Silent(Nanos),
 }
 
-/// A connection as both sides have it.
+/// A connection of frames, for either side: its writing half.
 pub(super) struct Line {
     wire: Rc<Wire>,
     outbox: RefCell<VecDeque<Bytes>>,
     held_bytes: Cell<usize>,
-    /// There is something to write, or less than before.
+    /// Notified when there is more, or less, to write.
     pub(super) changed: Signal,
     over: Cell<bool>,
 }
 
-/// The reading side. When it is dropped the connection ends.
+/// The reading half. When it is dropped the connection ends.
 pub(super) struct Frames {
     input: Input<Wire>,
     shelf: Arc<Shelf>,
@@ -66,14 +66,14 @@ impl Line {
         });
         let writing = Rc::clone(&line);
         runtime.spawn(async move {
-            // The reader hears of an error, too.
+            // After an error the reader fails as well.
             let _ = writing.write().await;
             writing.end();
         });
         (Rc::clone(&line), Frames { input, shelf: Arc::default(), line })
     }
 
-    /// Sends a frame. It is on its way when this returns, if the connection is there.
+    /// Queues a frame for sending; drops it if the connection has ended.
     pub(super) fn send(&self, frame: Frame) {
         if self.over.get() {
             return;
@@ -85,7 +85,7 @@ impl Line {
         self.changed.notify();
     }
 
-    /// What was sent and the kernel has not taken.
+    /// Bytes that were queued and that the kernel has not taken yet.
     pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes.get()
     }
@@ -94,7 +94,7 @@ impl Line {
         self.over.get()
     }
 
-    /// Ends it, for both sides.
+    /// Ends the connection, for both halves.
     pub(super) fn end(&self) {
         self.over.set(true);
         self.wire.shut_down();

@@ -23,9 +23,9 @@ use crate::panics::end_process_on_panic;
 use crate::port::{Inbox, Message};
 use crate::stack::{Stack, StackError, StackOptions};
 
-/// A log of a store that is large enough: cleaning moves the disk's head once for each.
+/// Size of a log, except in small stores: cleaning moves the disk's head once for each log.
 const LOG: Sectors = Sectors((16 << 20) / SECTOR_BYTES);
-/// Logs that a store has at least.
+/// Least number of logs of a store.
 const LOGS: u64 = 16;
 
 /// A part of a disk to lend.
@@ -33,9 +33,9 @@ const LOGS: u64 = 16;
 pub struct LendOptions {
     /// The part.
     pub stack: StackOptions,
-    /// Make a store of it, and overwrite what it holds.
+    /// Make a new store, and overwrite the content of the part.
     pub make: bool,
-    /// The size that it is to have, if that was said.
+    /// The size that the user expects, if stated.
     pub size: Option<Sectors>,
     /// Who is let in; whoever reaches the socket, if not given.
     pub guard: Option<Guard>,
@@ -50,7 +50,8 @@ pub struct Guard {
     pub allowed: Vec<PublicKey>,
 }
 
-/// Where clients of a lent store come to. The socket is removed when this is dropped.
+/// The address at which clients of a lent store connect. The socket is removed when this is
+/// dropped.
 #[derive(Debug)]
 pub struct StoreFrontEnd {
     address: StoreAddress,
@@ -58,7 +59,7 @@ pub struct StoreFrontEnd {
 }
 
 impl StoreFrontEnd {
-    /// The clients of an engine that listens at the address, and how many are connected.
+    /// The front end of an engine that listens at the address; `connections` counts its clients.
     #[must_use]
     pub const fn new(address: StoreAddress, connections: Arc<AtomicUsize>) -> Self {
         Self { address, connections }
@@ -149,7 +150,7 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
     let operated = Operated::start(runtime.clone(), subject);
     let server = LentServer::start(runtime, lending.clone(), (listener, sealed), count);
     let about = About { capabilities, volume: Some(closed.id()), recovery: None };
-    // This fails only if the thread that started the engine has gone.
+    // Fails only if the thread that started the engine has ended.
     let _ = ready.send(about);
     let lent = Rc::new(Lent { operated, server, lending });
     stack.run(async move { lent.serve(inbox).await })
@@ -157,7 +158,7 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
 
 fn make(stack: &Stack, device: Rc<dyn BlockDevice>) -> Result<CircularStore, StoreError> {
     let capacity = device.capabilities().capacity;
-    // Whole units of 4096 bytes, of which a small store has smaller logs.
+    // A multiple of 4096 bytes; a small store has smaller logs.
     let log = Sectors((capacity.0 / LOGS).min(LOG.0) & !7);
     let runtime = stack.runtime();
     let made = CircularStore::create(runtime, vec![device], StoreOptions { log });
@@ -191,7 +192,7 @@ impl Lent {
         Ok(Left::default())
     }
 
-    /// Never ends: a server that stops still answers questions for its status.
+    /// Handles messages. Never ends: a stopping server still answers status orders.
     async fn take_messages(self: &Rc<Self>, inbox: &Inbox, stop: &Signal) {
         loop {
             for message in inbox.take().await {
@@ -203,7 +204,7 @@ impl Lent {
                         let obeyed = async move { reply.send(operated.obey(order).await) };
                         self.server.runtime().spawn(obeyed);
                     }
-                    // Nobody but clients of the store has anything to read or write here.
+                    // Only clients of the store read and write here.
                     Message::Io(..) | Message::Extents(..) => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! The server of a lent store: clients come, and each has its calls carried out.
+//! The server of a lent store: accepts clients and carries out their calls.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,20 +24,20 @@ const STRANGERS_MAX: usize = 16;
 const BYTES_MAX: usize = 64 << 20;
 /// Most calls under way of a client.
 const CALLS_MAX: usize = 4096;
-/// A peer that has not said who it is by then is disconnected.
+/// A peer that has not sent its greeting by then is disconnected.
 const GREETING: Nanos = Nanos::from_secs(10);
-/// Until then a peer sends no more than this.
+/// Longest greeting of a peer, in bytes.
 const HELLO_MAX: usize = 4096;
-/// What a call has beside its content: the lineage of a base volume is the longest.
+/// Most bytes of a call without its content; the lineage of a base volume is the longest.
 const AROUND: usize = 64 << 10;
-/// The load is told at most as often as this if it changes, and
+/// Interval at which a changed load is sent to clients.
 const TELL: Nanos = Nanos::from_millis(100);
-/// after so many of those also if it does not.
+/// Intervals after which an unchanged load is sent as well.
 const TELL_ANYWAY: u32 = 5;
 /// Pause after a connection could not be accepted.
 const PAUSE: Nanos = Nanos::from_millis(100);
 
-/// Everybody who is connected to a lent store.
+/// The server of a lent store's clients.
 pub(crate) struct LentServer {
     runtime: Handle,
     lending: Lending,
@@ -53,7 +53,7 @@ pub(crate) struct LentServer {
     done: Signal,
 }
 
-/// What a client has under way.
+/// Counts a client's calls under way.
 #[derive(Default)]
 struct Account {
     calls: Cell<usize>,
@@ -62,7 +62,7 @@ struct Account {
 }
 
 impl LentServer {
-    /// Serves whoever comes to `listener`; `count` is how many are connected.
+    /// Serves clients that connect to `listener`; `count` is the number of connected clients.
     pub(crate) fn start(
         runtime: Handle,
         lending: Lending,
@@ -90,7 +90,7 @@ impl LentServer {
         loop {
             match self.listener.accept().await {
                 Ok(stream) if !self.closing.get() && self.has_room() => self.welcome(stream),
-                // The connection is closed at once: the client tries again.
+                // Dropping the stream closes the connection at once: the client tries again.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
                 Err(error) => {
@@ -168,7 +168,7 @@ impl LentServer {
         }
     }
 
-    /// Waits until a client may have another call here.
+    /// Waits until a client may have another call under way.
     async fn room(&self, of: &Line, account: &Account) {
         loop {
             let (changed, written) = (account.changed.wait(), of.changed.wait());
@@ -180,7 +180,7 @@ impl LentServer {
         }
     }
 
-    /// Begins a call, in the order in which they arrive.
+    /// Begins a call; calls begin in the order of their arrival.
     fn carry_out(
         self: &Rc<Self>,
         of: &Rc<Line>,
@@ -193,7 +193,7 @@ impl LentServer {
             Ask::Read { extent } if extent.len > LONGEST_READ => {
                 return Err(FrameError::Malformed("a read of more than is read at once"));
             }
-            // The answer holds it.
+            // The answer will hold the content.
             Ask::Read { extent } => bytes + to_usize(extent.len.bytes()),
             Ask::Write { content: Some(content), .. } if !has_bytes(content) => {
                 return Err(FrameError::Malformed("content that no disk can keep"));
@@ -227,13 +227,13 @@ impl LentServer {
         Answers::encode(&answer, number, load).into_iter().for_each(|frame| of.send(frame));
     }
 
-    /// Tells a client how busy the disk is, and that the store is there.
+    /// Regularly tells a client how busy the disk is, which also shows that the store is alive.
     async fn tell_load(&self, of: &Line) {
         let (mut last, mut silent) = (None, 0);
         while !of.is_over() {
             let load = self.lending.load();
             silent += 1;
-            // What is not written yet tells it as well.
+            // Frames not written yet carry the load as well.
             if (last != Some(load) || silent >= TELL_ANYWAY) && of.held_bytes() < AROUND {
                 of.send(Frame { load, ..Frame::new(FrameKind::Load, Vec::new()) });
                 (last, silent) = (Some(load), 0);
@@ -242,7 +242,7 @@ impl LentServer {
         }
     }
 
-    /// Lets nobody in any more, waits for the calls that have begun, and closes the store.
+    /// Accepts no more clients, waits for the calls that have begun, and closes the store.
     pub(crate) async fn close(&self) -> Result<(), IoError> {
         self.closing.set(true);
         self.listener.shut_down();
@@ -264,12 +264,12 @@ impl LentServer {
         self.runtime.clone()
     }
 
-    /// Clients that are connected.
+    /// Number of connected clients.
     pub(crate) fn connections(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Sectors that the store holds, and of how many base volumes.
+    /// Sectors that the store holds, and for how many base volumes.
     pub(crate) fn used(&self) -> (Sectors, u64) {
         let clients = self.lending.clients();
         let sectors = clients.iter().map(|(_, held)| held.0).sum();
@@ -277,7 +277,7 @@ impl LentServer {
     }
 }
 
-/// Whether a disk can store it: stand-ins for content have no bytes.
+/// Whether the payload consists of bytes or zeroes, which a disk can store; tags cannot be stored.
 fn has_bytes(payload: &Payload) -> bool {
     payload.pieces().iter().all(|piece| matches!(piece, Piece::Bytes(_) | Piece::Zeroes(_)))
 }

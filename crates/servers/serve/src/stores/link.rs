@@ -1,4 +1,4 @@
-//! A store at the other end of a connection, which comes back by itself.
+//! A store at the other end of a connection, which is made again whenever it ends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,23 +20,23 @@ use super::address::StoreAddress;
 use super::frames::{Frames, Line, LineError};
 use super::wire::{Sealed, Wire};
 
-/// A store tells of its load at least this often; one that is silent for so long is gone.
+/// A store that sends nothing for so long is taken as gone; it sends its load more often than this.
 const SILENCE: Nanos = Nanos::from_millis(1500);
-/// A call that takes longer ends the connection: what became of it is learned with the next one.
+/// A call that takes longer ends the connection; its outcome is learned on the next connection.
 const CALL_MAX: Nanos = Nanos::from_secs(30);
-/// A connection is made, and both sides know each other, within this time.
+/// Time limit for connecting and exchanging greetings.
 const GREETING: Nanos = Nanos::from_secs(2);
 /// Pause between two attempts.
 const RETRY: Nanos = Nanos::from_millis(200);
-/// How often silence and late answers are looked for.
+/// Interval at which silence and late answers are checked.
 const WATCH: Nanos = Nanos::from_millis(100);
-/// The longest frame: the longest read that is asked for, and what is around it.
+/// The longest frame: the longest read, and its header.
 const FRAME_MAX: usize = to_usize(LONGEST_READ.bytes()) + (1 << 20);
 const WELCOME_MAX: usize = 4096;
 const NOBODY: &str =
     "no store answers there: something else does, or a store with too many clients";
 
-/// A store at the other end of a connection. Clones are the same.
+/// A store at the other end of a connection. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Link(Rc<State>);
 
@@ -52,7 +52,7 @@ struct State {
     store: Cell<Option<StoreId>>,
     longest: Cell<Sectors>,
     told: Cell<Load>,
-    /// Calls that were sent since the store told of its load.
+    /// Calls sent since the store last sent its load.
     sent_since: Cell<u64>,
     connection: RefCell<Option<Rc<Connection>>>,
     /// Why there is no connection.
@@ -67,7 +67,7 @@ struct Connection {
     heard: Cell<Time>,
 }
 
-/// A call that is not answered.
+/// A call that waits for its answer.
 #[derive(Clone)]
 struct Waiting(Rc<Slot>);
 
@@ -85,7 +85,8 @@ impl Waiting {
 }
 
 impl Link {
-    /// A store at `peer`, for a base volume. Connecting begins at once, and never ends.
+    /// Starts a link to the store at `peer`, for a base volume. It connects at once, and again
+    /// after each end.
     pub(crate) fn start(
         runtime: Handle,
         connector: Connector,
@@ -113,10 +114,10 @@ impl Link {
         link
     }
 
-    /// Waits until the store's name is known: it is given, or the store said it.
+    /// Waits until the store's name is known, because the user gave it or the store sent it.
     ///
     /// # Errors
-    /// Why it is not, after `patience`.
+    /// Why it is still unknown after `patience`.
     pub(crate) async fn known(&self, patience: Nanos) -> Result<(), String> {
         let deadline = self.0.runtime.now() + patience;
         loop {
@@ -131,7 +132,7 @@ impl Link {
         }
     }
 
-    /// Why there is no connection, in words; nothing if there is one.
+    /// Why there is no connection, in words; empty if there is one.
     pub(crate) fn trouble(&self) -> String {
         self.0.trouble.borrow().clone()
     }
@@ -150,7 +151,7 @@ impl State {
         }
     }
 
-    /// Notes why there is no connection; the log hears of it when that begins, or changes.
+    /// Notes why there is no connection, and logs the reason if it is new.
     fn say(&self, trouble: String) {
         if *self.trouble.borrow() != trouble {
             let message = format!("store {}: {trouble}", self.address);
@@ -159,7 +160,7 @@ impl State {
         }
     }
 
-    /// Connects, and hears which store it is.
+    /// Connects, exchanges greetings, and checks which store it is.
     async fn greet(&self) -> Result<(Rc<Line>, Frames), LineError> {
         let stream = self.connector.connect(&self.peer).await?;
         let wire = match &self.sealed {
@@ -193,7 +194,7 @@ impl State {
         Err(io::Error::other(message).into())
     }
 
-    /// Uses a connection until it ends; why it did.
+    /// Uses a connection until it ends; returns why it ended.
     async fn serve(self: &Rc<Self>, of: Rc<Line>, mut frames: Frames) -> LineError {
         let connection = Rc::new(Connection {
             line: Rc::clone(&of),
@@ -250,7 +251,7 @@ impl State {
             return Ok(());
         }
         if let AnswerPart::Whole(answer) = answers.take(frame)? {
-            // A number that nobody waits for is of no call of ours.
+            // A number that is not waited for belongs to no call of ours and is ignored.
             let call = connection.calls.borrow_mut().remove(&frame.number);
             if let Some(call) = call {
                 call.answer(answer);
@@ -284,7 +285,7 @@ impl Connection {
         now.since(self.heard.get())
     }
 
-    /// Ends the connection if nothing is heard, or a call is not answered.
+    /// Ends the connection if the store is silent or a call is not answered in time.
     async fn watch(&self, runtime: &Handle) {
         while !self.line.is_over() {
             runtime.sleep(WATCH).await;
@@ -317,7 +318,7 @@ impl Lender for Link {
                 let answered = waiting.0.answered.wait();
                 let answer = waiting.0.answer.borrow_mut().take();
                 match answer {
-                    // Nobody knows what became of it.
+                    // It is unknown whether the call was carried out.
                     Some(Ok(reply)) if !answers(&call.ask, &reply) => {
                         return Err(LenderError::Unreachable);
                     }
@@ -328,11 +329,11 @@ impl Lender for Link {
         })
     }
 
-    /// What the store told, and what was sent there since.
+    /// The load that the store last sent, plus the calls sent since.
     fn load(&self) -> Load {
         let (told, since) = (self.0.told.get(), self.0.sent_since.get());
         let each = told.wait.0 / told.in_flight.max(1);
-        // The least is enough to choose another store that is as idle.
+        // At least 1 ns per call, so that another store that is equally idle is chosen.
         let wait = Nanos(told.wait.0 + since * each.max(1));
         Load { in_flight: told.in_flight + since, wait }
     }
@@ -347,7 +348,7 @@ impl Lender for Link {
     }
 }
 
-/// Whether a reply is one to such a call.
+/// Whether the reply fits the kind of call.
 const fn answers(ask: &Ask, reply: &Reply) -> bool {
     match ask {
         Ask::Claim { .. } => matches!(reply, Reply::Held(_)),

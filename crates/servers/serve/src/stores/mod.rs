@@ -1,12 +1,13 @@
-//! Stores of other disks, over connections: both ends.
+//! Both ends of the connections between base volumes and stores on other disks.
 //!
 //! ```text
 //!   base volume's server                        store's server
 //!   Offloaded -- Link == sockets, perhaps TLS == LentServer -- Lending -- CircularStore
 //! ```
-//! A connection carries the calls of `manylogs_everest` and their answers, in frames. When it ends,
-//! every call of it is answered: nobody knows whether it was done. The client begins a session
-//! with the next connection then, and the store says what it holds.
+//! A connection carries the calls of `manylogs_everest` and their answers, in frames. When the
+//! connection ends, every open call on it is answered "unreachable": it is unknown whether the
+//! store has carried it out. With the next connection the client begins a new session, and the
+//! store says what it holds.
 
 mod address;
 mod borrow;

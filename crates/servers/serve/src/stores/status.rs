@@ -1,4 +1,4 @@
-//! What a base volume tells of its stores.
+//! The status of a base volume and its stores.
 
 use manylogs_everest::{Offloaded, Policy, StoreFigures, StoreState, store_name};
 use manylogs_operate::status::{OffloadStatus, StoreStatus};

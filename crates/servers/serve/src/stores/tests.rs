@@ -31,10 +31,10 @@ use crate::address::NbdAddress;
 
 const STORE: [u8; 16] = [7; 16];
 const BASE: [u8; 16] = [9; 16];
-/// Longer than silence is borne.
+/// Longer than the link tolerates silence.
 const SOON: Nanos = Nanos::from_secs(6);
 
-/// A place to listen at, and a link to whoever does.
+/// A socket address, and links to the store that listens there.
 struct Bench {
     dir: TempDir,
     reactor: Reactor,
@@ -49,7 +49,7 @@ impl Bench {
         self.dir.path().join("store.sock")
     }
 
-    /// A server whose connections are each served by one of `each`, in their order.
+    /// A server that serves its connections by the functions `each`, one for each in turn.
     fn fake(&self, each: Vec<fn(UnixStream)>) -> JoinHandle<()> {
         let listener = UnixListener::bind(self.path()).unwrap();
         std::thread::spawn(move || {
@@ -72,7 +72,7 @@ impl Bench {
         Link::start(runtime, connector, address, (Peer::Unix(path), sealed), BASE)
     }
 
-    /// What a call comes to, once the store is known; nothing if it is not answered.
+    /// The result of a call, once the store is known; `None` if it is not answered.
     fn ask(&self, link: &Link, call: Call) -> Option<Result<Reply, LenderError>> {
         let (runtime, link) = (self.reactor.handle(), link.clone());
         self.reactor.block_on(async move {
@@ -127,7 +127,7 @@ fn is_silent(mut stream: UnixStream) {
     let _ = stream.read_to_end(&mut Vec::new());
 }
 
-/// Answers a call with an answer that is damaged on the way.
+/// Answers a call with a damaged answer.
 fn damages(mut stream: UnixStream) {
     greet(&mut stream, STORE);
     let number = read_frame(&mut stream).number;
@@ -141,7 +141,7 @@ fn damages(mut stream: UnixStream) {
     let _ = stream.read_to_end(&mut Vec::new());
 }
 
-/// Another store.
+/// Greets with the name of another store.
 fn is_another(mut stream: UnixStream) {
     greet(&mut stream, [8; 16]);
     while read_some(&mut stream) {
@@ -150,7 +150,7 @@ fn is_another(mut stream: UnixStream) {
     }
 }
 
-/// Whether another frame came.
+/// Reads a frame; false at the end of the connection.
 fn read_some(stream: &mut UnixStream) -> bool {
     let mut head = [0; FRAME_HEAD_BYTES];
     if stream.read_exact(&mut head).is_err() {
@@ -192,7 +192,7 @@ pub(crate) fn a_damaged_answer_is_none() {
 pub(crate) fn another_store_at_the_address_is_not_taken() {
     let bench = Bench::new();
     let mut each: Vec<fn(UnixStream)> = vec![leaves];
-    // More than the link tries.
+    // More connections than the link tries to make.
     each.resize(1000, is_another);
     drop(bench.fake(each));
     let link = bench.link();
@@ -228,7 +228,7 @@ impl BlockDevice for Held {
     }
 }
 
-/// A store whose device can be held, and its server at the bench's address.
+/// A store whose device can hold writes back, and its server at the bench's address.
 fn lent(bench: &Bench) -> (Rc<Held>, Rc<LentServer>) {
     lent_sealed(bench, None)
 }
@@ -279,7 +279,7 @@ pub(crate) fn a_write_is_answered_when_it_is_durable() {
     assert_eq!((stored.0, stored.1.to_bytes().unwrap()), (Version(1), vec![3; 4096].into()));
 }
 
-/// What a stranger may send costs its own connection, and nobody else's.
+/// Bad frames of a stranger end the stranger's connection and no other.
 #[test]
 fn strangers_are_disconnected_and_clients_stay() {
     let bench = Bench::new();
@@ -314,7 +314,7 @@ fn strangers_are_disconnected_and_clients_stay() {
     let gone =
         bench.ask(&link, call(1, Ask::Delete { extent: Extent::new(0, 8), version: Version(1) }));
     assert_eq!(gone, Some(Ok(Reply::Done)));
-    // Longer than the space has room for: the call fails, and the connection stays.
+    // More than the store has room for: the call fails, and the connection stays.
     let content = Some(Payload::zeroes(Sectors(1 << 20)));
     let extent = Extent::new(0, 1 << 20);
     let long = bench.ask(&link, call(2, Ask::Write { extent, version: Version(1), content }));

@@ -1,5 +1,5 @@
-//! A client of NBD that sends what it is told to, and fetches answers only when it is told to.
-//! Tests of several packages use it.
+//! A client of NBD that sends requests and fetches answers exactly when the test says so. Tests of
+//! several packages use it.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,16 +12,16 @@ pub(crate) const DISCONNECT: u16 = 2;
 pub(crate) const FLUSH: u16 = 3;
 pub(crate) const TRIM: u16 = 4;
 pub(crate) const ZERO: u16 = 6;
-/// The flag of a request that is to be durable when it is answered.
+/// The flag of a request that must be durable when it is answered.
 pub(crate) const FUA: u16 = 1;
-/// The flag of zeroing that is to fail where it is not fast.
+/// The flag of zeroing that must fail where it is not fast.
 #[allow(dead_code, reason = "some packages have no use for it")]
 pub(crate) const FAST_ZERO: u16 = 16;
 
 /// A connection with simple replies, past its negotiation.
 pub(crate) struct Client {
     pub(crate) stream: UnixStream,
-    /// The name of the last request.
+    /// The number of the last request.
     cookie: u64,
 }
 
@@ -32,7 +32,7 @@ impl Client {
         Self::try_connect(socket, patience).unwrap()
     }
 
-    /// Also fails if the server closes the connection before anything is agreed on.
+    /// Connects and negotiates; also fails if the server closes the connection during negotiation.
     pub(crate) fn try_connect(socket: &Path, patience: Duration) -> std::io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(patience))?;
@@ -44,7 +44,7 @@ impl Client {
         Ok(Self { stream, cookie: 0 })
     }
 
-    /// A request as it goes over the connection, and its name.
+    /// The bytes of a request, and its number.
     pub(crate) fn request(
         &mut self,
         flags: u16,
@@ -64,7 +64,7 @@ impl Client {
         (request, self.cookie)
     }
 
-    /// The next answer without what was read: the name of its request, and the error number.
+    /// The next answer without the data of a read: the number of its request, and the error number.
     pub(crate) fn answer(&mut self) -> (u64, u32) {
         let mut reply = [0; 16];
         self.stream.read_exact(&mut reply).unwrap();
@@ -72,7 +72,7 @@ impl Client {
         (u64::from_be_bytes(cookie), u32::from_be_bytes(error))
     }
 
-    /// Sends a request and waits for its answer; the error number.
+    /// Sends a request and waits for its answer; returns the error number.
     pub(crate) fn ask(
         &mut self,
         flags: u16,
@@ -91,7 +91,7 @@ impl Client {
         error
     }
 
-    /// What is there.
+    /// Reads a range.
     pub(crate) fn read(&mut self, offset: u64, len: u32) -> Vec<u8> {
         let (request, cookie) = self.request(0, READ, offset, len, &[]);
         self.stream.write_all(&request).unwrap();

@@ -1,4 +1,4 @@
-//! What clients can make a server keep.
+//! How much memory clients can make a server use.
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -20,8 +20,9 @@ pub(super) fn answers_that_nobody_fetches_count_towards_the_limit_of_their_clien
     }
     deaf.stream.write_all(&together).unwrap();
     let mut carried_out = 0;
-    // The connections take turns, and this one's requests are all in its socket: what is not
-    // carried out while another has hundreds of answers is held back.
+    // The connections take turns, and all requests of this one are in its socket. Requests that are
+    // still not carried out while another client gets hundreds of answers are held back by the
+    // limit.
     for i in 0..400_u64 {
         assert_eq!(good.ask(0, WRITE, i * 4096, 4096, &[5; 4096]), 0);
         let held = bench.status()["nbd"]["held_bytes"].as_u64().unwrap();
@@ -29,7 +30,7 @@ pub(super) fn answers_that_nobody_fetches_count_towards_the_limit_of_their_clien
         let reads = bench.seen().into_iter().filter(|seen| matches!(seen, Seen::Read(_)));
         carried_out += reads.count();
     }
-    // What the kernel takes for a client that does not look is beside the limit.
+    // Answers in the kernel's buffer for a client that does not read are not part of the limit.
     let most = (BYTES_MAX + 8 * MIB) / MIB;
     assert!(carried_out >= 8 && carried_out <= most, "{carried_out} of {asked} reads");
     // Once the answers are fetched the rest follows.
@@ -50,7 +51,7 @@ pub(super) fn the_rest_of_a_client_that_left_is_not_carried_out() {
         together.extend(deaf.request(0, READ, 0, 1 << 20, &[]).0);
     }
     deaf.stream.write_all(&together).unwrap();
-    // Answers are there that nobody fetches.
+    // There are answers now that the client does not fetch.
     wait_for(|| bench.status()["nbd"]["held_bytes"].as_u64().unwrap() > 2 * MIB as u64);
     drop(deaf);
     wait_for(|| connections.load(Ordering::SeqCst) == 0);

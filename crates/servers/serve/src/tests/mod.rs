@@ -1,4 +1,4 @@
-//! What reaches the volume of what clients ask for: servers over a device that tells.
+//! Which requests reach the volume when clients send theirs: servers over a device that records.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -29,7 +29,7 @@ use crate::engine::{Engine, Left, ServeError};
 use crate::server::Exported;
 use client::Client;
 
-/// Nothing takes that long unless it hangs.
+/// Time limit of the tests: whatever takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Size of the exported devices.
 const CAPACITY: Sectors = Sectors(1 << 18);
@@ -56,18 +56,18 @@ impl From<&Request> for Seen {
     }
 }
 
-/// What the test's thread knows of the device, and decides.
+/// State of the device that the test's thread shares: it reads and controls it.
 #[derive(Debug, Default)]
 struct Watched {
     seen: Mutex<Vec<Seen>>,
-    /// Writes are not answered meanwhile.
+    /// While set, writes are not answered.
     holds_writes: AtomicBool,
-    /// Every request fails.
+    /// While set, every request fails.
     fails: AtomicBool,
 }
 
-/// A device in memory that tells what reaches it. Reads see what was there when they came, writes
-/// take effect when they are answered, a moment after.
+/// A device in memory that records its requests. A read returns the content at its arrival. A write
+/// takes effect when it is answered, a moment after its arrival.
 struct Recorder {
     below: Rc<MemoryDevice>,
     runtime: Handle,
@@ -121,12 +121,12 @@ struct Bench {
 type Look = Box<dyn FnOnce(&Reactor, Rc<MemoryDevice>) + Send>;
 
 impl Bench {
-    /// A server of the recorder itself.
+    /// A server that exports the recorder itself.
     fn start() -> Self {
         Self::with(|_, recorder| (Rc::new(recorder), None), Box::new(|_, _| ()))
     }
 
-    /// A server of a new volume on the recorder.
+    /// A server that exports a new volume on the recorder.
     fn of_volume(look: Look) -> Self {
         let open = |reactor: &Reactor, recorder: Recorder| {
             let (runtime, device) = (reactor.handle(), Rc::new(recorder));
@@ -180,7 +180,7 @@ impl Bench {
         Client::connect(&self.socket(), PATIENCE)
     }
 
-    /// What has reached the device since the last look.
+    /// The requests that have reached the device since the last call.
     fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.watched.seen.lock().unwrap())
     }
@@ -193,7 +193,7 @@ impl Bench {
         self.engine().port().order(manylogs_operate::control::Order::Status).unwrap()
     }
 
-    /// Ends it in order.
+    /// Ends the server in order.
     fn stop(&mut self) -> Result<Left, ServeError> {
         let engine = self.engine.take().unwrap();
         engine.port().stop();
@@ -211,7 +211,7 @@ impl Drop for Bench {
     }
 }
 
-/// Plants in another thread what is planted in this one.
+/// Plants in another thread the bug that is planted in this one.
 fn planted_here() -> impl FnOnce() + Send {
     #[cfg(feature = "plant")]
     let bug = manylogs_plant::planted();

@@ -28,7 +28,7 @@ pub(super) fn a_flush_of_any_connection_flushes_the_writes_of_all() {
     assert_eq!(bench.seen(), [Seen::Write(Extent::new(8, 8), false), Seen::Flush]);
 }
 
-/// What a request of flags, command, offset and length becomes.
+/// Flags, command, offset and length of a request, and the requests that must reach the device.
 type Case = (u16, u16, u64, u32, &'static [Seen]);
 
 const WHOLE: Extent = Extent::new(8, 8);
@@ -67,7 +67,7 @@ pub(super) fn requests_reach_the_volume_with_their_flags_and_no_more_than_their_
 pub(super) fn parts_of_one_sector_that_are_written_together_are_all_there() {
     let bench = Bench::start();
     let mut client = bench.client();
-    // In one piece: they are under way together.
+    // Sent in one piece, so that they are under way together.
     let mut together = Vec::new();
     let mut wanted = vec![0; 512];
     for i in 0..8_u8 {
@@ -101,7 +101,7 @@ pub(super) fn a_change_is_answered_when_the_volume_has_it() {
     let (mut client, mut other) = (bench.client(), bench.client());
     let (request, cookie) = client.request(FUA, WRITE, 0, 512, &[1; 512]);
     client.stream.write_all(&request).unwrap();
-    // Others are served meanwhile, so that an answer would have come.
+    // Another client is served meanwhile, so that an answer would have come.
     assert!((0..100).all(|_| other.ask(0, READ, 4096, 512, &[]) == 0));
     client.stream.set_nonblocking(true).unwrap();
     let early = client.stream.read(&mut [0; 16]).map_err(|error| error.kind());
@@ -147,7 +147,7 @@ pub(super) fn what_was_sent_before_a_disconnect_is_done_and_answered() {
     assert_eq!(bench.client().read(0, 5 * 512), [3; 5 * 512]);
 }
 
-/// The number by which NBD says that it cannot be done so.
+/// NBD's error number for "not supported".
 const NOT_SUPPORTED: u32 = 95;
 
 #[test]

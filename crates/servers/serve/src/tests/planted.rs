@@ -1,4 +1,4 @@
-//! Bugs planted between clients and the volume: a test must notice each.
+//! Bugs planted between clients and the volume: each must be noticed by a test.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
@@ -8,8 +8,8 @@ use super::{limits, nbd, stop};
 use crate::fuse::tests as fuse;
 use crate::stores::tests as stores;
 
-/// The test that has to notice a bug; none, if that is one of whole processes, which are in the
-/// tests of the program.
+/// The test that has to notice a bug; `None` if it is a test of whole processes, which are among
+/// the program's tests.
 fn test_of(bug: Bug) -> Option<fn()> {
     Some(match bug {
         Bug::NbdFlushSkipped => nbd::a_flush_is_answered_after_a_flush,
@@ -65,7 +65,7 @@ fn every_planted_bug_is_noticed() {
     let tests = bugs.filter_map(|bug| Some((*bug, test_of(*bug)?)));
     let mut missed = Vec::new();
     for (bug, test) in tests {
-        // Without the bug it holds.
+        // Without the bug the test passes.
         test();
         set_hook(Box::new(|_| ()));
         plant(Some(bug));

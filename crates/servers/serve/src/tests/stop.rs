@@ -27,7 +27,7 @@ pub(super) fn what_was_acknowledged_before_a_stop_is_there_afterwards() {
         });
     };
     let mut bench = Bench::of_volume(Box::new(look));
-    // Without FUA and without a flush: it is in the buffer.
+    // Written without FUA and without a flush: the content is in the buffer.
     assert_eq!(bench.client().ask(0, WRITE, 4096, 4096, &[9; 4096]), 0);
     bench.stop().unwrap();
 }
@@ -51,7 +51,7 @@ pub(super) fn a_server_that_stops_waits_for_requests_under_way_and_says_so() {
     assert!(bench.status()["stopping"].is_null());
     let port = bench.engine().port();
     port.stop();
-    // Longer than clients have to fetch their last answers.
+    // For longer than the time that clients have to fetch their last answers.
     for _ in 0..65 {
         std::thread::sleep(Duration::from_millis(20));
         let status = bench.status();

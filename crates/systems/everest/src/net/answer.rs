@@ -1,4 +1,4 @@
-//! Answers: what a store holds goes in as many frames as it takes.
+//! Answers of a store. The list of what a store holds may need several frames.
 
 use manylogs_block::{Extent, IoError, Sectors};
 
@@ -15,7 +15,7 @@ const FAILED: u8 = 4;
 
 /// Ranges in one frame: a megabyte.
 const RANGES: usize = 40_000;
-/// A store that says that it holds more than this is not believed: each takes memory here.
+/// An answer with more ranges than this is refused, because each takes memory here.
 const RANGES_MAX: usize = 1 << 27;
 
 /// An answer, or a part of one.
@@ -23,15 +23,15 @@ const RANGES_MAX: usize = 1 << 27;
 pub enum AnswerPart {
     /// The answer is whole.
     Whole(Result<Reply, LenderError>),
-    /// Another frame goes on with it.
+    /// The answer goes on in another frame.
     More,
 }
 
-/// Puts answers together from frames. A store sends the frames of an answer one after the other.
+/// Assembles answers from frames. A store sends the frames of an answer one after the other.
 #[derive(Debug, Default)]
 pub struct Answers {
     held: Vec<Range>,
-    /// The call that the frames so far are of.
+    /// The call that the frames taken so far answer.
     begun: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ fn encode(answer: &Result<Reply, LenderError>, number: u64, load: Load) -> Vec<F
 }
 
 impl Answers {
-    /// The frames of an answer to the call of that number, from a store whose disk is so busy.
+    /// The frames of an answer to call `number`; they also carry the load of the store's disk.
     #[must_use]
     pub fn encode(answer: &Result<Reply, LenderError>, number: u64, load: Load) -> Vec<Frame> {
         encode(answer, number, load)
@@ -86,7 +86,7 @@ impl Answers {
     /// Takes the next frame of answers.
     ///
     /// # Errors
-    /// If it is none, or does not go on with the last one: the connection is of no use any more.
+    /// If the frame is no answer, or does not continue the last one: the connection must be ended.
     pub fn take(&mut self, frame: &Frame) -> Result<AnswerPart, FrameError> {
         if frame.kind != FrameKind::Answer {
             return Err(FrameError::Malformed("a frame of another kind was expected"));

@@ -1,4 +1,4 @@
-//! Who speaks, and calls.
+//! Frames of the handshake, and of calls.
 
 use manylogs_block::Sectors;
 
@@ -12,14 +12,14 @@ const WRITE_ZEROES: u8 = 3;
 const DELETE: u8 = 4;
 const READ: u8 = 5;
 
-/// What a client says first.
+/// The first frame of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The base volume that it serves.
+    /// The client's base volume.
     pub base: BaseId,
 }
 
-/// What a store answers.
+/// The store's answer to [`Hello`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// Name of the store.
@@ -36,7 +36,7 @@ fn is_of(frame: &Frame, kind: FrameKind) -> Result<Reader, FrameError> {
 }
 
 impl Hello {
-    /// As a frame.
+    /// Encodes it as a frame.
     #[must_use]
     pub fn encode(self) -> Frame {
         let mut writer = Writer::default();
@@ -44,10 +44,10 @@ impl Hello {
         Frame::new(FrameKind::Hello, writer.finish())
     }
 
-    /// What the frame says.
+    /// Decodes the first frame of a client.
     ///
     /// # Errors
-    /// If it is none of a client that begins.
+    /// If the frame is not the first one of a client.
     pub fn decode(frame: &Frame) -> Result<Self, FrameError> {
         let mut reader = is_of(frame, FrameKind::Hello)?;
         let hello = Self { base: reader.array()? };
@@ -56,7 +56,7 @@ impl Hello {
 }
 
 impl Welcome {
-    /// As a frame.
+    /// Encodes it as a frame.
     #[must_use]
     pub fn encode(self) -> Frame {
         let mut writer = Writer::default();
@@ -64,10 +64,10 @@ impl Welcome {
         Frame::new(FrameKind::Welcome, writer.finish())
     }
 
-    /// What the frame says.
+    /// Decodes the first frame of a store.
     ///
     /// # Errors
-    /// If it is none of a store that begins.
+    /// If the frame is not the first one of a store, or says something impossible.
     pub fn decode(frame: &Frame) -> Result<Self, FrameError> {
         let mut reader = is_of(frame, FrameKind::Welcome)?;
         let (store, longest_write) = (reader.array()?, Sectors(reader.u64()?));
@@ -88,7 +88,7 @@ fn read_opening(reader: &mut Reader) -> Result<Opening, FrameError> {
 }
 
 impl Call {
-    /// As a frame, which is the `number`th call of its connection.
+    /// The call as a frame; it is the `number`th call of its connection.
     #[must_use]
     pub fn encode(&self, number: u64) -> Frame {
         let mut writer = Writer::default();
@@ -119,7 +119,7 @@ impl Call {
     /// The call of a frame.
     ///
     /// # Errors
-    /// If it is none, or asks for what cannot be.
+    /// If the frame holds no call, or one that is malformed.
     pub fn decode(frame: &Frame) -> Result<Self, FrameError> {
         let mut reader = is_of(frame, FrameKind::Call)?;
         let base = reader.array()?;

@@ -1,4 +1,4 @@
-//! Numbers, extents and content as bytes, least significant first.
+//! Encoding of numbers, extents and content; numbers have the least significant byte first.
 
 use bytes::Bytes;
 use manylogs_block::{Extent, Payload, Piece, SECTOR_BYTES, Sectors, narrow, to_usize};
@@ -7,9 +7,9 @@ use manylogs_logstore::Space;
 use super::frame::{Frame, FrameError};
 use crate::versions::{Range, Version};
 
-/// Sectors of an address space: no extent ends beyond.
+/// Sectors of an address space: an extent that ends beyond is refused.
 const ADDRESSES: u64 = Space::END.0 >> 15;
-/// Content that is longer is passed on without a copy.
+/// Longest content in bytes that is copied into the message; longer content is shared.
 const COPIED: usize = 4096;
 
 const BYTES: u8 = 1;
@@ -130,13 +130,14 @@ impl Reader {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A number of things of at least `each` bytes: no more than fit in what is left.
+    /// Reads a number of items of at least `each` bytes. An error if the rest of the frame is too
+    /// short for them.
     pub(super) fn count(&mut self, each: usize) -> Result<usize, FrameError> {
         let count = self.u32()? as usize;
         if count > self.rest.len() / each { Err(SHORT) } else { Ok(count) }
     }
 
-    /// An extent that a base volume may have.
+    /// Reads an extent. An error if it is empty, or not in a base volume's address space.
     pub(super) fn extent(&mut self) -> Result<Extent, FrameError> {
         let (start, len) = (self.u64()?, self.u64()?);
         let end = start.checked_add(len).filter(|end| len > 0 && *end <= ADDRESSES);
@@ -151,7 +152,7 @@ impl Reader {
         Ok(Range { extent: self.extent()?, version: self.version()? })
     }
 
-    /// Content for `expected` sectors.
+    /// Reads content of exactly `expected` sectors.
     pub(super) fn payload(&mut self, expected: Sectors) -> Result<Payload, FrameError> {
         const WRONG: FrameError = FrameError::Malformed("content of another length");
         let count = self.count(17)?;
@@ -160,7 +161,7 @@ impl Reader {
             let (kind, len, first) = (self.u8()?, self.u64()?, self.u64()?);
             left = left.checked_sub(len).filter(|_| len > 0).ok_or(WRONG)?;
             payload.append(match kind {
-                // No longer than what is left of the frame.
+                // At most the rest of the frame.
                 BYTES if len <= self.rest.len() as u64 / SECTOR_BYTES => {
                     Payload::bytes(self.take(to_usize(len * SECTOR_BYTES))?)
                 }
@@ -174,7 +175,7 @@ impl Reader {
         if left == 0 { Ok(payload) } else { Err(WRONG) }
     }
 
-    /// Nothing may be left.
+    /// Ends the message: an error if bytes are left.
     pub(super) fn end(self) -> Result<(), FrameError> {
         let nothing = self.rest.is_empty();
         if nothing { Ok(()) } else { Err(FrameError::Malformed("it goes on behind its end")) }

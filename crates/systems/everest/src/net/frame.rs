@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::lender::Load;
 
-/// Version of what is spoken here.
+/// Version of the protocol.
 pub const FRAME_VERSION: u16 = 1;
 /// Bytes of a head.
 pub const FRAME_HEAD_BYTES: usize = 32;
@@ -17,7 +17,7 @@ pub const FRAME_HEAD_BYTES: usize = 32;
 const MAGIC: [u8; 4] = *b"EVFR";
 const MORE: u8 = 1;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// A client says who it is: its first frame.
@@ -26,9 +26,9 @@ pub enum FrameKind {
     Welcome,
     /// A call.
     Call,
-    /// An answer, or a part of one, to the call of that number.
+    /// An answer, or a part of one, to the call with the frame's number.
     Answer,
-    /// Nothing but how busy the store's disk is.
+    /// Only tells how busy the store's disk is.
     Load,
 }
 
@@ -50,7 +50,7 @@ impl FrameKind {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// They begin otherwise.
+    /// The bytes do not begin with the magic number.
     #[error("what arrived is no frame of Manylogs: something else listens, or connects, there")]
     NotAFrame,
     /// The peer speaks another version.
@@ -59,15 +59,15 @@ pub enum FrameError {
         /// What the frame says.
         found: u16,
     },
-    /// A frame is longer than it may be here.
+    /// The body is longer than the reader allows.
     #[error("a frame of {len} bytes arrived where {most} are the most")]
     TooLong {
         /// Length of its body.
         len: usize,
-        /// The longest that is taken here.
+        /// The longest body that the reader allows.
         most: usize,
     },
-    /// The content is not what was sent.
+    /// The checksum does not match head and body.
     #[error("the checksum of a frame is wrong: the connection damages what it carries")]
     Checksum,
     /// A frame or a message that makes no sense here.
@@ -94,29 +94,29 @@ const _: () = assert!(size_of::<Raw>() == FRAME_HEAD_BYTES);
 /// A frame to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// Its kind.
     pub kind: FrameKind,
-    /// Whether another frame goes on with this one's message.
+    /// Whether the message goes on in another frame.
     pub more: bool,
-    /// Which call it is of, on this connection.
+    /// Number of the call that it belongs to, on this connection.
     pub number: u64,
-    /// How busy the sender's disk is; nothing if it is a client.
+    /// How busy the sender's disk is; zeroes from a client.
     pub load: Load,
     /// The message, in pieces.
     pub body: Vec<Bytes>,
 }
 
 impl Frame {
-    /// A frame without a number, and of an idle disk.
+    /// A frame with number 0 and the load of an idle disk.
     #[must_use]
     pub fn new(kind: FrameKind, body: Vec<Bytes>) -> Self {
         Self { kind, more: false, number: 0, load: Load::default(), body }
     }
 
-    /// The bytes, in pieces: content is not copied.
+    /// The bytes of the frame, in pieces, so that content is not copied.
     ///
     /// # Panics
-    /// If the body has four gigabytes.
+    /// If the body has 4 GiB or more.
     #[must_use]
     pub fn encode(self) -> Vec<Bytes> {
         let len: usize = self.body.iter().map(Bytes::len).sum();
@@ -153,10 +153,10 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// What the bytes say, if a body of at most `most` bytes follows.
+    /// Decodes a head whose body has at most `most` bytes.
     ///
     /// # Errors
-    /// If they are no head of a frame, or one of another version, or the body is longer.
+    /// If the bytes are no head of a frame, the version is another, or the body is longer.
     pub fn parse(bytes: &[u8; FRAME_HEAD_BYTES], most: usize) -> Result<Self, FrameError> {
         let raw = Raw::read_from_bytes(bytes).map_err(|_| FrameError::NotAFrame)?;
         if raw.magic != MAGIC {
@@ -190,10 +190,10 @@ impl FrameHead {
         self.len() == 0
     }
 
-    /// The frame, if `body` is what was sent with this head.
+    /// The frame of this head and `body`.
     ///
     /// # Errors
-    /// [`FrameError::Checksum`] if it is not.
+    /// [`FrameError::Checksum`] if length or checksum do not match.
     pub fn frame(self, body: Bytes) -> Result<Frame, FrameError> {
         let raw = self.raw;
         let found = checksum(raw, [&body[..]].into_iter());

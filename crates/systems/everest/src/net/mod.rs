@@ -1,7 +1,7 @@
 //! Calls and answers as they go over a connection: bounded frames with a version and a checksum.
 //!
-//! What is here decodes bytes of strangers: it fails, and never panics, and takes no more memory
-//! than the bound that the reader sets.
+//! The decoders here read bytes of strangers. Bad bytes are an error and never a panic, and take no
+//! more memory than the reader's bound.
 
 mod answer;
 mod call;

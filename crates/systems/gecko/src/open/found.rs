@@ -17,13 +17,13 @@ use crate::ondisk::{Superblock, root_slots};
 /// Drives and their superblocks, in the order of the chain.
 pub(super) struct Found {
     pub(super) drives: Vec<Rc<dyn BlockDevice>>,
-    /// The same, for an opening: reads that fail for a while are tried again.
+    /// The same drives, as an opening reads them: reads that fail for a while are tried again.
     pub(super) reads: Vec<Rc<dyn BlockDevice>>,
     pub(super) superblocks: Vec<Superblock>,
 }
 
 impl Found {
-    /// The chain that `drives`, in any order, are all members of.
+    /// Finds the chain whose members are `drives`, given in any order.
     pub(super) async fn on(
         runtime: &Handle,
         drives: Vec<Rc<dyn BlockDevice>>,
@@ -63,7 +63,8 @@ impl Found {
         })
     }
 
-    /// The newest root, and its slot. No drive is older than it says, and none is much newer.
+    /// The newest root, and its slot. An error if a drive's opening is older than the root, or
+    /// newer by more than one.
     pub(super) async fn root(&self) -> Result<(Root, usize), ChainError> {
         let (chain, segments) = (self.superblocks[0].chain, self.logs().count());
         let found = find_root(&self.reads, &root_slots(), chain, segments).await?;
@@ -82,7 +83,8 @@ impl Found {
         Ok((root, slot))
     }
 
-    /// Every drive takes part in the opening after this one, durably before the root counts it.
+    /// Notes on every drive that it takes part in the opening after `last`, durably before the root
+    /// counts that opening.
     pub(super) async fn begin_opening(&mut self, last: Incarnation) -> Result<(), ChainError> {
         for (drive, superblock) in self.drives.iter().zip(&mut self.superblocks) {
             superblock.opening = last.0.saturating_add(1);

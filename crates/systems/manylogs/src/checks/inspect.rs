@@ -41,9 +41,9 @@ pub struct Inspection {
     pub superblock_generation: u64,
     /// Physical sector size.
     pub physical: Sectors,
-    /// What the device says of itself.
+    /// Capabilities of the device.
     pub below: Capabilities,
-    /// The parameters that it has without others given at open.
+    /// Settings of the volume, unless others are given at open.
     pub config: VolumeConfig,
     /// Layout of the volume.
     pub layout: Layout,
@@ -55,17 +55,17 @@ pub struct Inspection {
     pub incarnation: u32,
     /// Entries with smaller data sequences are dead.
     pub floor: u64,
-    /// Size of the table snapshot; none if there is none.
+    /// Size of the table snapshot; `None` if there is no snapshot.
     pub snapshot_bytes: Option<u64>,
     /// Logs that may have changed since the snapshot.
     pub opened_logs: u64,
     /// Logs out of use.
     pub retired: Vec<LogId>,
-    /// Result that a recovery would have.
+    /// What a recovery would report.
     pub recovery: RecoveryReport,
     /// The mapping table.
     pub table: Vec<MappedExtent>,
-    /// The logs that hold anything.
+    /// The logs in use, and those out of use.
     pub logs: Vec<LogSummary>,
 }
 
@@ -80,31 +80,31 @@ pub struct LogSummary {
     pub epoch: u64,
     /// Sectors appended in this epoch.
     pub used: Sectors,
-    /// Home sectors whose newest version is there.
+    /// Sectors whose newest version is in this log.
     pub live: Sectors,
     /// Supersede entries that recovery still needs.
     pub supersedes: usize,
-    /// Whether it is out of use.
+    /// Whether the log is out of use.
     pub retired: bool,
 }
 
 impl Inspection {
-    /// Home bytes whose newest version is in a log.
+    /// Bytes of the volume whose newest version is in a log.
     #[must_use]
     pub fn at_risk_bytes(&self) -> u64 {
         self.table.iter().map(|mapped| mapped.extent.len.bytes()).sum()
     }
 
-    /// The part of these that was zeroed or discarded.
+    /// The part of these bytes that was zeroed or discarded.
     #[must_use]
     pub fn zeroed_bytes(&self) -> u64 {
         let zeroed = self.table.iter().filter(|mapped| mapped.zeroes);
         zeroed.map(|mapped| mapped.extent.len.bytes()).sum()
     }
 
-    /// Estimate of the time that a drain takes at this pace ([`crate::measure_homes`]), or at that
-    /// of devices of the kind: a seek for each run of neighbouring blocks, and the transfer of
-    /// data, and of zeroes unless the device zeroes fast.
+    /// Estimate of the time that a drain takes at `pace` ([`crate::measure_homes`]), or at the
+    /// usual pace of such a device. It counts a seek for each run of neighbouring blocks and the
+    /// transfer of data. Zeroes count as data unless the device zeroes fast.
     #[must_use]
     pub fn drain_estimate(&self, pace: Option<HomePace>) -> Nanos {
         let mapped = self.table.iter().map(|mapped| (mapped.extent, mapped.zeroes));
@@ -112,7 +112,7 @@ impl Inspection {
         pace.unwrap_or_else(|| HomePace::assumed(&self.below)).time_of(work)
     }
 
-    /// Where data that is logged goes home, in order of address.
+    /// Homes of logged data, in order of address.
     #[must_use]
     pub fn homes_of_logged(&self) -> Vec<Extent> {
         let data = self.table.iter().filter(|mapped| !mapped.zeroes && !mapped.lost);
@@ -129,11 +129,11 @@ pub struct Identity {
     pub label: String,
     /// State in which the volume was left.
     pub left: LeftAs,
-    /// The parameters that it has without others given at open.
+    /// Settings of the volume, unless others are given at open.
     pub config: VolumeConfig,
     /// Layout of the volume.
     pub layout: Layout,
-    /// The sectors that its records are made of.
+    /// Length of the sectors that records are made of.
     pub physical: Sectors,
 }
 
@@ -145,7 +145,7 @@ pub async fn identify(device: &Rc<dyn BlockDevice>) -> Result<Identity, VolumeEr
     identify_at(device, None).await
 }
 
-/// As [`identify`], of a volume whose structures are at `anchors`.
+/// As [`identify`], for a volume whose structures are at `anchors`.
 ///
 /// # Errors
 /// As [`inspect`].
@@ -170,8 +170,8 @@ impl From<Left> for LeftAs {
     }
 }
 
-/// Reads what describes the volume on `device` and what recovery would find. Damage is reported,
-/// not refused.
+/// Reads the structures of the volume on `device`, and what recovery would find in the logs. Damage
+/// is reported and does not end the inspection.
 ///
 /// # Errors
 /// If there is no volume, its superblock or root cannot be read, or the device fails.
@@ -182,10 +182,10 @@ pub async fn inspect(
     inspect_with(device, &OpenOptions { ignore_snapshot, ..OpenOptions::default() }).await
 }
 
-/// As [`inspect`], of a volume that needs more to be opened.
+/// As [`inspect`], for a volume that needs options to be opened.
 ///
 /// # Errors
-/// As [`inspect`], or if the table is in non-volatile RAM that will not do.
+/// As [`inspect`], or if the non-volatile RAM with the table cannot be used.
 pub async fn inspect_with(
     device: &Rc<dyn BlockDevice>,
     options: &OpenOptions,
@@ -265,7 +265,7 @@ pub enum Severity {
     Loss,
 }
 
-/// Something that [`check`] found.
+/// One finding of [`check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Severity.
@@ -278,7 +278,7 @@ pub struct Finding {
     pub repair: &'static str,
 }
 
-/// Reads every structure and every record of the volume and says what is wrong.
+/// Reads all structures and records of the volume and reports what is wrong with them.
 ///
 /// # Errors
 /// As [`inspect`].
@@ -288,8 +288,8 @@ pub async fn check(
     check_with(device, &OpenOptions::default()).await
 }
 
-/// As [`check`], of a volume that needs more to be opened. Where the table is in non-volatile RAM
-/// the logs tell nothing of themselves: [`crate::Volume::scrub`] reads what it points to.
+/// As [`check`], for a volume that needs options to be opened. If the table is in non-volatile RAM,
+/// the logs do not describe their content: use [`crate::Volume::scrub`] to read it.
 ///
 /// # Errors
 /// As [`inspect_with`].

@@ -1,4 +1,4 @@
-//! Looking at a volume, for faults and for people.
+//! Inspecting a volume: reports for people, and the search for faults.
 
 pub(crate) mod inspect;
 pub(crate) mod scrub;

@@ -1,4 +1,4 @@
-//! Reading every logged copy before somebody needs it.
+//! Reading all logged copies before they are needed.
 
 use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_logstore::LogId;
@@ -14,16 +14,16 @@ pub struct ScrubReport {
     pub extents: u64,
     /// Length of the checked content.
     pub sectors: Sectors,
-    /// Home addresses whose logged copy is damaged or cannot be read. The next checkpoint marks
-    /// them as lost, unless they are overwritten before.
+    /// Addresses of the volume whose logged copy is damaged or cannot be read. The next checkpoint
+    /// marks them as lost, unless they are overwritten before.
     pub damaged: Vec<Extent>,
-    /// Home addresses that are marked as lost already.
+    /// Addresses of the volume that are marked as lost already.
     pub lost: Vec<Extent>,
 }
 
 impl Volume {
-    /// Reads and checks the logged copy of every mapped extent, in the order of the logs.
-    /// `progress` is told how many of how many extents are done.
+    /// Reads and checks the logged copy of every mapped extent, in the order of the logs. Calls
+    /// `progress` with the number of extents done and the number of all.
     ///
     /// # Errors
     /// If the device fails as a whole.

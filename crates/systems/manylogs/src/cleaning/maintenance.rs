@@ -1,4 +1,4 @@
-//! The work that a volume does without being asked, and when.
+//! The work that a volume does on its own, and its times.
 
 use std::rc::Rc;
 
@@ -8,22 +8,22 @@ use crate::cleaning::checkpoint::{Pace, Pass};
 use crate::settings::config::CheckpointPolicy;
 use crate::state::Inner;
 
-/// A swap that found no place, or was interrupted, is tried again after this.
+/// Wait before another try of a swap that found no place or was interrupted.
 const SWAP_RETRY: Nanos = Nanos::from_millis(500);
-/// Nothing is looked at more often.
+/// Shortest time between two checks for work.
 const LOOK_LEAST: Nanos = Nanos::from_millis(10);
 
-/// Times of the last checkpoint, swap and snapshot.
+/// Times of the last checkpoint and snapshot.
 #[derive(Debug, Default)]
 struct Agenda {
     last_checkpoint: Time,
     last_snapshot: Time,
-    /// Whether the last attempt to swap came to something.
+    /// Whether the last attempt to swap moved a log.
     swap_again: bool,
 }
 
 impl Inner {
-    /// Checkpoints, swaps and takes snapshots for as long as the volume is open.
+    /// Makes checkpoints, swaps and snapshots as long as the volume is open.
     pub(crate) async fn run_maintenance(self: Rc<Self>) {
         let now = self.engine.runtime.now();
         let mut agenda = Agenda { last_checkpoint: now, last_snapshot: now, swap_again: true };
@@ -33,11 +33,11 @@ impl Inner {
                 return;
             }
             if let Some(pace) = self.checkpoint_due(&agenda) {
-                // An error is in the volume's state; the next round tries again.
+                // The volume's state records an error; the next round tries again.
                 let _ = self.checkpoint(Pass::at(pace)).await;
                 agenda.last_checkpoint = self.engine.runtime.now();
-                // A pass that finds nothing to do takes no time. Writes that waited for room take
-                // it before this task looks again: it would else never let them run.
+                // A pass without work takes no time. Waiting writes must take room before this task
+                // looks again, or it would never let them run.
                 yield_now().await;
             } else if self.is_idle() && self.engine.state.borrow().has_full_logs() {
                 agenda.swap_again = self.swap_one().await;
@@ -53,12 +53,12 @@ impl Inner {
         }
     }
 
-    /// Time of the next check for work, unless a call comes first.
+    /// Time until the next check for work; a signal may come earlier. `None` means to wait for one.
     fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
         let now = self.engine.runtime.now();
         let state = self.engine.state.borrow();
         if state.store.read_only().is_some() {
-            // Nothing is to be done but to end, and that wakes this task.
+            // Only the end of this task is left to do, and a signal announces it.
             return None;
         }
         let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
@@ -109,7 +109,7 @@ impl Inner {
                 CheckpointPolicy::Every(span) => since >= span,
                 CheckpointPolicy::Idle => false,
                 CheckpointPolicy::OffHours { from_s, until_s } => {
-                    // Once an hour at most: between passes little is new.
+                    // At most once an hour, because little new is logged between passes.
                     in_window(self.engine.runtime.time_of_day(), from_s, until_s)
                         && since >= Nanos::from_secs(3600)
                 }
@@ -134,7 +134,7 @@ impl Inner {
     }
 }
 
-/// Whether the time of day is in the window, which may reach over midnight.
+/// Whether the time of day is in the window, which may extend over midnight.
 fn in_window(now: TimeOfDay, from_s: u64, until_s: u64) -> bool {
     let second = now.seconds();
     if from_s <= until_s {

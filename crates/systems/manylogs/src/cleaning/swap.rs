@@ -1,5 +1,5 @@
 //! Log swapping (the Manylogs paper, section III-G): in idle time the content of a full hot log
-//! moves to an empty cold one, so that small writes near the head go on finding room.
+//! moves to an empty cold one. So small writes near the head still find room.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use manylogs_logstore::{Epoch, Log, LogId};
 use crate::records::placement::cold_empty;
 use crate::state::{Inner, State};
 
-/// Logs above the swap threshold, each with the epoch in which a client filled it: a log that has
-/// begun anew is full no more.
+/// Logs above the swap threshold, each with the epoch in which clients filled it. A log that has
+/// begun another epoch no longer counts.
 #[derive(Debug, Default)]
 pub(crate) struct FullLogs(BTreeMap<LogId, Epoch>);
 
 impl FullLogs {
-    /// Notes that `log` is full; false if it was known.
+    /// Notes that `log` is full; false if that was known.
     pub(crate) fn insert(&mut self, log: &Log) -> bool {
         self.0.insert(log.id(), log.epoch()) != Some(log.epoch())
     }
@@ -26,7 +26,7 @@ impl FullLogs {
         self.0.remove(&log);
     }
 
-    /// Those that are still full.
+    /// The logs that are still full.
     fn iter<'a>(&'a self, logs: &'a Logs) -> impl Iterator<Item = &'a Log> {
         let full = self.0.iter().filter_map(|(id, epoch)| Some((logs.get(*id)?, *epoch)));
         let full = full.filter(|(log, epoch)| log.epoch() == *epoch && log.used().0 > 0);
@@ -42,8 +42,8 @@ impl State {
 }
 
 impl Inner {
-    /// Moves the fullest log above the threshold, if there is one and a place for it; true if a
-    /// log was moved.
+    /// Moves the fullest log above the threshold, if there is such a log and a place for it. True
+    /// if a log was moved.
     pub(crate) async fn swap_one(self: &Rc<Self>) -> bool {
         let _turn = self.cleaning.take().await;
         let Some((from, to)) = self.choose_swap() else { return false };
@@ -52,8 +52,8 @@ impl Inner {
         let mut state = self.engine.state.borrow_mut();
         state.store.put_back();
         if !matches!(moved, Ok(Moved::InPart)) {
-            // The log is free, or waits for newer versions to become durable, or is damaged, which
-            // a checkpoint will find. Trying again would not help.
+            // Trying again would not help: the log is free, or waits for newer versions to become
+            // durable, or is damaged, which a checkpoint will find.
             state.full.remove(from);
         }
         if let Ok(Moved::All) = moved {
@@ -75,17 +75,17 @@ impl Inner {
         };
         let used = state.store.logs().get(from).map_or(0, |log| log.used().0);
         if !state.store.is_ready(to) {
-            // The target must be opened first. The next idle moment finds it again.
+            // The target must be opened first. In the next idle moment it is chosen again.
             self.engine.open_log(to);
             return None;
         }
-        // While the log moves, its content takes room twice.
+        // During the move the content takes room in both logs.
         let enough = state.store.reserved().log.0 + 2 * used <= state.store.logs().room();
         enough.then_some((from, to))
     }
 }
 
-/// The fullest log that clients filled moves to an empty one, see [`cold_empty`].
+/// Moves the fullest log that clients filled to an empty one, see [`cold_empty`].
 struct SwapFullest<'a>(&'a FullLogs);
 
 impl Cleaner for SwapFullest<'_> {

@@ -15,15 +15,15 @@ use crate::volume::Volume;
 use manylogs_engine::{Phase, raise_floor, update_root};
 use manylogs_plant::{self as plant, Bug};
 
-/// Pause between two checks whether the last request has ended.
+/// Pause between two checks for requests under way.
 const LOOK: Nanos = Nanos::from_millis(1);
-/// Passes that a drain makes: the first may have to wait for versions on their way into a log.
+/// Most passes of a drain: versions may be on their way into a log during the first.
 const PASSES: u32 = 4;
 
 /// Options of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainOptions {
-    /// Overwrite the logs and the snapshots with zeroes: no old copies of data stay there.
+    /// Overwrite the logs and the snapshots with zeroes, so that no old copies of data stay there.
     pub wipe: bool,
 }
 
@@ -43,7 +43,7 @@ impl Volume {
     /// are served, later ones fail with [`manylogs_block::IoError::Gone`].
     ///
     /// # Errors
-    /// If the device fails: then the volume is closed as by a crash.
+    /// If the device fails: then the volume is left as by a crash.
     pub async fn close(&self) -> Result<(), VolumeError> {
         let inner = self.shared();
         inner.refuse_requests().await;
@@ -52,13 +52,13 @@ impl Volume {
         result
     }
 
-    /// Moves everything home, zeroed ranges too, and closes the volume. Afterwards the logs hold
-    /// nothing that counts, and a linear device-mapper table over [`crate::Layout::homes`] exposes
-    /// the same data. After a crash in the middle the volume opens as ever.
+    /// Moves all data home, including zeroed ranges, and closes the volume. Then the logs hold no
+    /// live versions, and a linear device-mapper table over [`crate::Layout::homes`] exposes the
+    /// same data. After a crash in the middle the volume can be opened as usual.
     ///
     /// # Errors
-    /// If the device fails, or logged copies are lost ([`VolumeError::Lost`]): then the volume is
-    /// closed with everything else at home, and the lost extents still known.
+    /// If the device fails, or logged copies are lost ([`VolumeError::Lost`]). Then the volume is
+    /// closed with all other data at home, and the lost extents are still recorded.
     pub async fn drain(&self, options: &DrainOptions) -> Result<DrainReport, VolumeError> {
         let inner = self.shared();
         inner.refuse_requests().await;
@@ -74,10 +74,10 @@ impl Volume {
 }
 
 impl Inner {
-    /// New requests fail from here on; resolves when the last one has ended.
+    /// Makes new requests fail. Resolves when the last request has ended.
     async fn refuse_requests(&self) {
         self.engine.state.borrow_mut().closing = true;
-        // Wakes a checkpoint that waits, so that it ends.
+        // Wakes a waiting checkpoint, so that it ends.
         self.engine.wanted.notify();
         while Rc::strong_count(&self.activity) > 1 {
             self.engine.runtime.sleep(LOOK).await;
@@ -124,7 +124,7 @@ impl Inner {
         Ok(report)
     }
 
-    /// Declares everything in the logs dead.
+    /// Declares all entries in the logs dead.
     async fn raise_floor_to_the_end(self: &Rc<Self>) -> Result<(), VolumeError> {
         if !plant::is(Bug::DrainWithoutBarrier) {
             self.make_durable(Phase::Drain).await?;
@@ -135,7 +135,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Overwrites logs and snapshots. The root says that nothing in them counts.
+    /// Overwrites logs and snapshots. The root already says that they hold nothing live.
     async fn wipe(&self) -> Result<u64, VolumeError> {
         update_root(self, Phase::Drain, |root| root.snapshot = None).await?;
         let places = self.layout.snapshots().into_iter().chain(self.layout.regions().to_vec());

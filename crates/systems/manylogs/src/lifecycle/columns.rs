@@ -1,4 +1,4 @@
-//! The array below a volume.
+//! Access to the array below a volume.
 
 use std::rc::Rc;
 
@@ -9,8 +9,8 @@ use manylogs_engine::Member;
 use crate::ondisk::layout::Layout;
 
 /// `device` as a volume with this layout uses it: if the volume was made for an array, each log is
-/// one run of addresses. The volume's own geometry says where its logs are, whatever the array is
-/// now: that only decides whether requests are scheduled column by column.
+/// one run of addresses. The geometry in the volume's superblock gives the places of its logs. The
+/// present geometry only decides whether requests are scheduled column by column.
 pub(crate) fn arranged(device: Member, layout: &Layout) -> Member {
     let Some(map) = layout.column_map() else { return device };
     let each = device.device().geometry() == Some(*map.geometry());
@@ -18,7 +18,7 @@ pub(crate) fn arranged(device: Member, layout: &Layout) -> Member {
     device.arranged(columns, each)
 }
 
-/// As [`arranged`], for those who only read.
+/// As [`arranged`], for callers that only read.
 pub(crate) fn arranged_reads(device: &Rc<dyn BlockDevice>, layout: &Layout) -> Rc<dyn BlockDevice> {
     match layout.column_map() {
         Some(map) => Rc::new(Columns::new(Rc::clone(device), map)),
@@ -26,7 +26,7 @@ pub(crate) fn arranged_reads(device: &Rc<dyn BlockDevice>, layout: &Layout) -> R
     }
 }
 
-/// Whether the volume was made for an array, and the device is another one now.
+/// Whether the volume was made for an array, and the device has another geometry now.
 pub(crate) fn is_reshaped(device: &Rc<dyn BlockDevice>, layout: &Layout) -> bool {
     layout.columns().is_some_and(|columns| device.geometry() != Some(columns))
 }

@@ -22,8 +22,8 @@ use manylogs_engine::write_root;
 use manylogs_engine::{Member, Phase};
 
 impl Volume {
-    /// Formats `device` and opens the new volume, which keeps the settings in `config`. What the
-    /// device held is lost.
+    /// Formats `device` and opens the new volume, which keeps the settings in `config`. The old
+    /// content of the device is lost.
     ///
     /// # Errors
     /// If the parameters make no sense, the device is too small, or it fails.
@@ -47,7 +47,8 @@ impl Volume {
     ) -> Result<Self, VolumeError> {
         let device = Member::new(device, options.probe.clone());
         let below = device.capabilities();
-        // Who gives the layout has made it, and the parameters, for the array.
+        // A layout that the caller gives was made for the array already, and so were the
+        // parameters.
         let columns = device.device().geometry().filter(|_| options.layout.is_none());
         let config = &columns.map_or(*config, |array| config.on_columns(array.columns));
         let layout = match &options.layout {
@@ -73,7 +74,7 @@ impl Volume {
             settings: Settings::of(config),
             features_compatible: 0,
             nvram: options.nvram.is_some(),
-            // Where they would be no shorter the volume stays one for older programs.
+            // If headers would be no shorter, older programs can still open the volume.
             short_headers: options.nvram.is_none() && below.physical_sector.0 > 1,
             keeps: config.needs_kept_versions(),
             layout: layout.clone(),
@@ -98,9 +99,9 @@ impl Volume {
         if options.zero && layout.anchors().is_none() {
             zero(&device, Phase::Open, layout.homes().iter().map(|(_, home)| *home)).await?;
         }
-        // The roots come first: a superblock makes the device a volume, and the roots must be whole
-        // by then. The last copy of the superblock comes before the first, which marks the device
-        // as formatted.
+        // The roots are written first, because a superblock makes the device a volume and the roots
+        // must be whole by then. The last copy of the superblock is written before the first, which
+        // marks the device as formatted.
         write_root(&device, Phase::Open, &root, volume, layout.roots()[0]).await?;
         write_root(&device, Phase::Open, &root, volume, layout.roots()[1]).await?;
         write_superblock(&device, &superblock).await?;

@@ -1,4 +1,4 @@
-//! Taking a larger device. The volume is closed meanwhile.
+//! Growing a volume on a larger device. The volume is closed meanwhile.
 
 use std::rc::Rc;
 
@@ -30,15 +30,15 @@ pub struct GrowReport {
 }
 
 impl Volume {
-    /// Lets the volume on `device` take all of it. Every block keeps its address; the new space has
-    /// logs at the same distance.
+    /// Extends the volume on `device` to all of it. Every block keeps its address; the new space
+    /// has logs at the same distance.
     ///
-    /// A crash leaves the old volume or the new one: the roots are written first, to where the new
-    /// layout has them, then the last copy of the superblock, which decides. Then zeroes replace
-    /// what the volume kept at its old end, which is for data now, and the first copy follows. The
-    /// next opening finishes what a crash interrupted.
+    /// A crash leaves the old volume or the new one. The roots are written first, to their places
+    /// in the new layout. Then follows the last copy of the superblock, which decides. Then zeroes
+    /// replace the structures at the old end, which is data space now, and the first copy follows.
+    /// If a crash interrupts this, the next opening finishes it.
     ///
-    /// New blocks read as what the device holds there, until they are written.
+    /// New blocks read as the device's old content until they are written.
     ///
     /// # Errors
     /// If there is no volume, the device is not larger, or it fails.
@@ -70,8 +70,9 @@ impl Volume {
         if plant::is(Bug::SuperblockBeforeRoots) {
             write_superblock_copy(&device, &grown, 1).await?;
         }
-        // The first slot stays where it is. Where the device has grown by little, the new place of
-        // the second overlaps the old one: until the first is written, the old one must be whole.
+        // The first slot stays in its place. If the device has grown by little, the new place of
+        // the second slot overlaps its old one. So until the first is written, the old second one
+        // must be whole.
         write_root(&device, Phase::Open, &root, volume, new.roots()[0]).await?;
         write_root(&device, Phase::Open, &root, volume, new.roots()[1]).await?;
         let [decides, follows] = if plant::is(Bug::FirstSuperblockFirst) { [0, 1] } else { [1, 0] };

@@ -20,8 +20,8 @@ impl Volume {
     /// Gives the drained volume on `device` a new id. Its logs hold no live records, and recovery
     /// does not recognise records of the old id.
     ///
-    /// A crash leaves the old volume or the new one: the last root and superblock are written
-    /// first, then the first superblock, which decides, then the first root.
+    /// A crash leaves the old volume or the new one. The last root and the last superblock are
+    /// written first. Then follows the first superblock, which decides, and then the first root.
     ///
     /// # Errors
     /// [`VolumeError::NotDrained`], or if there is no volume or the device fails.
@@ -41,7 +41,7 @@ impl Volume {
         if let Some(older) = older {
             finish_change(&device, &superblock, &older).await?;
         }
-        // No record has the new id, so sequences start from the beginning.
+        // No record has the new id, so sequences may start again from the beginning.
         let first = Root::first(layout.regions().len());
         let root = Root {
             generation: root.generation + 1,

@@ -1,4 +1,5 @@
-//! Hides the structures that a volume kept at its end before it grew, as there is data now.
+//! Hides the structures that a volume had at its end before it grew, because the space is for data
+//! now.
 
 use manylogs_block::{Extent, IoError};
 use manylogs_logstore::VolumeId;
@@ -11,7 +12,7 @@ use manylogs_engine::{Member, Phase, Reader};
 use manylogs_plant::{self as plant, Bug};
 
 /// Writes zeroes over the root and the superblock at the old end, where the new layout has data.
-/// Their first physical sectors are zeroed last, so that an interrupted change is noticed.
+/// Their first physical sectors are zeroed last, so that an interrupted change can be noticed.
 pub(crate) async fn hide_old_end(
     device: &Member,
     old: &Layout,
@@ -33,7 +34,7 @@ pub(crate) async fn hide_old_end(
 }
 
 /// Hides the old end if a crash interrupted that. A superblock copy may also be older because its
-/// write was lost; then there is data at the old end by now, which must stay.
+/// write was lost. Then the old end holds data already, which must stay.
 pub(crate) async fn finish_hiding(
     device: &Member,
     volume: VolumeId,
@@ -52,15 +53,15 @@ pub(crate) async fn finish_hiding(
     Ok(())
 }
 
-/// The physical sectors in which the root and the superblock at the old end begin: each is zeroed
-/// as a whole or not at all.
+/// The first physical sectors of the root and of the superblock at the old end. Each is zeroed as a
+/// whole or not at all.
 fn marks(device: &Member, old: &Layout) -> [Extent; 2] {
     let len = device.capabilities().physical_sector;
     [old.roots()[1], old.superblocks()[1]].map(|place| Extent { len, ..place })
 }
 
-/// The parts of `place` that are data in `layout`. Where the device has grown by little, the new
-/// structures begin within the old ones: only what is before them is data.
+/// The parts of `place` that are data in `layout`. If the device has grown by little, the new
+/// structures begin within the old ones, and only the part before them is data.
 fn homes_in(layout: &Layout, place: Extent) -> impl Iterator<Item = Extent> + '_ {
     layout.homes().iter().filter_map(move |(_, home)| {
         let (from, to) = (home.start.max(place.start), home.end().min(place.end()));
@@ -68,7 +69,8 @@ fn homes_in(layout: &Layout, place: Extent) -> impl Iterator<Item = Extent> + '_
     })
 }
 
-/// Whether a root or a superblock of the volume begins there: both have its id at the same place.
+/// Whether a root or a superblock of the volume begins at `mark`: both have its id in the same
+/// place.
 async fn is_marked(device: &Member, volume: VolumeId, mark: Extent) -> Result<bool, IoError> {
     let content = match device.read(Reader::System, mark).await {
         Ok(content) => content.to_bytes(),
@@ -79,7 +81,7 @@ async fn is_marked(device: &Member, volume: VolumeId, mark: Extent) -> Result<bo
 }
 
 /// Finishes a change of the superblock that a crash interrupted. This must come before any write
-/// that relies on the change, as the newer copy may be lost one day.
+/// that relies on the change, because the newer copy may be lost later.
 pub(crate) async fn finish_change(
     device: &Member,
     superblock: &Superblock,

@@ -1,4 +1,4 @@
-//! Opening, after an orderly close or a crash: first everything is read, then it is written.
+//! Opening a volume, after an orderly close or a crash. All reads come before the first write.
 
 use std::rc::Rc;
 
@@ -21,14 +21,14 @@ use manylogs_engine::PatientReads;
 use manylogs_engine::{Member, Phase, update_root};
 use manylogs_plant::{self as plant, Bug};
 
-/// A volume of which everything was read that an opening needs, and nothing is written yet.
+/// A volume of which an opening has read all it needs, and written nothing yet.
 #[derive(Debug)]
 pub struct Opening {
-    /// As it will be: it can be read.
+    /// The volume as it will be; it can be read already.
     volume: Volume,
     superblock: Superblock,
     older: Option<Superblock>,
-    /// The root that makes it open.
+    /// The root that will make it open.
     root: Root,
     largest: Room,
     options: OpenOptions,
@@ -52,7 +52,7 @@ impl Volume {
 }
 
 impl Opening {
-    /// Reads what an opening needs, and refuses what it refuses. Nothing is written.
+    /// Reads what an opening needs, and makes all checks that may refuse it. Nothing is written.
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -106,7 +106,7 @@ impl Opening {
             store.keep();
         }
         if has_short_sectors {
-            // A record would share a sector of the device with the durable one before it.
+            // A record would share a sector of the device with a durable record before it.
             store.take_no_more();
         }
         root.raise(store.floors());
@@ -122,7 +122,7 @@ impl Opening {
         Ok(Self { volume, superblock, older, root, largest, options, report, started })
     }
 
-    /// What the volume holds. Only reads are served before [`Opening::begin`].
+    /// The volume's content. Only reads are served before [`Opening::begin`].
     #[must_use]
     pub fn content(&self) -> Rc<dyn BlockDevice> {
         Rc::new(self.volume.clone())
@@ -145,7 +145,7 @@ impl Opening {
             let begun = state.store.begin_apart(nvram, superblock.volume, largest, &root);
             root.raise(Floors::both(begun?));
         }
-        // The root must be durable before anything is appended.
+        // The root must be durable before any record is appended.
         update_root(inner, Phase::Open, |on_disk| *on_disk = root).await?;
         if volume.config().needs_kept_versions() {
             volume.keep_versions().await?;
@@ -158,8 +158,8 @@ impl Opening {
     }
 }
 
-/// The parameters of a volume whose owner appends batches, changed where its logs would not take
-/// them or the owner needs longer ones. They may have been kept by programs that did not ask.
+/// The parameters of a volume whose owner appends batches. They are changed if the logs could not
+/// take such records, or if the owner needs longer ones: older programs did not check that.
 fn as_logs_allow(
     config: VolumeConfig,
     layout: &Layout,

@@ -13,34 +13,34 @@ use manylogs_engine::PhaseProbe;
 /// Options of an opening.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// The parameters that may change; the layout is the volume's own. `None` takes the settings
+    /// Parameters for this opening; the layout stays the volume's own. `None` takes the settings
     /// that the volume keeps.
     pub config: Option<VolumeConfig>,
     /// Rebuild the table from the logs alone.
     pub ignore_snapshot: bool,
-    /// Open although records are damaged or cannot be read, and nobody knows what they held.
-    /// Acknowledged writes are given up; the report lists the places.
+    /// Open although records are damaged or unreadable and it is unknown what they held. Their
+    /// acknowledged writes are given up; the report lists the places.
     pub accept_damage: bool,
     /// Open to drain. That is allowed even when too few sequences are left for other work.
     pub to_drain: bool,
-    /// Open to read, over a device whose changes are forgotten: the volume begins no work of its
-    /// own, and takes nothing but reads.
+    /// Open to read, over a device whose changes are dropped later: the volume begins no work of
+    /// its own, and accepts only reads.
     pub to_read: bool,
     /// Memory that holds the table, if the volume keeps it in non-volatile RAM.
     pub nvram: Option<Rc<dyn Nvram>>,
-    /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
-    /// data is as the last checkpoint, large write or drain left it.
+    /// Open with an empty table in `nvram`, even if the memory holds one. Data that was only logged
+    /// is lost; home data is as the last checkpoint, large write or drain left it.
     pub give_up_nvram: bool,
-    /// Where the volume's structures are, if its layout was given ([`Layout::given`]).
+    /// Places of the volume's structures, if its layout was given ([`Layout::given`]).
     pub anchors: Option<Anchors>,
-    /// The owner's batches have up to so much payload, whatever `record=` says.
+    /// Longest payload of the owner's batches, even if `record=` is less.
     pub record_least: Sectors,
-    /// Records go to the log nearest this address, wherever the head is.
+    /// Records go to the log nearest this address, not to the log nearest the head.
     pub logs_near: Option<Lba>,
-    /// How fast the device takes what goes home, as far as that is known before any checkpoint;
-    /// else that of devices of the kind.
+    /// Pace at which the device takes home writes, if known from earlier use. If `None`, the usual
+    /// pace of such a device counts until a checkpoint has been measured.
     pub pace: Option<HomePace>,
-    /// Told what each write of the volume is for.
+    /// Learns the purpose of each write of the volume.
     pub probe: PhaseProbe,
 }
 
@@ -49,17 +49,17 @@ pub struct OpenOptions {
 pub struct CreateOptions {
     /// A name for people, up to 32 bytes.
     pub label: String,
-    /// The volume's id; drawn from the runtime's random numbers when not given.
+    /// The volume's id; `None` draws one from the runtime's random numbers.
     pub volume: Option<VolumeId>,
-    /// Regions of the logs, if they are not those of the parameters.
+    /// Layout with its regions of logs, if the parameters should not decide it.
     pub layout: Option<Layout>,
-    /// Keep the mapping table there rather than in the logs. What it held is lost.
+    /// Keep the mapping table in this memory rather than in the logs. Its old content is lost.
     pub nvram: Option<Rc<dyn Nvram>>,
-    /// Write zeroes to all that is for data: blocks read as zeroes until they are written, rather
-    /// than as what the device held before. This writes the whole device where it cannot zero
-    /// faster. Not done where the layout was given: the homes hold somebody's data then.
+    /// Write zeroes to all homes, so that blocks read as zeroes until they are written, and not as
+    /// the device's old content. This writes the whole device if it cannot zero faster. Ignored if
+    /// the layout was given, because the homes then hold the owner's data.
     pub zero: bool,
-    /// Told what each write of the volume is for.
+    /// Learns the purpose of each write of the volume.
     pub probe: PhaseProbe,
 }
 
@@ -68,7 +68,7 @@ pub struct CreateOptions {
 pub struct LogDamage {
     /// The log.
     pub log: LogId,
-    /// Where, how far, and whether it is known what was there.
+    /// Place and length of the damage, and whether the lost blocks are known.
     pub damage: manylogs_logstore::Damage,
 }
 
@@ -81,7 +81,7 @@ pub struct RecoveryReport {
     pub from_snapshot: bool,
     /// Whether the table came from non-volatile RAM.
     pub from_nvram: bool,
-    /// Whether the root names a snapshot that is damaged; the logs have the same.
+    /// Whether the root names a snapshot that is damaged; the logs hold the same entries.
     pub snapshot_damaged: bool,
     /// Whether the first superblock was damaged and the last one used.
     pub from_backup_superblock: bool,
@@ -89,9 +89,9 @@ pub struct RecoveryReport {
     pub backup_superblock_damaged: bool,
     /// Whether a crash interrupted a change of the superblock, which an opening finishes.
     pub superblock_change_unfinished: bool,
-    /// Root slots that are damaged. One may be after a crash, and is rewritten.
+    /// Number of damaged root slots. After a crash one may be; it is rewritten.
     pub roots_damaged: u32,
-    /// Whether the volume was made for an array of another shape than the device has now. Nothing
+    /// Whether the volume was made for an array of another shape than the device has now. No data
     /// is lost by that; records are placed as on a single drive.
     pub reshaped: bool,
     /// Logs that were read.
@@ -100,17 +100,17 @@ pub struct RecoveryReport {
     pub records: u64,
     /// Bytes read from logs and snapshot.
     pub read_bytes: u64,
-    /// Places in the logs that were durable once and are damaged.
+    /// Places in the logs that had been durable and are damaged.
     pub damage: Vec<LogDamage>,
-    /// Sectors of the logs that the medium does not give back, whether anything was there or not.
+    /// Sectors of the logs that the medium cannot return, in use or not.
     pub unreadable: Vec<Extent>,
     /// Extents in the rebuilt table.
     pub mapped_extents: u64,
-    /// Time it took.
+    /// Time that the opening took.
     pub duration: Nanos,
 }
 
-/// Sets the place of the table: `nvram` if it is given, else the logs.
+/// The place of the table: `nvram` if it is given, else the logs.
 pub(crate) fn table_place(nvram: Option<&Rc<dyn Nvram>>) -> TablePlace {
     nvram.map_or(TablePlace::Logs, |nvram| TablePlace::Nvram(nvram.size()))
 }

@@ -11,13 +11,13 @@ pub const HEAD_BYTES: usize = superblock::HEAD_BYTES;
 pub struct Probed {
     /// Id of the volume.
     pub id: [u8; 16],
-    /// The name that the owner gave, or nothing.
+    /// The name that the owner gave; may be empty.
     pub label: String,
     /// The version of its format.
     pub version: u32,
 }
 
-/// Reads the head of the first superblock. Nothing else is looked at: the volume may be damaged.
+/// Reads the head of the first superblock. The rest of the volume may be damaged.
 ///
 /// # Errors
 /// [`VolumeError::NotAVolume`], or if the head is damaged or of another version.

@@ -1,5 +1,5 @@
-//! Recovery: the table is rebuilt from the logs alone, or faster from a snapshot and the logs
-//! opened since. It only reads.
+//! Recovery: rebuilds the table from the logs alone, or faster from a snapshot and the logs opened
+//! since. It only reads.
 
 use std::rc::Rc;
 
@@ -20,8 +20,8 @@ use manylogs_plant::{self as plant, Bug};
 
 /// Fills `store` from the snapshot and the logs.
 ///
-/// Only sectors that the medium does not give back count as damaged. A snapshot is ignored if its
-/// sectors cannot be read, as the logs hold the same entries. Any other failed read ends the
+/// Only sectors that the medium cannot return count as damaged. A snapshot is ignored if its
+/// sectors cannot be read, because the logs hold the same entries. Any other failed read ends the
 /// recovery.
 pub(crate) async fn rebuild(
     device: &Rc<dyn BlockDevice>,
@@ -62,7 +62,7 @@ pub(crate) async fn rebuild(
     report.from_snapshot = snapshot.is_some();
     let drained = store.root().left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
     let unknown = |id: &LogId| match &snapshot {
-        // Everything in the logs is dead, so damage to it does not count.
+        // All entries in the logs are dead, so damage to them does not count.
         _ if drained => false,
         Some(_) => opened_since(&store, *id),
         None => store.root().used.contains(*id),
@@ -70,8 +70,7 @@ pub(crate) async fn rebuild(
     let wanted: Vec<LogId> = store.logs().ids().filter(unknown).collect();
     let mut versions = Versions::new(store.take_logs());
     if let Some(snapshot) = snapshot {
-        // For logs that were opened since the snapshot, only the records that are found there now
-        // count.
+        // For logs that were opened since the snapshot, only the records found there now count.
         versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
     }
     let of = (superblock.volume, superblock.physical, layout.capacity());

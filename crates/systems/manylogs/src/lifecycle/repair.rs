@@ -15,29 +15,29 @@ use crate::volume::Volume;
 use manylogs_engine::PatientReads;
 use manylogs_engine::{Member, Phase};
 
-/// Checkpoints that are made again when the first leaves something that could not be read.
+/// Most further checkpoints after one that left unreadable extents.
 const CHECKPOINTS_MORE: u32 = 3;
 
 /// Result of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairReport {
-    /// Findings.
+    /// Findings of the opening.
     pub recovery: RecoveryReport,
     /// What went home, and how many extents are lost.
     pub checkpoint: CheckpointReport,
-    /// Whether a copy of the superblock was written anew.
+    /// Whether a copy of the superblock was written again.
     pub superblock_rewritten: bool,
-    /// Sectors of logs that could not be read to the end and were overwritten.
+    /// Sectors of logs that stayed unreadable and were overwritten.
     pub overwritten: Sectors,
 }
 
 impl Volume {
-    /// Repairs the volume on `device` and closes it: damaged copies of superblock, root and
-    /// snapshot are written anew; blocks whose logged copy is damaged are marked as lost;
-    /// everything else that is logged goes home. Records whose entries cannot be known are given
-    /// up: older versions of their blocks appear. [`crate::check`] tells that beforehand. What
-    /// cannot be read for whatever reason is given up likewise, and sectors of the logs that still
-    /// cannot be read in the end are overwritten, so that the drive replaces them.
+    /// Repairs the volume on `device` and closes it. Damaged copies of superblock, root and
+    /// snapshot are written again. Blocks whose logged copy is damaged are marked as lost; all
+    /// other logged data goes home. Records with unknown entries are given up, so older versions of
+    /// their blocks appear: [`crate::check`] lists them beforehand. Data that cannot be read for
+    /// other reasons is given up, too. Sectors of the logs that stay unreadable are overwritten at
+    /// the end, so that the drive replaces them.
     ///
     /// # Errors
     /// If no superblock or no root is whole, or the device fails.
@@ -48,7 +48,7 @@ impl Volume {
         Self::repair_with(runtime, device, &OpenOptions::default()).await
     }
 
-    /// As [`Volume::repair`], of a volume that needs more to be opened.
+    /// As [`Volume::repair`], for a volume that needs options to be opened.
     ///
     /// # Errors
     /// As [`Volume::repair`].
@@ -71,14 +71,14 @@ impl Volume {
             write_superblock(&below, &superblock).await?;
         }
         let options = OpenOptions { accept_damage: true, ..options.clone() };
-        // The volume too gives up what cannot be read: its checkpoint marks such extents as lost.
+        // The volume gives up unreadable data, too: its checkpoint marks such extents as lost.
         let (volume, mut recovery) = Self::open(runtime, Rc::clone(&reads), &options).await?;
         recovery.from_backup_superblock = found.from_backup_superblock;
         recovery.backup_superblock_damaged = found.backup_superblock_damaged;
-        // The floor rises above all damaged records, so that the damage does not count any more.
+        // This raises the floor above all damaged records, so that the damage no longer counts.
         let pass = Pass { confirm_after: CONFIRM_AT_ONCE, ..Pass::at(Pace::Urgent) };
         let mut checkpoint = volume.shared().checkpoint_all(pass).await;
-        // Repeated reads take time, so the first pass may not have confirmed every medium error.
+        // Repeated reads take time, so the first pass may not have confirmed all medium errors.
         for _ in 0..CHECKPOINTS_MORE {
             if matches!(checkpoint, Err(VolumeError::Unread { .. })) {
                 checkpoint = volume.shared().checkpoint_all(pass).await;
@@ -92,8 +92,8 @@ impl Volume {
     }
 }
 
-/// Writes zeroes to the physical sectors in `places` that can still not be read. No live data is in
-/// them: sectors that were written since can be read. Returns how many sectors were overwritten.
+/// Writes zeroes to the physical sectors in `places` that still cannot be read. They hold no live
+/// data: a sector that was written since can be read. Returns the number of sectors overwritten.
 async fn overwrite_unreadable(
     reads: &Rc<dyn BlockDevice>,
     below: &Member,

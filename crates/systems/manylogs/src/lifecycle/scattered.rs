@@ -1,4 +1,4 @@
-//! Recognises a shingled drive that manages itself by how it takes scattered writes.
+//! Recognises a drive-managed shingled drive by its speed of scattered writes.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -7,45 +7,45 @@ use manylogs_block::{
     BlockDevice, Completion, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
 };
 
-/// Places that are read and written ...
+/// Number of places that are read and written ...
 const PLACES: u64 = 128;
-/// ... and how much of each: 4 KiB.
+/// ... and the length at each: 4 KiB.
 const LEN: Sectors = Sectors(8);
-/// The first of them tell whether the device has heads to move.
+/// Number of first reads that tell whether the device has heads to move.
 const FIRST: usize = 8;
 /// Requests in the device together, so that it can order them.
 const AT_ONCE: usize = 16;
-/// A read that needs a movement of the heads takes at least this long in the mean.
+/// Least mean time of a read that needs a seek.
 const MOVEMENT: Nanos = Nanos::from_millis(2);
-/// A shingled drive takes scattered writes at least so many times as fast as reads, as it writes
-/// them one behind the other.
+/// A shingled drive takes scattered writes at least this many times as fast as scattered reads,
+/// because it writes them one behind the other.
 const TIMES: u64 = 4;
 
-/// How a device took reads at scattered places, and writes of the same content there.
+/// Times of reads at scattered places, and of writes of the same content there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScatteredTimes {
     /// Time of all reads.
     pub reads: Nanos,
-    /// Time of all writes, until a flush had made them durable.
+    /// Time of all writes, including the flush that made them durable.
     pub writes: Nanos,
 }
 
 impl ScatteredTimes {
-    /// Whether this is how a shingled drive behaves that manages itself, while its persistent cache
-    /// has room (Aghayev and Desnoyers, "Skylight", FAST 2015: random writes are fast until then).
-    /// A write cache that survives power cuts, as controllers of disk arrays have, looks the same.
+    /// Whether the times are those of a drive-managed shingled drive whose persistent cache has
+    /// room (Aghayev and Desnoyers, "Skylight", FAST 2015: random writes are fast until it is
+    /// full). A controller's write cache that survives power cuts looks the same.
     #[must_use]
     pub const fn looks_shingled(&self) -> bool {
         self.writes.0 * TIMES < self.reads.0
     }
 }
 
-/// Reads `device` at scattered places and writes the same content there again, so that nothing
-/// changes, whatever happens meanwhile. Takes 2 or 3 seconds on a disk. `None` if the device has no
-/// heads that move, or is too small.
+/// Reads `device` at scattered places and writes the same content there again. So nothing changes,
+/// even if a crash interrupts it. Takes 2 or 3 seconds on a disk. `None` if the device has no
+/// moving heads, or is too small.
 ///
 /// # Errors
-/// If the device fails. A read error is one of what was there before.
+/// If the device fails. A read error means that the sector was bad before.
 pub async fn measure_scattered(
     runtime: &Handle,
     device: &Rc<dyn BlockDevice>,
@@ -80,7 +80,7 @@ pub async fn measure_scattered(
     Ok(Some(ScatteredTimes { reads, writes }))
 }
 
-/// The answers to requests of which only some are in the device together.
+/// Awaits all requests, with only some of them in the device together. Returns the answers.
 async fn some_at_once(requests: impl Iterator<Item = Completion>) -> Result<Vec<Payload>, IoError> {
     let mut requests = requests.fuse();
     let (mut under_way, mut answers) = (VecDeque::new(), Vec::new());

@@ -1,9 +1,9 @@
-//! Finding what describes a volume: its superblock and its root. It only reads.
+//! Finds the structures that describe a volume: its superblock and its root. It only reads.
 //!
-//! A copy that is damaged, or that the medium does not give back, is replaced by its twin. That is
-//! safe: a change is written to both copies before anything relies on it, so a change that the twin
-//! lacks was never relied on. If a copy cannot be read for another reason it may be whole, and the
-//! volume is refused.
+//! If a copy is damaged, or the medium cannot return it, its twin is used. That is safe: a change
+//! is written to both copies before anything relies on it, so nothing relies on a change that the
+//! twin lacks. If a copy cannot be read for another reason, it may be whole, and the volume is
+//! refused.
 
 use std::rc::Rc;
 
@@ -26,8 +26,8 @@ pub(crate) struct Structures {
     pub(crate) root_slot: usize,
 }
 
-/// Finds superblock and root, and checks that they fit the device: at `anchors` if they are given,
-/// else at the ends of the device.
+/// Finds superblock and root, at `anchors` if they are given, else at the ends of the device.
+/// Checks that the volume fits the device.
 pub(crate) async fn read_structures(
     device: &Rc<dyn BlockDevice>,
     anchors: Option<Anchors>,
@@ -36,7 +36,7 @@ pub(crate) async fn read_structures(
     let (superblock, older) = read_superblock(device, anchors, report).await?;
     report.superblock_change_unfinished = older.is_some();
     let have = device.capabilities();
-    // An owner's logs can be emptied and made anew.
+    // Logs of an owner (with anchors) are accepted: they can be emptied and made anew.
     if have.physical_sector > superblock.physical && anchors.is_none() {
         let (device, volume) = (have.physical_sector, superblock.physical);
         return Err(VolumeError::PhysicalSector { device, volume });
@@ -45,7 +45,7 @@ pub(crate) async fn read_structures(
     Ok(Structures { superblock, older, root, root_slot })
 }
 
-/// A copy of the superblock, or what is wrong with it.
+/// A copy of the superblock, or the reason why it does not count.
 type Copy = Result<Superblock, VolumeError>;
 
 /// The newest whole superblock, and the other copy if it is older.
@@ -76,7 +76,7 @@ pub(crate) async fn read_superblock(
     }
 }
 
-/// The copies at given places. Neither counts unless it names the same places.
+/// The copies at given places. A copy counts only if it names the same places.
 async fn copies_at(
     device: &Rc<dyn BlockDevice>,
     anchors: Anchors,
@@ -100,8 +100,8 @@ async fn copies_at(
     Ok((first, last))
 }
 
-/// The copies at the beginning and at the end of the device. A volume whose places are given is not
-/// found by them: its anchor may lie there by chance.
+/// The copies at the beginning and at the end of the device. A volume with given places is refused
+/// here, because its anchor lies there only by chance.
 async fn copies_at_ends(device: &Rc<dyn BlockDevice>) -> Result<(Copy, Copy), VolumeError> {
     let capacity = device.capabilities().capacity;
     let first = superblock_at(device, Extent::new(0, SUPERBLOCK_LEAST.0)).await?;
@@ -109,7 +109,7 @@ async fn copies_at_ends(device: &Rc<dyn BlockDevice>) -> Result<(Copy, Copy), Vo
         Ok(first) => {
             let len = first.layout.parts().superblock;
             let own = superblock_at(device, first.layout.superblocks()[1]).await?;
-            // A volume that was growing when it crashed has a newer one at the device's end.
+            // A volume that was growing during a crash has a newer copy at the device's end.
             let at_end = superblock_at(device, superblock_at_end(capacity, len)).await?;
             match (own, at_end) {
                 (Ok(own), Ok(at_end)) if at_end.generation <= own.generation => Ok(own),
@@ -117,7 +117,7 @@ async fn copies_at_ends(device: &Rc<dyn BlockDevice>) -> Result<(Copy, Copy), Vo
                 (_, at_end) => at_end,
             }
         }
-        // Copies within the smaller device, if there are any, are older.
+        // A smaller device may hold other copies, but they would be older.
         Err(shrunk @ VolumeError::Shrunk { .. }) => return Err(shrunk.clone()),
         Err(_) => search_at_end(device, capacity).await?,
     };
@@ -128,10 +128,10 @@ async fn copies_at_ends(device: &Rc<dyn BlockDevice>) -> Result<(Copy, Copy), Vo
     Ok((own(first), own(last)))
 }
 
-/// The superblock that begins at `place`, however long it is, or what is wrong with it.
+/// The superblock that begins at `place`, whatever its length, or the reason why there is none.
 ///
 /// # Errors
-/// If it cannot be read, and it is not the medium that is at fault.
+/// If it cannot be read, and the medium is not at fault.
 async fn superblock_at(device: &Rc<dyn BlockDevice>, place: Extent) -> Result<Copy, VolumeError> {
     let capacity = device.capabilities().capacity;
     let head = Extent { len: SUPERBLOCK_LEAST, ..place };
@@ -150,7 +150,7 @@ async fn superblock_at(device: &Rc<dyn BlockDevice>, place: Extent) -> Result<Co
         read_copy(device, Extent { len, ..place }).await?
     };
     let found = whole.and_then(|whole| Superblock::decode(&whole, capacity));
-    // Data may hold superblocks too, of a volume inside this one.
+    // Home data may hold superblocks, too, of a volume inside this one.
     Ok(found.and_then(|found| {
         let places = found.layout.superblocks();
         let in_place = places.iter().any(|own| own.start == place.start);
@@ -175,7 +175,7 @@ async fn search_at_end(
     Ok(Err(first_error))
 }
 
-/// As [`engine::read_copy`], in the words of a volume.
+/// As [`engine::read_copy`], with the errors of a volume.
 async fn read_copy(
     device: &Rc<dyn BlockDevice>,
     extent: Extent,

@@ -9,8 +9,8 @@ use manylogs_engine::{Member, Phase};
 /// Longest request for zeroes.
 const ZERO_SECTORS: u64 = 1 << 16;
 
-/// Writes both copies, the last first: one of them is always whole, and the first is the older one
-/// until the change is durable.
+/// Writes both copies, the last one first. So one copy is always whole, and the first copy keeps
+/// the old state until the change is durable in the last.
 pub(crate) async fn write_superblock(
     device: &Member,
     superblock: &Superblock,
@@ -32,7 +32,7 @@ pub(crate) async fn write_superblock_copy(
     device.submit(Phase::Open, write).await.map(drop)
 }
 
-/// Writes zeroes, durable when this returns.
+/// Writes zeroes; they are durable when this returns. Returns the number of bytes.
 pub(crate) async fn zero(
     device: &Member,
     phase: Phase,

@@ -1,7 +1,7 @@
 //! Places on the device: the volume's own structures, the logs, and the home of every block.
 //!
-//! The layout is data, a list of log regions in runs; whatever they and the structures leave is
-//! home space, which clients address without gaps. Where somebody else gives the places of logs and
+//! The layout is data: a list of log regions in runs. The space that logs and structures leave is
+//! home space, which clients address without gaps. If another owner gives the places of logs and
 //! structures (see [`Anchors`]), every block's home is at its own address. See `docs/format.md`.
 
 mod columns;
@@ -29,20 +29,21 @@ pub(crate) const SUPERBLOCK_LEAST: Sectors = Sectors(8);
 /// Longest superblock. If the first copy is damaged, the last one is searched for within this
 /// distance of the device's end.
 pub(crate) const SUPERBLOCK_MOST: Sectors = Sectors(2048);
-/// Everything begins and ends at multiples of 4 KiB, whatever the physical sector.
+/// All parts begin and end at multiples of 4 KiB, even if physical sectors are shorter.
 const ALIGN: u64 = 8;
-/// A snapshot slot holds a table of logs that are full of 4 KiB records, see `docs/format.md`.
+/// A snapshot slot has this share of the log space, as a divisor: enough for the table of logs that
+/// are full of 4 KiB records, see `docs/format.md`.
 const SNAPSHOT_SHARE: u64 = 256;
 const SNAPSHOT_LEAST: Sectors = Sectors(64);
 
-/// Logs of one length at one distance from one another.
+/// Logs of one length at regular distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRun {
     /// First sector of the first region.
     pub first: Lba,
-    /// From the start of one to the start of the next.
+    /// Distance from the start of one region to the start of the next.
     pub stride: Sectors,
-    /// Length of each.
+    /// Length of each region.
     pub len: Sectors,
     /// Number of regions.
     pub count: u32,
@@ -59,11 +60,11 @@ pub(crate) struct Parts {
     pub(crate) snapshot: Sectors,
     /// The space that logs and homes share.
     pub(crate) space: Extent,
-    /// The logs, by address.
+    /// The runs of logs, by address.
     pub(crate) runs: Vec<LogRun>,
     /// Places of the structures, if they were given.
     pub(crate) anchors: Option<Anchors>,
-    /// The array that the volume was made for: each region of a run holds a log for each column.
+    /// The array that the volume was made for: then each region holds a log for each column.
     pub(crate) columns: Option<Geometry>,
 }
 
@@ -91,7 +92,7 @@ impl Layout {
     }
 
     /// As [`Layout::of`]. On an array with `columns` the regions are whole stripes, and each holds
-    /// a log for each column. Groups and logs are rounded up to that.
+    /// a log for each column. Groups and logs are rounded up to whole stripes.
     ///
     /// # Errors
     /// As [`Layout::of`].
@@ -137,7 +138,8 @@ impl Layout {
         Ok(Self::from_parts(parts))
     }
 
-    /// The layout that a superblock describes. The parts are sound: see [`Parts::check`].
+    /// The layout that a superblock describes. The caller has checked the parts with
+    /// [`Parts::check`].
     pub(crate) fn from_parts(parts: Parts) -> Self {
         let areas: Vec<Extent> = parts.runs.iter().flat_map(|run| run.regions()).collect();
         let logs = match &parts.columns {
@@ -241,7 +243,8 @@ impl Layout {
         [Extent { start, len }, Extent { start: start + len, len }]
     }
 
-    /// Where an extent of the volume is on the device: in one piece, unless a log lies in between.
+    /// The places of an extent of the volume on the device: one piece, unless a log lies in
+    /// between.
     pub fn home(&self, extent: Extent) -> impl Iterator<Item = Extent> {
         let mut index = self.home_index(extent.start);
         let mut left = extent;
@@ -259,7 +262,7 @@ impl Layout {
     }
 
     fn home_index(&self, at: Lba) -> usize {
-        // Groups are of one size but for the last, so a division finds most addresses.
+        // All groups but the last have one size, so a division finds most addresses.
         let guess = to_usize(at.0 / self.homes[0].1.len.0).min(self.homes.len() - 1);
         let (exported, home) = self.homes[guess];
         if exported <= at && at.0 < exported.0 + home.len.0 {
@@ -268,8 +271,8 @@ impl Layout {
         self.homes.partition_point(|(exported, _)| *exported <= at).saturating_sub(1)
     }
 
-    /// The layout on a larger device: every block keeps its address, the new space continues with
-    /// logs as the last run has them.
+    /// The layout on a larger device. Every block keeps its address; the new space continues with
+    /// logs at the distance of the last run.
     ///
     /// # Errors
     /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::GrewTooOften`] if
@@ -288,13 +291,13 @@ impl Layout {
             && self.logs.len() > 1
             && last.stride > last.len
         {
-            // The last group may have been too short for a log: its blocks keep their homes, so
-            // that no log may begin before the end of the old space.
+            // The last group may have been too short for a log. Its blocks keep their homes, so no
+            // new log may begin before the end of the old space.
             let behind = last.regions().next_back().map_or(end, |region| region.end());
             let home = last.stride.0 - last.len.0;
             let planted = plant::is(Bug::GrowTakesHome);
             let from = if planted { behind } else { behind.max(Lba(old.space.end().0 - home)) };
-            // What the first volume had is whole already.
+            // The parts of the first layout are whole physical sectors already.
             let whole = Whole { physical: Sectors(1), columns: parts.columns };
             let runs = group_runs(Extent::between(from, end), last.stride, last.len, whole);
             for run in runs.into_iter().filter(|run| planted || run.first >= old.space.end()) {
@@ -306,7 +309,7 @@ impl Layout {
         }
         let columns = u64::from(parts.columns.is_some());
         if parts.runs.len() as u64 + columns > runs_that_fit(parts.superblock) {
-            // The superblock cannot become longer: root and snapshots lie behind it.
+            // The superblock cannot become longer, because root and snapshots lie behind it.
             return Err(VolumeError::GrewTooOften);
         }
         Ok(Self::from_parts(parts))
@@ -314,8 +317,8 @@ impl Layout {
 }
 
 impl Parts {
-    /// Whether structures, space and logs follow one another without overlap, in whole physical
-    /// sectors. A superblock is not believed otherwise.
+    /// Checks that structures, space and logs follow one another without overlap, in whole physical
+    /// sectors. Otherwise a superblock is not believed.
     pub(crate) fn check(&self, physical: Sectors) -> Result<(), &'static str> {
         self.check_frame(physical)?;
         self.check_runs(physical)
@@ -378,7 +381,7 @@ impl Parts {
     }
 }
 
-/// Where the last copy of a superblock of `len` sectors is.
+/// Place of the last copy of a superblock of `len` sectors.
 pub(crate) fn superblock_at_end(device: Sectors, len: Sectors) -> Extent {
     let end = device.0 / ALIGN * ALIGN;
     Extent::new(end.saturating_sub(len.0), len.0)

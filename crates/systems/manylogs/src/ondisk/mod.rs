@@ -1,4 +1,4 @@
-//! What is on the disk besides the logs: superblock, root, and the layout that they describe.
+//! Structures on the disk besides the logs: superblock, root, and the layout that they describe.
 //! The bytes are in `docs/format.md`.
 
 pub(crate) mod layout;

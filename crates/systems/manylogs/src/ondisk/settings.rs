@@ -1,4 +1,4 @@
-//! The settings of a volume as its superblock keeps them. Zeroes are the defaults.
+//! The settings of a volume as bytes in its superblock. A zero stands for the default.
 
 use manylogs_block::{Extent, Nanos, Sectors, to_usize};
 use zerocopy::little_endian::{U32, U64};
@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::settings::config::{CheckpointPolicy, VolumeConfig};
 use crate::settings::durable::DurableOnly;
 
-/// Bits of `given`: the setting is not the default, and its field counts.
+/// Bits of `given`: the setting differs from the default, and its field counts.
 const SWAP: u32 = 1;
 const WATERMARK: u32 = 1 << 1;
 const APPENDS: u32 = 1 << 2;
@@ -18,14 +18,14 @@ const IDLE: u32 = 1 << 5;
 const BUFFER: u32 = 1 << 6;
 const BUFFER_AGE: u32 = 1 << 7;
 const SNAPSHOT: u32 = 1 << 8;
-/// Has no field: logging is off.
+/// This bit has no field: logging is off.
 const LOGGING_OFF: u32 = 1 << 9;
 const LATENCY: u32 = 1 << 10;
 const HOLD: u32 = 1 << 11;
-/// Has no field: the threshold is adaptive.
+/// This bit has no field: the threshold is adaptive.
 const ADAPTIVE: u32 = 1 << 12;
 const BAND: u32 = 1 << 13;
-/// Has no field: small writes that continue a run are logged.
+/// This bit has no field: small writes that continue a run are logged.
 const SEQUENTIAL_LOGGED: u32 = 1 << 14;
 
 const OFF_HOURS: u32 = 0;
@@ -33,7 +33,7 @@ const WHEN_IDLE: u32 = 1;
 const EVERY: u32 = 2;
 const ON_FULL: u32 = 3;
 
-/// Addresses, and so lengths, are below this.
+/// All addresses and lengths are below this.
 const SECTORS_END: u64 = 1 << 48;
 const MILLION: f64 = 1e6;
 
@@ -62,7 +62,7 @@ pub(crate) struct RawSettings {
 const _: () = assert!(size_of::<RawSettings>() == 96);
 
 impl RawSettings {
-    /// What differs from the default. Threshold and record have fields of their own.
+    /// The settings that differ from the defaults. Threshold and record have fields of their own.
     pub(crate) fn of(settings: &Settings) -> Self {
         let default = VolumeConfig::default();
         let config = settings.applied_to(&default);
@@ -86,8 +86,8 @@ impl RawSettings {
         raw
     }
 
-    /// As [`VolumeConfig`]: the default, changed as given. Whether the values make sense is for
-    /// its validation to say; what is impossible anywhere is named.
+    /// The settings as a [`VolumeConfig`]: the defaults, changed as given. The values are checked
+    /// only for what is impossible in any volume; its validation checks the rest.
     pub(crate) fn config(&self) -> Result<VolumeConfig, &'static str> {
         let mut config = VolumeConfig::default();
         self.take(SWAP, || config.swap = share(self.swap_millionths));
@@ -125,7 +125,7 @@ impl RawSettings {
         }
     }
 
-    /// Fills in the fields of what is given.
+    /// Fills in the fields of the settings that are given.
     fn fill(&mut self, config: &VolumeConfig) {
         let given = self.given.get();
         let wide = |bit, value| U64::new(if given & bit == 0 { 0 } else { value });
@@ -177,7 +177,7 @@ impl RawSettings {
     }
 }
 
-/// Settings of what is kept in the logs, where the superblock says that versions may be kept.
+/// Settings of kept versions. They are there if the superblock says that versions may be kept.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawDurable {
@@ -190,7 +190,7 @@ pub(crate) struct RawDurable {
 const _: () = assert!(size_of::<RawDurable>() == 160);
 
 impl RawDurable {
-    /// A budget of zero is the default.
+    /// The settings in `config`. A budget of zero stands for the default.
     pub(crate) fn of(config: &VolumeConfig) -> Self {
         let mut raw = Self::default();
         if config.durable_budget != VolumeConfig::default().durable_budget {

@@ -1,5 +1,5 @@
-//! The superblock: what a volume is and where it keeps what. Written at format and when the volume
-//! grows, in two copies; the one with the higher generation counts.
+//! The superblock: what a volume is, and the places of its parts. Written at format and when the
+//! volume changes, in two copies; the one with the higher generation counts.
 
 use bytes::Bytes;
 use manylogs_block::{Extent, Geometry, Sectors, narrow, to_usize};
@@ -28,30 +28,31 @@ pub(crate) const VERSION: u32 = 3;
 const TABLE_IN_NVRAM: u64 = 1;
 /// The first two runs are the anchors, and blocks have their homes at their own addresses.
 const PLACES_GIVEN: u64 = 2;
-/// Headers of records are whole sectors of 512 bytes, not whole physical ones.
+/// Headers of records are whole sectors of 512 bytes, not whole physical sectors.
 const SHORT_HEADERS: u64 = 4;
-/// Versions may be kept in the logs, below the floor of the others. The last runs of the head make
-/// room for the settings of these.
+/// Versions may be kept in the logs, below the floor of the others. The settings of kept versions
+/// take the place of the last runs in the head.
 const KEPT_VERSIONS: u64 = 8;
 /// The first run, or the first behind the anchors, is the geometry of the array that the volume was
-/// made for, and each region holds a log for each column.
+/// made for. Each region then holds a log for each column.
 const COLUMNS: u64 = 16;
-/// Features that this program knows, by what not knowing them forbids (see `docs/format.md`).
+/// Features that this program knows, grouped by what is forbidden without that knowledge (see
+/// `docs/format.md`).
 const KNOWN_INCOMPATIBLE: u64 =
     TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS | COLUMNS;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
-/// Runs that fit into the head; more follow behind it.
+/// Runs that fit into the head; further ones follow behind it.
 const RUNS_IN_HEAD: usize = 120;
-/// The same where versions are kept.
+/// The same if versions are kept.
 const RUNS_BEFORE_DURABLE: usize = RUNS_IN_HEAD - size_of::<RawDurable>() / RUN_BYTES;
-/// With more runs than these there is no room for the protective MBR.
+/// With more runs than this there is no room for the protective MBR.
 const RUNS_BEFORE_MBR: usize = 5;
-/// What is read first, with all but the further runs.
+/// Length of the first read: all but the further runs.
 pub(crate) const HEAD_BYTES: usize = 4096;
 const RUN_BYTES: usize = 32;
-/// Logs that a volume has at most: what a table of them in memory may cost.
+/// Most logs of a volume, which bounds the memory for a list of them.
 const LOGS_MAX: u64 = 1 << 24;
-/// A superblock is not written more often.
+/// Largest plausible generation: no superblock is written more often.
 const GENERATION_MAX: u64 = 1 << 56;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -97,19 +98,19 @@ const _: () = assert!(std::mem::offset_of!(Raw, settings) == 160);
 const _: () = assert!(std::mem::offset_of!(Raw, runs) == 256);
 const _: () = assert!(256 + RUNS_BEFORE_MBR * RUN_BYTES <= protective::AT);
 
-/// What a superblock says; its bytes are in `docs/format.md`. Volumes write and read their own:
-/// this is for whoever holds bytes of unknown origin.
+/// Content of a superblock; its bytes are in `docs/format.md`. Volumes write and read their own
+/// superblocks. The type is public for callers with bytes of unknown origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Superblock {
     pub(crate) volume: VolumeId,
-    /// The copy with the higher one counts.
+    /// The copy with the higher generation counts.
     pub(crate) generation: u64,
     pub(crate) physical: Sectors,
     /// A name that the owner gave, up to 32 bytes.
     pub(crate) label: String,
-    /// What the volume works by, if those who open it do not say otherwise.
+    /// The volume's settings, unless an opening gives others.
     pub(crate) settings: Settings,
-    /// Bits that this program does not know but may leave alone.
+    /// Feature bits that this program does not know and must keep, but may ignore.
     pub(crate) features_compatible: u64,
     /// Whether the mapping table is in non-volatile RAM.
     pub(crate) nvram: bool,
@@ -121,7 +122,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// What a scan of `log` has to know; entries below `floor` are dead.
+    /// What a scan of `log` needs; entries below `floor` are dead.
     pub(crate) fn scan_of(&self, log: LogId, floor: DataSequence) -> ScanOf {
         ScanOf {
             volume: self.volume,
@@ -133,7 +134,7 @@ impl Superblock {
         }
     }
 
-    /// Whether all runs fit, with the settings of kept versions beside them.
+    /// Whether all runs fit if the settings of kept versions take some of their room.
     pub(crate) fn may_keep(&self) -> bool {
         let parts = self.layout.parts();
         let anchors = if parts.anchors.is_some() { 2 } else { 0 };
@@ -141,7 +142,7 @@ impl Superblock {
         HEAD_BYTES + behind * RUN_BYTES <= to_usize(parts.superblock.bytes())
     }
 
-    /// The parameters of the volume: those of the layout, and the settings that it keeps.
+    /// The parameters of the volume: those of the layout, and its settings.
     pub(crate) fn config(&self) -> VolumeConfig {
         let regions = self.layout.regions();
         // The shortest log must take the largest record.
@@ -162,7 +163,7 @@ impl Superblock {
         self.settings.applied_to(&VolumeConfig { log, placement, ..VolumeConfig::default() })
     }
 
-    /// What of a record is in its log.
+    /// Parameters of the lengths of records.
     pub(crate) const fn shape(&self) -> RecordShape {
         if self.nvram {
             RecordShape::apart(self.physical)
@@ -173,13 +174,13 @@ impl Superblock {
         }
     }
 
-    /// Where the volume has its logs and its structures.
+    /// Places of the volume's logs and structures.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// One copy: as many sectors as the layout says.
+    /// The bytes of one copy, as many sectors as the layout says.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let parts = self.layout.parts();
@@ -223,7 +224,7 @@ impl Superblock {
         let label = self.label.as_bytes();
         let len = label.len().min(raw.label.len());
         raw.label[..len].copy_from_slice(&label[..len]);
-        // The owner of given places has a first sector of its own.
+        // If the places were given, the first sector belongs to their owner.
         if parts.anchors.is_none() && runs.len() <= RUNS_BEFORE_MBR {
             let mbr = protective::mbr(parts.device);
             raw.as_mut_bytes()[protective::AT..][..mbr.len()].copy_from_slice(&mbr);
@@ -247,21 +248,21 @@ impl Superblock {
         self.layout.columns().filter(|_| !plant::is(Bug::GeometryNotKept))
     }
 
-    /// How many sectors a copy has that begins with `head`.
+    /// Length of the copy that begins with `head`.
     pub(crate) fn announced(head: &[u8]) -> Result<Sectors, VolumeError> {
         raw_of(head).map(|raw| Sectors(raw.superblock_sectors.get().into()))
     }
 
-    /// The volume's id and label, by the head of a copy.
+    /// The volume's id and label, from the head of a copy.
     pub(crate) fn named(head: &[u8]) -> Result<(VolumeId, String), VolumeError> {
         raw_of(head).map(|raw| (raw.volume, label_of(&raw)))
     }
 
-    /// Decodes one copy that is on a device of `capacity`: what claims more is refused before it
-    /// costs memory.
+    /// Decodes one copy on a device of `capacity` sectors. A copy that claims more is refused
+    /// before it costs memory.
     ///
     /// # Errors
-    /// If it is none, damaged, of another version, or says something impossible.
+    /// If the bytes are no superblock, or damaged, of another version, or impossible.
     pub fn decode(bytes: &[u8], capacity: Sectors) -> Result<Self, VolumeError> {
         let raw = raw_of(bytes)?;
         let unknown = raw.features_incompatible.get() & !KNOWN_INCOMPATIBLE;
@@ -346,13 +347,13 @@ fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
     }
 }
 
-/// The head, proved whole and of a version that is known.
+/// The head, if its checksum is right and its version is known.
 fn raw_of(bytes: &[u8]) -> Result<Raw, VolumeError> {
     let (mut raw, _) = Raw::read_from_prefix(bytes).map_err(|_| VolumeError::NotAVolume)?;
     if raw.magic != MAGIC {
         return Err(VolumeError::NotAVolume);
     }
-    // Before the checksum: another version may keep its own elsewhere.
+    // Checked before the checksum, because another version may keep its checksum elsewhere.
     if raw.version.get() != VERSION {
         return Err(VolumeError::Version { found: raw.version.get(), known: VERSION });
     }
@@ -478,7 +479,7 @@ mod tests {
         let layout = Layout::given(&logs, anchors, DEVICE, Sectors(1), columns).unwrap();
         let on_array = Superblock { layout, ..given };
         assert_eq!(Superblock::decode(&on_array.encode(), DEVICE), Ok(on_array));
-        // The list of runs of other volumes does not begin with anchors.
+        // The list of runs of this volume does not begin with anchors.
         let few = altered(48, &[2]);
         assert_eq!(few, Err(VolumeError::Impossible("list of anchors")));
     }
@@ -502,7 +503,7 @@ mod tests {
         assert_eq!(found, Err(VolumeError::Shrunk { formatted: DEVICE, now }));
     }
 
-    /// With other bytes in one place, and a checksum that is right for them.
+    /// Decodes a superblock with other bytes in one place, and the right checksum for them.
     fn altered(at: usize, with: &[u8]) -> Result<Superblock, VolumeError> {
         let mut bytes = sample(1).encode().to_vec();
         bytes[at..at + with.len()].copy_from_slice(with);

@@ -1,47 +1,47 @@
-//! Which column of an array takes the next record: the one that it disturbs least.
+//! Chooses the column of an array for the next record: the one that it disturbs least.
 
 use manylogs_block::{Nanos, Time};
 
 use crate::records::hold::Share;
 
-/// A column whose records take this many times as long as those of the fastest has something else
-/// to do, or is about to fail.
+/// A column whose records take this many times as long as those of the fastest has other work, or
+/// is about to fail.
 const SLOW: u64 = 2;
 /// Shorter delays are no reason to prefer another column.
 const SLOW_LEAST: Nanos = Nanos::from_millis(10);
 /// A slow column is tried again after this time.
 const SLOW_FOR: Nanos = Nanos::from_secs(5);
-/// Weight of the last record in the mean of a column's, as a divisor.
+/// Weight of the last record in a column's mean, as a divisor.
 const RECENT: u64 = 4;
 
-/// What records did to each column. Empty where the device is one drive.
+/// The effects of records on each column. Empty if the device is one drive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnsSeen(Vec<Column>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
-    /// Records on their way.
+    /// Records under way.
     in_flight: usize,
-    /// When the last went.
+    /// Time at which the last record went.
     went: Time,
-    /// What a record takes: a moving mean.
+    /// Latency of a record: a moving mean.
     takes: Nanos,
-    /// What records took of the column lately.
+    /// Time of the column that records took lately.
     share: Share,
 }
 
 impl ColumnsSeen {
-    /// So many columns, at rest. One column is a drive.
+    /// This many columns, at rest. One column means a drive.
     pub(crate) fn of(columns: usize) -> Self {
         Self(if columns > 1 { vec![Column::default(); columns] } else { Vec::new() })
     }
 
-    /// Number of columns; 1 where the device is one drive.
+    /// Number of columns; 1 if the device is one drive.
     pub(crate) fn count(&self) -> usize {
         self.0.len().max(1)
     }
 
-    /// A record goes to `column` at `now`.
+    /// Notes that a record goes to `column` at `now`.
     pub(crate) fn record_went(&mut self, column: usize, now: Time) {
         if let Some(column) = self.0.get_mut(column) {
             column.in_flight += 1;
@@ -49,10 +49,10 @@ impl ColumnsSeen {
         }
     }
 
-    /// A record that went to `column` at `sent` has ended.
+    /// Notes that a record that went to `column` at `sent` has ended.
     pub(crate) fn record_ended(&mut self, column: usize, sent: Time, now: Time) {
         if let Some(column) = self.0.get_mut(column) {
-            // One that a recovery or a move wrote was not counted.
+            // Records of a recovery or a move were not counted when they went.
             column.in_flight = column.in_flight.saturating_sub(1);
             let took = now.since(sent).0;
             let mean = if column.takes.0 == 0 { took } else { column.takes.0 };
@@ -61,8 +61,9 @@ impl ColumnsSeen {
         }
     }
 
-    /// The columns, the best for a record first: one without a record on its way, whose streams
-    /// have had their time, that is not slow, and of these the one that had none for longest.
+    /// The columns, the best one for a record first. Best is a column without a record under way,
+    /// then one that is not slow, then one whose streams have had their share. Of equal ones it is
+    /// the one whose last record went earliest.
     pub(crate) fn by_disturbance(&self, now: Time) -> Vec<usize> {
         let fastest = self.0.iter().map(|column| column.takes).filter(|takes| takes.0 > 0).min();
         let fastest = fastest.unwrap_or_default();
@@ -79,8 +80,8 @@ impl ColumnsSeen {
         order
     }
 
-    /// Until when the next record waits so that streams have their share, if it does: on all
-    /// columns. `None` also where the device is one drive.
+    /// Time until which the next record waits, so that streams get their share: until the first
+    /// column is free for it. `None` if it need not wait, or if the device is one drive.
     pub(crate) fn rests_until(&self, now: Time) -> Option<Time> {
         let until = self.0.iter().map(|column| column.share.until(now).unwrap_or(now)).min();
         until.filter(|until| *until > now)

@@ -1,4 +1,4 @@
-//! When a record goes, and where: small writes that wait together share one, in the log near the
+//! When and where a record goes: small writes that wait together share one, in the log near the
 //! head. The engine writes it.
 
 use std::rc::Rc;
@@ -13,12 +13,12 @@ use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
-/// Interval at which records follow one another while the drive is busy: about a revolution.
+/// Interval between records while the drive is busy: about a revolution.
 const STAGGER: Nanos = Nanos::from_millis(10);
-/// While records rest, whether they still have to is looked at this often.
+/// While records rest, this is the pause between two checks whether they still must.
 pub(crate) const LOOK: Nanos = Nanos::from_millis(2);
-/// Logs are opened in the root no more often than this while others serve: each opening takes the
-/// head across the disk and back.
+/// Least time between two openings of logs while other logs serve: each opening moves the head
+/// across the disk and back.
 const OPENINGS_APART: Nanos = Nanos::from_secs(2);
 /// Upper bound of the number of records in flight.
 const IN_FLIGHT_MAX: usize = 64;
@@ -29,7 +29,7 @@ impl Inner {
         self.commit_is_due(state) && !self.holds(state)
     }
 
-    /// A record goes to `log`.
+    /// Notes that a record goes to `log`.
     pub(crate) fn record_went(&self, state: &mut State, log: LogId) {
         self.note_full(state, log);
         let (column, now) = (self.column_of(state, log), self.engine.runtime.now());
@@ -57,7 +57,7 @@ impl Inner {
             && (state.store.entries().waiters > 0 || forced || aged || large)
     }
 
-    /// Whether the record that is due waits for others to share it.
+    /// Whether the record that is due waits for other writes to share it.
     fn holds(self: &Rc<Self>, state: &mut State) -> bool {
         let VolumeConfig { hold, buffer, .. } = self.config();
         if state.entries_press(buffer) {
@@ -79,8 +79,8 @@ impl Inner {
         true
     }
 
-    /// A log above the swap threshold, or logs above the watermark, are work for idle time. Where
-    /// logs are filled one after the other, wherever the head is, nothing is gained by a swap.
+    /// Notes work for idle time: a log above the swap threshold, or logs above the watermark. If
+    /// logs are filled one after the other, independent of the head, a swap gains nothing.
     fn note_full(&self, state: &mut State, id: LogId) {
         let Some(log) = state.store.logs().get(id) else { return };
         let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64
@@ -92,9 +92,9 @@ impl Inner {
         }
     }
 
-    /// Holding a record back is worth it while the drive is about to finish another. When it is
-    /// busy for longer than that with other requests, records follow one another at intervals: in
-    /// the queue each is only one request among many.
+    /// Whether another record may be appended now. Holding it back pays while the drive is about to
+    /// finish the last one. If the drive is busy for longer than that with other requests, records
+    /// go at intervals: in the queue each is only one request among many.
     fn may_append(&self, state: &State) -> bool {
         if state.pacing.held_by_band {
             return false;
@@ -108,12 +108,12 @@ impl Inner {
                 && self.engine.runtime.now().since(state.pacing.last_append) >= STAGGER)
     }
 
-    /// The time before which no record goes, so that other requests have their share. Clients that
+    /// The time before which no record goes, so that other requests get their share. Clients that
     /// wait meanwhile share the next record.
     ///
-    /// Beside streams that last, records that few clients wait for take at most a third of the
-    /// time. Some devices flush for each record and drain their queue for that, streams included.
-    /// There, records beside a database go one by one, and its reads then have as much time as the
+    /// Beside lasting streams, records for few clients take at most about a third of the time.
+    /// Other devices flush for each record and drain their queue for that, including streams.
+    /// Beside a database records go one by one there, and its reads then get as much time as the
     /// last record took.
     pub(crate) fn rests(&self, state: &State) -> Option<Time> {
         if state.entries_press(self.config().buffer) {
@@ -141,8 +141,8 @@ impl Inner {
         }
     }
 
-    /// Wakes the committer if it would do anything: submit a record, or set the timer for the next.
-    /// Most entries come, and most records end, while it cannot do either.
+    /// Wakes the committer if it has work: submitting a record, or setting the timer for the next.
+    /// Most entries arrive, and most records end, when it has none.
     pub(crate) fn wake_committer(&self, state: &State) {
         let has_work = if self.may_append(state) {
             self.commit_is_due(state)
@@ -162,13 +162,13 @@ impl Inner {
             && !self.may_append(state)
     }
 
-    /// Looks again when the next record need not be held back any longer.
+    /// Sets a timer to look again, if records are held back.
     pub(crate) fn look_again(self: &Rc<Self>) {
         let mut state = self.engine.state.borrow_mut();
         if self.is_held_back(&state) && !state.pacing.stagger_armed {
             state.pacing.stagger_armed = true;
             let rested = state.pacing.last_append + STAGGER;
-            // Whoever it rests for may be gone before that.
+            // The requests for which records rest may end before that.
             let look = self.engine.runtime.now() + LOOK;
             let until = self.rests(&state).map_or(rested, |until| until.min(look));
             let (inner, sleep) = (Rc::clone(self), self.engine.runtime.sleep_until(until));
@@ -180,7 +180,7 @@ impl Inner {
         }
     }
 
-    /// The policy that the settings name, at the head as it is now.
+    /// The placement policy by the settings, with the present head.
     pub(crate) fn placement(&self, state: &State) -> Records {
         let head = self.logs_near.get().unwrap_or_else(|| self.device.head());
         if let Some(policy) = self.own.get() {
@@ -198,13 +198,14 @@ impl Inner {
         }
     }
 
-    /// The column that a log is on; 0 if the device is one drive. Each region holds one log for
-    /// each column.
+    /// The column of a log; 0 if the device is one drive. Each region holds one log for each
+    /// column.
     pub(crate) fn column_of(&self, state: &State, log: LogId) -> usize {
         log.0 as usize % state.columns.count()
     }
 
-    /// Another log serves meanwhile, as one opening alone is not worth a write of the root.
+    /// Whether a log may be opened now. If another log serves meanwhile, a write of the root for
+    /// one opening is not worth while too often.
     pub(crate) fn may_open_now(&self, state: &mut State, serves: bool) -> bool {
         let now = self.engine.runtime.now();
         let soon = self.config().latency > Nanos(0)

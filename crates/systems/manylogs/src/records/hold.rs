@@ -1,4 +1,4 @@
-//! Decides when a record goes, and holds records for others to share them (`hold=`).
+//! Decides when a record goes, and holds records back so that other writes share them (`hold=`).
 
 use manylogs_block::{Nanos, Time};
 use manylogs_logstore::LogId;
@@ -7,7 +7,7 @@ use manylogs_logstore::LogId;
 const ONE_SYNC: Nanos = Nanos::from_millis(1);
 /// Weight of one wait in the moving mean of the gain, as a divisor.
 const RECENT: f64 = 8.0;
-/// Waiting is worth it if at least this share of waits is shared.
+/// Waiting pays if other writes join at least this share of the waits.
 const WORTH: f64 = 0.2;
 /// A record shared by this number of syncs goes at once: a longer wait would cost all of them more
 /// than one further sync could save.
@@ -18,26 +18,26 @@ const PROBE: u32 = 16;
 /// Times that bound the committer's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacing {
-    /// How long records pause beside a database.
+    /// The pause of records beside a database.
     pub(crate) rest: Rest,
-    /// What records took of the device lately.
+    /// Time of the device that records took lately.
     pub(crate) share: Share,
-    /// Records that the device has answered to, and what they took together.
+    /// Number of records that the device has answered, and their total time.
     pub(crate) ended: u64,
     pub(crate) took_ns: u64,
     /// Time of the last submitted record.
     pub(crate) last_append: Time,
-    /// The log that it went to.
+    /// The log of that record.
     pub(crate) last_log: Option<LogId>,
-    /// The checkpoint writes a band, and no record may come in between.
+    /// Whether the checkpoint writes a band, so that no record may come in between.
     pub(crate) held_by_band: bool,
-    /// A timer is set for the next.
+    /// Whether a timer is set for the next record.
     pub(crate) stagger_armed: bool,
     /// Time at which placement last asked for a log to be opened.
     pub(crate) last_opening: Time,
-    /// Whether the next record waits for others to share it.
+    /// Decides whether the next record waits for other writes to share it.
     pub(crate) hold: Hold,
-    /// The timer that is set for that.
+    /// The timer that is set for a held record.
     pub(crate) hold_armed: Option<Time>,
 }
 
@@ -52,23 +52,23 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Until when the next record waits, if it does.
+    /// The time until which the next record waits, if it must.
     pub(crate) fn until(&self, now: Time) -> Option<Time> {
         let until = self.ended + self.took.min(REST_MAX);
         (now < until).then_some(until)
     }
 }
 
-/// Beside streams that last records may take so much of the device's time at once ...
+/// Beside lasting streams records may take this much of the device's time at once ...
 const BURST: Nanos = Nanos::from_millis(500);
-/// ... and after that four parts of it for nine parts of the streams. The way to the log and back
-/// is in the streams' parts: about half of their bandwidth is left.
+/// ... and after that four parts for each nine parts of the streams. The seeks to the log and back
+/// count as the streams' parts, so the streams keep about half of their bandwidth.
 const RECORD_PARTS: u64 = 4;
 const STREAM_PARTS: u64 = 9;
-/// A record that takes longer than this waited in the device, which did something else meanwhile.
+/// A record that takes longer waited in the device while the device did other work.
 const RECORD_MAX: Nanos = Nanos::from_millis(25);
 
-/// What records took of the device lately, less the share of the time since that is theirs.
+/// Time of the device that records took lately, less their share of the time since.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
     took: Nanos,
@@ -76,7 +76,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// A record was in the device from `sent` until `ended`.
+    /// Notes that a record was in the device from `sent` until `ended`.
     pub(crate) fn note(&mut self, sent: Time, ended: Time) {
         self.took = self.left(sent);
         self.took += ended.since(self.at.max(sent)).min(RECORD_MAX);
@@ -87,7 +87,7 @@ impl Share {
         Nanos(self.took.0.saturating_sub(now.since(self.at).0 / STREAM_PARTS * RECORD_PARTS))
     }
 
-    /// Until when the next record waits so that streams have their share, if it does.
+    /// The time until which the next record waits for streams to get their share, if it must.
     pub(crate) fn until(&self, now: Time) -> Option<Time> {
         let until =
             self.at + Nanos(self.took.0.saturating_sub(BURST.0) / RECORD_PARTS * STREAM_PARTS);
@@ -96,7 +96,7 @@ impl Share {
 }
 
 impl Pacing {
-    /// A record that went at `sent` has ended.
+    /// Notes that a record that went at `sent` has ended.
     pub(crate) fn record_ended(&mut self, sent: Time, now: Time) {
         self.share.note(sent, now);
         self.rest = Rest { ended: now, took: now.since(sent) };
@@ -110,13 +110,13 @@ impl Pacing {
 pub(crate) struct Hold {
     /// The wait for the record that is due.
     wait: Option<Wait>,
-    /// Share of waits that somebody joined.
+    /// Share of waits that another sync joined.
     gain: f64,
-    /// Records since the last that waited.
+    /// Records since the last one that waited.
     passed: u32,
 }
 
-/// A record waits.
+/// The wait of a record.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     began: Time,
@@ -133,7 +133,7 @@ impl Default for Hold {
 }
 
 impl Hold {
-    /// Until when the record that is due waits, if it does: `waiters` is how many wait for it.
+    /// The time until which the record that is due waits, if it does. `waiters` writes wait for it.
     pub(crate) fn until(&mut self, now: Time, hold: Nanos, waiters: usize) -> Option<Time> {
         if hold == Nanos(0) || (self.gain < WORTH && self.passed < PROBE) {
             return None;
@@ -146,14 +146,14 @@ impl Hold {
             }
             wait.waiters = waiters;
         }
-        // The sync that came last may not be there as a whole.
+        // More writes of the last sync may still arrive.
         let whole = wait.began + hold;
         let until =
             if wait.syncs as usize >= ENOUGH { whole.min(wait.last + ONE_SYNC) } else { whole };
         (now < until).then_some(until)
     }
 
-    /// The record goes.
+    /// Notes that the record goes.
     pub(crate) fn goes(&mut self) {
         self.passed = self.passed.saturating_add(1);
         if let Some(wait) = self.wait.take() {
@@ -250,7 +250,7 @@ mod tests {
         assert!(waited[..8].iter().all(|waits| *waits));
         let later = waited[40..].iter().filter(|waits| **waits).count();
         assert!((5..15).contains(&later), "{later} of 160");
-        // Other syncs come: each wait is shared, and all records wait again.
+        // Now other syncs come: each wait is shared, and all records wait again.
         for sync in 0..200 {
             let began = at(100_000 + sync * 100);
             if hold.until(began, HOLD, 1).is_some() {

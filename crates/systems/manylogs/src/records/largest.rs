@@ -8,20 +8,20 @@ use crate::ondisk::layout::Layout;
 use crate::settings::config::VolumeConfig;
 use crate::settings::config_error::ConfigError;
 
-/// The room that the largest entry under `config` needs for a record of its own; or the largest
-/// batch, where an owner gave the places of the logs and appends batches of his own. He may have
-/// made a batch under another setting of `record=`, so the longest that can be set counts.
+/// The room that the largest entry under `config` needs for a record of its own. If an owner gave
+/// the places of the logs, he appends batches of his own, so it is the room for the largest batch.
+/// A batch may come from a time with another `record=`, so the longest that can be set counts.
 pub(crate) fn largest_record(config: &VolumeConfig, layout: &Layout, shape: RecordShape) -> Room {
     if layout.anchors().is_some() {
         return batch_room(MAX_ENTRIES, longest_batch(config, layout, shape), shape);
     }
-    // The edges of an unaligned bypass are logged too, whatever the threshold.
+    // The edges of an unaligned bypass are logged too, even if they exceed the threshold.
     let longest = Sectors(config.threshold.0.max(shape.physical.0));
     Room::of_one(EntryKind::Data, Extent { len: longest, ..Extent::default() }, shape)
 }
 
-/// The longest payload of a batch. Where an owner appends batches the logs take one of
-/// [`MAX_ENTRIES`] entries with as much payload again and again, whichever of them fail.
+/// The longest payload of a batch. If an owner appends batches, the logs must take a batch with
+/// this payload and [`MAX_ENTRIES`] entries again and again, even if some logs fail.
 pub(crate) fn longest_batch(config: &VolumeConfig, layout: &Layout, shape: RecordShape) -> Sectors {
     if layout.anchors().is_none() {
         return config.record;
@@ -36,7 +36,7 @@ pub(crate) fn longest_batch(config: &VolumeConfig, layout: &Layout, shape: Recor
     }
 }
 
-/// Whether the logs take the largest record again and again, whichever of them fail.
+/// Checks that the logs can take the largest record again and again, even if some logs fail.
 ///
 /// # Errors
 /// [`ConfigError::LogTooShortForRecords`].
@@ -57,8 +57,8 @@ pub(crate) fn check_room(
     Ok(())
 }
 
-/// The most room that a record of so many entries with so much payload takes, however the payload
-/// is divided among the entries.
+/// The most room for a record with this many entries and this much payload, however the payload is
+/// divided among the entries.
 pub(crate) fn batch_room(entries: usize, payload: Sectors, shape: RecordShape) -> Room {
     let units = payload.0.div_ceil(8) + entries as u64;
     Room { log: shape.len_of(entries, units, payload).1, apart_bytes: 0 }

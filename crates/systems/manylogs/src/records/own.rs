@@ -1,4 +1,4 @@
-//! A policy of somebody's own, in place of the volume's: which writes are logged, and where.
+//! A policy of a caller, in place of the volume's: which writes are logged, and where.
 
 use std::fmt;
 use std::rc::Rc;
@@ -12,29 +12,28 @@ use crate::volume::Volume;
 
 /// Decides in place of the volume's own policy: see [`Volume::decided_by`].
 ///
-/// A policy that cannot decide says so to whoever made it, and answers something: the volume goes
-/// on.
+/// A policy that cannot decide must tell its owner itself and still answer: the volume goes on.
 pub trait OwnPolicy: fmt::Debug {
-    /// Whether this write, which is no longer than the threshold, is logged. Others go home.
+    /// Whether this write is logged; else it goes home. It is no longer than the threshold.
     fn logs(&self, write: &OwnWrite) -> bool;
 
-    /// The log that the next record is appended to, one of `logs`. An answer that is none of them
-    /// counts as that of the volume's own policy.
+    /// The log for the next record, one of `logs`. If the answer is not one of them, the volume's
+    /// own policy decides.
     fn place(&self, head: Lba, logs: &LogsWithRoom<'_>) -> Option<LogId>;
 }
 
 /// A write that waits for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnWrite {
-    /// Where to.
+    /// The sectors to write.
     pub extent: Extent,
     /// Whether it must be durable when it is answered.
     pub fua: bool,
-    /// Where the head is: the end of the last request that was not logged.
+    /// The head: the end of the last request that was not logged.
     pub head: Lba,
 }
 
-/// The logs of a volume that take the next record. Nothing is copied.
+/// The logs of a volume that can take the next record, as a view.
 #[derive(Clone, Copy)]
 pub struct LogsWithRoom<'a> {
     logs: &'a Logs,
@@ -43,39 +42,39 @@ pub struct LogsWithRoom<'a> {
 }
 
 impl LogsWithRoom<'_> {
-    /// Number of all logs, full ones too; their numbers are below it, in order of address.
+    /// Number of all logs, including full ones. Logs are numbered from 0, in order of address.
     #[must_use]
     pub fn count(&self) -> usize {
         self.logs.count()
     }
 
-    /// The place of a log; `None` if there is none of this number.
+    /// The place of a log; `None` if there is no log with this number.
     #[must_use]
     pub fn region(&self, log: LogId) -> Option<Extent> {
         self.exists(log).then(|| self.logs.region(log))
     }
 
-    /// How much of it is filled; `None` if there is none of this number.
+    /// Sectors of the log that are filled; `None` if there is no log with this number.
     #[must_use]
     pub fn used(&self, log: LogId) -> Option<Sectors> {
         let used = || self.logs.get(log).map_or(Sectors(0), manylogs_logstore::Log::used);
         self.exists(log).then(used)
     }
 
-    /// Whether it takes the record.
+    /// Whether the log can take the record.
     #[must_use]
     pub fn takes(&self, log: LogId) -> bool {
         self.exists(log) && self.logs.takes(log, self.needed) && (self.ready)(log)
     }
 
-    /// The nearest logs that take the record and count as open: one that begins at `head` or
-    /// before, and one that begins behind.
+    /// The nearest logs that can take the record and count as open: one that begins at `head` or
+    /// before it, and one that begins behind it.
     #[must_use]
     pub fn around(&self, head: Lba) -> (Option<LogId>, Option<LogId>) {
         around(self.logs, head, |log| self.takes(log))
     }
 
-    /// All that take the record, in order of address.
+    /// All logs that can take the record, in order of address.
     pub fn iter(&self) -> impl Iterator<Item = LogId> + '_ {
         self.logs.ids().filter(|log| self.takes(*log))
     }
@@ -91,7 +90,7 @@ impl fmt::Debug for LogsWithRoom<'_> {
     }
 }
 
-/// Placement by such a policy.
+/// Placement by a caller's policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Own {
     pub(crate) policy: Rc<dyn OwnPolicy>,
@@ -109,7 +108,7 @@ impl Placement for Own {
 
 impl Volume {
     /// From now on `policy` decides which writes up to the threshold are logged, and where records
-    /// go. What was decided before stays, and so do all promises. Only the first call counts.
+    /// go. Earlier decisions stay, and all guarantees hold. Only the first call counts.
     pub fn decided_by(&self, policy: Rc<dyn OwnPolicy>) {
         _ = self.inner().own.set(policy);
     }

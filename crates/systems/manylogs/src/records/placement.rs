@@ -1,7 +1,7 @@
 //! Placement near the head (the Manylogs paper, section III-D): a record goes to the log nearest to
-//! the head, which is where the last request that was not logged ended. On a shingled drive that
-//! manages itself a log is filled before the next one is begun, as records that follow one another
-//! are a stream to the drive, and all others cost it the cleaning of a band later.
+//! the head, i.e. to the end of the last request that was not logged. On a drive-managed shingled
+//! drive one log is filled before the next is begun: records in a row are a stream to the drive,
+//! while scattered ones cost the cleaning of a band later.
 
 use manylogs_block::{Lba, Sectors};
 use manylogs_logstore::LogId;
@@ -11,7 +11,7 @@ use crate::records::own::Own;
 
 /// Number of logs on either side that are tried first.
 const NEIGHBOURS: u32 = 16;
-/// Log regions on either side of a head that are near it.
+/// A log counts as near a head if it is at most this many log regions away.
 const REGIONS_NEAR: u32 = 3;
 
 /// Placement of the paper: the log nearest to the head.
@@ -36,7 +36,7 @@ impl Placement for NearHead {
 pub(crate) struct Filling {
     /// The log of the last record.
     pub(crate) last: Option<LogId>,
-    /// As in [`NearHead`]: the next log is near it.
+    /// The head as in [`NearHead`]: the next log is near it.
     pub(crate) head: Lba,
 }
 
@@ -52,16 +52,17 @@ impl Placement for Filling {
 }
 
 /// Placement on an array: the log nearest to the head of the column that a record disturbs least. A
-/// log that is far from a head is worse than another column, so each is tried within its
-/// neighbourhood before.
+/// log far from its column's head is worse than another column. So all columns are first tried for
+/// a log near their heads.
 #[derive(Clone, Debug)]
 pub(crate) struct OnColumns {
-    /// The columns, the best first, and where the head of each is.
+    /// The columns, the best one first, with the position of each head.
     pub(crate) order: Vec<(usize, Lba)>,
 }
 
 impl OnColumns {
-    /// The nearest log of a column to its head. Logs are numbered region by region.
+    /// The log of a column that is nearest to the column's head. Logs are numbered region by
+    /// region.
     fn on(
         &self,
         logs: &Logs,
@@ -72,7 +73,7 @@ impl OnColumns {
         nearest(logs, head, |id| id.0 as usize % columns == column && takes(id))
     }
 
-    /// Whether `log` lies in one of the regions next to `head`.
+    /// Whether `log` lies in a region near `head`.
     fn is_near(&self, logs: &Logs, head: Lba, log: LogId) -> bool {
         let at = logs.count_until(Device::default(), head);
         log.0.abs_diff(at) <= REGIONS_NEAR * u32::try_from(self.order.len()).unwrap_or(u32::MAX)
@@ -91,7 +92,7 @@ impl Placement for OnColumns {
     }
 }
 
-/// The policy of a volume, as its settings have it.
+/// The placement policy of a volume, by its settings.
 #[derive(Clone, Debug)]
 pub(crate) enum Records {
     /// To the log nearest to the head.
@@ -100,7 +101,7 @@ pub(crate) enum Records {
     Filling(Filling),
     /// To the column that is disturbed least.
     OnColumns(OnColumns),
-    /// As somebody else says.
+    /// By a caller's policy.
     Own(Own),
 }
 
@@ -127,7 +128,7 @@ pub(crate) fn nearest(logs: &Logs, head: Lba, ready: impl Fn(LogId) -> bool) -> 
     }
 }
 
-/// The open logs nearest to `head` for which `ready` holds: one that begins there or before, and
+/// The open logs nearest to `head` for which `ready` holds: one that begins at it or before, and
 /// one that begins behind it.
 pub(crate) fn around(
     logs: &Logs,
@@ -145,13 +146,13 @@ pub(crate) fn around(
     (below, above)
 }
 
-/// How many logs away the content of a full log goes at least: the same hot place fills those
-/// nearer next.
+/// Least number of logs between a full log and the one that takes its content: the same hot place
+/// will fill nearer ones next.
 const COLD_LOGS_AWAY: u32 = 8;
 
 /// The empty log to which the content of the full log `from` moves: the nearest one that is not
-/// among its neighbours, or else the farthest. A near one is better for two reasons: the content is
-/// read by clients that also read around `from`, and the head goes to and fro during the move.
+/// among its neighbours, or else the farthest. A near one is better, because clients that read the
+/// content also read around `from`, and because the head moves to and fro during the move.
 pub(crate) fn cold_empty(logs: &Logs, from: LogId) -> Option<LogId> {
     let empty = |id: &LogId| {
         let unused =

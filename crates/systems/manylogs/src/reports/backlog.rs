@@ -4,17 +4,17 @@ use std::rc::Rc;
 
 use crate::volume::Volume;
 
-/// Lengths of the volume's internal queues. All are zero when the volume has been idle for a while;
-/// a queue that does not become empty would grow as long as the volume is open.
+/// Lengths of the volume's internal queues. All are zero when the volume has been idle for a while.
+/// A queue that does not become empty would grow as long as the volume is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Client requests that are not answered.
+    /// Client requests that have not been answered.
     pub requests: usize,
     /// Entries that wait for a record.
     pub pending: usize,
-    /// Entries on their way into a log, those that wait included.
+    /// Entries on their way into a log, including those that wait.
     pub entries: usize,
-    /// Tickets of entries that are kept in order.
+    /// Tickets from the oldest entry that is not durable to the newest.
     pub tickets: usize,
     /// Records in flight.
     pub records: usize,
@@ -32,7 +32,7 @@ pub struct Backlog {
     pub volatile_sectors: u64,
     /// Extents whose homes are locked.
     pub locked_homes: usize,
-    /// Logs that may be free and have not been checked.
+    /// Logs that may be free but have not been checked.
     pub reset_candidates: usize,
 }
 

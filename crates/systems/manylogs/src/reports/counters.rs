@@ -12,13 +12,13 @@ pub(crate) struct Counters {
     pub(crate) snapshots: u64,
     pub(crate) redirected_reads: u64,
     pub(crate) starved_writes: u64,
-    /// Small writes that went home, as the threshold had fallen.
+    /// Small writes that went home because the adaptive threshold had fallen.
     pub(crate) sent_home_writes: u64,
     pub(crate) logged_since_checkpoint: u64,
     pub(crate) logged_sectors_since_checkpoint: u64,
     pub(crate) kept_extents: u64,
     pub(crate) lost_extents: u64,
-    /// Of the last checkpoint only.
+    /// Number in the last checkpoint only.
     pub(crate) unread_extents: u64,
     pub(crate) failed_checkpoints: u64,
 }

@@ -1,5 +1,5 @@
-//! How long it takes to bring home what is logged: by what passes over the table were seen to take,
-//! or by a few reads, and else by what devices of the kind take.
+//! The time to bring home what is logged. It is estimated by the measured time of checkpoints, or
+//! by a few reads, or else by values that are usual for such devices.
 
 use std::rc::Rc;
 
@@ -8,42 +8,42 @@ use manylogs_block::{
     all_done,
 };
 
-/// Home writes closer than this count as one: the drive passes over the gap.
+/// A smaller gap between home writes does not end a run, because the drive passes over it.
 const NEAR: Sectors = Sectors(256);
-/// What a read from a log and a write home cost in any case: commands, and work of the processor.
+/// Least cost of a read from a log and a write home: commands, and work of the processor.
 const WRITE: Nanos = Nanos::from_micros(150);
-/// A pass ends with a flush and some writes of roots, which take as long as so many runs ...
+/// A pass ends with a flush and some writes of roots, which take as long as this many runs ...
 const RUNS_OF_A_PASS: u64 = 8;
-/// ... and a drain ends with so many more.
+/// ... and a drain ends with this many more.
 const RUNS_OF_A_DRAIN: u64 = 12;
-/// Weight of what was seen before a pass, beside the pass.
+/// Weight of all earlier passes, compared with the last pass.
 const BEFORE: f64 = 0.5;
-/// Reads that tell the pace of a device, and how much each reads.
+/// Number of reads that measure the pace of a device, and length of each.
 const READS: usize = 64;
 const READ: Sectors = Sectors(8);
-/// Fewer reads than these tell little: the others are assumed to take what is usual.
+/// If there are fewer reads, the missing ones are assumed to take the usual time.
 const READS_LEAST: u64 = 8;
-/// A copy home takes so much of a read more: it is read in a log before, and writes settle.
+/// A copy home takes longer than a read by this fraction (a divisor): the log is read first, and
+/// writes need settling.
 const MORE_FOR_A_COPY: u64 = 4;
-/// A long read that tells how fast the device transfers.
+/// Long reads that measure the transfer rate of the device.
 const LONG_READS: u64 = 4;
 const LONG_READ: Sectors = Sectors(2048);
 
-/// What is to go home.
+/// Work to bring versions home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HomeWork {
-    /// Runs of neighbours.
+    /// Number of runs of neighbours.
     runs: u64,
-    /// Writes: extents that do not follow each other without a gap.
+    /// Number of writes: extents that follow each other without a gap count as one.
     writes: u64,
-    /// Bytes that are read from the logs, and written home.
+    /// Bytes to read from the logs and to write home.
     bytes: u64,
 }
 
 impl HomeWork {
-    /// The work that is to be done for `mapped`, the extents by address and whether each is zeroes.
-    /// Zeroes cost no transfer on a device that zeroes fast, and nothing where the device turns out
-    /// to read zeroes.
+    /// The work for `mapped`: extents by address, and whether each is zeroes. Zeroes cost no
+    /// transfer on a device that zeroes fast.
     pub(crate) fn of(mapped: impl Iterator<Item = (Extent, bool)>, below: &Capabilities) -> Self {
         let (mut work, mut end) = (Self::default(), Lba(0));
         for (extent, zeroes) in mapped {
@@ -53,14 +53,14 @@ impl HomeWork {
             work.bytes += match zeroes {
                 true if below.fast_zero || below.discard => 0,
                 true => extent.len.bytes(),
-                // Read from the logs, written home.
+                // Read from the logs and written home.
                 false => 2 * extent.len.bytes(),
             };
         }
         work
     }
 
-    /// The work for `all` extents, of which `some` are this.
+    /// The work for `all` extents, estimated from this, the work for `some` of them.
     pub(crate) fn scaled(self, all: u64, some: u64) -> Self {
         let of = |part: u64| {
             let scaled = u128::from(part) * u128::from(all) / u128::from(some.max(1));
@@ -69,7 +69,7 @@ impl HomeWork {
         Self { runs: of(self.runs), writes: of(self.writes), bytes: of(self.bytes) }
     }
 
-    /// The work of a drain, whose passes do this.
+    /// The work of a drain whose passes do this work.
     pub(crate) const fn of_drain(self) -> Self {
         let runs = if self.runs == 0 { 0 } else { self.runs + RUNS_OF_A_DRAIN };
         Self { runs, ..self }
@@ -84,34 +84,32 @@ impl HomeWork {
     }
 }
 
-/// How fast a device takes what goes home.
+/// Pace at which a device takes home writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HomePace {
-    /// For a run of neighbours.
+    /// Time for a run of neighbours.
     run: Nanos,
     bytes_per_s: f64,
 }
 
 impl HomePace {
-    /// A disk with heads: what it takes for a write at a random place, and bytes a second of long
-    /// ones.
+    /// A disk with heads: time of a write at a random place, and bytes a second of long ones.
     const DISK: Self = Self { run: Nanos::from_millis(8), bytes_per_s: 100e6 };
     /// Any other device.
     const SOLID: Self = Self { run: Nanos::from_micros(100), bytes_per_s: 1e9 };
 
-    /// That of a disk that takes so long from one access to the next in a sweep over all of it, and
-    /// transfers so fast.
+    /// The pace of a disk that takes `step` from one access to the next in a sweep over all of it.
     #[must_use]
     pub fn of_disk(step: Nanos, bytes_per_s: f64) -> Self {
         Self { run: Nanos(step.0 + step.0 / MORE_FOR_A_COPY), bytes_per_s }
     }
 
-    /// The pace of devices of this kind.
+    /// The usual pace of devices of this kind.
     pub(crate) const fn assumed(below: &Capabilities) -> Self {
         if below.rotational { Self::DISK } else { Self::SOLID }
     }
 
-    /// The time for `work`; none if there is nothing to do.
+    /// The time for `work`; zero if there is none.
     pub(crate) fn time_of(&self, work: HomeWork) -> Nanos {
         if work == HomeWork::default() {
             return Nanos(0);
@@ -123,7 +121,7 @@ impl HomePace {
     }
 }
 
-/// What passes were seen to take, beside what was assumed for them.
+/// Measured times of passes, beside the times assumed for them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassesSeen {
     assumed_s: f64,
@@ -131,7 +129,7 @@ pub(crate) struct PassesSeen {
 }
 
 impl PassesSeen {
-    /// A pass took so long for `work`, what it waited for others not counted.
+    /// Notes that a pass took `took` for `work`, without the time that it waited for others.
     pub(crate) fn note(&mut self, pace: HomePace, work: HomeWork, took: Nanos) {
         if work == HomeWork::default() {
             return;
@@ -140,15 +138,15 @@ impl PassesSeen {
         self.took_s = BEFORE * self.took_s + took.as_secs_f64();
     }
 
-    /// How many times as long as assumed passes took; `None` if there was none.
+    /// Ratio of measured and assumed times; `None` if no pass was measured.
     pub(crate) fn factor(&self) -> Option<f64> {
         (self.assumed_s > 0.0 && self.took_s > 0.0).then(|| self.took_s / self.assumed_s)
     }
 }
 
-/// The pace of `device` for what goes home to `homes`, in order of address, by reads at some that
-/// follow each other: the drive orders reads as it does writes. Takes half a second at most on a
-/// disk. `None` if there are none.
+/// Measures the pace of `device` for home writes to `homes`, which are in order of address. It
+/// reads some of them that follow each other, because the drive orders reads as it does writes.
+/// Takes half a second at most on a disk. `None` if there are no homes.
 ///
 /// # Errors
 /// If the device fails.
@@ -186,7 +184,7 @@ pub async fn measure_homes(
     Ok(Some(HomePace { run, bytes_per_s }))
 }
 
-/// Reads these and returns the time that it took.
+/// Reads the extents together and returns the time that it took.
 async fn read_together(
     runtime: &Handle,
     device: &Rc<dyn BlockDevice>,

@@ -1,4 +1,4 @@
-//! Answers from the table alone: how long a drain would take, and which blocks are zeroes.
+//! Answers from the table alone: the time that a drain would take, and the blocks that are zeroes.
 
 use std::rc::Rc;
 
@@ -12,19 +12,19 @@ use crate::reports::home_pace::{HomePace, HomeWork};
 use crate::state::Inner;
 use crate::volume::Volume;
 
-/// Extents of the table that an estimate looks at: of a larger table it takes the rest to be alike.
+/// Most extents that an estimate looks at. It assumes that the rest of a larger table is alike.
 const LOOKED_AT: usize = 200_000;
-/// Parts of the table that one answer about extents goes through: the volume answers nobody else
+/// Most parts of the table that one answer about extents covers: the volume serves no other request
 /// meanwhile.
 const PARTS_MAX: usize = 4096;
 
-/// About how long a drain would take.
+/// Estimate of the time of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainEstimate {
     /// The time.
     pub time: Nanos,
-    /// Whether that is by what checkpoints were seen to take; else it is by
-    /// [`crate::OpenOptions::pace`], or by what devices of the kind take.
+    /// Whether the estimate follows from measured checkpoints. Else it follows from
+    /// [`crate::OpenOptions::pace`], or from values that are usual for such devices.
     pub is_seen: bool,
 }
 
@@ -33,9 +33,9 @@ const fn is_zeroes(place: &Place) -> bool {
 }
 
 impl Volume {
-    /// About how long a drain would take with nothing else to do: by what this opening's
-    /// checkpoints took, what they waited for others not counted. Walks through the table, or
-    /// through the beginning of a large one.
+    /// Estimate of the time that a drain would take with no other load. It follows from this
+    /// opening's checkpoints, without the time that they waited for others. Walks through the
+    /// table, or through the beginning of a large one.
     #[must_use]
     pub fn drain_estimate(&self) -> DrainEstimate {
         let (inner, state) = (self.inner(), self.inner().engine.state.borrow());
@@ -51,7 +51,7 @@ impl Volume {
         DrainEstimate { time, is_seen: factor.is_some() }
     }
 
-    /// Home bytes that the table says are zeroes. Walks through the table.
+    /// Bytes of the volume that are zeroes by the table. Walks through the table.
     #[must_use]
     pub fn zeroed_bytes(&self) -> u64 {
         let state = self.inner().engine.state.borrow();
@@ -61,12 +61,12 @@ impl Volume {
 }
 
 impl Inner {
-    /// How fast the device takes what goes home, before any checkpoint has shown it.
+    /// Pace at which the device takes home writes, before a checkpoint has been measured.
     pub(crate) fn pace(&self) -> HomePace {
         self.pace.get().unwrap_or_else(|| HomePace::assumed(&self.below))
     }
 
-    /// The work to bring home what is in `extents` of the table.
+    /// The work to bring home the versions in `extents` of the table.
     pub(crate) fn home_work(&self, extents: impl Iterator<Item = Extent>) -> HomeWork {
         let state = self.engine.state.borrow();
         let mapped = extents.flat_map(|extent| state.store.map().lookup(extent));
@@ -74,8 +74,8 @@ impl Inner {
         HomeWork::of(mapped, &self.below)
     }
 
-    /// Which parts of `within` the table knows, and what the device below knows of the others.
-    /// Costs O(parts).
+    /// The kinds of the parts of `within`: from the table, and for other parts from the device
+    /// below. Costs O(parts).
     pub(crate) fn extents(self: &Rc<Self>, within: Extent) -> Completion<Extents> {
         let parts = {
             let state = self.engine.state.borrow();
@@ -101,7 +101,8 @@ impl Inner {
         Ok(known)
     }
 
-    /// Adds what the device below knows of the homes of `part`; false if it did not tell all.
+    /// Adds the kinds of the homes of `part` by the device below; false if its answer is
+    /// incomplete.
     async fn add_home(&self, part: Extent, known: &mut Extents) -> Result<bool, IoError> {
         let mut next = part.start;
         for home in self.layout.home(part) {

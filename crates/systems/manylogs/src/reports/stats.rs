@@ -21,13 +21,13 @@ pub struct VolumeStats {
     pub record_bytes: u64,
     /// Records that the device has answered to since the volume was opened.
     pub records_ended: u64,
-    /// What these took, from the command to the answer, added up in nanoseconds.
+    /// Total time of these from command to answer, in nanoseconds.
     pub record_ns: u64,
     /// Supersede entries appended for bypassing writes.
     pub supersedes: u64,
     /// Full logs whose content was moved to an empty one.
     pub log_swaps: u64,
-    /// Sectors that were moved.
+    /// Bytes that were moved.
     pub swapped_bytes: u64,
     /// Logs that began a new epoch.
     pub log_resets: u64,
@@ -39,22 +39,22 @@ pub struct VolumeStats {
     pub redirected_reads: u64,
     /// Writes that found the logs full.
     pub starved_writes: u64,
-    /// The longest write that is logged now: the setting, or less while the logs fill too fast.
+    /// The longest write that is logged now: the setting, or less if the logs fill too fast.
     pub threshold_bytes: u64,
-    /// Writes up to the setting's length that went home, as the threshold had fallen.
+    /// Writes up to the setting's length that went home because the threshold had fallen.
     pub sent_home_writes: u64,
     /// Extents in the mapping table.
     pub mapped_extents: u64,
     /// Memory of the map of extents.
     pub map_bytes: u64,
-    /// Memory of the mapping table: the map and the checksums of what logs hold.
+    /// Memory of the mapping table: the map and the checksums of the logs' content.
     pub mapping_table_bytes: u64,
-    /// The largest that ever was.
+    /// Largest memory of the mapping table so far.
     pub mapping_table_bytes_max: u64,
     /// Acknowledged bytes that are only in memory.
     pub volatile_bytes: u64,
-    /// Home sectors whose newest version is in a log. A reader of the plain disk sees older data
-    /// there.
+    /// Bytes of the volume whose newest version is in a log. A reader of the plain disk sees older
+    /// data there.
     pub logged_at_risk_bytes: u64,
     /// Logs out of use after an I/O error.
     pub retired_logs: u64,
@@ -67,28 +67,28 @@ pub struct VolumeStats {
     pub unread_extents: u64,
     /// Checkpoints that ended with an error.
     pub failed_checkpoints: u64,
-    /// The address of the volume that the pass under way has come to; zero if none is.
+    /// Address of the volume that the present checkpoint has reached; zero if there is none.
     pub checkpoint_at: u64,
-    /// Bytes whose newest version is kept in the logs, as it needs durability but no place.
+    /// Bytes whose newest version is kept in the logs, because it needs durability but no place.
     pub o_dur_live_bytes: u64,
-    /// Bytes of such versions that went home all the same: beyond the budget, on a drain, or as
-    /// there was no room.
+    /// Bytes of such versions that went home nevertheless: beyond the budget, in a drain, or for
+    /// lack of room.
     pub o_dur_home_bytes: u64,
     /// Bytes of such versions that moved from log to log.
     pub o_dur_moved_bytes: u64,
-    /// What was appended to the logs that hold such versions, or say of older ones that they are
+    /// Bytes appended to the logs that hold such versions, or entries that say that older ones are
     /// dead.
     pub o_dur_pinned_bytes: u64,
-    /// Bytes of non-volatile RAM that the table may take, and those it takes; zero where it is in
-    /// the logs.
+    /// Bytes of non-volatile RAM that the table may take, and bytes that it takes. Zero if the
+    /// table is in the logs.
     pub nvram_bytes: u64,
     /// See `nvram_bytes`.
     pub nvram_bytes_used: u64,
-    /// Number of times that the table was written anew there.
+    /// Number of times that the table was rewritten in non-volatile RAM.
     pub nvram_rewrites: u64,
 }
 
-/// In what state a volume is.
+/// State of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// Nothing is wrong.
@@ -106,21 +106,21 @@ pub enum Health {
 pub struct LogOccupancy {
     /// Place of the log on the device.
     pub region: Extent,
-    /// Appended in its present epoch.
+    /// Sectors appended in its present epoch.
     pub used: Sectors,
-    /// Home sectors whose newest version is there.
+    /// Sectors whose newest version is in this log.
     pub live: Sectors,
 }
 
 impl Volume {
-    /// Scheduler of the device, or those of an array's columns together: waiting and held-back
-    /// requests by class.
+    /// Statistics of the device's scheduler, or the sum over an array's columns: waiting and
+    /// held-back requests by class.
     #[must_use]
     pub fn schedule(&self) -> ScheduleStats {
         self.inner().device.schedule_stats()
     }
 
-    /// Counters and sizes now.
+    /// The present counters and sizes.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
         let state = self.inner().engine.state.borrow();
@@ -167,7 +167,7 @@ impl Volume {
         }
     }
 
-    /// In what state the volume is.
+    /// The present state of the volume.
     #[must_use]
     pub fn health(&self) -> Health {
         let stats = self.stats();

@@ -1,8 +1,9 @@
-//! The threshold that falls while logs fill too fast (the Manylogs paper, section VI).
+//! The adaptive threshold, which falls while logs fill too fast (the Manylogs paper, section VI).
 //!
-//! Every logged byte has to be written home later. While more is logged than a checkpoint could
-//! write home, small writes keep the room that there is, and longer ones, which gain less, go home
-//! at once. An allowance decides: what a checkpoint could empty comes in, what is logged goes out.
+//! Every logged byte must be written home later. If more is logged than a checkpoint could write
+//! home, the room must be kept for small writes, and longer ones, which gain less from logging, go
+//! home at once. An allowance decides: it grows by what a checkpoint could empty, and shrinks by
+//! what is logged.
 
 use manylogs_block::{Extent, Nanos, Sectors, Time};
 
@@ -12,8 +13,8 @@ use crate::state::{Inner, State};
 /// Sectors a second that a checkpoint writes home: 20 MiB/s, about what the modelled drives do
 /// (docs/results/replays.md).
 const EMPTIED_PER_S: f64 = 40_960.0;
-/// The threshold does not fall below 32 KiB, the paper's for file systems: what is shorter gains
-/// most.
+/// The threshold does not fall below 32 KiB, the paper's value for file systems: shorter writes
+/// gain most.
 const FLOOR: Sectors = Sectors(64);
 /// Share of the free room that a burst may take before the threshold falls.
 const BURST_SHARE: f64 = 1.0 / 64.0;
@@ -21,9 +22,9 @@ const BURST_SHARE: f64 = 1.0 / 64.0;
 /// Room of the logs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogRoom {
-    /// All of it.
+    /// Sectors of all logs.
     pub(crate) all: Sectors,
-    /// Share that is in use.
+    /// Share of them that is in use.
     pub(crate) occupancy: f64,
 }
 
@@ -33,22 +34,22 @@ impl LogRoom {
     }
 }
 
-/// What may be logged without the threshold falling further.
+/// Sectors that may be logged before the threshold falls further.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
-    /// Sectors left; the whole of what a burst may take before the first write.
+    /// Sectors left. Infinite before the first write: then the share of a burst is available.
     left: f64,
     at: Time,
 }
 
 impl Allowance {
-    /// Full since `now`.
+    /// A full allowance at `now`.
     pub(crate) const fn new(now: Time) -> Self {
         Self { left: f64::INFINITY, at: now }
     }
 
-    /// The longest write to be logged now, no longer than `set`. It halves each time that half of
-    /// the allowance is gone.
+    /// The longest write to be logged now, at most `set`. It halves each time that half of the
+    /// allowance is used up.
     pub(crate) fn threshold(&mut self, now: Time, set: Sectors, room: LogRoom) -> Sectors {
         let most = room.free() * BURST_SHARE;
         let since_s = now.since(self.at).0 as f64 / Nanos::from_secs(1).0 as f64;
@@ -63,7 +64,7 @@ impl Allowance {
         threshold
     }
 
-    /// Takes what is logged.
+    /// Subtracts sectors that are logged.
     pub(crate) fn take(&mut self, logged: Sectors) {
         self.left = (self.left - logged.0 as f64).max(0.0);
     }
@@ -88,8 +89,8 @@ impl Inner {
         small
     }
 
-    /// Whether this write is logged: what is small, unless somebody else decides among those that
-    /// the threshold lets in.
+    /// Whether this write is logged: if it is small. An owner's policy may decide otherwise for
+    /// writes up to the threshold.
     pub(crate) fn is_logged(&self, extent: Extent, fua: bool) -> bool {
         match self.own.get() {
             Some(own) if extent.len <= self.config().threshold => {
@@ -105,8 +106,8 @@ impl Inner {
         self.allowed(state).map_or(self.config().threshold, |(_, threshold)| threshold)
     }
 
-    /// The allowance as it is now, and the longest write that it allows; `None` if all writes up to
-    /// the threshold that is set are logged.
+    /// The present allowance and the longest write that it allows. `None` if all writes up to the
+    /// set threshold are logged.
     fn allowed(&self, state: &State) -> Option<(Allowance, Sectors)> {
         let config = self.config();
         if !config.adaptive || config.threshold <= FLOOR {
@@ -129,10 +130,10 @@ mod tests {
     const ALL: Sectors = Sectors(8 << 20);
     const EMPTY: LogRoom = LogRoom { all: ALL, occupancy: 0.0 };
 
-    /// What a checkpoint empties in a tenth of a second.
+    /// Sectors that a checkpoint empties in a tenth of a second.
     const EMPTIED: u64 = 4096;
 
-    /// Offers so many sectors in each tenth of a second; the threshold in each.
+    /// Offers this many sectors in each tenth of a second; returns the threshold in each.
     fn load(allowance: &mut Allowance, from: Time, seconds: u64, offered: u64) -> Vec<u64> {
         let tenth = Nanos::from_millis(100);
         let mut now = from;
@@ -140,8 +141,8 @@ mod tests {
         for _ in 0..seconds * 10 {
             now = now + tenth;
             let threshold = allowance.threshold(now, SET, EMPTY);
-            // Of sizes that are as frequent on a logarithmic scale, half of the threshold logs
-            // half of the bytes.
+            // If sizes are equally frequent on a logarithmic scale, half of the threshold logs half
+            // of the bytes.
             allowance.take(Sectors(offered * threshold.0 / SET.0));
             seen.push(threshold.0);
         }
@@ -160,13 +161,13 @@ mod tests {
         let mut allowance = Allowance::new(Time(0));
         // 40 MiB within a second.
         assert!(load(&mut allowance, Time(0), 1, 2 * EMPTIED).iter().all(|&t| t == SET.0));
-        // 160 MiB/s: eight times what a checkpoint empties. The threshold settles where an eighth
-        // is logged.
+        // 160 MiB/s: eight times what a checkpoint empties. The threshold settles at a value that
+        // logs an eighth.
         let flood = load(&mut allowance, Time(1_000_000_000), 30, 8 * EMPTIED);
         assert_eq!(flood[0], SET.0);
         assert!(flood.is_sorted_by(|a, b| a >= b), "falls and does not swing: {flood:?}");
         assert_eq!(flood.last(), Some(&FLOOR.0));
-        // Half of what a burst may take is back after 1.6 s, as is the threshold.
+        // Half of the share of a burst is back after 1.6 s, and so is the threshold.
         let quiet = load(&mut allowance, Time(31_000_000_000), 2, 0);
         assert!(quiet.is_sorted(), "{quiet:?}");
         assert_eq!((quiet[0], quiet.last()), (FLOOR.0, Some(&SET.0)));

@@ -1,4 +1,4 @@
-//! Batches that an owner of the volume appends: each is one atomic record, or a part of one.
+//! Batches that an owner of the volume appends: each goes into one record, as a whole.
 
 use std::rc::Rc;
 
@@ -12,17 +12,17 @@ use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
 
 impl Volume {
-    /// Appends the batch's entries, all of them in one record, to the log nearest the head. It is
-    /// answered when they are durable; reads see them at once. Batches of one
-    /// [`manylogs_logstore::store::Stream`] are found after a crash in the order of their calls,
-    /// without a gap. A batch for which there is no room waits until a checkpoint has made some.
+    /// Appends the batch's entries, all of them in one record, to the log nearest the head. The
+    /// batch is answered when they are durable; reads see them at once. After a crash, batches of
+    /// one [`manylogs_logstore::store::Stream`] are found in the order of their calls, without a
+    /// gap. A batch without room waits until a checkpoint has made some.
     ///
-    /// Zeroes and supersede entries are taken as they are: whoever supersedes a range must not need
-    /// its older versions any more.
+    /// Zeroes and supersede entries are taken unchecked: a caller that supersedes a range must not
+    /// need its older versions any more.
     ///
     /// # Errors
     /// [`IoError::Unsupported`] if no record can take the batch, [`IoError::OutOfRange`], and
-    /// [`IoError::ReadOnly`] after a failure: none of the entries may survive a crash then, or all.
+    /// [`IoError::ReadOnly`] after a failure: then all of the entries may survive a crash, or none.
     pub fn append(&self, batch: Batch) -> Completion {
         let inner = self.shared();
         let reaches_out =
@@ -32,7 +32,7 @@ impl Volume {
             return Completion::ready(Err(IoError::OutOfRange { extent, capacity }));
         }
         let in_hole = batch.entries.iter().any(|entry| inner.layout.is_hole(entry.extent));
-        // Not that of the present settings: a batch may have grown under other ones.
+        // Independent of the present settings, because a batch may have grown under other ones.
         let longest = match plant::is(Bug::NearLongerBatchRefused) {
             true => inner.config().record,
             false => longest_batch(&inner.config(), &inner.layout, inner.shape),
@@ -44,9 +44,9 @@ impl Volume {
         inner.append(batch)
     }
 
-    /// Resolves when records need not wait for other users of the device: see
-    /// [`VolumeConfig::latency`](crate::VolumeConfig::latency). Whoever could put more into a batch
-    /// meanwhile waits for this first.
+    /// Resolves when records need not wait for other requests on the device: see
+    /// [`VolumeConfig::latency`](crate::VolumeConfig::latency). A caller that could add to its
+    /// batch meanwhile should await this first.
     pub async fn record_turn(&self) {
         let inner = self.shared();
         loop {
@@ -57,27 +57,27 @@ impl Volume {
         }
     }
 
-    /// Resolves when there is room for a batch of so many entries with so much payload, and
-    /// [`Volume::has_room`] says so unless somebody else took it.
+    /// Resolves when there is room for a batch with this many entries and this much payload.
+    /// [`Volume::has_room`] is then true unless another caller took the room.
     ///
     /// # Errors
-    /// [`IoError::ReadOnly`] if there never will be.
+    /// [`IoError::ReadOnly`] if there will never be room.
     pub async fn make_room(&self, entries: usize, payload: Sectors) -> Result<(), IoError> {
         let needed = batch_room(entries, payload, self.shared().shape);
         self.shared().wait_for_room(needed).await
     }
 
-    /// Whether batches of so many entries with so much payload together fit the logs now. That
-    /// others wait for more room does not matter: two who wait for room and ask again would wait
-    /// for each other.
+    /// Whether batches with this many entries and this much payload in total fit the logs now.
+    /// Requests that wait for more room do not count: else two callers that wait and ask again
+    /// would wait for each other.
     #[must_use]
     pub fn has_room(&self, entries: usize, payload: Sectors) -> bool {
         let needed = batch_room(entries, payload, self.shared().shape);
         self.shared().engine.state.borrow_mut().store.fits(needed)
     }
 
-    /// The parts of `extent` of which a newer version than the one at home is logged, or on its way
-    /// into a log.
+    /// The parts of `extent` whose newest version is logged, or on its way into a log, and not at
+    /// home.
     #[must_use]
     pub fn logged(&self, extent: Extent) -> Vec<Extent> {
         let state = self.shared().engine.state.borrow();
@@ -127,12 +127,12 @@ impl Inner {
         completion
     }
 
-    /// Puts a batch for which there is room on its way.
+    /// Queues a batch for which there is room.
     fn put(self: &Rc<Self>, state: &mut State, batch: Batch) -> Completion {
         let (completer, completion) = completion();
         state.note_logged(batch.payload_sectors());
         if !state.store.waits_for_home() {
-            // Idle time has something to do again.
+            // There is work for idle time again.
             self.engine.wanted.notify();
         }
         let reserved = state.store.room_of(&batch);

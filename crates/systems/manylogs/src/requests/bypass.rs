@@ -1,4 +1,4 @@
-//! Large writes: home, past the logs.
+//! Large writes, which go home past the logs.
 
 use std::rc::Rc;
 
@@ -14,8 +14,8 @@ use manylogs_engine::{Phase, System};
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
-    /// Sends a large write home. Durable in this order: home, the supersede entry if older
-    /// versions are logged, the acknowledgement.
+    /// Sends a large write home. The order of durability is: home, then the supersede entry if
+    /// older versions are logged, then the acknowledgement.
     pub(crate) fn bypass(
         self: &Rc<Self>,
         extent: Extent,
@@ -46,7 +46,8 @@ impl Inner {
         fua: bool,
     ) -> Result<Payload, IoError> {
         let (guard, reserved) = self.lock_and_reserve(extent, fua).await?;
-        // Under the lock: the checkpoint renews versions in the extents that it has locked.
+        // The sequence is taken under the lock, because the checkpoint renews versions under its
+        // locks.
         let sequence = self.engine.state.borrow_mut().store.take_data_sequence();
         if plant::is(Bug::SupersedeBeforeHome) {
             let early = self.forget_superseded(extent, sequence, reserved, true);
@@ -79,9 +80,9 @@ impl Inner {
     }
 
     /// Locks the home of `extent` and, if versions of it are logged, sets room aside for the entry
-    /// that supersedes them. Versions older than the caller's are in the map by then, or never
-    /// will be; or an earlier large write took them out of the map and its supersede entry is not
-    /// durable yet, which a durable write must not rely on.
+    /// that supersedes them. All older versions are in the map by then, or never will be. Or an
+    /// earlier large write took them out of the map, and its supersede entry is not durable yet: a
+    /// durable write must not rely on that entry.
     async fn lock_and_reserve(
         &self,
         extent: Extent,
@@ -106,13 +107,13 @@ impl Inner {
                     return Ok((guard, needed));
                 }
             }
-            // Room comes from a checkpoint, which may want this very lock.
+            // A checkpoint must make room, and it may need this lock.
             drop(guard);
             self.wait_for_room(needed).await?;
         }
     }
 
-    /// Writes `extent` to its home. The head is there afterwards.
+    /// Writes `extent` to its home, and notes where the head will be.
     pub(crate) fn submit_home(
         &self,
         phase: Phase,
@@ -137,7 +138,7 @@ impl Inner {
     }
 
     /// Drops the older versions from the map. Their logs keep them until the supersede entry is
-    /// durable: at once under FUA, else with the next flush, which waits for it.
+    /// durable. Under FUA that is at once, else with the next flush, which waits for the entry.
     fn forget_superseded(
         self: &Rc<Self>,
         extent: Extent,
@@ -151,8 +152,8 @@ impl Inner {
         let dirty = !fua && self.below.volatile_cache;
         state.home.is_dirty |= dirty && !plant::is(Bug::DirtyHomeNotSet);
         let displaced = state.store.displace_older(extent, sequence);
-        // A durable write needs its entry even if a newer version has displaced the older ones in
-        // the map meanwhile: that one may not be durable yet.
+        // A durable write needs its own entry even if a newer version has displaced the older ones
+        // in the map meanwhile, because the newer one may not be durable yet.
         if displaced.is_empty() && !(fua && reserved != Room::default()) {
             return None;
         }

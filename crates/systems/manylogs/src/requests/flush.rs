@@ -1,4 +1,4 @@
-//! Flush: everything acknowledged before it becomes durable.
+//! Flush: makes all earlier acknowledged writes durable.
 
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ impl Inner {
         }
     }
 
-    /// Makes durable what was acknowledged when this was called: buffered writes by a record, home
+    /// Makes durable all writes acknowledged before the call: buffered writes by a record, home
     /// writes by a flush of the device, and then the supersedes of those home writes.
     pub(crate) async fn make_durable(&self, phase: Phase) -> Result<(), IoError> {
         // A second flush must not overtake the device flush of the first.
@@ -58,7 +58,8 @@ impl Inner {
         self.engine.commit.notify();
         let dirty = dirty && !plant::is(Bug::FlushSkipsDevice);
         if dirty && let Err(error) = self.device.submit(phase, Request::Flush).await {
-            // What the device may have dropped is not assumed durable by a later, lucky flush.
+            // After a failed flush a later success proves nothing, so this data does not count as
+            // durable.
             let mut state = self.engine.state.borrow_mut();
             state.home.deferred.extend(deferred);
             state.home.is_dirty = true;
@@ -66,7 +67,7 @@ impl Inner {
                 state.store.fail("the device failed to flush");
             }
             drop(state);
-            // Writes that wait for room would wait for ever.
+            // Writes that wait for room would otherwise wait for ever.
             self.engine.notify_progress();
             return Err(error);
         }
@@ -80,8 +81,8 @@ impl Inner {
         }
     }
 
-    /// What waits in memory to go home as a part of a run is logged instead. Resolves when what is
-    /// on its way home is there.
+    /// Logs the writes that wait in memory to go home in a run. Resolves when all runs under way
+    /// are at home.
     async fn end_runs(&self) {
         let begun = {
             let mut state = self.engine.state.borrow_mut();

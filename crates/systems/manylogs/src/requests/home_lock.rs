@@ -1,5 +1,5 @@
-//! Keeps home writes of the checkpoint, of clients, and of runs apart: of two writes to one home
-//! block in flight together the device may land either last.
+//! Keeps home writes of the checkpoint, of clients and of runs apart. If two writes to one home
+//! block are in flight together, the device may apply them in either order.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use manylogs_block::{Extent, Signal};
 /// Owner of a home lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// A client's large write. Clients may overlap one another: their order is theirs to keep.
+    /// A client's large write. Clients' writes may overlap one another: clients must order them.
     Client,
     /// The checkpoint.
     Checkpoint,
@@ -35,18 +35,18 @@ pub(crate) struct HomeGuard {
 }
 
 impl HomeLocks {
-    /// Extents that are locked.
+    /// Number of locked extents.
     pub(crate) fn len(&self) -> usize {
         self.0.held.borrow().len()
     }
 
-    /// Whether `writer` holds some of `extent`.
+    /// Whether `writer` holds a lock that overlaps `extent`.
     pub(crate) fn is_held(&self, writer: Writer, extent: Extent) -> bool {
         let held = self.0.held.borrow();
         held.iter().any(|(_, by, range)| *by == writer && range.overlaps(extent))
     }
 
-    /// Locks `extent`, or says that the other side holds some of it.
+    /// Locks `extent`; `None` if another kind of writer holds part of it.
     pub(crate) fn try_lock(&self, writer: Writer, extent: Extent) -> Option<HomeGuard> {
         let mut held = self.0.held.borrow_mut();
         if held.iter().any(|(_, other, range)| *other != writer && range.overlaps(extent)) {
@@ -58,7 +58,7 @@ impl HomeLocks {
         Some(HomeGuard { locks: self.clone(), id })
     }
 
-    /// Locks `extent` when the other side is through with it.
+    /// Locks `extent` once no other kind of writer holds part of it.
     pub(crate) async fn lock(&self, writer: Writer, extent: Extent) -> HomeGuard {
         loop {
             let released = self.0.released.wait();

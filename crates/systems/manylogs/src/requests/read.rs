@@ -1,4 +1,4 @@
-//! Reads: from home, from the logs, from memory, or nothing but zeroes.
+//! Reads: from home, from the logs or from memory; zeroed blocks need no read.
 
 use std::rc::Rc;
 
@@ -7,8 +7,8 @@ use manylogs_engine::{self as engine, Reader};
 
 use crate::state::Inner;
 
-/// Two home parts that are at most this far apart are read as one: to pass over the sectors
-/// between them costs less than a command of its own.
+/// Two home parts at most this far apart are read as one, because passing over the gap costs less
+/// than another command.
 const HOME_GAP: Sectors = Sectors(128);
 
 /// Source of a part of a read.
@@ -56,7 +56,7 @@ impl Inner {
         completion
     }
 
-    /// Starts every device read and pins the logs they point into.
+    /// Starts all device reads and pins the logs that they read.
     fn plan_read(&self, extent: Extent) -> (Vec<Part>, Vec<Vec<Completion>>) {
         let mut state = self.engine.state.borrow_mut();
         let lookup: Vec<_> = state.store.map().lookup(extent).collect();

@@ -1,11 +1,11 @@
-//! Small writes that continue a run, and that nobody waits for, go home together: in a log they
-//! would only fill it, and a checkpoint would write them once more. So do the slides of the
-//! Manylogs paper, which leave sequential small writes untouched.
+//! Small writes that continue a run, and for which no client waits, go home together. In a log they
+//! would only fill it, and a checkpoint would write them a second time. The slides of the Manylogs
+//! paper also leave sequential small writes alone.
 //!
-//! Such a write is answered when it is in memory, as others without FUA are, and counts in the same
-//! bound. It is a version that is bound for home: reads see it, a flush has it logged, and so has
-//! whatever stands in its way. Only where nothing older is mapped may a write be one: an older
-//! version in a log would outlive it there.
+//! Like other writes without FUA, such a write is answered when it is in memory, and counts in the
+//! same bound. It is a version bound for home. Reads see it; a flush makes it logged, and so does
+//! an obstacle on its way home. Blocks with older logged versions cannot go this way, because the
+//! older version would survive in its log.
 
 use std::rc::Rc;
 
@@ -18,42 +18,43 @@ use manylogs_plant::{self as plant, Bug};
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::{Inner, State};
 
-/// Runs that are followed at a time.
+/// Number of runs that are followed at a time.
 const FOLLOWED: usize = 8;
-/// Home writes of runs under way together: with one the device would idle between two.
+/// Home writes of runs that are under way together: with only one, the device would idle between
+/// two.
 const UNDER_WAY_MAX: usize = 2;
 
-/// Writes one behind the other.
+/// A run: writes one behind the other.
 #[derive(Debug)]
 struct Run {
-    /// Where the next write must begin to continue it.
+    /// Address at which the next write must begin to continue the run.
     end: Lba,
     len: Sectors,
-    /// Its writes that wait to go home, the oldest first: neighbours.
+    /// Writes of the run that wait to go home, oldest first; they are neighbours.
     gathered: Vec<SlotId>,
-    /// Their extents together.
+    /// The extent that they cover together.
     extent: Extent,
-    /// When the oldest of them came.
+    /// Arrival of the oldest of them.
     since: Time,
 }
 
 /// The runs that clients write.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    /// The one that was continued last stands last.
+    /// The followed runs; the one continued last stands last.
     followed: Vec<Run>,
-    /// Sectors that wait to go home or are on their way.
+    /// Sectors that wait to go home or are on their way there.
     sectors: u64,
-    /// Home writes under way, in order.
+    /// Home writes under way, by number, in order.
     under_way: Vec<u64>,
-    /// Home writes begun.
+    /// Number of home writes begun.
     begun: u64,
-    /// Whether a task looks again when the oldest write has waited for long.
+    /// Whether a timer is set for the oldest waiting write.
     is_timer_set: bool,
 }
 
 impl Runs {
-    /// A client writes `extent`. Returns how long the run is that it continues.
+    /// Notes that a client writes `extent`. Returns the length of the run that it continues.
     fn note(&mut self, extent: Extent) -> Sectors {
         if let Some(at) = self.followed.iter().position(|run| run.end == extent.start) {
             let mut run = self.followed.remove(at);
@@ -78,8 +79,8 @@ impl Runs {
         Sectors(0)
     }
 
-    /// The write that was noted last waits to go home. Returns writes of its run that do not border
-    /// on it: there was one between them that had to be logged.
+    /// Adds the write noted last to those that wait to go home. Returns waiting writes of its run
+    /// that do not border on it, because a write between them had to be logged.
     fn gather(&mut self, extent: Extent, id: SlotId, now: Time) -> Vec<SlotId> {
         let Some(run) = self.followed.last_mut() else { return vec![id] };
         let borders = run.extent.end() == extent.start;
@@ -94,8 +95,8 @@ impl Runs {
         apart
     }
 
-    /// Takes what should go home now. `age` after it came a write goes, however few there are, and
-    /// so does what fills more than `bound`.
+    /// Takes the writes that should go home now. A run goes if it is long enough, if its oldest
+    /// write has waited for `age`, or if more than `bound` waits in total.
     fn take_due(&mut self, now: Time, limits: Limits) -> Option<(Vec<SlotId>, Extent)> {
         if self.under_way.len() >= UNDER_WAY_MAX {
             return None;
@@ -110,7 +111,7 @@ impl Runs {
         Some((std::mem::take(&mut run.gathered), run.extent))
     }
 
-    /// Takes all that waits.
+    /// Takes all waiting writes.
     fn take_all(&mut self) -> Vec<SlotId> {
         self.followed.iter_mut().flat_map(|run| std::mem::take(&mut run.gathered)).collect()
     }
@@ -120,21 +121,21 @@ impl Runs {
         self.under_way.first().is_some_and(|first| *first < begun)
     }
 
-    /// Home writes begun so far.
+    /// Number of home writes begun so far.
     pub(crate) const fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// Sectors in memory alone.
+    /// Sectors that are only in memory.
     pub(crate) const fn sectors(&self) -> u64 {
         self.sectors
     }
 }
 
-/// When the writes of a run go home.
+/// Limits that decide when the writes of a run go home.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// So many are worth a request.
+    /// Length from which they are worth a request.
     length: Sectors,
     age: manylogs_block::Nanos,
     bound: Sectors,
@@ -184,7 +185,7 @@ impl Inner {
         Some(completion)
     }
 
-    /// A large write, or one with FUA, may be a part of a run as well.
+    /// Notes a large write, or one with FUA, because it may be part of a run as well.
     pub(crate) fn note_in_run(&self, extent: Extent) {
         self.engine.state.borrow_mut().runs.note(extent);
     }
@@ -203,7 +204,7 @@ impl Inner {
         }
     }
 
-    /// Has the writes that wait to go home logged instead: somebody needs them durable.
+    /// Logs the writes that wait to go home, because they must be durable.
     pub(crate) fn log_runs(&self, state: &mut State) {
         let gathered = state.runs.take_all();
         self.log_gathered(state, gathered);
@@ -219,7 +220,7 @@ impl Inner {
         self.engine.commit.notify();
     }
 
-    /// Begins the home writes that are due, and sees to it that the others are looked at in time.
+    /// Begins the home writes that are due, and sets a timer for the others.
     fn send_runs_home(self: &Rc<Self>) {
         let config = self.config();
         let limits = Limits { length: config.run, age: config.buffer_age, bound: config.buffer };
@@ -272,7 +273,7 @@ impl Inner {
         let state = &mut *guard;
         state.runs.under_way.retain(|other| *other != begun);
         if failed && !plant::is(Bug::FailedRunForgotten) {
-            // What cannot be written home can be logged.
+            // Writes that cannot go home can be logged.
             return self.log_gathered(state, ids);
         }
         state.home.is_dirty |= self.below.volatile_cache;
@@ -282,13 +283,13 @@ impl Inner {
         }
     }
 
-    /// Looks again when the oldest write that waits has waited for long.
+    /// Sets a timer for the time at which the oldest waiting write is too old.
     fn arm_run_age(self: &Rc<Self>, state: &mut State, limits: Limits) {
         let waiting = state.runs.followed.iter().filter(|run| !run.gathered.is_empty());
         let Some(oldest) = waiting.map(|run| run.since).min() else { return };
         let until = oldest + limits.age;
         if until <= self.engine.runtime.now() {
-            // It goes when a home write that is under way has ended.
+            // It goes when a home write under way has ended.
             return;
         }
         if std::mem::replace(&mut state.runs.is_timer_set, true) {

@@ -4,34 +4,34 @@ use std::collections::BTreeMap;
 
 use manylogs_logstore::store::{Room, Store};
 
-/// A request's place among those that wait, in the order of arrival.
+/// A request's place in the queue of those that wait, in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place(u64);
+pub(crate) struct Arrival(u64);
 
-/// What requests that wait for room need. That may be more than any entry needs under the present
-/// settings: a request that was accepted keeps its length.
+/// The rooms that waiting requests need. One may exceed the need of any entry under the present
+/// settings, because an accepted request keeps its length.
 #[derive(Debug, Default)]
 pub(crate) struct Starved {
-    needs: BTreeMap<Place, Room>,
+    needs: BTreeMap<Arrival, Room>,
     next: u64,
 }
 
 impl Starved {
-    /// A request begins to wait.
-    pub(crate) fn add(&mut self, needed: Room) -> Place {
-        let place = Place(self.next);
+    /// Adds a request that begins to wait.
+    pub(crate) fn add(&mut self, needed: Room) -> Arrival {
+        let place = Arrival(self.next);
         self.next += 1;
         self.needs.insert(place, needed);
         place
     }
 
-    /// A request waits no longer.
-    pub(crate) fn remove(&mut self, place: Place) {
+    /// Removes a request that no longer waits.
+    pub(crate) fn remove(&mut self, place: Arrival) {
         self.needs.remove(&place);
     }
 
-    /// Whether nobody has waited longer.
-    pub(crate) fn is_first(&self, place: Place) -> bool {
+    /// Whether this request has waited longest.
+    pub(crate) fn is_first(&self, place: Arrival) -> bool {
         self.needs.first_key_value().is_none_or(|(first, _)| *first == place)
     }
 
@@ -40,12 +40,12 @@ impl Starved {
         self.needs.len()
     }
 
-    /// Whether none waits.
+    /// Whether no request waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.needs.is_empty()
     }
 
-    /// Whether there is room in `store` for one of them.
+    /// Whether there is room in `store` for one of the waiting requests.
     pub(crate) fn any_served_by(&self, store: &mut Store) -> bool {
         self.needs.values().any(|needed| store.fits(*needed))
     }

@@ -11,7 +11,7 @@ use crate::requests::home_lock::Writer;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
-/// What an entry of a client is.
+/// Kind and class of a client's entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct What {
     kind: EntryKind,
@@ -19,7 +19,7 @@ pub(crate) struct What {
 }
 
 impl What {
-    /// Content that is kept in the logs.
+    /// Content that stays in the logs.
     const KEPT: Self = Self { kind: EntryKind::Data, class: Class::DurabilityOnly };
 }
 
@@ -38,7 +38,8 @@ impl Inner {
         fua: bool,
         hint: Hint,
     ) -> Completion {
-        // Without logging every write is a large one: physical sectors must not be torn even then.
+        // Without logging every write counts as large, but physical sectors must not be torn even
+        // then.
         let logging = self.config().logging;
         if logging && self.is_durable_only(extent, hint) {
             return self.keep_write(extent, &payload, fua);
@@ -55,7 +56,7 @@ impl Inner {
             return self.log_write(EntryKind::Data, extent, Some(payload), fua);
         }
         self.note_in_run(extent);
-        // A band is locked for longer than a client should wait.
+        // The checkpoint locks a band for longer than a client should wait.
         let locked = self.band() > Sectors(0) && self.locks.is_held(Writer::Checkpoint, extent);
         if logging && (hint == Hint::DurabilityOnly || locked) {
             return self.log_in_parts(EntryKind::Data.into(), extent, &payload, fua);
@@ -67,8 +68,8 @@ impl Inner {
         self.bypass_with_edges(extent, whole, &payload, fua)
     }
 
-    /// The part of `extent` that consists of whole physical sectors: the medium writes the others
-    /// together with neighbours, and a torn write would damage those.
+    /// The whole physical sectors of `extent`. The medium would write other parts together with
+    /// neighbours, and a torn write would damage those.
     pub(crate) fn whole_physical(&self, extent: Extent) -> Extent {
         let all = plant::is(Bug::EdgesNotLogged);
         extent.narrowed_to(if all { Sectors(1) } else { self.below.physical_sector })
@@ -96,13 +97,13 @@ impl Inner {
         self.join(parts)
     }
 
-    /// Whether the write needs durability and no place.
+    /// Whether the write needs durability but no place.
     fn is_durable_only(&self, extent: Extent, hint: Hint) -> bool {
         let asked = hint == Hint::DurabilityOnly || self.config().durable_only.contains(extent);
         asked && self.engine.state.borrow().store.keeps()
     }
 
-    /// Logs a write of any length, to be kept there.
+    /// Logs a write of any length, which then stays in the logs.
     fn keep_write(self: &Rc<Self>, extent: Extent, payload: &Payload, fua: bool) -> Completion {
         if fua {
             self.device.sync_asked();
@@ -140,8 +141,8 @@ impl Inner {
         completion
     }
 
-    /// Logs a version: data, or zeroes. With FUA it is answered when its record is durable, else
-    /// as soon as it is buffered, within the bound on volatile bytes.
+    /// Logs a version: data, or zeroes. With FUA it is answered when its record is durable. Else it
+    /// is answered as soon as it is buffered, within the bound on volatile bytes.
     pub(crate) fn log_write(
         self: &Rc<Self>,
         what: impl Into<What>,
@@ -168,8 +169,8 @@ impl Inner {
         drop(state);
         self.engine.wanted.notify();
         match payload {
-            // The logs are full. What is not logged already can go home at once, but for a shingled
-            // drive, to which it would be a random write.
+            // The logs are full. A block without a logged version can go home at once. Not so on a
+            // shingled drive, to which it would be a random write.
             Some(payload) if goes_home => self.bypass(extent, payload, fua),
             payload => self.buffer_when_there_is_room(what, extent, payload, fua),
         }
@@ -206,8 +207,8 @@ impl Inner {
         self.buffer(&mut self.engine.state.borrow_mut(), what, extent, payload, fua, reserved)
     }
 
-    /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
-    /// waits again.
+    /// Resolves when there is room for a record that needs `needed`. The caller must reserve the
+    /// room before it awaits again.
     pub(crate) async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
         if !self.engine.state.borrow().store.logs().may_ever_take(needed.log) {
             let reason = "the logs that are in use are too short for such a record";
@@ -222,14 +223,14 @@ impl Inner {
                 if let Some(reason) = state.store.read_only() {
                     break Err(IoError::ReadOnly { reason });
                 }
-                // Of a ration the one who waited longest is served first: short requests would
-                // leave nothing for long ones.
+                // The request that has waited longest is served first from a ration. Else short
+                // requests would leave nothing for long ones.
                 let turn = state.ration.is_none() || state.starved.is_first(place);
                 if turn && state.fits(needed, self.engine.runtime.now()) {
                     break Ok(());
                 }
                 if state.store.logs().all_retired() {
-                    // No checkpoint makes room in those.
+                    // No checkpoint makes room in failed logs.
                     break Err(IoError::ReadOnly { reason: "every log has failed" });
                 }
                 state.ration.is_some()
@@ -247,7 +248,7 @@ impl Inner {
         result
     }
 
-    /// Buffers an entry for which there is room in the logs: it takes `reserved`.
+    /// Buffers an entry for which there is room in the logs. It takes over the room `reserved`.
     pub(crate) fn buffer(
         self: &Rc<Self>,
         state: &mut State,
@@ -273,7 +274,7 @@ impl Inner {
             self.arm_buffer_age(state);
         }
         if !state.store.waits_for_home() {
-            // Idle time has something to do again.
+            // There is work for idle time again.
             self.engine.wanted.notify();
         }
         state.store.put(batch, reserved, waiter);

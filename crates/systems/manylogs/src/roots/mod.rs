@@ -1,4 +1,5 @@
-//! Updates of the root: it names logs and sequences before their use, and snapshots of the table.
+//! Updates of the root, which names logs and sequences before their use, and snapshots of the
+//! table.
 
 pub(crate) mod snapshot;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Table snapshots: recovery without reading every log. Never needed for correctness.
+//! Table snapshots make recovery fast: it need not read every log. Correctness never depends on
+//! them.
 
 use std::rc::Rc;
 
@@ -18,18 +19,18 @@ use manylogs_plant::{self as plant, Bug};
 /// Longest write or read of a snapshot.
 const CHUNK: Sectors = Sectors(2048);
 
-/// About as much of a snapshot is one extent of the table.
+/// Approximate bytes of a snapshot for each extent of the table.
 const BYTES_PER_EXTENT: usize = 12;
 
 impl Inner {
-    /// Writes the table to the snapshot slot that is not in use and names it in the root; false if
-    /// it does not fit, which only makes recovery slower.
+    /// Writes the table to the free snapshot slot and names it in the root. False if the table does
+    /// not fit, which only makes recovery slower.
     pub(crate) async fn snapshot(self: &Rc<Self>) -> Result<bool, IoError> {
         self.snapshot_and_leave(Left::Open).await
     }
 
-    /// A snapshot that, if `left` says so, is the last: nothing is appended behind it, so that the
-    /// set of opened logs is empty.
+    /// Takes a snapshot. If `left` says that it is the last, no record follows, so the set of
+    /// opened logs is empty.
     pub(crate) async fn snapshot_and_leave(self: &Rc<Self>, left: Left) -> Result<bool, IoError> {
         let _turn = self.cleaning.take().await;
         if self.engine.state.borrow().store.is_apart() {
@@ -48,13 +49,13 @@ impl Inner {
         result
     }
 
-    /// The durable part of the table. Logs that are appended to from here on are remembered: what
-    /// is still in memory now will be found there.
+    /// Encodes the durable part of the table. Logs that are appended to from here on are noted,
+    /// because versions that are only in memory now will go there.
     fn capture(&self) -> Vec<u8> {
         let mut state = self.engine.state.borrow_mut();
         state.store.begin_capture();
         state.store.note_table_size();
-        // From what is in memory: a length on the disk may be damaged.
+        // Estimated from the map in memory, because a length on the disk may be damaged.
         let expected_bytes = state.store.map().len() * BYTES_PER_EXTENT;
         encode(expected_bytes, state.store.logs().iter(), state.store.map().iter())
     }
@@ -65,13 +66,13 @@ impl Inner {
         let place = self.layout.snapshots()[to_usize(slot.into())];
         if bytes.len() as u64 > place.len.bytes() {
             if left != Left::Open {
-                // The logs say the same, only not as fast.
+                // The logs hold the same entries, but take longer to read.
                 update_root(&**self, Phase::Snapshot, |root| root.left = left).await?;
             }
             return Ok(false);
         }
-        // Versions that others displaced before they were durable are not in the snapshot: the
-        // others must be found in the logs, and home writes must be home.
+        // Versions that others displaced before they became durable are not in the snapshot. So the
+        // others must be in the logs, and home writes must be home.
         if !plant::is(Bug::SnapshotWithoutBarrier) {
             self.make_durable(Phase::Snapshot).await?;
         }
@@ -91,7 +92,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// From here on only logs of the new set, and of the old one, take records.
+    /// From here on only logs that are in the new set and in the old one take records.
     fn close_capture(&self, left: Left) -> LogBitmap {
         let head = self.device.asked();
         self.engine.state.borrow_mut().store.close_capture(|store, opened| {
@@ -144,7 +145,7 @@ pub(crate) async fn load(
         let payload = match device.submit(Request::Read { extent: Extent { start: at, len } }).await
         {
             Ok(payload) => payload,
-            // The logs say the same.
+            // The logs hold the same entries.
             Err(error) if error.is_local() && !plant::is(Bug::SnapshotNeeded) => return Ok(None),
             Err(error) => return Err(error),
         };

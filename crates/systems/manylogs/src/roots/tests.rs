@@ -1,4 +1,4 @@
-//! Sequences are set aside in time, and openings do not use them up.
+//! Tests that sequences are set aside in time, and that openings do not use them up.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use manylogs_block::{BlockDevice, Extent, Handle, MemoryDevice, Nanos, Payload, 
 use manylogs_logstore::{Incarnation, SequenceLimit};
 #[cfg(feature = "plant")]
 use manylogs_plant::{self as plant, Bug};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 use manylogs_engine::write_root;
 use manylogs_logstore::ondisk::root::Root;
@@ -30,7 +30,7 @@ fn config() -> VolumeConfig {
 fn in_virtual_time<F: Future<Output = ()> + 'static>(
     test: impl FnOnce(Handle, Rc<dyn BlockDevice>) -> F,
 ) {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let device = Rc::new(MemoryDevice::new(Sectors(40_000)));
     sim.block_on(node, test(sim.handle(node), device));
@@ -48,7 +48,7 @@ async fn open(runtime: &Handle, device: &Rc<dyn BlockDevice>, to_drain: bool) ->
 
 type OpenedResult = Result<(Volume, RecoveryReport), VolumeError>;
 
-/// Changes both roots of a volume that nobody has open.
+/// Changes both roots of a volume that is not open.
 async fn change_root(device: &Rc<dyn BlockDevice>, change: impl Fn(&mut Root)) {
     let found = read_structures(device, None, &mut RecoveryReport::default()).await.unwrap();
     let mut root = found.root;
@@ -65,7 +65,7 @@ fn sequences_are_set_aside_in_time() {
         let made = Volume::create(runtime.clone(), Rc::clone(&device), &config()).await;
         let volume = made.unwrap();
         let limit = volume.inner().engine.state.borrow().store.root().sequence_limit;
-        // As if half of them had been used.
+        // Pretends that half of the sequences have been used.
         let used = limit.0 - LOW - 3;
         volume.inner().engine.state.borrow_mut().store.number_from(used);
         for i in 0..8 {
@@ -74,7 +74,7 @@ fn sequences_are_set_aside_in_time() {
         runtime.sleep(Nanos::from_secs(1)).await;
         let now = volume.inner().engine.state.borrow().store.root().sequence_limit;
         assert_eq!(Some(now), limit.extended());
-        // As if all of what there was had been used: what is written now outranks it.
+        // Pretends that all former sequences have been used: the next write must outrank them.
         volume.inner().engine.state.borrow_mut().store.number_from(limit.0 + 5);
         put(&volume, 0, 2).await;
         drop(volume);

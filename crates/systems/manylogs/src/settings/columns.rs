@@ -4,16 +4,17 @@ use manylogs_block::Sectors;
 
 use super::config::{LogPlacement, VolumeConfig};
 
-/// On more columns, groups and logs are longer in proportion.
+/// If there are more columns, groups and logs are longer in proportion.
 const COLUMNS_USUAL: u64 = 4;
 /// Records are whole multiples of 4 KiB.
 const RECORD_STEP: u64 = 8;
 
 impl VolumeConfig {
-    /// These parameters for a volume whose log regions hold a log for each of so many columns of an
-    /// array: up to four share the length that is asked for, and on more of them groups and logs
-    /// are longer in proportion, so that no log becomes shorter than a quarter of it. Records are
-    /// no longer than half of such a log, and a log holds four of the largest logged writes.
+    /// These parameters for a volume on an array, where each region holds a log for each of
+    /// `columns` columns. Up to four columns share the given length of a log. With more of them,
+    /// groups and logs grow in proportion, so that no column's log is shorter than a quarter of
+    /// that length. Records are no longer than half of a column's log, which holds four of the
+    /// largest logged writes.
     #[must_use]
     pub fn on_columns(self, columns: u16) -> Self {
         let columns = u64::from(columns.max(1));

@@ -11,18 +11,19 @@ const MIB: u64 = 2048;
 const KIB: u64 = 2;
 /// Seconds of a day.
 const DAY_S: u64 = 24 * 3600;
-/// The longest time that a parameter may have: some 30 years.
+/// Longest time that a parameter may have: some 30 years.
 const SPAN_MAX: Nanos = Nanos::from_secs(1_000_000_000);
-/// Bounds of the latency target, from what a fast device reaches to what is still a useful bound.
+/// Bounds of the latency target: the least that a fast device reaches, and the most that still
+/// helps.
 pub(super) const LATENCY_MIN: Nanos = Nanos::from_micros(100);
 pub(super) const LATENCY_MAX: Nanos = Nanos::from_secs(10);
 /// Longest time that records may wait for one another.
 pub(super) const HOLD_MAX: Nanos = Nanos::from_secs(1);
-/// Bounds of a band. No drive has bands of less than a track, and a band is in memory while it is
-/// written.
+/// Bounds of a band: no drive has bands shorter than a track, and a band must fit memory while it
+/// is written.
 pub(super) const BAND_MIN: Sectors = Sectors(64 * KIB);
 pub(super) const BAND_MAX: Sectors = Sectors(256 * MIB);
-/// The largest buffer that may be asked for.
+/// Largest buffer of writes without FUA.
 pub(super) const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
 
 /// Time at which logged data moves home.
@@ -52,7 +53,7 @@ pub enum LogPlacement {
     /// One log for the whole volume, at this fraction of the device: the baseline that isolates
     /// the gain of *many* logs.
     Single(f64),
-    /// Where a layout says that was made with [`crate::Layout::with_logs`]; no rule gives them.
+    /// At the places in a layout from [`crate::Layout::with_logs`]; no rule gives them.
     Listed,
 }
 
@@ -61,7 +62,7 @@ pub enum LogPlacement {
 pub enum TablePlace {
     /// In the logs: records describe themselves.
     Logs,
-    /// In non-volatile RAM of so many bytes, as in the paper (section III-E).
+    /// In non-volatile RAM of this many bytes, as in the paper (section III-E).
     Nvram(usize),
 }
 
@@ -84,50 +85,50 @@ pub struct VolumeConfig {
     /// Fraction of all log space in use from which a checkpoint starts under any policy, so that
     /// writes do not stop suddenly when the logs are full.
     pub watermark: f64,
-    /// Checkpoint speed limit in bytes a second; zero for none.
+    /// Limit of the checkpoint's speed in bytes a second; zero for none.
     pub checkpoint_rate: u64,
-    /// Records in flight together.
+    /// Most records in flight together.
     pub appends: usize,
     /// Longest payload of a record.
     pub record: Sectors,
-    /// Volatile bytes that writes without FUA may wait in, and for how long.
+    /// Most volatile bytes of writes without FUA, and longest time that they stay so.
     pub buffer: Sectors,
     /// See `buffer`.
     pub buffer_age: Nanos,
-    /// Length from which on writes that follow one another are a run: small writes without FUA that
-    /// continue it go home together, at least so much at a time. Zero if all are logged.
+    /// Length from which writes that follow one another are a run. Small writes without FUA that
+    /// continue a run go home together, at least this much at a time. Zero if all are logged.
     pub run: Sectors,
-    /// Interval of table snapshots; zero for none but at an orderly close.
+    /// Interval of table snapshots; zero takes one only at an orderly close.
     pub snapshot: Nanos,
     /// Latency target of records: the volume holds other requests back so that a record finds at
     /// most this much work ahead of it in the device. Zero holds nothing back.
     pub latency: Nanos,
     /// Time for which clients must keep the device busy without a pause before requests are held
-    /// back. It is not a setting of a volume. Tests hold requests back from the beginning.
+    /// back. Not a setting of a volume: tests use zero to hold requests back from the beginning.
     pub contended_after: Nanos,
-    /// Longest time for which a record waits for others to share it, when that saves revolutions.
+    /// Longest time for which a record waits for other writes to share it, to save revolutions.
     /// Zero for no wait.
     pub hold: Nanos,
-    /// Whether the threshold falls, to 32 KiB at least, while more is logged than a checkpoint
-    /// could write home (section VI).
+    /// Whether the threshold falls, down to 32 KiB, while more is logged than a checkpoint could
+    /// write home (section VI).
     pub adaptive: bool,
     /// Whether small writes are logged; if not they go home like large ones.
     pub logging: bool,
-    /// Length of a band of a shingled drive that manages itself, which the volume then writes as
-    /// such a drive wants it: one log until it is full, and home from the first changed place of a
-    /// band to its end. Zero for drives whose sectors can be written one by one.
+    /// Length of a band of a drive-managed shingled drive. The volume then writes as suits such a
+    /// drive: to one log until it is full, and home from the first changed place of a band to its
+    /// end. Zero for drives that can overwrite single sectors.
     pub band: Sectors,
-    /// What may be kept in the logs of what needs durability but no place, as a share of the log
-    /// space; what is beyond goes home, oldest first.
+    /// Share of the log space for versions that are kept there, because they need durability but no
+    /// place. Versions beyond it go home, oldest first.
     pub durable_budget: f64,
-    /// Addresses of the volume of which every write is kept in the logs.
+    /// Addresses of the volume for which every write is kept in the logs.
     pub durable_only: DurableOnly,
-    /// Where the table is. Which memory it is, [`crate::CreateOptions`] say.
+    /// Place of the table. The memory itself is given in [`crate::CreateOptions`].
     pub table: TablePlace,
 }
 
 impl Default for VolumeConfig {
-    /// The paper's: 10 MB of log in every 100 MB, 256 KiB, swap above 80 %, off-hours.
+    /// The paper's parameters: 10 MB of log in every 100 MB, 256 KiB, swap above 80 %, off-hours.
     fn default() -> Self {
         Self {
             threshold: Sectors(256 * KIB),
@@ -139,7 +140,7 @@ impl Default for VolumeConfig {
             idle: Nanos::from_millis(300),
             watermark: 0.9,
             checkpoint_rate: 0,
-            // The drive chooses their order. What more of them gain: docs/results/replays.md.
+            // The drive chooses their order. For the gain of more see docs/results/replays.md.
             appends: 4,
             record: Sectors(MIB),
             buffer: Sectors(4 * MIB),
@@ -149,7 +150,7 @@ impl Default for VolumeConfig {
             latency: Nanos::from_millis(10),
             contended_after: Nanos::from_millis(300),
             hold: Nanos(0),
-            // On most traces it loses: docs/results/replays.md.
+            // It loses on most traces: docs/results/replays.md.
             adaptive: false,
             logging: true,
             band: Sectors(0),
@@ -161,32 +162,32 @@ impl Default for VolumeConfig {
 }
 
 impl VolumeConfig {
-    /// Length of a band where none is known: 30 MiB on average in the drive that "Evolving ext4
-    /// for shingled disks" describes (section 2.1).
+    /// Length of a band if it is unknown: 30 MiB, the average in the drive that "Evolving ext4 for
+    /// shingled disks" describes (section 2.1).
     pub const BAND: Sectors = Sectors(30 * MIB);
 
-    /// These parameters, with the values of `wanted` where they are not fixed at format.
+    /// The parameters in `wanted`, except those fixed at format.
     pub(crate) const fn changed_to(&self, wanted: &Self) -> Self {
         Self { log: self.log, placement: self.placement, table: self.table, ..*wanted }
     }
 
-    /// What a run of writes is at least: 1 MiB, the longest request that most hosts send.
+    /// Least length of a run of writes: 1 MiB, the longest request that most hosts send.
     pub const RUN: Sectors = Sectors(MIB);
 
     /// The default parameters of a volume on a device of this size. Each log is 10 MB, as in the
-    /// paper, or a hundredth of a small device. Why: `docs/results/replays.md`.
+    /// paper, or a hundredth of a small device. `docs/results/replays.md` gives the reasons.
     #[must_use]
     pub fn for_device(device: Sectors) -> Self {
         let log = Sectors((device.0 / 100 / 128 * 128).clamp(MIB / 2, 10 * MIB));
         Self { placement: spread(log, device), ..Self::default() }.with_log(log)
     }
 
-    /// The default parameters of a volume on a shingled drive of this size that manages itself,
-    /// with bands of this length. The drive sees what is logged as streams, which bypass its
-    /// persistent cache: for that a log is many times the 8 MiB that make a stream (256 MiB, or an
-    /// eighth of the logs of a small device), and writes up to 1 MiB are logged, since in place
-    /// they would be random. Such a drive needs long for a checkpoint, so that clients get the room
-    /// of the logs' second half while it goes on. Measured in `docs/results/syncs.md`.
+    /// The default parameters of a volume on a drive-managed shingled drive of this size, with
+    /// bands of length `band`. Records must be streams to the drive, which bypass its persistent
+    /// cache. So a log is many times the 8 MiB that make a stream: 256 MiB, or an eighth of the
+    /// logs of a small device. Writes up to 1 MiB are logged, because at home they would be random.
+    /// A checkpoint takes long on such a drive, so the second half of the logs is left for clients
+    /// meanwhile. Measured in `docs/results/syncs.md`.
     #[must_use]
     pub fn for_shingled(device: Sectors, band: Sectors) -> Self {
         let log = Sectors((log_space(device) / 8 / 128 * 128).clamp(MIB / 2, 256 * MIB));
@@ -197,15 +198,15 @@ impl VolumeConfig {
             threshold,
             record: config.record.max(threshold),
             watermark: 0.5,
-            // Two streams of records: one comes while the other is written.
+            // Twice the length of a stream of records: one arrives while another is written.
             buffer: Sectors(2 * threshold.0.max(8 * MIB)),
             band,
             ..config
         }
     }
 
-    /// These parameters with logs of another size, and the default threshold and record for it:
-    /// 256 KiB and 1 MiB, but no more than fit a log several times.
+    /// These parameters with logs of another size, and with the default threshold and record for
+    /// it: 256 KiB and 1 MiB, but at most a fraction of a log.
     #[must_use]
     pub fn with_log(self, log: Sectors) -> Self {
         Self {
@@ -217,7 +218,7 @@ impl VolumeConfig {
     }
 
     /// The paper's parameters: 10 MB of log in every 100 MB, writes up to 256 KiB, and no requests
-    /// held back for records. That runs go home is in the slides alone: `sequential=home`.
+    /// held back for records. Runs are logged: only the paper's slides leave them alone.
     #[must_use]
     pub fn as_published() -> Self {
         Self { latency: Nanos(0), hold: Nanos(0), appends: 2, run: Sectors(0), ..Self::default() }
@@ -236,7 +237,7 @@ impl VolumeConfig {
         Self {
             log: Sectors(5 * 1024 * MIB),
             placement: LogPlacement::Single(0.5),
-            // The baseline has nothing but a log.
+            // The baseline is a log without further features.
             latency: Nanos(0),
             appends: 2,
             run: Sectors(0),
@@ -244,13 +245,13 @@ impl VolumeConfig {
         }
     }
 
-    /// Whether these settings are only for volumes that keep versions in their logs.
+    /// Whether the settings require a volume that keeps versions in its logs.
     pub(crate) fn needs_kept_versions(&self) -> bool {
         let default = Self::default();
         self.durable_only != default.durable_only || self.durable_budget != default.durable_budget
     }
 
-    /// The longest payload that a record may be set to.
+    /// The longest payload that `record` may be set to.
     pub(crate) fn longest_record(&self) -> Sectors {
         RECORD_PAYLOAD_MAX.min(Sectors(self.log.0 / 2))
     }
@@ -258,7 +259,7 @@ impl VolumeConfig {
     /// Checks that the parameters make sense together.
     ///
     /// # Errors
-    /// The parameter that makes no sense, and its bounds.
+    /// The parameter that makes no sense, with its bounds.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_together().and_then(|()| self.validate_apart())
     }
@@ -344,13 +345,13 @@ impl VolumeConfig {
     }
 }
 
-/// Sectors that the logs of a device of this size take together: a hundredth of it, but at least
-/// 4 GiB or a tenth of it. The more they take, the further they spread the data, which costs reads.
+/// Total length of the logs of a device of this size: a hundredth of it, but at least 4 GiB or a
+/// tenth of it. More logs would spread the data further, which costs reads.
 fn log_space(device: Sectors) -> u64 {
     (device.0 / 100).max((device.0 / 10).min(4 * 1024 * MIB)).max(1)
 }
 
-/// Groups of which each ends in a log of this length, on a device of this size.
+/// Groups on a device of this size; each ends in a log of this length.
 fn spread(log: Sectors, device: Sectors) -> LogPlacement {
     let group = (u128::from(device.0) * u128::from(log.0) / u128::from(log_space(device))).max(1);
     let group = u64::try_from(group).unwrap_or(u64::MAX).next_multiple_of(128);

@@ -1,4 +1,4 @@
-//! Parameters that make no sense, alone or beside others.
+//! Errors of parameters that make no sense, alone or together.
 
 use manylogs_block::{Extent, Nanos, Sectors, bytes_text, span_text};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
@@ -8,7 +8,7 @@ use super::config::{
     BAND_MAX, BAND_MIN, BUFFER_MAX, CheckpointPolicy, HOLD_MAX, LATENCY_MAX, LATENCY_MIN,
 };
 
-/// A parameter that makes no sense: which one, and its bounds.
+/// A parameter that makes no sense, with its bounds.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -29,7 +29,7 @@ pub enum ConfigError {
         /// Start of the log as a share of the device.
         place: f64,
     },
-    /// A log takes too few writes.
+    /// A log is too short for several of the largest writes.
     #[error(
         "log={} is too small for threshold={}: a log must hold at least four of the largest logged \
          writes",
@@ -41,7 +41,7 @@ pub enum ConfigError {
         /// The largest logged write.
         threshold: Sectors,
     },
-    /// A record takes most of a log, as the device writes large sectors.
+    /// A record would take most of a log, because the device has large sectors.
     #[error(
         "log={} is too small for records of up to {} on this device: a log must be at least 1.6 \
          times as long, so that there is room for the next one whatever a checkpoint leaves",
@@ -53,7 +53,7 @@ pub enum ConfigError {
         /// Length of the largest record, header and padding included.
         record: Sectors,
     },
-    /// The owner of the volume makes longer records.
+    /// The owner of the volume needs longer records.
     #[error(
         "record={} is too short for the file system on this disk, which changes up to {} at once",
         size(*record), size(*least)
@@ -61,10 +61,10 @@ pub enum ConfigError {
     RecordTooShort {
         /// Longest payload of a record.
         record: Sectors,
-        /// What the owner needs.
+        /// Longest payload that the owner needs.
         least: Sectors,
     },
-    /// No drive has such bands.
+    /// No drive has bands of this length.
     #[error(
         "band={} is not between {} and {}: shingled drives have bands of 15 MiB to 256 MiB",
         size(*band), size(BAND_MIN), size(BAND_MAX)
@@ -73,13 +73,13 @@ pub enum ConfigError {
         /// Length of a band.
         band: Sectors,
     },
-    /// Others write to the device as well.
+    /// Another owner writes to the device as well.
     #[error(
         "band= is for volumes of their own: a file system writes between the logs of an adopted \
          disk by itself, so that nobody may write whole bands there"
     )]
     BandOfOthers,
-    /// A range that is not in the volume.
+    /// A range lies outside of the volume.
     #[error(
         "durable-only={}+{} ends beyond the volume, which has {}",
         size(Sectors(range.start.0)), size(range.len), size(*capacity)
@@ -90,25 +90,25 @@ pub enum ConfigError {
         /// Length of the volume.
         capacity: Sectors,
     },
-    /// The table is not in the logs.
+    /// The table is in non-volatile RAM, so no versions can be kept in the logs.
     #[error(
         "durable-only= and durable-budget= are for volumes whose table is in their logs: with a \
          table in non-volatile RAM everything goes home"
     )]
     KeptApart,
-    /// The superblock is full of runs.
+    /// The superblock's head is full of runs.
     #[error(
         "the superblock of this volume has no room for durable-only= and durable-budget=: its logs \
          are in too many runs"
     )]
     NoRoomForDurable,
-    /// A log is longer than its checksums can be found in.
+    /// A log is too long for the table of its checksums.
     #[error("log={} exceeds 128 GiB", size(*log))]
     LogTooLong {
         /// Length of a log.
         log: Sectors,
     },
-    /// A record is longer than recovery looks.
+    /// A record is longer than recovery can handle.
     #[error(
         "record={} exceeds {}, the longest payload of a record",
         size(*record), size(RECORD_PAYLOAD_MAX)
@@ -117,7 +117,7 @@ pub enum ConfigError {
         /// Longest payload of a record.
         record: Sectors,
     },
-    /// A record does not take the largest logged write, or fills most of a log.
+    /// A record is shorter than the largest logged write, or longer than half of a log.
     #[error(
         "record={} is not between threshold={} and half of log={}",
         size(*record), size(*threshold), size(*log)
@@ -133,7 +133,7 @@ pub enum ConfigError {
     /// No write would be logged.
     #[error("threshold=0 logs nothing: say logging=off")]
     LogsNothing,
-    /// A share that is none.
+    /// A share is out of its bounds.
     #[error("{setting}={value} is not above 0 and at most 1")]
     Share {
         /// The parameter.
@@ -147,13 +147,13 @@ pub enum ConfigError {
         /// Records in flight together.
         appends: usize,
     },
-    /// More would be lost in a crash than anybody wants.
+    /// The buffer is too large: a crash would lose all of it.
     #[error("buffer={} exceeds {}", size(*buffer), size(BUFFER_MAX))]
     Buffer {
-        /// Volatile bytes that writes may wait in.
+        /// Most volatile bytes of writes.
         buffer: Sectors,
     },
-    /// A target that no drive keeps, or that bounds nothing.
+    /// The latency target is out of its bounds.
     #[error(
         "latency={} is neither none nor between {} and {}: no drive does less, more is no bound",
         span_text(*latency), span_text(LATENCY_MIN), span_text(LATENCY_MAX)
@@ -168,19 +168,19 @@ pub enum ConfigError {
         span_text(*hold), span_text(HOLD_MAX)
     )]
     Hold {
-        /// Time for which a record waits for others to share it.
+        /// Time for which a record waits for other writes to share it.
         hold: Nanos,
     },
-    /// Checkpoints without a pause.
+    /// The interval of checkpoints is zero.
     #[error("checkpoint=every:0s leaves no time between checkpoints: give a longer interval")]
     NoInterval,
-    /// Hours that no day has.
+    /// The window is not within a day.
     #[error("checkpoint={policy} is not within a day")]
     OffHours {
         /// The hours.
         policy: CheckpointPolicy,
     },
-    /// A time that no volume lives to see.
+    /// A time is longer than any use.
     #[error("{setting}={} exceeds 30 years", span_text(*span))]
     Span {
         /// The parameter.
@@ -188,12 +188,12 @@ pub enum ConfigError {
         /// The value.
         span: Nanos,
     },
-    /// A layout was asked for, and only the caller knows where its logs are.
+    /// A layout cannot be made by rule, because its logs must be listed.
     #[error("no rule says where the logs are: the layout must list them")]
     LogsNotListed,
 }
 
-/// A length as people write it.
+/// A length as text, such as `64K`.
 pub(super) fn size(len: Sectors) -> String {
     bytes_text(len.bytes())
 }

@@ -7,11 +7,12 @@ use manylogs_block::{Extent, bytes_text};
 
 use super::{NONE, sectors};
 
-/// Ranges of the volume's addresses whose writes are kept in the logs, whatever their length: a
-/// partition or a device that is only a log, such as the external journal of a file system.
+/// Ranges of the volume's addresses whose writes are kept in the logs, whatever their length. Meant
+/// for a partition or a device that is only a log, for example the external journal of a file
+/// system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurableOnly {
-    /// By address, apart from one another; those behind the last are empty.
+    /// By address, with gaps between them; unused entries at the end are empty.
     ranges: [Extent; Self::MOST],
 }
 
@@ -19,13 +20,13 @@ const EXPECTED: &str = "up to eight ranges OFFSET+LENGTH in whole sectors, such 
                         4G+512M:8G+64M, or none";
 
 impl DurableOnly {
-    /// So many ranges at most.
+    /// Most ranges.
     pub const MOST: usize = 8;
     /// No range.
     pub const NONE: Self = Self { ranges: [Extent::new(0, 0); Self::MOST] };
 
-    /// The ranges, by address; `None` if there are too many, or one is empty or ends beyond 2^48
-    /// sectors.
+    /// The ranges, sorted and merged. `None` if there are too many, or if one is empty or ends
+    /// beyond 2^48 sectors.
     #[must_use]
     pub fn of(ranges: &[Extent]) -> Option<Self> {
         let mut sorted = ranges.to_vec();

@@ -1,4 +1,4 @@
-//! Keeping settings in the volume itself.
+//! Storing settings in the volume's superblock.
 
 use std::rc::Rc;
 
@@ -21,29 +21,29 @@ use manylogs_engine::{Member, Phase, PhaseProbe};
 use manylogs_plant::{self as plant, Bug};
 
 impl Volume {
-    /// The settings that the volume works by.
+    /// The present settings of the volume.
     #[must_use]
     pub fn settings(&self) -> Settings {
         Settings::of(&self.config())
     }
 
-    /// Changes the settings of a volume in use and keeps them: durably in both superblocks, then in
-    /// memory, as [`Volume::reconfigure`] does. Clients are served meanwhile. The future must be
-    /// awaited to its end.
+    /// Changes the settings of a volume in use and stores them: first durably in both superblocks,
+    /// then in memory, as [`Volume::reconfigure`] does. Clients are served meanwhile. The caller
+    /// must await the future to its end.
     ///
     /// A crash leaves all of the old settings or all of the new ones.
     ///
     /// # Errors
     /// [`VolumeError::Config`] if they make no sense for this volume, [`VolumeError::Closed`], or
     /// [`VolumeError::Io`] if no more writes are accepted: then nothing changes. If the device
-    /// fails meanwhile the volume goes on with the old settings, and the next opening finds
-    /// either.
+    /// fails during the change, the volume continues with the old settings, and the next opening
+    /// finds the old or the new ones.
     pub async fn set(&self, settings: &Settings) -> Result<(), VolumeError> {
         let inner = self.shared();
         if inner.engine.state.borrow().closing {
             return Err(VolumeError::Closed);
         }
-        // A volume that closes waits for what is active.
+        // A volume that closes waits until its activity has ended.
         let _activity = Rc::clone(&inner.activity);
         let _turn = inner.superblock_lock.take().await;
         let read_only = inner.engine.state.borrow().store.read_only();
@@ -67,11 +67,11 @@ impl Volume {
         self.reconfigure(&settings.applied_to(&self.config()))
     }
 
-    /// Lets writes that need durability and no place ([`manylogs_block::Hint::DurabilityOnly`]) be
-    /// kept in the logs from now on. The first time both superblocks say so, durably, and programs
-    /// that do not know such versions refuse the volume from then on. False if the volume keeps
-    /// none: its table is in non-volatile RAM, or its superblock has no room. The hint is then one
-    /// to log the write.
+    /// From now on writes that need durability but no place
+    /// ([`manylogs_block::Hint::DurabilityOnly`]) may be kept in the logs. The first call durably
+    /// marks both superblocks: programs that do not know such versions refuse the volume from then
+    /// on. False if the volume cannot keep any, because its table is in non-volatile RAM or its
+    /// superblock has no room. A write with the hint is then logged like others.
     ///
     /// # Errors
     /// Those of the device, [`VolumeError::Closed`], or if no more writes are accepted.
@@ -109,8 +109,8 @@ impl Volume {
         self.shared().engine.state.borrow().store.keeps()
     }
 
-    /// As [`Volume::set`], of the volume on `device` that nobody has open. What `options` say of
-    /// the settings themselves does not matter.
+    /// As [`Volume::set`], for the volume on `device`, which must not be open. Settings in
+    /// `options` are ignored.
     ///
     /// A crash leaves all of the old settings or all of the new ones.
     ///
@@ -133,8 +133,8 @@ impl Volume {
     }
 }
 
-/// The superblock that is on the disk, with other settings and the next generation, and its other
-/// copy if that is older. They are read anew each time: a write that failed may have left a newer
+/// The superblock on the disk, with other settings and the next generation, and its other copy if
+/// that is older. They are read each time, because a write that failed may have left a newer
 /// generation in one of the copies.
 async fn changed(
     device: &Rc<dyn BlockDevice>,
@@ -153,11 +153,11 @@ async fn changed(
     Ok((changed, older))
 }
 
-/// Whether parameters make sense for a volume with this layout, whose owner needs records of
+/// Checks that parameters make sense for a volume with this layout, whose owner needs records of
 /// `record_least`.
 ///
 /// # Errors
-/// The parameter that makes no sense, and its bounds.
+/// The parameter that makes no sense, with its bounds.
 pub(crate) fn check_settings(
     config: &VolumeConfig,
     layout: &Layout,
@@ -176,7 +176,7 @@ pub(crate) fn check_settings(
     check_room(config, layout, shape)
 }
 
-/// Whether the settings of what is kept in the logs are for this volume.
+/// Checks that the settings of kept versions suit this volume.
 pub(crate) fn check_durable(
     config: &VolumeConfig,
     layout: &Layout,

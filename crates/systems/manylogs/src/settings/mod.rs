@@ -19,20 +19,20 @@ use thiserror::Error;
 
 use crate::settings::config::VolumeConfig;
 
-/// No setting, or none of this value.
+/// The value of settings that are switched off.
 const NONE: &str = "none";
-/// Where small writes that continue a run go.
+/// Destination of small writes that continue a run.
 const HOME: &str = "home";
 const LOGGED: &str = "logged";
-/// Shares are kept in millionths.
+/// Shares are stored in millionths.
 const MILLION: f64 = 1e6;
 
 /// The parameters of [`VolumeConfig`] that can change while the volume is in use. The volume keeps
 /// them in its superblock.
 ///
-/// Written as `key=value`, one a line; what is printed reads back the same. Sizes are in bytes or
-/// with K, M, G (powers of 1024), whole sectors; times with ns, us, ms, s, min, h; shares as 0.8
-/// or 80%, in millionths.
+/// Written as `key=value`, one a line; the printed text reads back the same. Sizes are in bytes or
+/// with K, M, G (powers of 1024), in whole sectors; times have ns, us, ms, s, min or h; shares are
+/// written as 0.8 or 80%, and rounded to millionths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings(
     /// Parameters that are fixed at format have their defaults here and are not used.
@@ -49,9 +49,9 @@ pub enum SettingsError {
         Settings::KEYS.join(", ")
     )]
     UnknownKey {
-        /// As given.
+        /// The key as given.
         key: String,
-        /// The nearest one, if one is near.
+        /// The most similar setting, if one is similar.
         suggestion: Option<String>,
     },
     /// A value that cannot be read.
@@ -59,7 +59,7 @@ pub enum SettingsError {
     BadValue {
         /// The setting.
         key: String,
-        /// As given.
+        /// The value as given.
         value: String,
         /// Description of valid values.
         expected: &'static str,
@@ -67,7 +67,7 @@ pub enum SettingsError {
     /// The text is not `key=value`.
     #[error("expected key=value, found `{text}`")]
     NoValue {
-        /// As given.
+        /// The text as given.
         text: String,
     },
 }
@@ -76,7 +76,7 @@ pub(crate) fn did_you_mean(suggestion: Option<&str>) -> String {
     suggestion.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
-/// The candidate most like `name`, if one is like it.
+/// The candidate most similar to `name`, if one is similar.
 pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -96,7 +96,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Every setting, in the order in which they are listed.
+    /// All settings, in the order in which they are listed.
     pub const KEYS: [&'static str; 19] = [
         "logging",
         "threshold",
@@ -135,7 +135,7 @@ impl Settings {
         Self::of(&VolumeConfig::default().with_log(log))
     }
 
-    /// Whether they are only for volumes that keep versions in their logs.
+    /// Whether the settings require a volume that keeps versions in its logs.
     #[must_use]
     pub(crate) fn needs_kept_versions(&self) -> bool {
         self.0.needs_kept_versions()
@@ -148,7 +148,7 @@ impl Settings {
         config.changed_to(&self.0)
     }
 
-    /// Sets one. A threshold above the longest record lengthens that as well.
+    /// Changes one setting. A threshold above the longest record also lengthens the record.
     ///
     /// # Errors
     /// If there is no such setting or the value cannot be read; then nothing changes.
@@ -204,7 +204,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets one, given as `key=value`.
+    /// Changes one setting, given as `key=value`.
     ///
     /// # Errors
     /// As [`Settings::set`], and if there is no `=`.
@@ -214,13 +214,13 @@ impl Settings {
         self.set(key, value)
     }
 
-    /// Every setting and its value, in the order of [`Settings::KEYS`].
+    /// All settings with their values, in the order of [`Settings::KEYS`].
     #[must_use]
     pub fn list(&self) -> [(&'static str, String); Self::KEYS.len()] {
         Self::KEYS.map(|key| (key, self.value(key)))
     }
 
-    /// Settings whose value differs in `other`, with the value that they have here.
+    /// Settings that differ in `other`, with their value in `self`.
     #[must_use]
     pub fn unlike(&self, other: &Self) -> Vec<(&'static str, String)> {
         let pairs = self.list().into_iter().zip(other.list());
@@ -266,7 +266,7 @@ const RATE: &str = "bytes a second such as 500K or 20M, or none";
 impl FromStr for Settings {
     type Err = SettingsError;
 
-    /// The defaults, changed as each `key=value` says; white space is between them.
+    /// The defaults, changed by each `key=value` in the text; white space separates them.
     fn from_str(text: &str) -> Result<Self, SettingsError> {
         let mut settings = Self::default();
         text.split_whitespace().try_for_each(|pair| settings.assign(pair))?;
@@ -281,7 +281,7 @@ impl fmt::Display for Settings {
     }
 }
 
-/// Rounded as the superblock keeps it. A value above zero stays above zero.
+/// A share rounded to millionths, as stored in the superblock. A value above zero stays above zero.
 pub(crate) fn in_millionths(share: f64) -> f64 {
     let rounded = (share * MILLION).round() / MILLION;
     if share > 0.0 { rounded.max(1.0 / MILLION) } else { rounded }

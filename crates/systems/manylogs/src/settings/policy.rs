@@ -1,4 +1,4 @@
-//! Policies as people write them: `nologging`, `mlb-256`, `mlb:threshold=128K,checkpoint=idle`.
+//! Policies as text: `nologging`, `mlb-256`, `mlb:threshold=128K,checkpoint=idle`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::settings::{Settings, SettingsError, did_you_mean, nearest, sectors};
 /// The layer between the clients and the drive.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
-    /// Nothing: every write goes home.
+    /// No layer: every write goes home.
     NoLogging,
     /// A volume with one log.
     SingleLog(VolumeConfig),
@@ -31,9 +31,9 @@ pub enum PolicyError {
         did_you_mean(suggestion.as_deref())
     )]
     Unknown {
-        /// As given.
+        /// The name as given.
         name: String,
-        /// The nearest name, if one is near.
+        /// The most similar name, if one is similar.
         suggestion: Option<String>,
     },
     /// The policy has no such parameter.
@@ -45,11 +45,11 @@ pub enum PolicyError {
     UnknownKey {
         /// The policy.
         policy: String,
-        /// As given.
+        /// The parameter as given.
         key: String,
-        /// The nearest parameter, if one is near.
+        /// The most similar parameter, if one is similar.
         suggestion: Option<String>,
-        /// All keys.
+        /// All parameters of the policy.
         keys: Vec<&'static str>,
     },
     /// A value that cannot be read.
@@ -57,7 +57,7 @@ pub enum PolicyError {
     BadValue {
         /// The parameter.
         key: String,
-        /// As given.
+        /// The value as given.
         value: String,
         /// Description of valid values.
         expected: &'static str,
@@ -67,15 +67,15 @@ pub enum PolicyError {
     Absurd {
         /// The policy.
         policy: String,
-        /// Which and why.
+        /// Which parameters, and why.
         reason: String,
     },
 }
 
-/// Non-volatile RAM of a replay, where its size is not given.
+/// Size of the non-volatile RAM of a replay, unless it is given.
 const NVRAM_BYTES: usize = 64 << 20;
 
-/// Fixed at format, unlike [`Settings`].
+/// Parameters that are fixed at format, unlike [`Settings`].
 const FIXED_KEYS: [&str; 2] = ["log", "table"];
 
 impl FromStr for Policy {
@@ -103,7 +103,7 @@ impl FromStr for Policy {
 }
 
 impl Policy {
-    /// The names that policies go by. `mlb-N` takes any number of KiB.
+    /// Names of policies. `mlb-N` takes any number of KiB.
     pub const NAMES: [&str; 7] =
         ["nologging", "single-log", "mlb", "mlb-paper", "mlb-shingled", "mlb-32", "mlb-256"];
 
@@ -173,7 +173,7 @@ impl Policy {
     }
 }
 
-/// A wrong setting, as a wrong parameter of the policy.
+/// An error of a setting as an error of the policy's parameter.
 fn of_settings(policy: &str, own_key: &'static str, error: SettingsError) -> PolicyError {
     match error {
         SettingsError::BadValue { key, value, expected } => {
@@ -207,7 +207,7 @@ fn parse_table(text: &str) -> Option<TablePlace> {
 }
 
 impl fmt::Display for Policy {
-    /// Every parameter spelled out; reading it back gives the same policy.
+    /// Writes out all parameters; the text reads back as the same policy.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, config) = match self {
             Self::NoLogging => return f.write_str("nologging"),

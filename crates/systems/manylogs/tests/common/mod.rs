@@ -1,4 +1,4 @@
-//! A device that fails on demand, and requests in short.
+//! A device that fails on demand, and short forms of requests.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -11,7 +11,7 @@ use manylogs_block::{
     RequestKind, Sectors,
 };
 use manylogs_filters::{Faults, Reported, Rule, Stop, Trace};
-use manylogs_sim::{Order, Sim};
+use manylogs_sim::{Sim, TaskOrder};
 
 pub(crate) const DEVICE: Sectors = Sectors(40_000);
 
@@ -29,7 +29,7 @@ pub(crate) fn config() -> VolumeConfig {
 
 /// Runs `test` in virtual time.
 pub(crate) fn in_virtual_time<F: Future<Output = ()> + 'static>(test: impl FnOnce(Handle) -> F) {
-    let sim = Sim::new(1, Order::Fifo);
+    let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let handle = sim.handle(node);
     sim.block_on(node, test(handle));
@@ -53,7 +53,7 @@ pub(crate) fn read(start: u64, len: u64) -> Request {
     Request::Read { extent: Extent::new(start, len) }
 }
 
-/// A device in memory that notes what it is asked for, can be cut and fails as it is told.
+/// A device in memory that records its requests, can be cut, and fails by rule.
 pub(crate) type Rig = Trace<Stop<Faults<Reported<Rc<MemoryDevice>>>>>;
 
 /// A rig with a volatile cache.
@@ -72,7 +72,7 @@ pub(crate) fn uncached() -> Rc<Rig> {
     over(Rc::new(MemoryDevice::new(DEVICE)))
 }
 
-/// A rig that is gone after so many changes.
+/// A rig that is gone after this many changes.
 pub(crate) fn stopping(medium: Rc<MemoryDevice>, changes: u32) -> Rc<Rig> {
     let rig = over(medium);
     rig.stop_after(changes.into());
@@ -93,30 +93,30 @@ fn rig(reported: Reported<Rc<MemoryDevice>>) -> Rc<Rig> {
 pub(crate) enum ReadFault {
     /// The device says that the medium is bad.
     Medium,
-    /// So many reads fail in another way.
+    /// This many reads fail with a transient error.
     Passing(u32),
 }
 
-/// What tests tell a [`Rig`] and ask of it.
+/// Orders to a [`Rig`], and questions about it.
 pub(crate) trait RigOrders {
-    /// What is stored, without the filters.
+    /// The medium below the filters.
     fn medium(&self) -> &MemoryDevice;
     fn faults(&self) -> &Faults<Reported<Rc<MemoryDevice>>>;
-    /// So many changes more; [`u64::MAX`] are all.
+    /// Lets this many more changes pass; [`u64::MAX`] lets all pass.
     fn stop_after(&self, changes: u64);
 
-    /// Writes there fail.
+    /// Makes writes to `extent` fail.
     fn fail_writes(&self, extent: Extent) {
         let error = |extent| IoError::Medium { extent };
         self.faults().add(Rule::new(&[RequestKind::Write], error).within(extent));
     }
 
-    /// The device is gone for flushes.
+    /// Makes flushes fail as if the device were gone.
     fn fail_flushes(&self) {
         self.faults().add(Rule::new(&[RequestKind::Flush], |_| IoError::Gone));
     }
 
-    /// Reads there fail.
+    /// Makes reads of `extent` fail.
     fn fail_reads(&self, extent: Extent, fault: ReadFault) {
         let reads = &[RequestKind::Read];
         let rule = match fault {

@@ -1,4 +1,4 @@
-//! What becomes of a volume whose non-volatile RAM is not there, or not the right one.
+//! Volumes whose non-volatile RAM is missing or the wrong one.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -186,7 +186,7 @@ fn a_drained_volume_loses_nothing_with_its_memory() {
     });
 }
 
-/// A table larger than the memory makes checkpoints come early, and loses nothing.
+/// A table that outgrows the memory makes checkpoints come early, and loses nothing.
 #[test]
 fn a_full_table_slows_down_and_loses_nothing() {
     in_virtual_time(|runtime| async move {

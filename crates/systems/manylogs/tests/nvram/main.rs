@@ -1,5 +1,5 @@
-//! Volumes with their table in non-volatile RAM: what they write, and what becomes of them without
-//! that memory. The crash campaign has what they promise in any crash.
+//! Volumes with their table in non-volatile RAM: their writes, and their state without that memory.
+//! The crash campaign tests their guarantees in crashes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs::{DrainOptions, OpenOptions, Volume};
 use manylogs_block::{BlockDevice, Nanos, Rng, Sectors};
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Order, Sim, Survival};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, Survival, TaskOrder};
 
 use crate::common::{DEVICE, bytes, config, read, write};
 
@@ -16,10 +16,10 @@ const DISK: CrashDiskConfig = CrashDiskConfig {
     latency_max: Nanos::from_millis(1),
 };
 
-/// Logs a durable write, writes over it at home without durability, and drains. What the disk
-/// holds after a power cut so many events later.
+/// Logs a durable write, writes over it at home without durability, and drains. Returns what the
+/// disk holds after a power cut `crash_after` events later.
 fn crashed_while_draining(crash_after: u64, rng: &mut Rng) -> DiskImage {
-    let sim = Sim::new(rng.next_u64(), Order::Shuffled);
+    let sim = Sim::new(rng.next_u64(), TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let disk = CrashDisk::new(sim.handle(drive), DISK, DiskImage::default());
     let (runtime, device) = (sim.handle(user), Rc::new(disk.clone()));
@@ -42,7 +42,7 @@ pub(crate) fn a_drain_forgets_nothing_before_what_replaced_it_is_durable() {
     let mut rng = Rng::new(7);
     for crash_after in 0..16 {
         let image = crashed_while_draining(crash_after, &mut rng);
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let (drive, user) = (sim.node(), sim.node());
         let disk: Rc<dyn BlockDevice> = Rc::new(CrashDisk::new(sim.handle(drive), DISK, image));
         let runtime = sim.handle(user);

@@ -11,7 +11,7 @@ use crate::common::{
 use crate::logs::{assert_holds, open};
 use crate::structures::many_logs;
 
-/// A volume with a block in a log and one in the last of its homes, on the start of a device.
+/// A volume on the beginning of a device, with a block in a log and another in its last home.
 async fn small(runtime: &Handle, config: &VolumeConfig, sizes: [u64; 2]) -> Rc<Rig> {
     let disk = Rc::new(MemoryDevice::new(Sectors(sizes[1])));
     let part = part_of(disk.clone(), Sectors(sizes[0]));
@@ -22,7 +22,7 @@ async fn small(runtime: &Handle, config: &VolumeConfig, sizes: [u64; 2]) -> Rc<R
     over(disk)
 }
 
-/// Nothing of the volume's own shows where data is.
+/// Asserts that none of the volume's own structures shows in its data.
 async fn assert_nothing_shows(volume: &Volume, from: u64) {
     let len = volume.layout().capacity().0 - from;
     let found = volume.submit(read(from, len.min(3000))).await.unwrap();

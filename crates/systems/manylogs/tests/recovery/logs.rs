@@ -1,4 +1,4 @@
-//! Logs that cannot be read everywhere.
+//! Logs with sectors that cannot be read.
 
 use std::rc::Rc;
 
@@ -15,14 +15,14 @@ pub(crate) async fn open(runtime: &Handle, device: &Rc<Rig>) -> Opened {
     Volume::open(runtime.clone(), device.clone(), &OpenOptions::default()).await
 }
 
-/// A block reads as `bytes(seed, 8)`.
+/// Asserts that a block reads as `bytes(seed, 8)`.
 pub(crate) async fn assert_holds(volume: &Volume, at: u64, seed: u8) {
     let found = volume.submit(read(at, 8)).await.unwrap();
     assert_eq!(found.to_bytes(), bytes(seed, 8).to_bytes(), "block at {at}");
 }
 
-/// Forty blocks at home, each with a newer version in a log; then the machine stops. Returns where
-/// the records are.
+/// Writes forty blocks home, each with a newer version in a log; then the machine stops. Returns
+/// the places of the records.
 async fn forty_logged(runtime: &Handle, device: &Rc<Rig>) -> Vec<Extent> {
     let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
     for i in 0..40 {
@@ -104,7 +104,7 @@ pub(crate) fn a_header_that_cannot_be_read_is_not_the_end_of_the_log() {
             assert!(refused.to_string().contains("check --repair"), "{refused}");
             device.faults().clear();
         }
-        // The owner may do without: all but that record is there.
+        // The owner may do without that record: all others are there.
         device.fail_reads(Extent::new(records[39].start.0, 1), ReadFault::Medium);
         let options = OpenOptions { accept_damage: true, ..OpenOptions::default() };
         let (volume, report) = Volume::open(runtime, device.clone(), &options).await.unwrap();
@@ -126,10 +126,10 @@ pub(crate) fn a_repair_gives_up_what_cannot_be_read_and_lets_the_drive_replace_i
             let repaired = Volume::repair(runtime.clone(), device.clone()).await.unwrap();
             assert!(repaired.overwritten.0 >= 2, "{repaired:?}");
             let (_, findings) = check(&(device.clone() as Rc<dyn BlockDevice>)).await.unwrap();
-            // What could not be read is marked as lost, and nothing else is wrong.
+            // Unreadable data is marked as lost, and nothing else is wrong.
             let problems: Vec<&str> = findings.iter().map(|found| &*found.problem).collect();
             assert_eq!(problems, ["exported sectors 900+8 are marked as lost: reads of them fail"]);
-            // From now on also a crash leaves a volume that opens.
+            // From now on the volume opens after a crash, too.
             let (volume, _) = open(&runtime, &device).await.unwrap();
             volume.submit(write(5000, &bytes(3, 8), true)).await.unwrap();
             drop(volume);
@@ -195,7 +195,7 @@ pub(crate) fn of_a_moved_version_the_whole_copy_counts() {
         device.forget();
         runtime.sleep(Nanos::from_secs(3)).await;
         assert_eq!(volume.stats().log_swaps, 1, "a log was moved");
-        // Where it was moved to; what it was moved from is still there.
+        // Makes the moved copies unreadable; the originals are still there.
         let is_moved = |extent: &&Extent| volume.layout().is_log(extent.start) && extent.len.0 > 8;
         let writes = device.extents_of(RequestKind::CHANGES);
         for moved in writes.iter().filter(is_moved) {

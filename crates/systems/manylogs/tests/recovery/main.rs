@@ -1,5 +1,5 @@
-//! Opening a volume whose disk cannot be read everywhere, growing it, and what its superblock, root
-//! and logs hold then.
+//! Opening a volume whose disk has unreadable sectors, growing it, and the state of its superblock,
+//! root and logs then.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -39,7 +39,7 @@ pub(crate) fn a_copy_that_cannot_be_read_is_only_damaged_if_the_medium_is() {
             assert_eq!(damaged, 1, "{copy}: {report:?}");
             assert_holds(&volume, 70, 1).await;
             drop(volume);
-            // An owner gives up what the device does not give back for another reason.
+            // A repair gives up a copy that cannot be read for another reason, too.
             device.faults().clear();
             device.fail_reads(copy, ReadFault::Passing(u32::MAX));
             Volume::repair(runtime.clone(), device.clone()).await.unwrap();
@@ -120,7 +120,7 @@ fn a_new_volume_shows_what_the_device_held_or_zeroes() {
     });
 }
 
-/// One log for each 64 sectors, more than a root has bits.
+/// A log in each group of 64 sectors: more logs than a root has bits.
 pub(crate) fn many_logs() -> manylogs::VolumeConfig {
     manylogs::VolumeConfig {
         threshold: Sectors(1),
@@ -143,7 +143,7 @@ pub(crate) fn a_volume_of_more_logs_than_a_root_has_bits() {
             if snapshot {
                 volume.snapshot().await.unwrap();
             }
-            // The log nearest to the head takes a record: one of the first, or of the last.
+            // The log nearest to the head takes the record: one of the first, or one of the last.
             for at in [8, capacity - 64] {
                 volume.submit(write(at, &bytes(7, 32), true)).await.unwrap();
                 volume.submit(write(at + 3, &bytes(9, 1), true)).await.unwrap();

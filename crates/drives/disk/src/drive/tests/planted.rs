@@ -1,4 +1,4 @@
-//! Every scenario holds, and every planted bug is caught by its scenario.
+//! Every scenario passes, and every planted bug makes its scenario fail.
 
 use super::scenarios::*;
 use crate::planted::{Bug, with};

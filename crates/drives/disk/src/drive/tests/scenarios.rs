@@ -1,4 +1,4 @@
-//! Each scenario returns what is wrong, so that it can also be run against a planted bug.
+//! Each scenario returns its complaint, so that it can also be run against a planted bug.
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn near(found: f64, expected: f64, share: f64, what: &str) -> Outcome {
     expect(close, || format!("{what}: expected {expected:.3}, found {found:.3}"))
 }
 
-/// Without a cache each of many consecutive small writes misses its sector by the acknowledgement
-/// and has to wait a revolution.
+/// Without a cache each of many consecutive small writes comes too late for its sector, because of
+/// the acknowledgement in between, and has to wait a revolution.
 pub(super) fn back_to_back_writes_miss_a_revolution() -> Outcome {
     let mut drive = drive("cheetah-15k5", |_| ());
     let mut now = serve(&mut drive, Time(0), write(0, 0, 8)).at;
@@ -27,7 +27,7 @@ pub(super) fn back_to_back_writes_miss_a_revolution() -> Outcome {
     near(each, revolution * (1.0 + 8.0 / 1200.0), 0.01, "ns between writes")
 }
 
-/// A track passes in a revolution and the skew behind it.
+/// Reading a track takes a revolution and the skew that follows it.
 pub(super) fn sequential_reads_sustain_the_media_rate() -> Outcome {
     let profile = find("cheetah-15k5").unwrap().unwrap();
     let gates = crate::validate::gates(&profile, 1);
@@ -43,7 +43,7 @@ pub(super) fn heads_of_one_cylinder_need_no_seek() -> Outcome {
     expect(seek <= Nanos(1_000), || format!("a seek of {seek:?} on one cylinder"))
 }
 
-/// The same on a drive whose heads take 0.9 ms to change.
+/// As above, on a drive whose heads take 0.9 ms to change.
 pub(super) fn changing_heads_takes_its_time() -> Outcome {
     let mut drive = drive("constellation-es3", |_| ());
     let now = serve(&mut drive, Time(0), read(1, 0, 8)).at;
@@ -60,7 +60,7 @@ pub(super) fn changing_heads_takes_its_time() -> Outcome {
     expect(seek == Nanos(900_000), || format!("heads changed in {seek:?}"))
 }
 
-/// A write that has to move settles longer than a read from and to the same place.
+/// A write after a seek settles longer than a read with the same seek.
 pub(super) fn writes_settle_longer_than_reads() -> Outcome {
     let seek = |command: Command| {
         let mut drive = drive("cheetah-15k5", |_| ());
@@ -70,7 +70,8 @@ pub(super) fn writes_settle_longer_than_reads() -> Outcome {
     expect(more == 371_000, || format!("writes settle {more} ns longer"))
 }
 
-/// A cached write takes the electronics' time, a forced one reaches the medium first.
+/// A cached write takes the electronics' time; one with forced unit access reaches the medium
+/// first.
 pub(super) fn forced_unit_access_reaches_the_medium() -> Outcome {
     let mut drive = drive("cheetah-15k5", |options| options.write_cache = true);
     let cached = serve(&mut drive, Time(0), write(1, 100_000_000, 8));
@@ -80,7 +81,7 @@ pub(super) fn forced_unit_access_reaches_the_medium() -> Outcome {
     expect(forced.durable && took > Nanos::from_millis(1), || format!("forced in {took:?}"))
 }
 
-/// A flush is acknowledged after every write acknowledged before it is on the medium.
+/// A flush is acknowledged once all writes that were acknowledged before it are on the medium.
 pub(super) fn a_flush_waits_for_cached_writes() -> Outcome {
     let mut drive = drive("cheetah-15k5", |options| {
         options.write_cache = true;
@@ -98,7 +99,7 @@ pub(super) fn a_flush_waits_for_cached_writes() -> Outcome {
     expect(!later && drive.volatile_sectors() == Sectors(0), || "flushed too early".to_owned())
 }
 
-/// A stream of near commands may hold up a far one for the age limit and one command, no longer.
+/// A stream of near commands may delay a far one by the age limit and one command at most.
 pub(super) fn shortest_first_starves_nobody() -> Outcome {
     let mut drive = drive("cheetah-15k5", |options| {
         options.read_ahead = false;
@@ -130,7 +131,7 @@ pub(super) fn shortest_first_starves_nobody() -> Outcome {
     Err("the far command starved".to_owned())
 }
 
-/// Sectors overwritten are not served from what was read ahead before.
+/// Overwritten sectors are not served from older read-ahead data.
 pub(super) fn overwritten_sectors_are_read_again() -> Outcome {
     let mut drive = drive("cheetah-15k5", |_| ());
     let now = serve(&mut drive, Time(0), read(1, 1_000, 8)).at + Nanos::from_millis(3);

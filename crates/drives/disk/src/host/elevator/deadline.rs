@@ -5,11 +5,11 @@ use manylogs_block::Time;
 use super::Elevator;
 
 impl Elevator {
-    /// The request that goes next: its side and key.
+    /// Chooses the request that goes next; returns its side and key.
     ///
     /// A batch goes on while requests lie ahead. Then reads go, unless writes were passed over too
-    /// often: from where the last read began upwards, or, if none lies there or the oldest is
-    /// overdue, with the oldest.
+    /// often. They start at the first request from where the last one of their side began, or at
+    /// the oldest if none lies there or the oldest is overdue.
     pub(super) fn deadline(&mut self, now: Time) -> Option<(usize, (u64, u64))> {
         let (side, left) = self.batch;
         if left > 0
@@ -27,7 +27,8 @@ impl Elevator {
         Some(self.goes(side, key))
     }
 
-    /// As [`Elevator::deadline`] with one request, which begins at `start`.
+    /// Counts one request that went without waiting, beginning at `start`, as
+    /// [`Elevator::deadline`] would.
     pub(super) fn passed(&mut self, side: usize, start: u64) {
         let (of, left) = self.batch;
         if of == side && left > 0 && start >= self.began[side] {
@@ -54,7 +55,7 @@ impl Elevator {
         writes.then_some(1)
     }
 
-    /// The nearest request from where the last one of its side began.
+    /// The nearest request at or above the start of the last one of its side.
     fn ahead(&self, side: usize) -> Option<(u64, u64)> {
         let requests = &self.sides[side].by_address;
         requests.range((self.began[side], 0)..).next().map(|(key, _)| *key)
@@ -72,13 +73,13 @@ mod tests {
 
     use super::super::{ElevatorOptions, Sweep};
     use super::*;
-    use crate::command::{Command, Kind};
+    use crate::command::{Command, CommandKind};
 
     fn elevator(requests: &[(u64, bool, u64)]) -> Elevator {
         let options = ElevatorOptions { sweep: Sweep::Linux, ..ElevatorOptions::default() };
         let mut elevator = Elevator::new(options);
         for &(tag, write, start) in requests {
-            let kind = if write { Kind::Write { fua: false } } else { Kind::Read };
+            let kind = if write { CommandKind::Write { fua: false } } else { CommandKind::Read };
             elevator.push(Time(tag), Command { tag, kind, extent: Extent::new(start, 8) });
         }
         elevator
@@ -94,9 +95,9 @@ mod tests {
         assert_eq!(drain(&mut elevator, Time(0)), [0]);
         for (tag, start) in [(1, 900), (2, 100), (3, 7_000), (4, 950), (5, 6_000)] {
             let extent = Extent::new(start, 8);
-            elevator.push(Time(tag), Command { tag, kind: Kind::Read, extent });
+            elevator.push(Time(tag), Command { tag, kind: CommandKind::Read, extent });
         }
-        // From 5,000 upwards, then from the oldest upwards, then what is left.
+        // From 5,000 upwards, then from the oldest upwards, then the rest.
         assert_eq!(drain(&mut elevator, Time(9)), [5, 3, 1, 4, 2]);
     }
 
@@ -105,10 +106,10 @@ mod tests {
         let mut elevator = elevator(&[(0, true, 5_000), (1, false, 100)]);
         assert_eq!(drain(&mut elevator, Time(2)), [1, 0]);
         for (tag, write, start) in [(3, true, 10), (4, true, 5_500), (5, false, 50)] {
-            let kind = if write { Kind::Write { fua: false } } else { Kind::Read };
+            let kind = if write { CommandKind::Write { fua: false } } else { CommandKind::Read };
             elevator.push(Time(tag), Command { tag, kind, extent: Extent::new(start, 8) });
         }
-        // The batch of writes goes on while one lies ahead.
+        // The batch of writes goes on while a write lies ahead.
         assert_eq!(drain(&mut elevator, Time(6)), [4, 5, 3]);
     }
 

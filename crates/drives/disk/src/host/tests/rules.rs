@@ -1,5 +1,5 @@
-//! The block layer against a small reference of `block/blk-flush.c` and of what libata defers,
-//! with commands, completions and their times at random.
+//! Compares the block layer with a small reference of `block/blk-flush.c` and of libata's rules for
+//! deferring, with random commands, completions and times.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the reference knows of a request.
+/// What the reference records about a request.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    kind: Kind,
-    /// When it began to wait for a flush: a flush at once, a write once its data is in the drive.
+    kind: CommandKind,
+    /// When the request began to wait for a flush: a flush at once, a write once its data is in the
+    /// drive.
     waits_since: Option<u64>,
     answered: bool,
 }
@@ -24,7 +25,7 @@ struct Flush {
     issued: bool,
 }
 
-/// A drive that completes in any order, the layer, and what the reference says of both.
+/// A drive that completes in any order, the layer, and what the reference expects of both.
 struct World {
     layer: BlockLayer,
     link: Link,
@@ -55,26 +56,26 @@ impl World {
         }
     }
 
-    const fn is_two_steps(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Write { fua: true }) && self.write_cache && !self.link.fua
+    const fn is_two_steps(&self, kind: CommandKind) -> bool {
+        matches!(kind, CommandKind::Write { fua: true }) && self.write_cache && !self.link.fua
     }
 
-    fn submit(&mut self, kind: Kind, start: u64) -> Outcome {
+    fn submit(&mut self, kind: CommandKind, start: u64) -> Outcome {
         let tag = self.asked.len() as u64;
-        let waits_since = (kind == Kind::Flush && self.write_cache).then_some(self.now);
+        let waits_since = (kind == CommandKind::Flush && self.write_cache).then_some(self.now);
         self.asked.insert(tag, Asked { kind, waits_since, answered: false });
         self.layer.submit(Time(self.now), command(tag, kind, start), false);
-        if kind == Kind::Flush {
+        if kind == CommandKind::Flush {
             self.begin_flush();
         }
-        if kind == Kind::Flush && !self.write_cache {
+        if kind == CommandKind::Flush && !self.write_cache {
             self.answers.extend(self.layer.take_answered());
             return self.check_answers(&[tag]);
         }
         Ok(())
     }
 
-    /// The reference: whether a flush becomes due, and whom it serves.
+    /// The reference: decides whether a flush becomes due, and which requests it serves.
     fn begin_flush(&mut self) {
         let waiting = |asked: &Asked| asked.waits_since.is_some() && !asked.answered;
         let serves: Vec<u64> =
@@ -90,7 +91,7 @@ impl World {
         }
     }
 
-    /// Lets the layer issue one command; whether there was one.
+    /// Lets the layer issue one command; returns whether there was one.
     fn issue(&mut self) -> Result<bool, String> {
         let full = self.in_flight.len() == DEPTH;
         let Some(Issued { command, .. }) = self.layer.issue(Time(self.now)) else {
@@ -101,7 +102,7 @@ impl World {
         }
         let sata = self.link.kind == LinkKind::Sata;
         let due = self.flush.as_mut();
-        if command.kind == Kind::Flush {
+        if command.kind == CommandKind::Flush {
             let Some(flush) = due.filter(|flush| !flush.issued) else {
                 return Err("a flush that nobody waits for, or a second one".to_owned());
             };
@@ -125,11 +126,11 @@ impl World {
         Ok(true)
     }
 
-    /// Nothing was issued: that must have a reason.
+    /// The layer issued nothing: checks that there is a reason.
     fn check_idle(&self, full: bool) -> Outcome {
         let held = self.link.kind == LinkKind::Sata && self.flush.is_some();
         let waits = self.asked.values().filter(|a| !a.answered && a.waits_since.is_none()).count();
-        let flying = self.in_flight.iter().filter(|c| c.kind != Kind::Flush).count();
+        let flying = self.in_flight.iter().filter(|c| c.kind != CommandKind::Flush).count();
         let due = self.flush.as_ref().is_some_and(|flush| !flush.issued);
         let reason = full || (held && !self.in_flight.is_empty()) || (waits == flying && !due);
         if reason { Ok(()) } else { Err("something could have been issued".to_owned()) }
@@ -148,18 +149,19 @@ impl World {
         self.layer.completed(completion, &mut answers);
         self.answers = answers;
         let served = match done.kind {
-            Kind::Flush => self.flush.take().map_or_else(Vec::new, |flush| flush.serves),
+            CommandKind::Flush => self.flush.take().map_or_else(Vec::new, |flush| flush.serves),
             _ => self.data_ended(done.extent.start.0),
         };
         debug_assert!(before <= self.answers.len());
         self.check_answers(&served)?;
-        if done.kind == Kind::Flush {
+        if done.kind == CommandKind::Flush {
             self.begin_flush();
         }
         Ok(())
     }
 
-    /// Starts are unique: the request whose data that is. What it answers.
+    /// Records that data starting at `start` is in the drive; starts are unique. Returns the
+    /// requests that this answers.
     fn data_ended(&mut self, start: u64) -> Vec<u64> {
         let tag = start / STEP;
         let two_steps = self.is_two_steps(self.asked[&tag].kind);
@@ -171,7 +173,7 @@ impl World {
         Vec::new()
     }
 
-    /// The layer has answered these and no others.
+    /// Checks that the layer has answered exactly these requests.
     fn check_answers(&mut self, expected: &[u64]) -> Outcome {
         let mut found = tags(&self.answers);
         self.answers.clear();
@@ -192,7 +194,7 @@ impl World {
 /// Requests lie apart, so that none are merged.
 const STEP: u64 = 64;
 
-/// Many steps at random, then all ends. How many flushes there were.
+/// Takes many random steps, then lets all requests end. Returns the number of flushes.
 fn history(seed: u64, link: Link, write_cache: bool) -> Result<usize, String> {
     let mut rng = Rng::new(seed);
     let mut world = World::new(link, write_cache);
@@ -203,14 +205,14 @@ fn history(seed: u64, link: Link, write_cache: bool) -> Result<usize, String> {
             0..=2 => {
                 let start = world.asked.len() as u64 * STEP;
                 let kind = match rng.below(4) {
-                    0 => Kind::Flush,
-                    1 => Kind::Read,
-                    _ => Kind::Write { fua: rng.one_in(fua_one_in) },
+                    0 => CommandKind::Flush,
+                    1 => CommandKind::Read,
+                    _ => CommandKind::Write { fua: rng.one_in(fua_one_in) },
                 };
                 world.submit(kind, start)?;
             }
             3..=5 => drop(world.issue()?),
-            // Now and then a flush has waited for too long.
+            // Now and then time jumps, so that a flush may have waited for too long.
             6 if rng.one_in(40) => world.now += Nanos::from_secs(3).0,
             _ => world.complete(&mut rng)?,
         }
@@ -248,7 +250,7 @@ fn histories_notice_each_planted_bug() {
     }
 }
 
-/// [`BlockLayer::pass`] is the short way of the other two.
+/// [`BlockLayer::pass`] does the same as `submit` and `issue` together.
 #[test]
 fn passing_at_once_is_the_same_as_waiting_and_going() {
     for seed in 0..40 {
@@ -257,7 +259,7 @@ fn passing_at_once_is_the_same_as_waiting_and_going() {
         let mut flying: Vec<u64> = Vec::new();
         for tag in 0..400 {
             let now = Time(tag * 1000);
-            let kind = [Kind::Read, WRITE, FUA, Kind::Flush][to_usize(rng.below(4))];
+            let kind = [CommandKind::Read, WRITE, FUA, CommandKind::Flush][to_usize(rng.below(4))];
             let asked = command(tag, kind, rng.below(1000) * 8);
             let passed = layers[0].pass(asked, false);
             if passed.is_none() {

@@ -1,11 +1,11 @@
-//! What is presumed of a drive where its sheet says nothing.
+//! Defaults for figures that a sheet lacks.
 
 use super::{Figure, Key, Origin, Sheet};
 use crate::link::LinkKind;
 
 /// A class of drives that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum SpeedClass {
     /// About 5,400 revolutions a minute.
     Slow,
     /// 7,200.
@@ -16,7 +16,7 @@ enum Class {
     Fastest,
 }
 
-impl Class {
+impl SpeedClass {
     fn of(rpm: f64) -> Self {
         match rpm {
             rpm if rpm < 6_500.0 => Self::Slow,
@@ -36,10 +36,10 @@ impl Class {
     }
 }
 
-/// Value, least, greatest.
+/// Value, least value, greatest value.
 type Guess = (f64, f64, f64);
 
-/// Outer rates of 7,200 and of 5,400 rpm by capacity: up to so many gigabytes.
+/// Outer rates at 7,200 and 5,400 rpm, each up to a capacity in gigabytes.
 const OUTER_USUAL: [(f64, Guess); 8] = [
     (1_100.0, (155.0, 100.0, 210.0)),
     (3_100.0, (180.0, 140.0, 215.0)),
@@ -62,9 +62,9 @@ const MIB: f64 = 1024.0 * KIB;
 const GIB: f64 = 1024.0 * MIB;
 
 impl Sheet {
-    /// Adds a default for each figure that is missing. Capacity and speed must be there.
+    /// Adds a default for each missing figure. Capacity and speed must be there.
     pub(super) fn add_defaults(&mut self) {
-        let class = Class::of(self.value(Key::Rpm).unwrap_or(7_200.0));
+        let class = SpeedClass::of(self.value(Key::Rpm).unwrap_or(7_200.0));
         self.add_rates(class);
         self.add_seeks(class);
         self.add_buffers(class);
@@ -75,31 +75,31 @@ impl Sheet {
             self.guess(Key::Band, (29_312.0 * KIB, 16.0 * MIB, 40.0 * MIB), of);
         }
         if self.link.is_none() {
-            let usual = matches!(class, Class::Slow | Class::Usual);
+            let usual = matches!(class, SpeedClass::Slow | SpeedClass::Usual);
             self.link = Some(if usual { LinkKind::Sata } else { LinkKind::Sas });
             let source = format!("default: the link of most {}", class.words());
             self.other_sources.entry("link".to_owned()).or_insert(source);
         }
     }
 
-    fn add_rates(&mut self, class: Class) {
+    fn add_rates(&mut self, class: SpeedClass) {
         let gigabytes = self.value(Key::Capacity).unwrap_or(0.0) * 512.0 / 1e9;
         let by_size = |table: &[(f64, Guess)]| {
             let fits = table.iter().find(|(most, _)| gigabytes <= *most);
             fits.map_or((200.0, 150.0, 250.0), |(_, guess)| *guess)
         };
         let outer = match class {
-            Class::Usual => by_size(&OUTER_USUAL),
-            Class::Slow => by_size(&OUTER_SLOW),
-            Class::Fast => (210.0, 150.0, 280.0),
-            Class::Fastest => (215.0, 160.0, 260.0),
+            SpeedClass::Usual => by_size(&OUTER_USUAL),
+            SpeedClass::Slow => by_size(&OUTER_SLOW),
+            SpeedClass::Fast => (210.0, 150.0, 280.0),
+            SpeedClass::Fastest => (215.0, 160.0, 260.0),
         };
         let inner = self.value(Key::Inner);
         let ratio = match class {
-            Class::Slow | Class::Usual => (0.47, 0.42, 0.54),
-            Class::Fast | Class::Fastest => (0.63, 0.55, 0.72),
+            SpeedClass::Slow | SpeedClass::Usual => (0.47, 0.42, 0.54),
+            SpeedClass::Fast | SpeedClass::Fastest => (0.63, 0.55, 0.72),
         };
-        // A known inner rate says more of the outer one than the class does.
+        // A known inner rate tells more about the outer rate than the class does.
         let outer =
             inner.map_or(outer, |inner| (inner / ratio.0, inner / ratio.2, inner / ratio.1));
         let source = format!("{} of this size", class.words());
@@ -108,18 +108,18 @@ impl Sheet {
         self.guess(Key::Inner, scaled(ratio, outer), class.words());
     }
 
-    fn add_seeks(&mut self, class: Class) {
+    fn add_seeks(&mut self, class: SpeedClass) {
         let (seek, next, full) = match class {
-            Class::Slow => ((12.0, 10.5, 14.0), (1.0, 0.5, 2.0), (1.9, 1.8, 2.1)),
-            Class::Usual => ((8.5, 7.5, 9.5), (0.5, 0.23, 1.0), (2.1, 1.95, 2.3)),
-            Class::Fast => ((4.4, 3.7, 4.9), (0.4, 0.2, 0.55), (2.0, 1.85, 2.3)),
-            Class::Fastest => ((3.3, 2.8, 3.7), (0.3, 0.15, 0.5), (2.0, 1.85, 2.3)),
+            SpeedClass::Slow => ((12.0, 10.5, 14.0), (1.0, 0.5, 2.0), (1.9, 1.8, 2.1)),
+            SpeedClass::Usual => ((8.5, 7.5, 9.5), (0.5, 0.23, 1.0), (2.1, 1.95, 2.3)),
+            SpeedClass::Fast => ((4.4, 3.7, 4.9), (0.4, 0.2, 0.55), (2.0, 1.85, 2.3)),
+            SpeedClass::Fastest => ((3.3, 2.8, 3.7), (0.3, 0.15, 0.5), (2.0, 1.85, 2.3)),
         };
         let (switch, settle) = match class {
-            Class::Slow => ((1.1, 0.7, 1.6), (1.0, 0.5, 1.5)),
-            Class::Usual => ((0.9, 0.5, 1.3), (0.8, 0.3, 1.2)),
-            Class::Fast => ((0.6, 0.3, 0.9), (0.5, 0.3, 0.7)),
-            Class::Fastest => ((0.5, 0.2, 0.8), (0.4, 0.2, 0.6)),
+            SpeedClass::Slow => ((1.1, 0.7, 1.6), (1.0, 0.5, 1.5)),
+            SpeedClass::Usual => ((0.9, 0.5, 1.3), (0.8, 0.3, 1.2)),
+            SpeedClass::Fast => ((0.6, 0.3, 0.9), (0.5, 0.3, 0.7)),
+            SpeedClass::Fastest => ((0.5, 0.2, 0.8), (0.4, 0.2, 0.6)),
         };
         self.guess(Key::Seek, seek, class.words());
         self.guess(Key::TrackToTrack, next, class.words());
@@ -134,11 +134,11 @@ impl Sheet {
         self.guess(Key::WriteSettle, settle, class.words());
     }
 
-    fn add_buffers(&mut self, class: Class) {
+    fn add_buffers(&mut self, class: SpeedClass) {
         let buffer = match class {
-            Class::Slow => (128.0 * MIB, 64.0 * MIB, 256.0 * MIB),
-            Class::Usual => (256.0 * MIB, 128.0 * MIB, 512.0 * MIB),
-            Class::Fast | Class::Fastest => (128.0 * MIB, 64.0 * MIB, 256.0 * MIB),
+            SpeedClass::Slow => (128.0 * MIB, 64.0 * MIB, 256.0 * MIB),
+            SpeedClass::Usual => (256.0 * MIB, 128.0 * MIB, 512.0 * MIB),
+            SpeedClass::Fast | SpeedClass::Fastest => (128.0 * MIB, 64.0 * MIB, 256.0 * MIB),
         };
         self.guess(Key::Cache, buffer, class.words());
         let buffer = self.figures[&Key::Cache].value;
@@ -158,14 +158,14 @@ impl Sheet {
         self.guess(Key::Margin, (0.5, 0.3, 0.8), margin);
     }
 
-    fn add_layout(&mut self, class: Class) {
+    fn add_layout(&mut self, class: SpeedClass) {
         let gigabytes = self.value(Key::Capacity).unwrap_or(0.0) * 512.0 / 1e9;
         let a_surface = match class {
-            Class::Slow | Class::Usual if gigabytes > 13_000.0 => 1_000.0,
-            Class::Slow | Class::Usual if gigabytes > 5_000.0 => 750.0,
-            Class::Slow | Class::Usual => 500.0,
-            Class::Fast => 150.0,
-            Class::Fastest => 100.0,
+            SpeedClass::Slow | SpeedClass::Usual if gigabytes > 13_000.0 => 1_000.0,
+            SpeedClass::Slow | SpeedClass::Usual if gigabytes > 5_000.0 => 750.0,
+            SpeedClass::Slow | SpeedClass::Usual => 500.0,
+            SpeedClass::Fast => 150.0,
+            SpeedClass::Fastest => 100.0,
         };
         let heads = (gigabytes / a_surface).ceil().clamp(1.0, 24.0);
         let fewest = (heads * 0.75).floor().max(1.0);
@@ -183,7 +183,8 @@ impl Sheet {
         self.usual(Key::PhysicalSector, physical, "4096 bytes from 2 TB on");
     }
 
-    /// A default with a range. A guess of the sheet's own that has no range gets the same one.
+    /// A default with a range. If the sheet itself has a guess without a range, that gets this
+    /// range.
     fn guess(&mut self, key: Key, (value, low, high): Guess, why: &str) {
         let source = format!("guess: {why}");
         let [value, low, high] = [value, low, high].map(|value| (value * 1e4).round() / 1e4);
@@ -200,7 +201,7 @@ impl Sheet {
         self.default(key, Figure::stated(value, &format!("default: {why}")));
     }
 
-    /// `figure`, unless the sheet has one.
+    /// Adds `figure`, unless the sheet has one for `key`.
     fn default(&mut self, key: Key, figure: Figure) {
         #[cfg(test)]
         if crate::planted::is(crate::planted::Bug::DefaultOverSheet) {

@@ -1,4 +1,4 @@
-//! From the figures of a sheet to the whole profile of a drive.
+//! Makes the whole profile of a drive from the figures of a sheet.
 
 use super::{Key, Sheet};
 use crate::link::{Link, LinkKind};
@@ -7,7 +7,7 @@ use crate::profile::{
     Profile, QueueTable, RetryTable, SeekTable, ShingledTable, Sources, SpindleTable,
 };
 
-/// Zones of a layout; more where a zone would be too large for the model.
+/// Zones of a layout. There are more if a zone would be too large for the model.
 const ZONES: u32 = 28;
 /// The most sectors of a zone.
 const ZONE_SECTORS_MAX: u64 = 1 << 31;
@@ -16,11 +16,11 @@ const TRACK_SKEW_MIN: f64 = 0.12;
 const TRACK_SKEW_MAX: f64 = 0.5;
 const HEAD_SKEW: f64 = 0.03;
 const BAND_SKEW: f64 = 0.12;
-/// From 8 TB on the capacity is a multiple of so many sectors.
+/// From 8 TB on the capacity is a multiple of this number of sectors.
 const LARGE_UNIT: u64 = 1 << 21;
 
-/// The sectors of 512 bytes that a drive of so many gigabytes exports, by the industry's formula;
-/// none for a size that no drive has.
+/// The 512-byte sectors that a drive of `gigabytes` exports, by the industry's formula; none for a
+/// size that no drive has.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
 pub fn idema_sectors(gigabytes: f64) -> Option<u64> {
@@ -50,7 +50,7 @@ impl Skews {
         Self { track, head: track + HEAD_SKEW, band: track + BAND_SKEW }
     }
 
-    /// The mean over the tracks of a band.
+    /// The mean skew over the tracks of a band.
     pub(super) fn mean(self, heads: f64, cylinders: f64) -> f64 {
         let tracks = heads * cylinders;
         (self.track * (tracks - heads) + self.head * (heads - 1.0) + self.band) / tracks
@@ -87,7 +87,7 @@ impl Of<'_> {
     }
 }
 
-/// The drive that the figures of `sheet`, a complete one, describe.
+/// Makes the profile from the figures of `sheet`, which must be complete.
 pub(super) fn expand(sheet: &Sheet) -> Profile {
     let of = Of(sheet);
     let shingled = sheet.shingled.then(|| shingled(&of));
@@ -135,13 +135,13 @@ pub(super) fn expand(sheet: &Sheet) -> Profile {
     }
 }
 
-/// How much more than its data passes the head: a guard region follows each band.
+/// Ratio of the sectors that pass the head to the data read: a guard region follows each band.
 pub(super) fn guarded(table: &ShingledTable) -> f64 {
     1.0 + table.guard_sectors as f64 / table.band_sectors.max(1) as f64
 }
 
-/// Zones of equal width whose rates fall evenly; for each sector that is read `passed` pass the
-/// head.
+/// Zones of equal width whose rates fall evenly. `passed` sectors pass the head for each sector
+/// read.
 fn geometry(of: &Of<'_>, capacity: u64, passed: f64) -> GeometryTable {
     let (rpm, heads) = (of.value(Key::Rpm), of.count(Key::Heads).max(1));
     let bands = of.count(Key::BandCylinders).max(1);
@@ -168,7 +168,7 @@ fn geometry(of: &Of<'_>, capacity: u64, passed: f64) -> GeometryTable {
         first = end;
     }
     let cylinders = u32::try_from(zones.len()).unwrap_or(number).saturating_mul(width);
-    // What rounding to physical sectors left out is less than a cylinder, and stands at the end.
+    // The sectors lost to rounding are fewer than a cylinder's, and are added at the end.
     let missing = capacity.saturating_sub(first);
     let last = u64::from(track(number - 1)) * u64::from(heads);
     let more = u32::try_from(missing.div_ceil(last)).unwrap_or(0);
@@ -259,7 +259,7 @@ fn controller(link: Option<LinkKind>) -> ControllerTable {
     }
 }
 
-/// Segments and the buffer for writes, together no more than the buffer.
+/// Segments and write buffer; together they are at most as large as the buffer.
 fn cache(of: &Of<'_>) -> CacheTable {
     let buffer = of.sectors(Key::Cache);
     let segments = of.count(Key::Segments);

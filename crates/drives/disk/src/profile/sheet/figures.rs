@@ -1,9 +1,9 @@
-//! The figures that a data sheet, or its reader, can give.
+//! The figures that a data sheet, or its reader, may give.
 
 /// A figure of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// What the host can address, in sectors.
+    /// Number of sectors that the host can address.
     Capacity,
     /// Revolutions a minute.
     Rpm,
@@ -19,7 +19,7 @@ pub enum Key {
     FullStroke,
     /// Time to change heads, ms.
     HeadSwitch,
-    /// How much longer than a read a write settles, ms.
+    /// How much longer a write settles than a read, ms.
     WriteSettle,
     /// The buffer, bytes.
     Cache,
@@ -37,9 +37,9 @@ pub enum Key {
     WriteRetry,
     /// Commands in the queue.
     QueueDepth,
-    /// Time that the drive's scheduler allows for not knowing the angle, ms.
+    /// Margin of the drive's scheduler for an angle that it does not know exactly, ms.
     Margin,
-    /// Bytes that the medium writes as one.
+    /// Bytes of a physical sector.
     PhysicalSector,
     /// Of a shingled drive: the persistent cache, bytes.
     PersistentCache,
@@ -49,7 +49,7 @@ pub enum Key {
 
 /// How a figure is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FigureKind {
     /// A whole number.
     Count,
     /// A plain number.
@@ -65,7 +65,7 @@ pub enum Kind {
 }
 
 impl Key {
-    /// All, in the order in which they are written.
+    /// All keys, in the order in which they are written.
     pub const ALL: [Self; 21] = [
         Self::Capacity,
         Self::Rpm,
@@ -118,7 +118,7 @@ impl Key {
         }
     }
 
-    /// What it is, as part of a sentence.
+    /// Name of the figure, as part of a sentence.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -146,34 +146,34 @@ impl Key {
         }
     }
 
-    /// How it is written.
+    /// How the figure is written.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> FigureKind {
         match self {
-            Self::Capacity => Kind::Capacity,
-            Self::Rpm | Self::WriteRetry => Kind::Number,
-            Self::Outer | Self::Inner => Kind::MbS,
+            Self::Capacity => FigureKind::Capacity,
+            Self::Rpm | Self::WriteRetry => FigureKind::Number,
+            Self::Outer | Self::Inner => FigureKind::MbS,
             Self::Seek
             | Self::TrackToTrack
             | Self::FullStroke
             | Self::HeadSwitch
             | Self::WriteSettle
-            | Self::Margin => Kind::Ms,
+            | Self::Margin => FigureKind::Ms,
             Self::Cache
             | Self::Segment
             | Self::WriteBuffer
             | Self::PersistentCache
-            | Self::Band => Kind::Bytes,
+            | Self::Band => FigureKind::Bytes,
             Self::Segments
             | Self::Heads
             | Self::BandCylinders
             | Self::QueueDepth
-            | Self::PhysicalSector => Kind::Count,
+            | Self::PhysicalSector => FigureKind::Count,
         }
     }
 
     /// Whether values are drawn by their ratio rather than by their difference.
     pub(super) const fn by_ratio(self) -> bool {
-        matches!(self.kind(), Kind::Bytes | Kind::Count)
+        matches!(self.kind(), FigureKind::Bytes | FigureKind::Count)
     }
 }

@@ -1,4 +1,4 @@
-//! From a whole profile back to the figures of a sheet.
+//! Turns a whole profile back into the figures of a sheet.
 
 use super::expand::{Skews, guarded};
 use super::{Figure, Key, Sheet};
@@ -6,8 +6,8 @@ use crate::profile::{Profile, Sources};
 use crate::seek::SeekCurve;
 
 impl Sheet {
-    /// The figures of `profile`: those that it was made of, or what a data sheet would say of it.
-    /// The exact layout and curve of a measured drive are no figures of a sheet.
+    /// The figures of `profile`: those it was made from, or those that a data sheet would give. The
+    /// exact layout and seek curve of a measured drive have no place in a sheet.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
         if let Some(sheet) = &profile.sheet {
@@ -88,7 +88,7 @@ impl Sheet {
         self.put(Key::Segment, bytes(cache.segment_sectors), &cache.source, "segment_sectors");
         let for_writes = bytes(cache.write_buffer_sectors);
         self.put(Key::WriteBuffer, for_writes, &cache.source, "write_buffer_sectors");
-        // No profile names the buffer itself: it holds at least these.
+        // No profile gives the size of the whole buffer. It is at least the sum of its parts.
         let all = for_writes + f64::from(cache.segments) * bytes(cache.segment_sectors);
         self.put(Key::Cache, all, &cache.source, "segments");
     }

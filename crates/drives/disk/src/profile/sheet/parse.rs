@@ -13,7 +13,7 @@ use crate::profile::{Bars, ProfileError, Sources};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
-    /// Looked at before: a newer form has other keys.
+    /// Checked before: a newer form has other keys.
     #[serde(rename = "version")]
     _version: Option<u32>,
     name: String,
@@ -60,7 +60,7 @@ struct Form {
     range: BTreeMap<String, (Quantity, Quantity)>,
 }
 
-/// Names in `[source]` that are those of no figure.
+/// Keys of `[source]` that are not figures.
 const OTHER_SOURCES: [&str; 4] = ["link", "fua", "write_cache", "shingled"];
 
 impl Form {
@@ -95,10 +95,10 @@ impl Form {
 }
 
 impl Sheet {
-    /// Reads the figures that `text` gives; `origin` names it in errors. What is missing stays so.
+    /// Reads the figures that `text` gives, without defaults. `origin` names the sheet in errors.
     ///
     /// # Errors
-    /// When the text is no sheet, or a figure cannot be.
+    /// When the text is no sheet, or a figure is impossible.
     pub fn parse(origin: &str, text: &str) -> Result<Self, ProfileError> {
         let table: toml::Table = toml::from_str(text).map_err(|e| syntax(origin, e))?;
         Self::check_version(origin, &table)?;
@@ -106,7 +106,7 @@ impl Sheet {
         Self::of_form(origin, form)
     }
 
-    /// Refuses what a newer version of the program wrote.
+    /// Refuses a file that a newer version of the program wrote.
     pub(in crate::profile) fn check_version(
         origin: &str,
         table: &toml::Table,
@@ -176,7 +176,7 @@ fn syntax(origin: &str, source: toml::de::Error) -> ProfileError {
 }
 
 impl Figure {
-    /// Whether a range may be there: the number is a guess, or a default.
+    /// Whether the figure may have a range: it is a guess or a default.
     pub(super) fn may_range(&self) -> bool {
         matches!(self.origin(), super::Origin::Guess | super::Origin::Default)
     }

@@ -2,15 +2,15 @@
 
 use serde::Deserialize;
 
-use super::Kind;
+use super::FigureKind;
 
 /// A number, or a text with a number and its unit.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Quantity {
-    /// In the unit of the key.
+    /// A number in the unit of the key.
     Number(f64),
-    /// As `256M`, `8.5 ms`, `262 MiB/s`.
+    /// Such as `256M`, `8.5 ms`, `262 MiB/s`.
     Text(String),
 }
 
@@ -18,14 +18,14 @@ impl Quantity {
     /// The value in the unit of `kind`.
     ///
     /// # Errors
-    /// What is expected instead, if the number or its unit does not suit.
-    pub fn value(&self, kind: Kind) -> Result<f64, String> {
+    /// What was expected, if the number or its unit does not fit `kind`.
+    pub fn value(&self, kind: FigureKind) -> Result<f64, String> {
         let value = match self {
             Self::Number(number) => Some(*number),
             Self::Text(text) => parse(text, kind)?,
         };
         let value = value.filter(|value| value.is_finite());
-        let whole = !matches!(kind, Kind::Count | Kind::Bytes | Kind::Capacity);
+        let whole = !matches!(kind, FigureKind::Count | FigureKind::Bytes | FigureKind::Capacity);
         let value = value.filter(|value| whole || value.fract() == 0.0);
         value.ok_or_else(|| format!("expected {}, found {}", expected(kind), self.shown()))
     }
@@ -38,35 +38,37 @@ impl Quantity {
     }
 }
 
-const fn expected(kind: Kind) -> &'static str {
+const fn expected(kind: FigureKind) -> &'static str {
     match kind {
-        Kind::Count => "a whole number",
-        Kind::Number => "a number",
-        Kind::Ms => "milliseconds, as 8.5 or \"8.5 ms\"",
-        Kind::MbS => "MB/s (10^6 bytes), as 270 or \"262 MiB/s\"",
-        Kind::Bytes => "a size as \"256M\", in powers of 1024",
-        Kind::Capacity => "a capacity as \"18T\" (10^12 bytes, as data sheets have it), or sectors",
+        FigureKind::Count => "a whole number",
+        FigureKind::Number => "a number",
+        FigureKind::Ms => "milliseconds, as 8.5 or \"8.5 ms\"",
+        FigureKind::MbS => "MB/s (10^6 bytes), as 270 or \"262 MiB/s\"",
+        FigureKind::Bytes => "a size as \"256M\", in powers of 1024",
+        FigureKind::Capacity => {
+            "a capacity as \"18T\" (10^12 bytes, as data sheets have it), or sectors"
+        }
     }
 }
 
-/// The value of `text`; none if it is no number with a unit of `kind`.
-fn parse(text: &str, kind: Kind) -> Result<Option<f64>, String> {
+/// The value of `text`; none if it is not a number with a unit of `kind`.
+fn parse(text: &str, kind: FigureKind) -> Result<Option<f64>, String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_');
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let Ok(number) = number.replace('_', "").parse::<f64>() else { return Ok(None) };
-    if kind == Kind::Capacity {
+    if kind == FigureKind::Capacity {
         return capacity(text, number, unit.trim());
     }
     Ok(factor(kind, unit.trim()).map(|factor| rounded(number * factor, kind)))
 }
 
-/// Whole bytes where parts of larger units were written, as 1.5M.
-fn rounded(value: f64, kind: Kind) -> f64 {
-    if kind == Kind::Bytes { value.round() } else { value }
+/// Rounds sizes such as 1.5M to whole bytes.
+fn rounded(value: f64, kind: FigureKind) -> f64 {
+    if kind == FigureKind::Bytes { value.round() } else { value }
 }
 
-fn factor(kind: Kind, unit: &str) -> Option<f64> {
+fn factor(kind: FigureKind, unit: &str) -> Option<f64> {
     #[cfg(test)]
     if crate::planted::is(crate::planted::Bug::UnitTakenForAnother) {
         match unit {
@@ -75,13 +77,16 @@ fn factor(kind: Kind, unit: &str) -> Option<f64> {
         }
     }
     match (kind, unit) {
-        (_, "") | (Kind::Ms, "ms") | (Kind::MbS, "MB/s" | "MB") | (Kind::Bytes, "B") => Some(1.0),
-        (Kind::Ms, "us") => Some(1e-3),
-        (Kind::Ms, "s") => Some(1e3),
-        (Kind::MbS, "MiB/s" | "MiB") => Some(1.048_576),
-        (Kind::Bytes, "K" | "KB" | "KiB") => Some(1024.0),
-        (Kind::Bytes, "M" | "MB" | "MiB") => Some(1_048_576.0),
-        (Kind::Bytes, "G" | "GB" | "GiB") => Some(1_073_741_824.0),
+        (_, "")
+        | (FigureKind::Ms, "ms")
+        | (FigureKind::MbS, "MB/s" | "MB")
+        | (FigureKind::Bytes, "B") => Some(1.0),
+        (FigureKind::Ms, "us") => Some(1e-3),
+        (FigureKind::Ms, "s") => Some(1e3),
+        (FigureKind::MbS, "MiB/s" | "MiB") => Some(1.048_576),
+        (FigureKind::Bytes, "K" | "KB" | "KiB") => Some(1024.0),
+        (FigureKind::Bytes, "M" | "MB" | "MiB") => Some(1_048_576.0),
+        (FigureKind::Bytes, "G" | "GB" | "GiB") => Some(1_073_741_824.0),
         _ => None,
     }
 }
@@ -101,7 +106,7 @@ fn capacity(text: &str, number: f64, unit: &str) -> Result<Option<f64>, String> 
         "" => {
             return Err(format!(
                 "expected {}; {text:?} has no unit, and no drive is that small",
-                expected(Kind::Capacity)
+                expected(FigureKind::Capacity)
             ));
         }
         _ => return Ok(None),

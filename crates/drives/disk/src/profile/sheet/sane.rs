@@ -1,18 +1,19 @@
-//! Figures that cannot be are refused, and defaults taken for those that are missing.
+//! Refuses impossible figures and adds defaults for missing ones.
 
 use super::{Figure, Key, Origin, Sheet, expand};
 use crate::profile::check::{Check, values};
 use crate::profile::{Profile, ProfileError, catalogued, find};
 
-/// The largest capacity that the model takes.
+/// The largest capacity that the model supports.
 const SECTORS_MAX: f64 = 1e12;
 
 impl Sheet {
-    /// The sheet with a default for each figure that it lacks: those of the drive that it is like,
-    /// then those of its class.
+    /// Adds a default for each missing figure: first those of the drive named by `like`, then those
+    /// of the class.
     ///
     /// # Errors
-    /// When a figure cannot be, or the drive that it is like is unknown; `origin` names the sheet.
+    /// When a figure is impossible, or the drive named by `like` is unknown; `origin` names the
+    /// sheet.
     pub fn complete(mut self, origin: &str) -> Result<Self, ProfileError> {
         stated(&Check::new(origin), &self)?;
         if let Some(name) = self.like.clone() {
@@ -59,7 +60,7 @@ impl Sheet {
     }
 }
 
-/// Each figure that is given is one that can be.
+/// Checks each figure that the sheet gives on its own.
 fn stated(check: &Check<'_>, sheet: &Sheet) -> Result<(), ProfileError> {
     check.that(!sheet.name.trim().is_empty(), "name", "expected a short name")?;
     for (key, figure) in &sheet.figures {
@@ -113,7 +114,7 @@ fn one(check: &Check<'_>, key: Key, figure: &Figure) -> Result<(), ProfileError>
     check.within(range.1, low, high, &place)
 }
 
-/// The figures go together.
+/// Checks the figures against each other.
 fn together(check: &Check<'_>, sheet: &Sheet) -> Result<(), ProfileError> {
     let value = |key| sheet.value(key).unwrap_or(0.0);
     let (outer, inner) = (value(Key::Outer), value(Key::Inner));

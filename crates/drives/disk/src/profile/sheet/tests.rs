@@ -45,7 +45,7 @@ fn units_are_those_that_are_named() {
     assert_eq!(sheet.value(Key::Cache), Some(268_435_456.0));
 }
 
-/// The bug in the reader of units makes the test before fail.
+/// The bug in the reader of units must make the test above fail.
 #[test]
 fn planted_units_are_noticed() {
     let found = with(Bug::UnitTakenForAnother, || {
@@ -89,14 +89,14 @@ fn what_was_measured_is_not_varied() {
     assert!(!with(Bug::RangeOnMeasured, measured_stays));
 }
 
-/// Whether drives come from both ends of every range.
+/// Whether drawn drives reach both ends of every range.
 fn ranges_are_drawn_whole() -> bool {
     let complete = sheet(SHEET).complete("test.toml").unwrap();
     let drawn: Vec<Sheet> = (1..=200).map(|seed| complete.drawn(seed)).collect();
     complete.ranges().all(|(key, (low, high))| {
         let values = || drawn.iter().filter_map(|one| one.value(key));
         let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
-        let near = 0.1 * (high - low) + if key.kind() == Kind::Count { 1.0 } else { 0.0 };
+        let near = 0.1 * (high - low) + if key.kind() == FigureKind::Count { 1.0 } else { 0.0 };
         least >= low && most <= high && least <= low + near && most >= high - near
     })
 }
@@ -198,7 +198,7 @@ fn every_entry_of_the_catalogue_is_a_drive() {
     }
 }
 
-/// Guard regions of shingled drives pass the head, too, and cost none of the published rate.
+/// Guard regions of shingled drives pass the head, too, without lowering the published rate.
 #[test]
 fn the_catalogues_drives_meet_their_sheets() {
     for name in ["barracuda-8t", "wd-red-2t", "exos-x24-24t", "mg10-20t", "exos-15e900-900g"] {
@@ -209,7 +209,7 @@ fn the_catalogues_drives_meet_their_sheets() {
     }
 }
 
-/// Whether each model number leads to its own entry, and none to that of a neighbour.
+/// Whether each model number leads to its own entry, and to no neighbour's.
 fn models_are_told_apart() -> bool {
     let entries = catalogue().unwrap();
     let own = |told: &str| catalogued_model(told).unwrap().map(|sheet| sheet.name.clone());

@@ -1,17 +1,17 @@
-//! Drives that are all what a sheet may mean.
+//! Draws drives that all agree with one sheet.
 
 use manylogs_block::Rng;
 
 use super::{Figure, Key, Sheet};
 
-/// Sizes are multiples of so many bytes.
+/// Sizes are multiples of this number of bytes.
 const UNIT_BYTES: f64 = 4096.0;
-/// Nothing is drawn nearer to the outer rate than this share of it.
+/// The greatest drawn inner rate, as a share of the outer rate.
 const INNER_SHARE_MAX: f64 = 0.95;
 
 impl Sheet {
-    /// The drive whose uncertain figures lie at these shares of their ranges, from 0 (least) to 1.
-    /// Figures without a share stay as they are, and keep their ranges.
+    /// The sheet with uncertain figures set to these shares of their ranges, from 0 (least) to 1
+    /// (greatest). Figures without a share keep their values and ranges.
     #[must_use]
     pub fn at(&self, shares: &[(Key, f64)]) -> Self {
         let mut drawn = self.clone();
@@ -32,20 +32,21 @@ impl Sheet {
         drawn
     }
 
-    /// A drive drawn by `seed`: every uncertain figure lies anywhere in its range.
+    /// A drive drawn with `seed`: every uncertain figure lies anywhere in its range.
     #[must_use]
     pub fn drawn(&self, seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x6472_6976_6573);
         let shares: Vec<(Key, f64)> = self.ranges().map(|(key, _)| (key, rng.unit())).collect();
         let mut drawn = self.at(&shares);
         drawn.name = format!("{}-{seed}", self.name);
-        // A drawn drive is no drive that is there.
+        // A drawn drive is no existing drive.
         drawn.serials.clear();
         drawn.models.clear();
         drawn
     }
 
-    /// What was drawn apart may not go together: the less important figure yields.
+    /// Figures that were drawn separately may contradict each other: the less important one is
+    /// adjusted.
     fn keep_together(&mut self) {
         let value = |sheet: &Self, key| sheet.value(key).unwrap_or(0.0);
         let most = value(self, Key::Outer) * INNER_SHARE_MAX;
@@ -77,11 +78,11 @@ fn place(key: Key, (low, high): (f64, f64), share: f64) -> f64 {
 
 fn rounded(key: Key, value: f64) -> f64 {
     match key.kind() {
-        super::Kind::Bytes => (value / UNIT_BYTES).round() * UNIT_BYTES,
-        super::Kind::Count => value.round(),
-        super::Kind::Ms => (value * 1e3).round() / 1e3,
-        super::Kind::MbS => (value * 10.0).round() / 10.0,
-        super::Kind::Number => (value * 1e5).round() / 1e5,
-        super::Kind::Capacity => value,
+        super::FigureKind::Bytes => (value / UNIT_BYTES).round() * UNIT_BYTES,
+        super::FigureKind::Count => value.round(),
+        super::FigureKind::Ms => (value * 1e3).round() / 1e3,
+        super::FigureKind::MbS => (value * 10.0).round() / 10.0,
+        super::FigureKind::Number => (value * 1e5).round() / 1e5,
+        super::FigureKind::Capacity => value,
     }
 }

@@ -1,15 +1,15 @@
-//! Writes a sheet as TOML that [`Sheet::parse`] takes back.
+//! Writes a sheet as TOML, which [`Sheet::parse`] reads back.
 
 use std::fmt::Write as _;
 
-use super::{Key, Kind, Sheet, VERSION, idema_sectors};
+use super::{FigureKind, Key, Sheet, VERSION, idema_sectors};
 
 const UNITS: [(f64, &str); 3] = [(1_073_741_824.0, "G"), (1_048_576.0, "M"), (1024.0, "K")];
-/// The source that need not be written.
+/// The source that is left out of the file.
 const USUAL: &str = "data sheet";
 
 impl Sheet {
-    /// The sheet as TOML. Figures without another source are those of a data sheet.
+    /// The sheet as TOML. A figure without a source in the file comes from a data sheet.
     #[must_use]
     pub fn toml(&self) -> String {
         let mut out = format!("version = {VERSION}\nname = {}\n", quoted(&self.name));
@@ -84,13 +84,15 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// A figure as [`super::Quantity`] reads it back.
+/// A figure in a form that [`super::Quantity`] reads back.
 #[must_use]
 pub(super) fn shown(key: Key, value: f64) -> String {
     match key.kind() {
-        Kind::Bytes => bytes(value).unwrap_or_else(|| value.to_string()),
-        Kind::Capacity => capacity(value).unwrap_or_else(|| value.to_string()),
-        Kind::Count | Kind::Number | Kind::Ms | Kind::MbS => value.to_string(),
+        FigureKind::Bytes => bytes(value).unwrap_or_else(|| value.to_string()),
+        FigureKind::Capacity => capacity(value).unwrap_or_else(|| value.to_string()),
+        FigureKind::Count | FigureKind::Number | FigureKind::Ms | FigureKind::MbS => {
+            value.to_string()
+        }
     }
 }
 
@@ -99,7 +101,7 @@ fn bytes(value: f64) -> Option<String> {
     Some(format!("\"{}{unit}\"", value / size))
 }
 
-/// The size on the drive's label, if its sectors are those of one.
+/// The size on the drive's label, if there is one for this number of sectors.
 fn capacity(sectors: f64) -> Option<String> {
     let gigabytes = (sectors * 512.0 / 1e9).round();
     let named = [gigabytes, (gigabytes / 100.0).round() * 100.0, (gigabytes / 10.0).floor() * 10.0];

@@ -1,11 +1,11 @@
-//! Logs near the head, and the bugs that tests of them notice.
+//! Logs near the head, and the bugs that their tests notice.
 
 use super::*;
 use crate::planted::{Bug, with};
 
 const PLACE: u64 = 4_000_000_000;
 
-/// A drive that logs near the head and answers what is on the medium.
+/// A drive that logs near the head and answers once the data is on the medium.
 fn near(profile: &Profile) -> Bench {
     Bench::new(profile, |options| Options {
         write_cache: false,
@@ -21,8 +21,8 @@ fn with_logs(change: impl FnOnce(&mut ShingledTable)) -> Profile {
 }
 
 impl Bench {
-    /// One command, from its arrival to its answer.
-    fn serve(&mut self, kind: Kind, start: u64, len: u64) -> Nanos {
+    /// Runs one command; returns the time from its arrival to its answer.
+    fn serve(&mut self, kind: CommandKind, start: u64, len: u64) -> Nanos {
         let arrived = self.now;
         self.submit(kind, Extent::new(start, len));
         self.settle();
@@ -30,7 +30,7 @@ impl Bench {
     }
 }
 
-const WRITE: Kind = Kind::Write { fua: true };
+const WRITE: CommandKind = CommandKind::Write { fua: true };
 
 #[test]
 fn logs_near_the_head_save_the_way_to_the_cache() {
@@ -40,7 +40,7 @@ fn logs_near_the_head_save_the_way_to_the_cache() {
         let (mut rng, room) = (Rng::new(3), bench.drive.capacity().0 * 8 / 10);
         for _ in 0..500 {
             let at = rng.below(room / 8) * 8;
-            bench.serve(Kind::Read, at, 8);
+            bench.serve(CommandKind::Read, at, 8);
             bench.serve(WRITE, at / 2, 8);
         }
         bench.now.as_secs_f64()
@@ -49,10 +49,10 @@ fn logs_near_the_head_save_the_way_to_the_cache() {
     assert!(single / near > 1.7, "{single} s, {near} s");
 }
 
-/// Writes one at a time: the sector behind the last one has always just passed.
+/// Writes one at a time: the sector behind the last write has always just passed.
 fn writes_in_turn_wait_for_no_revolution() -> bool {
     let mut bench = near(&seagate());
-    bench.serve(Kind::Read, PLACE, 8);
+    bench.serve(CommandKind::Read, PLACE, 8);
     let spent: u64 = (0..200).map(|index| bench.serve(WRITE, index * 80_000, 8).0).sum();
     // Head switch and settling take 1.7 ms, a revolution 10.
     spent / 200 < 3_000_000
@@ -67,16 +67,16 @@ fn the_log_whose_end_passes_first_takes_a_write() {
 #[test]
 fn of_one_log_the_next_sector_is_a_revolution_away() {
     let mut bench = near(&with_logs(|table| table.near_logs = 1));
-    bench.serve(Kind::Read, PLACE, 8);
+    bench.serve(CommandKind::Read, PLACE, 8);
     let spent: u64 = (0..200).map(|index| bench.serve(WRITE, index * 80_000, 8).0).sum();
     assert!(spent / 200 > 9_000_000, "{} ns", spent / 200);
 }
 
-/// Writes that wait together go behind each other: only the first has a way to go.
+/// Writes that wait together are written one behind the other: only the first needs positioning.
 #[test]
 fn writes_that_wait_together_follow_each_other() {
     let mut bench = near(&seagate());
-    bench.serve(Kind::Read, PLACE, 8);
+    bench.serve(CommandKind::Read, PLACE, 8);
     let began = bench.now;
     for index in 0..32 {
         bench.submit(WRITE, Extent::new(index * 80_000, 8));
@@ -85,10 +85,10 @@ fn writes_that_wait_together_follow_each_other() {
     assert!(bench.now.since(began) < Nanos::from_millis(8), "{:?}", bench.now.since(began));
 }
 
-/// Fills the log at one place without a pause, and leaves the drive alone then.
+/// Fills the log at one place without a pause, and then leaves the drive alone.
 fn full_logs_swap_in_a_pause_and_not_far() -> bool {
     let mut bench = near(&with_logs(|table| (table.log_sectors, table.near_logs) = (8192, 1)));
-    bench.serve(Kind::Read, PLACE, 8);
+    bench.serve(CommandKind::Read, PLACE, 8);
     let here = bench.drive.position().cylinder;
     for index in 0..60 {
         bench.serve(WRITE, 80_000 * index, 1024);
@@ -96,7 +96,7 @@ fn full_logs_swap_in_a_pause_and_not_far() -> bool {
     let busy = bench.figures();
     bench.wait(Nanos(SECOND / 2));
     let after = bench.figures();
-    bench.serve(Kind::Read, 0, 8);
+    bench.serve(CommandKind::Read, 0, 8);
     let there = bench.drive.position().cylinder;
     (busy.log_swaps, busy.cleaning) == (0, Nanos(0))
         && after.log_swaps >= 1
@@ -112,9 +112,9 @@ fn full_logs_are_swapped_when_nothing_waits() {
 #[test]
 fn where_the_near_logs_are_full_the_next_ones_take_over() {
     let mut bench = near(&with_logs(|table| (table.log_sectors, table.near_logs) = (8192, 1)));
-    bench.serve(Kind::Read, PLACE, 8);
+    bench.serve(CommandKind::Read, PLACE, 8);
     let here = bench.drive.position().cylinder;
-    // 100 MiB, in logs of 4.
+    // 100 MiB, in logs of 4 MiB.
     for index in 0..200 {
         bench.serve(WRITE, 80_000 * index, 1024);
         assert!(bench.drive.position().cylinder.abs_diff(here) < 400, "{index}");
@@ -126,7 +126,7 @@ fn where_the_near_logs_are_full_the_next_ones_take_over() {
     assert!(figures.table_bytes_max >= 200 * 16, "{figures:?}");
 }
 
-/// Half of what is read lies in the cache and half in its band, piece by piece.
+/// Half of the data lies in the cache and half in its band, piece by piece.
 fn the_head_goes_once_to_the_cache_and_once_to_the_band() -> bool {
     let mut bench = Bench::new(&seagate(), |options| Options {
         write_cache: false,
@@ -138,8 +138,8 @@ fn the_head_goes_once_to_the_cache_and_once_to_the_band() -> bool {
     for piece in 0..pieces {
         bench.serve(WRITE, far + piece * 32, 16);
     }
-    // In the order of the addresses there are 16 long ways.
-    bench.serve(Kind::Read, far, pieces * 32) < Nanos::from_millis(150)
+    // In address order there are 16 long seeks.
+    bench.serve(CommandKind::Read, far, pieces * 32) < Nanos::from_millis(150)
 }
 
 #[test]
@@ -148,13 +148,13 @@ fn the_pieces_of_a_read_are_read_as_they_come() {
     assert!(!with(Bug::PiecesByAddress, the_head_goes_once_to_the_cache_and_once_to_the_band));
 }
 
-/// Time for reads and small writes by turns, 32 of them at a time.
+/// Time that reads and small writes take in turn, 32 of them at a time.
 fn seconds_of_a_deep_queue(placement: CachePlacement) -> f64 {
     let mut bench =
         Bench::new(&seagate(), |options| Options { write_cache: false, placement, ..options });
     let (mut rng, room) = (Rng::new(3), bench.drive.capacity().0 * 8 / 10);
     for _ in 0..1500 {
-        for kind in [Kind::Read, WRITE] {
+        for kind in [CommandKind::Read, WRITE] {
             bench.submit(kind, Extent::new(rng.below(room / 8) * 8, 8));
         }
     }
@@ -173,19 +173,19 @@ fn writes_gather_while_more_reads_wait() {
     assert!(!with(Bug::WritesFirst, a_deep_queue_is_as_fast_as_with_one_cache));
 }
 
-/// A write that is alone among reads is not kept for ever.
+/// A single write among reads is not held back for ever.
 #[test]
 fn a_single_write_among_reads_waits_a_fifth_of_a_second_at_most() {
     let mut bench = near(&seagate());
     let (mut rng, room) = (Rng::new(5), bench.drive.capacity().0 * 8 / 10);
     for _ in 0..31 {
-        bench.submit(Kind::Read, Extent::new(rng.below(room / 8) * 8, 8));
+        bench.submit(CommandKind::Read, Extent::new(rng.below(room / 8) * 8, 8));
     }
     bench.submit(WRITE, Extent::new(0, 8));
     let (write, arrived) = (bench.tag, bench.now);
     let answered = |bench: &Bench| bench.completed.iter().find(|c| c.tag == write).map(|c| c.at);
     while answered(&bench).is_none() {
-        bench.submit(Kind::Read, Extent::new(rng.below(room / 8) * 8, 8));
+        bench.submit(CommandKind::Read, Extent::new(rng.below(room / 8) * 8, 8));
     }
     let waited = answered(&bench).unwrap().since(arrived);
     assert!(waited > Nanos::from_millis(100) && waited < Nanos::from_millis(250), "{waited:?}");

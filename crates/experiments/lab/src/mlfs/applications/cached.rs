@@ -1,4 +1,4 @@
-//! The host's page cache, file by file: what was read or written last is read from memory.
+//! The host's page cache, file by file: the files read or written last are in memory.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ pub(super) struct PageCache {
     bound_bytes: u64,
     bytes: u64,
     files: HashMap<Ino, u64>,
-    /// The order in which files came; those that are gone are passed over.
+    /// Files in the order of their arrival; removed files are skipped.
     order: VecDeque<Ino>,
 }
 
@@ -23,7 +23,7 @@ impl PageCache {
         self.files.contains_key(&file)
     }
 
-    /// The whole file is in memory now, and has this length.
+    /// Notes that the whole file is in memory now, and has this length.
     pub(super) fn put(&mut self, file: Ino, bytes: u64) {
         let before = self.files.insert(file, bytes);
         if before.is_none() {
@@ -37,7 +37,7 @@ impl PageCache {
         }
     }
 
-    /// The file is gone.
+    /// Removes a deleted file.
     pub(super) fn forget(&mut self, file: Ino) {
         self.bytes -= self.files.remove(&file).unwrap_or(0);
         self.order.retain(|other| *other != file);

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The description of a measurement.
 
 use manylogs_block::Nanos;
 use manylogs_mlfs::JournalMode;
@@ -6,42 +6,41 @@ use manylogs_workload::programs::Program;
 
 use super::super::case::DiskCase;
 
-/// The file system has an inode for so many bytes: enough for eight file servers on the smallest
-/// drive.
+/// Bytes per inode of the file system: enough inodes for eight file servers on the smallest drive.
 pub const BYTES_PER_INODE: u64 = 1 << 20;
 
-/// The mode manylogs, with programs whose logs stay in the logs ([`ApplicationCase::odur`]).
+/// Name of the mode manylogs with durable-only program logs ([`ApplicationCase::odur`]).
 pub const MANYLOGS_ODUR: &str = "manylogs+odur";
 
-/// One measurement: a reader of a file of 2 GiB, 1 MiB at a time and past caches, beside a program.
+/// One measurement: a reader of a file of 2 GiB (direct I/O, 1 MiB at a time) beside a program.
 #[derive(Clone, Debug)]
 pub struct ApplicationCase {
     /// The disk, and the mode of its journal.
     pub disk: DiskCase,
-    /// The program's logs need durability and no place: they have the attribute
-    /// `user.manylogs.durable`. For modes with logs near the head.
+    /// Whether the program's logs are durable-only (have the attribute `user.manylogs.durable`).
+    /// For modes with logs near the head.
     pub odur: bool,
     /// The program.
     pub program: Program,
-    /// How often it runs, each time with files of its own. Zero for the reader alone.
+    /// Number of instances, each with files of its own. Zero for the reader alone.
     pub instances: u32,
     /// Requests that the reader has under way.
     pub stream_depth: u32,
-    /// Content of files that the host keeps in memory, in bytes: what is there is read at once.
+    /// Size of the host's page cache in bytes: reads of cached files take no time.
     pub memory_bytes: u64,
     /// Length of the measurement, in simulated time.
     pub span: Nanos,
 }
 
 impl ApplicationCase {
-    /// The reader alone, in the mode `ordered`: what shares are of.
+    /// The reader alone, in the mode `ordered`: the base of all shares.
     #[must_use]
     pub fn base(&self) -> Self {
         let disk = DiskCase { mode: JournalMode::Ordered, threshold: None, ..self.disk.clone() };
         Self { disk, odur: false, instances: 0, ..self.clone() }
     }
 
-    /// What the mode of the journal is called, and of the program's logs.
+    /// Name of the journal's mode, including that of the program's logs.
     #[must_use]
     pub const fn mode_name(&self) -> &'static str {
         match (self.disk.mode, self.odur) {

@@ -13,10 +13,10 @@ use super::super::disk::{BIG_BYTES, MlfsError, file};
 use super::cached::PageCache;
 use crate::stats::Latencies;
 
-/// Content is written in pieces of so many bytes.
+/// Bytes written at a time when files are filled.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Lengths of files that are there at the beginning do not depend on the seed of a measurement, so
-/// that measurements share disks.
+/// Seed of the initial files' lengths. It does not depend on the seed of a measurement, so that
+/// measurements share disks.
 const LENGTHS: u64 = 0xf11e5;
 
 /// The files of an instance before it begins.
@@ -62,7 +62,7 @@ pub(super) async fn fill(
     Ok(ApplicationFiles { big, instances: all })
 }
 
-/// The logs of a program need no place from now on.
+/// Makes the logs of a program durable-only.
 pub(super) async fn keep_logs(
     fs: Ext4,
     program: Program,
@@ -91,7 +91,7 @@ async fn write(fs: &Ext4, ino: Ino, offset: u64, bytes: u64, content: u8) -> Res
     Ok(())
 }
 
-/// What all instances did, and when counting begins and ends.
+/// Counters of all instances, and the times at which counting begins and ends.
 #[derive(Debug)]
 pub(super) struct Counts {
     pub(super) from: Time,
@@ -159,7 +159,7 @@ impl Files for Host {
     async fn write(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), Error> {
         let ino = self.ino(file)?;
         write(&self.fs, ino, offset, bytes, 9).await?;
-        // Of a file that is not in memory as a whole only a part is now.
+        // A file that was not wholly in memory still is not.
         let mut cache = self.cache.borrow_mut();
         if cache.has(ino) {
             cache.put(ino, offset + bytes);

@@ -33,9 +33,9 @@ pub struct ApplicationResult {
     pub app: &'static str,
     /// Time from one flush of a database to the next.
     pub flush_every_ms: Option<f64>,
-    /// Mode of the journal; `manylogs+odur` where the program's logs need no place.
+    /// Mode of the journal; `manylogs+odur` if the program's logs are durable-only.
     pub mode: &'static str,
-    /// How often the program runs.
+    /// Number of instances of the program.
     pub instances: u32,
     /// Requests that the reader has under way.
     pub stream_depth: u32,
@@ -45,11 +45,11 @@ pub struct ApplicationResult {
     pub seconds: f64,
     /// Throughput of the reader.
     pub stream_mb_s: f64,
-    /// `stream_mb_s` over what the reader has alone in the mode `ordered`.
+    /// `stream_mb_s` divided by the reader's throughput alone in the mode `ordered`.
     pub kept: f64,
-    /// Latency of what the program did to make something durable.
+    /// Latency of the program's operations that make data durable.
     pub flush_ms: SyncMillis,
-    /// Latency of what its users waited for.
+    /// Latency of the operations that its users wait for.
     pub request_ms: SyncMillis,
     /// Operations a second of all instances.
     pub operations_per_s: f64,
@@ -57,9 +57,10 @@ pub struct ApplicationResult {
     pub records: u64,
     /// Flushes of the drive that transactions waited for.
     pub drive_flushes: u64,
-    /// Appended to the logs or the journal.
+    /// Bytes appended to the logs or the journal.
     pub log_bytes: u64,
-    /// Of the program's logs, written home although they need no place; `None` where they do.
+    /// Bytes of the program's durable-only logs that were written home all the same; `None` if its
+    /// logs are ordinary files.
     pub o_dur_home_bytes: Option<u64>,
 }
 
@@ -70,7 +71,7 @@ fn flush_every(program: &Program) -> Option<Nanos> {
     }
 }
 
-/// `base` is the reader alone in the mode ordered.
+/// The result of a case; `base` is the reader alone in the mode `ordered`.
 pub(super) fn result(
     case: &ApplicationCase,
     beside: &Measured,
@@ -99,7 +100,7 @@ pub(super) fn result(
 }
 
 impl ApplicationFigures {
-    /// What was measured by `command`; not all of it, if it was `interrupted`.
+    /// The figures measured by `command`; incomplete if it was `interrupted`.
     #[must_use]
     pub fn new(command: String, interrupted: bool, cases: Vec<ApplicationResult>) -> Self {
         Self { format: 1, command, interrupted, cases }

@@ -18,10 +18,10 @@ use crate::grid::{Grid, MadeOnce};
 use crate::interfere::{StreamKind, SyncMillis};
 use crate::stats::round3;
 
-/// The reader and the programs run this long before the measurement begins.
+/// Warm-up: the reader and the programs run this long before the measurement begins.
 const WARM_UP: Nanos = Nanos::from_secs(5);
 
-/// Disks with all that is measured on them, each made when the first case needs it.
+/// Prepared disks, each made when the first case needs it.
 #[derive(Debug, Default)]
 pub struct ApplicationDisks(MadeOnce<Result<Prepared<ApplicationFiles>, String>>);
 
@@ -40,21 +40,20 @@ impl ApplicationDisks {
 pub struct Measured {
     /// Throughput of the reader.
     pub stream_mb_s: f64,
-    /// Latency of what programs did to make something durable.
+    /// Latency of the programs' operations that make data durable.
     pub flush_ms: SyncMillis,
-    /// Latency of what users of the programs waited for.
+    /// Latency of the operations that the programs' users wait for.
     pub request_ms: SyncMillis,
     /// Operations a second of all instances.
     pub operations_per_s: f64,
-    /// What the journal did.
+    /// Counters of the journal.
     pub journal: SinkStats,
-    /// Written home of files that need durability and no place.
+    /// Bytes of durable-only files that were written home.
     pub o_dur_home_bytes: u64,
 }
 
-/// Measures each case on up to `threads` threads, and what the reader has alone in the mode
-/// `ordered`. The results keep the order of `cases`. Cases that have not begun when `stop` is set
-/// are left out.
+/// Measures each case on up to `threads` threads, and the reader alone in the mode `ordered`. The
+/// results keep the order of `cases`. Cases that have not begun when `stop` is set are left out.
 ///
 /// # Errors
 /// The first failure.
@@ -71,10 +70,10 @@ pub fn run_all(
     Ok(cases.iter().filter_map(of).collect())
 }
 
-/// Measures the case alone, and nothing that it is to be compared with.
+/// Measures the case alone, without the runs to compare it with.
 ///
 /// # Errors
-/// As [`run_all`].
+/// Those of [`run_all`].
 pub fn measure_one(
     case: &ApplicationCase,
     disks: &ApplicationDisks,

@@ -1,4 +1,4 @@
-//! What writes: a log that needs no place, and others beside it.
+//! The writers: of a durable-only log, and of ordinary files beside it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,33 +12,33 @@ use super::super::case;
 use super::super::disk::MlfsError;
 use super::gate::{Amounts, FILES_LIVE, LONG_PIECE, PIECE, ROUNDS, SEGMENTS, SMALL_FILE};
 
-/// Every sector that is written to a log begins so: nothing else does.
+/// The beginning of every sector written to a log; other sectors do not begin so.
 pub(super) const MARK: [u8; 8] = *b"O_DUR\0\xa5\x5a";
 const SECTOR: usize = 512;
-/// Files beside the logs, and bytes of each.
+/// Number of ordinary files, and bytes of each.
 const PLAIN_FILES: u64 = 120;
 const PLAIN_BYTES: u64 = 1 << 20;
-/// Small writes before a sync of theirs, of 4 KiB each.
+/// Small writes (4 KiB each) to ordinary files between syncs.
 const WRITES_PER_SYNC: u64 = case::WRITES_PER_SYNC as u64;
 /// The interval of these syncs at 1 MiB/s.
 const SYNC_EVERY: Nanos = Nanos(WRITES_PER_SYNC * 4096 * 1_000_000_000 / (1 << 20));
-/// A read before each small file moves the head so far at most.
+/// Bytes of the read that moves the head before each small file.
 const READ_BYTES: usize = 4096;
-/// Small files are written over a day.
+/// The time over which small files are written.
 const DAY: Nanos = Nanos::from_secs(24 * 3600);
 
-/// Files that are there before a measurement.
+/// Files that exist before a measurement.
 #[derive(Clone, Debug)]
 pub(super) struct KeepingFiles {
-    /// The directory of logs, which hands the property down.
+    /// The directory of logs, whose new files inherit the durable-only property.
     pub(super) logs: Ino,
-    /// Others, in directories of their own, which are all over the disk.
+    /// Ordinary files in directories of their own, spread over the disk.
     pub(super) plain: Vec<Ino>,
-    /// A file that has no property yet.
+    /// The file of the ring, which does not have the property yet.
     pub(super) ring: Ino,
 }
 
-/// Makes them.
+/// Makes these files.
 pub(super) async fn fill(fs: Ext4, amounts: Amounts) -> Result<KeepingFiles, MlfsError> {
     let new = || New::plain(FileKind::Directory, 0o755);
     let mut plain = Vec::new();
@@ -54,21 +54,21 @@ pub(super) async fn fill(fs: Ext4, amounts: Amounts) -> Result<KeepingFiles, Mlf
     Ok(KeepingFiles { logs, plain, ring })
 }
 
-/// What is known of the log's files: which pieces each has.
+/// The log's files, with the numbers of the pieces in each.
 type Written = VecDeque<(Ino, Vec<u64>)>;
 
-/// Somebody who writes a log, on one mount.
+/// The writer of a log, on one mount.
 #[derive(Clone)]
 pub(super) struct Writer {
     pub(super) fs: Ext4,
     pub(super) clock: Handle,
     pub(super) files: KeepingFiles,
     pub(super) amounts: Amounts,
-    /// The files of the log that live, oldest first. It outlives power cuts.
+    /// The existing files of the log, oldest first. The list survives power cuts.
     pub(super) written: Rc<RefCell<Written>>,
     /// Number of the next piece.
     pub(super) next: Rc<Cell<u64>>,
-    /// Bytes that were answered.
+    /// Bytes of answered writes.
     pub(super) bytes: Rc<Cell<u64>>,
 }
 
@@ -85,7 +85,7 @@ fn piece(number: u64, len: u64) -> Bytes {
 }
 
 impl Writer {
-    /// Waits for the next turn of something that happens every so often, from `begin` on.
+    /// Waits for turn `number` of something that happens at intervals of `every`, from `begin` on.
     async fn turn(&self, begin: Time, every: Nanos, number: u64) {
         let at = Time(begin.0 + every.0 * number);
         if self.clock.now() < at {
@@ -98,7 +98,8 @@ impl Writer {
         Ok(self.fs.create(self.files.logs, name.as_bytes(), new).await?.ino)
     }
 
-    /// Writes the next piece to a file, as its piece `at`, and syncs it.
+    /// Writes the next piece at position `at` (in pieces) of a file, and syncs it. Returns its
+    /// number.
     async fn put(&self, ino: Ino, at: u64, len: u64) -> Result<u64, Error> {
         let number = self.next.get();
         self.next.set(number + 1);
@@ -108,7 +109,8 @@ impl Writer {
         Ok(number)
     }
 
-    /// Appends a part of all that is appended. What lives beyond three files is deleted.
+    /// Appends one of `share` equal parts of the total. Deletes the oldest file when there are more
+    /// than three.
     pub(super) async fn append(&self, share: u64) -> Result<(), Error> {
         const EVERY: Nanos = Nanos::from_millis(31);
         let (begin, pieces) = (self.clock.now(), self.amounts.appended() / PIECE / share);
@@ -159,7 +161,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Fills segments with zeroes, and overwrites them by turns, each under a new name.
+    /// Fills segments with zeroes, and overwrites them in turn, each under a new name.
     pub(super) async fn segments(&self) -> Result<(), Error> {
         const EVERY: Nanos = Nanos::from_millis(16);
         let of_segment = self.amounts.segment() / LONG_PIECE;
@@ -171,7 +173,7 @@ impl Writer {
             self.written.borrow_mut().push_back((ino, Vec::new()));
         }
         let begin = self.clock.now();
-        // As often as the appended bytes go four times into the logs.
+        // Writes four times the bytes of the logs.
         let turns = 4 * self.amounts.logs / self.amounts.segment();
         for turn in 0..turns {
             let (old, new) = (turn.to_string(), (turn + SEGMENTS).to_string());
@@ -189,7 +191,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes small files over a day, each where the head was sent by a read of something.
+    /// Writes small files over a day, each after a read that has moved the head to a random place.
     pub(super) async fn spread(&self, rng: &mut Rng) -> Result<(), Error> {
         let (begin, files) = (self.clock.now(), self.amounts.small_files());
         for number in 0..files {
@@ -204,7 +206,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes files that live.
+    /// Writes the live file.
     pub(super) async fn live(&self) -> Result<(), Error> {
         let ino = self.make("live").await?;
         let mut pieces = Vec::new();
@@ -215,14 +217,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what lives.
+    /// Removes the live file.
     pub(super) async fn remove_live(&self) -> Result<(), Error> {
         self.written.borrow_mut().clear();
         self.fs.unlink(self.files.logs, b"live").await?;
         self.fs.sync_all().await
     }
 
-    /// Whether all that lives is what was written.
+    /// Whether all existing files have the content that was written.
     pub(super) async fn is_intact(&self, piece_bytes: u64) -> Result<bool, Error> {
         let written = self.written.borrow().clone();
         for (ino, pieces) in written {
@@ -236,7 +238,8 @@ impl Writer {
         Ok(true)
     }
 
-    /// Small durable writes to other files, until it is `done`, or as many bytes as that.
+    /// Makes small durable writes to ordinary files, until `done` is set or `most` bytes are
+    /// written.
     pub(super) async fn others(
         &self,
         rng: &mut Rng,

@@ -1,6 +1,6 @@
-//! What the logs keep of files that need durability and no place (`O_DUR` of the Manylogs paper,
-//! section IV-D), in virtual time, held against what is promised. Beside each load 1 MiB/s of small
-//! durable writes go to other files, and a checkpoint runs every minute, where logs are 1 GiB.
+//! Durable-only files in the logs (`O_DUR` of the Manylogs paper, section IV-D), in virtual time,
+//! compared with the promises. Beside each load 1 MiB/s of small durable writes go to other files,
+//! and a checkpoint runs every minute, where logs are 1 GiB.
 
 mod gate;
 mod load;

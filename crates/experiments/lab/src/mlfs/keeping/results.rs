@@ -1,4 +1,4 @@
-//! Results, as they are printed and written as JSON.
+//! Results, for the terminal and as JSON.
 
 use manylogs::VolumeStats;
 use serde::Serialize;
@@ -27,7 +27,7 @@ impl KeepingFigures {
         Self { format: 1, command, interrupted, cases }
     }
 
-    /// Whether all that is promised holds.
+    /// Whether all promises hold.
     #[must_use]
     pub fn hold(&self) -> bool {
         self.cases.iter().all(|case| case.misses.is_empty())
@@ -39,41 +39,41 @@ impl KeepingFigures {
 pub struct KeepingResult {
     /// The drive profile's name.
     pub drive: String,
-    /// What was measured.
+    /// Name of the gate.
     pub gate: &'static str,
     /// Bytes of all logs.
     pub log_space_bytes: u64,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Written to files that need no place, zeroes left out.
+    /// Bytes written to durable-only files, without zeroes.
     pub written_bytes: u64,
-    /// What the logs keep at the end.
+    /// Durable-only bytes in the logs at the end.
     pub live_bytes: u64,
-    /// Written home of it, as the volume counts.
+    /// Durable-only bytes written home, by the volume's counters.
     pub home_bytes: u64,
-    /// Sectors of it that lie outside the logs at the end, in bytes, as the drive has them.
+    /// Durable-only bytes outside the logs at the end, found on the drive.
     pub home_on_drive_bytes: u64,
-    /// Moved from log to log.
+    /// Durable-only bytes moved from log to log.
     pub moved_bytes: u64,
-    /// Of the logs that are there for it.
+    /// Bytes of the logs reserved for durable-only content.
     pub pinned_bytes: u64,
     /// Writes that waited for room.
     pub waits: u64,
     /// Checkpoints that ran.
     pub checkpoints: u64,
-    /// Logs that were moved to others in idle time.
+    /// Logs whose content was moved to another log in idle time.
     pub swaps: u64,
-    /// Time of a checkpoint, as a share of what it takes without files that live in the logs.
+    /// Time of a checkpoint, divided by its time without durable-only files in the logs.
     pub pass_ratio: Option<f64>,
-    /// What is promised and does not hold.
+    /// Promises that do not hold.
     pub misses: Vec<&'static str>,
 }
 
-/// At most so much of what is written is moved.
+/// Most bytes that may be moved, as a share of the written ones.
 const MOVED_MOST: f64 = 0.02;
-/// Logs are there for so much more than what lives in them, and two logs beside.
+/// Reserved logs may have this many times the live bytes, plus two logs.
 const PINNED_MOST: f64 = 1.5;
-/// A pass takes so much longer at most.
+/// Largest `pass_ratio` allowed.
 const PASS_MOST: f64 = 1.05;
 
 impl KeepingResult {
@@ -105,7 +105,7 @@ impl KeepingResult {
         }
     }
 
-    /// With what does not hold of what is promised of its gate.
+    /// Adds the gate's promises that do not hold.
     #[must_use]
     pub(super) fn judged(mut self, gate: Gate) -> Self {
         let mut must = |holds: bool, miss| {
@@ -151,7 +151,7 @@ const TITLES: [&str; 12] = [
 /// Number of leading columns that hold words.
 const WORDS: usize = 2;
 
-/// The results as a table, in MiB, and what does not hold.
+/// The results as a table, in MiB, and the promises that do not hold.
 #[must_use]
 pub fn text(found: &KeepingFigures) -> String {
     let mut said = aligned(&TITLES, found.cases.iter().map(row), WORDS);

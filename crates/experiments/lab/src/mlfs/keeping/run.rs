@@ -19,16 +19,16 @@ use super::results::KeepingResult;
 use crate::parallel::in_parallel;
 use crate::replay::DriveSettings;
 
-/// Checkpoints run so often where the logs are 1 GiB, in all gates but the last, whose passes are
-/// asked for. Smaller logs are filled sooner.
+/// Interval of checkpoints for logs of 1 GiB; smaller logs fill sooner. The last gate orders its
+/// checkpoints instead.
 const CHECKPOINT_SECONDS: u64 = 60;
-/// Logs have so many bytes.
+/// Bytes of one log.
 pub(super) const LOG_BYTES: u64 = 10 << 20;
 /// Size of ext4's own journal, which is not used.
 const JOURNAL: manylogs_block::Sectors = manylogs_block::Sectors(32 << 11);
-/// An inode for so many bytes.
+/// Bytes per inode of the file system.
 const BYTES_PER_INODE: u64 = 4 << 20;
-/// Power cuts come after so many equal parts of what is appended, but for the last.
+/// Number of equal parts of the appended bytes; a power cut follows each part except the last.
 const PARTS: u64 = 3;
 
 /// One gate on one drive.
@@ -74,7 +74,7 @@ pub fn run_all(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// A world with what is mounted in it.
+/// A world with its mounted file system.
 struct Host {
     world: World,
     mounted: Mounted,
@@ -163,7 +163,7 @@ impl Host {
         Ok(self.world.run(async move { volume.set(&settings).await })?)
     }
 
-    /// Does something, with small writes to other files beside it.
+    /// Does `work`, with small writes to ordinary files beside it.
     fn beside_others<W: Future<Output = Result<(), Error>> + 'static>(
         &mut self,
         work: impl FnOnce(Writer) -> W,
@@ -190,7 +190,7 @@ impl Host {
         Ok(())
     }
 
-    /// The same after a power cut: mounted, and what was under way is gone.
+    /// The host after a power cut: mounted again, without the work under way.
     fn after_power_cut(self) -> Result<Self, MlfsError> {
         let Self { world, mounted, case, writer, rng } = self;
         drop(mounted);
@@ -200,7 +200,7 @@ impl Host {
         Ok(Self { world, mounted, case, writer, rng })
     }
 
-    /// A load without power cuts.
+    /// Runs a load without power cuts.
     fn overwritten<W: Future<Output = Result<(), Error>> + 'static>(
         mut self,
         case: &KeepingCase,
@@ -250,7 +250,7 @@ fn spread(case: &KeepingCase, mut host: Host) -> Result<KeepingResult, MlfsError
     host.checkpoint_now_and_then()?;
     let (writer, mut rng) = (host.writer.clone(), host.rng.split());
     host.world.run(async move { writer.spread(&mut rng).await })?;
-    // From here on room is made when there is none.
+    // From here on checkpoints run only when the logs are full.
     host.assign("checkpoint=full")?;
     let (writer, mut rng) = (host.writer.clone(), host.rng.split());
     let most = host.writer.amounts.flood();
@@ -261,8 +261,8 @@ fn spread(case: &KeepingCase, mut host: Host) -> Result<KeepingResult, MlfsError
     host.result(case, SMALL_FILE, sums)
 }
 
-/// How long a pass takes that brings the same small writes home, with files that live in the logs,
-/// and after these were removed: records lie in the same places.
+/// Measures a pass that brings the same small writes home, first with durable-only files in the
+/// logs, then after their removal. The records lie in the same places.
 fn pass(
     case: &KeepingCase,
     host: Host,

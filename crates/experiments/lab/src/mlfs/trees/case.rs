@@ -1,8 +1,8 @@
-//! What is measured.
+//! The description of a measurement.
 
 use super::super::case::DiskCase;
 
-/// The file system has an inode for so many bytes, as mkfs makes it.
+/// Bytes per inode of the file system, the default of mkfs.
 pub const BYTES_PER_INODE: u64 = 1 << 14;
 
 /// One tree in one mode of the journal.
@@ -10,9 +10,9 @@ pub const BYTES_PER_INODE: u64 = 1 << 14;
 pub struct TreesCase {
     /// The disk, and the mode of its journal.
     pub disk: DiskCase,
-    /// How many directories the tree has.
+    /// Number of directories of the tree.
     pub directories: u32,
-    /// The directories of a level are made in an order drawn from the seed; else one after the
-    /// other.
+    /// Whether the directories of a level are made in a random order, drawn from the seed; else one
+    /// after the other.
     pub shuffled: bool,
 }

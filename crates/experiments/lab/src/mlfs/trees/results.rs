@@ -1,4 +1,4 @@
-//! Results, as they are printed and written as JSON.
+//! Results, for the terminal and as JSON.
 
 use serde::Serialize;
 
@@ -27,8 +27,8 @@ impl TreesFigures {
     }
 }
 
-/// Result of one case. Each phase begins with cold caches; its seconds end when all is durable,
-/// those of its unmount when the mode has left everything where it leaves it.
+/// Result of one case. Each phase begins with cold caches; its seconds end when all is durable. The
+/// unmount after it is timed separately.
 #[derive(Clone, Debug, Serialize)]
 pub struct TreesResult {
     /// The drive profile's name.
@@ -39,7 +39,7 @@ pub struct TreesResult {
     pub mode: &'static str,
     /// Size of ext4's own journal.
     pub journal_mib: u64,
-    /// How many directories the tree has.
+    /// Number of directories of the tree.
     pub directories: u32,
     /// Whether directories of a level were made in a random order.
     pub shuffled: bool,
@@ -47,17 +47,17 @@ pub struct TreesResult {
     pub seed: u64,
     /// Making the tree.
     pub make_s: f64,
-    /// The unmount behind it.
+    /// The unmount after it.
     pub make_leave_s: f64,
     /// Listing it with attributes.
     pub list_s: f64,
     /// Removing it.
     pub remove_s: f64,
-    /// The unmount behind that.
+    /// The unmount after that.
     pub remove_leave_s: f64,
-    /// Appended to the log in all phases, unmounts left out.
+    /// Bytes appended to the log in all phases, without the unmounts.
     pub log_bytes: u64,
-    /// Written home in all phases, unmounts left out.
+    /// Bytes written home in all phases, without the unmounts.
     pub home_bytes: u64,
 }
 

@@ -12,7 +12,7 @@ use super::walk;
 use crate::parallel::in_parallel;
 use crate::stats::round3;
 
-/// What one phase took: the work with a sync of all, and the unmount.
+/// Durations of one phase: the work with a sync of all, and the unmount.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     pub(super) seconds: f64,

@@ -1,12 +1,13 @@
-//! What is done to a tree.
+//! Operations on a tree.
 
 use manylogs_block::Rng;
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 
-/// Directories in each directory, but in the last ones.
+/// Directories in each directory, except those of the last level.
 const FAN_OUT: u32 = 4;
 
-/// Makes a tree of so many directories below the root, level by level.
+/// Makes a tree of `directories` directories below the root, level by level; `order` is the seed of
+/// a random order.
 pub(super) async fn make(fs: &Ext4, directories: u32, order: Option<u64>) -> Result<(), Error> {
     let mut rng = order.map(Rng::new);
     let new = New::plain(FileKind::Directory, 0o755);
@@ -35,14 +36,14 @@ fn shuffle(all: &mut [Ino], rng: &mut Rng) {
     }
 }
 
-/// A directory that is walked, and its name in the one above it.
+/// A directory found in a walk, with its parent and its name there.
 struct Within {
     parent: Ino,
     ino: Ino,
     name: Vec<u8>,
 }
 
-/// The directories in `dir`, with their attributes looked at, as `ls -l` does.
+/// Lists the directories in `dir` and reads their attributes, as `ls -l` does.
 async fn within(fs: &Ext4, dir: Ino) -> Result<Vec<Within>, Error> {
     let (mut found, mut cookie) = (Vec::new(), 0);
     loop {

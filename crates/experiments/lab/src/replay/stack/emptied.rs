@@ -1,4 +1,4 @@
-//! What a checkpoint cost.
+//! The cost of a checkpoint.
 
 use manylogs::CheckpointReport;
 use manylogs_block::Nanos;

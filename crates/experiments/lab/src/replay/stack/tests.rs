@@ -1,4 +1,4 @@
-//! A replay frees what it simulated.
+//! A replay frees the memory of its simulated world.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn a_world_is_freed_when_it_ends() {
     let profile = manylogs_disk::profile::find("wd5000ys").unwrap().unwrap();
     let settings = DriveSettings::new(Arc::new(profile), false);
     for policy in ["nologging", "mlb"] {
-        let sim = Sim::new(1, Order::Fifo);
+        let sim = Sim::new(1, TaskOrder::Fifo);
         let policy = NamedPolicy::parse(policy).unwrap();
         let stack = Stack::named(&sim, &settings, &policy, 1).unwrap();
         let known_to_observer = Rc::downgrade(&stack.head);

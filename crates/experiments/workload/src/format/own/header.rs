@@ -8,7 +8,7 @@ use crate::error::{Fault, TraceError, fault};
 use crate::input::Input;
 use crate::open::BlockEvent;
 
-/// What the recording at `path` says about itself; its records are not read.
+/// Reads the header of the recording at `path`, but not its records.
 ///
 /// # Errors
 ///

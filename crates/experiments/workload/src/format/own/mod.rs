@@ -62,7 +62,7 @@ pub enum TraceClock {
     Virtual = 2,
 }
 
-/// What a recording says about itself.
+/// The description in a recording's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingInfo {
     /// The device recorded, as the user named it (`/dev/sdb`).
@@ -107,7 +107,7 @@ impl Default for RecordingInfo {
     }
 }
 
-/// What each record is encoded against; fresh at the start of every block.
+/// The values against which the next record is encoded; reset at the start of every block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Context {
     /// Time of the record before, in units of the resolution.

@@ -11,9 +11,9 @@ use crate::request::{TraceOp, TraceRequest};
 
 /// A block is closed when its payload reaches this length.
 const BLOCK_BYTES: usize = 32 << 10;
-/// Longer device and model names are cut.
+/// Longer device and model names are truncated.
 const MAX_STRING_BYTES: usize = 1024;
-/// Longer serial numbers and links are cut.
+/// Longer serial numbers and links are truncated.
 const MAX_SERIAL_BYTES: usize = 64;
 
 /// Writes requests as a recording; call [`finish`](Self::finish) or the file counts as truncated.
@@ -51,7 +51,8 @@ impl<W: Write> RecordingWriter<W> {
         })
     }
 
-    /// Appends a request; one earlier than its predecessor is written at the predecessor's time.
+    /// Appends a request. If its time is before its predecessor's, it is written with the
+    /// predecessor's time.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Updates that are given up.
+//! Handles that are dropped without being finished.
 
 use manylogs_torture::ext4::{SMALL_MIB, SMALL_OPTIONS, World, has_program, mkfs};
 
@@ -6,7 +6,8 @@ use super::*;
 use crate::ops::{Ext4, Options};
 use crate::units::Timestamp;
 
-/// What it would have freed is in use, and nobody who finds the disk full waits for it.
+/// The blocks that it would have freed are in use, and a task that finds the disk full does not
+/// wait for them.
 #[test]
 fn an_update_that_is_given_up_holds_no_block_back() {
     if !has_program("mkfs.ext4") {

@@ -1,4 +1,4 @@
-//! Bringing blocks home.
+//! Checkpoints: writing blocks of the log home.
 
 use bytes::Bytes;
 use manylogs_block::{BlockDevice, IoError, IoResult, Payload, Request, all_done};
@@ -12,32 +12,33 @@ use crate::memory::Part;
 use crate::ondisk::jbd2::{self, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
-/// Blocks that are on their way home at a time, as the device copies them: 2 MiB.
+/// Blocks written home at a time, because the device copies them: 2 MiB.
 const AT_ONCE: usize = 512;
 /// Blocks of one read of the log: 1 MiB.
 const READ_MOST: u32 = 256;
-/// A log that keeps what it holds gives back at least this part of itself at a time.
+/// A log that keeps its content ([`crate::Mode::Lazy`]) gives back at least one part in this number
+/// at a time.
 const PART: u32 = 8;
 
 impl Jbd2Sink {
-    /// Brings home what is durable in the log, and gives the log's room back: all of it, or the
-    /// oldest part where the log keeps what it holds.
+    /// Brings the durable content of the log home, and gives its room back: all of it, or only the
+    /// oldest part if the log keeps its content.
     ///
-    /// What is written is what was committed: a buffer may have changed since.
+    /// The committed content is written: a buffer may have changed since.
     pub(super) async fn checkpoint(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
         let Some(newest) = self.due() else { return Ok(()) };
         self.bring_up_to(newest).await
     }
 
-    /// As [`Jbd2Sink::checkpoint`], of all that is durable.
+    /// As [`Jbd2Sink::checkpoint`], always of all durable content.
     pub(super) async fn checkpoint_all(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
         self.bring_all().await
     }
 
-    /// As [`Jbd2Sink::checkpoint`], for the last time: the log needs no replay then. Whoever has
-    /// waited for the room finds nothing to do, and leaves the superblock as it is.
+    /// The last checkpoint, after which the log needs no replay. A checkpoint that waited meanwhile
+    /// finds nothing to do, and leaves the superblock as it is.
     pub(super) async fn checkpoint_last(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
         self.bring_all().await?;
@@ -67,7 +68,7 @@ impl Jbd2Sink {
         due
     }
 
-    /// Brings home all that is durable. The caller is the only one who does so.
+    /// Brings all durable content home. The caller holds [`Jbd2Sink::checkpointing`].
     async fn bring_all(&self) -> IoResult<()> {
         let durable = self.state.borrow().durable;
         match durable {
@@ -76,7 +77,8 @@ impl Jbd2Sink {
         }
     }
 
-    /// Brings home what transactions up to `newest` have. The caller is the only one who does so.
+    /// Brings home the content of transactions up to `newest`. The caller holds
+    /// [`Jbd2Sink::checkpointing`].
     async fn bring_up_to(&self, newest: Tid) -> IoResult<()> {
         let mut start = BlockNo(0);
         loop {
@@ -91,7 +93,7 @@ impl Jbd2Sink {
         let newest = if is(Bug::LazyTailTooFar) { newest.next() } else { newest };
         let (tid, start) = self.tail_behind(newest);
         self.write_superblock(tid, Some(start)).await?;
-        // Only now nobody looks for them any more.
+        // Only now a replay does not look for these transactions any more.
         let mut state = self.state.borrow_mut();
         while let Some(oldest) = state.transactions.front()
             && newest.is_at_least(oldest.tid)
@@ -104,8 +106,8 @@ impl Jbd2Sink {
         Ok(())
     }
 
-    /// Writes blocks home, in the order of their homes. What is not in memory is read from the log,
-    /// in its order.
+    /// Writes blocks home, in the order of their homes. Contents that are not in memory are read
+    /// from the log, in the log's order.
     async fn write_home(&self, due: Vec<Waiting>) -> IoResult<()> {
         let blocks = due.len();
         let in_log = due.iter().filter(|waiting| waiting.bytes.is_none()).count();
@@ -125,8 +127,8 @@ impl Jbd2Sink {
         Ok(())
     }
 
-    /// The contents of blocks that wait, in the order of their homes. Their places in the log are
-    /// not used anew meanwhile: only the caller gives room back.
+    /// The contents of waiting blocks, in the order of their homes. Their places in the log are not
+    /// reused meanwhile, because only the caller gives room back.
     async fn contents(&self, due: Vec<Waiting>) -> IoResult<Vec<(BlockNo, Bytes)>> {
         let (held, mut in_log): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|waiting| waiting.bytes.is_some());
@@ -156,7 +158,7 @@ impl Jbd2Sink {
         Ok(contents)
     }
 
-    /// Where a replay begins that needs nothing up to `newest`.
+    /// Where a replay begins when transactions up to `newest` are home.
     fn tail_behind(&self, newest: Tid) -> (Tid, u32) {
         let state = self.state.borrow();
         let rest = state.transactions.iter().find(|t| !newest.is_at_least(t.tid));
@@ -169,9 +171,9 @@ impl Jbd2Sink {
         self.put_superblock().await
     }
 
-    /// Writes that the file system is damaged, with the log as it is.
+    /// Notes in the journal's superblock that the file system is damaged. The log stays as it is.
     pub(super) async fn write_damage(&self) -> IoResult<()> {
-        // A checkpoint writes the superblock, too.
+        // A checkpoint writes the superblock too.
         let _alone = self.checkpointing.take().await;
         self.state.borrow_mut().superblock.set_damaged();
         self.put_superblock().await
@@ -185,7 +187,7 @@ impl Jbd2Sink {
     }
 }
 
-/// A block of the log as it is at home.
+/// The content that a block of the log has at home.
 pub(super) fn unescaped(block: Bytes, escaped: bool) -> Bytes {
     if !escaped || is(Bug::LazyNotUnescaped) {
         return block;

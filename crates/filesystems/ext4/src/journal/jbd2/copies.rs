@@ -1,4 +1,4 @@
-//! Which blocks the log has copies of, and where the newest one is.
+//! The blocks of which the log has copies, and the place of the newest copy.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ pub(super) struct Copy {
     pub(super) tid: Tid,
     /// The block of the journal where it is.
     pub(super) at: u32,
-    /// Its first word is zero there.
+    /// Whether its first word is replaced by zero there.
     pub(super) escaped: bool,
-    /// It is newer than what is at home, and nobody has freed the block since.
+    /// Whether it is newer than the home content, and the block was not freed since.
     pub(super) is_live: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Waiting {
     pub(super) bytes: Option<Bytes>,
 }
 
-/// See the module.
+/// The copies in the log: see the module.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     newest: BTreeMap<BlockNo, Copy>,
@@ -40,7 +40,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// A durable transaction has this copy, and memory its content if there is room.
+    /// Notes a copy of a durable transaction, with its content if there is memory for it.
     pub(super) fn insert(&mut self, home: BlockNo, copy: Copy, bytes: Option<Bytes>) {
         self.bury(home);
         self.live += usize::from(copy.is_live);
@@ -50,7 +50,7 @@ impl Copies {
         }
     }
 
-    /// A block was freed, or is at home: its copy is of no use, but a replay finds it.
+    /// Makes a block's copy not live. A replay may still find it.
     fn bury(&mut self, home: BlockNo) {
         self.bytes.remove(&home);
         if let Some(copy) = self.newest.get_mut(&home)
@@ -60,14 +60,14 @@ impl Copies {
         }
     }
 
-    /// The blocks of a run were freed.
+    /// Notes that the blocks of a run were freed.
     pub(super) fn free(&mut self, run: Run) {
         for block in self.logged(run) {
             self.bury(block);
         }
     }
 
-    /// Those blocks of a run of which there are copies, live or not.
+    /// The blocks of a run of which there are copies, live or not.
     pub(super) fn logged(&self, run: Run) -> Vec<BlockNo> {
         let range = BlockNo(run.range().start)..BlockNo(run.range().end);
         self.newest.range(range).map(|(block, _)| *block).collect()
@@ -79,8 +79,8 @@ impl Copies {
         Some(Waiting { home, copy, bytes: self.bytes.get(&home).cloned() })
     }
 
-    /// The first live copies, at most so many, that transactions up to `newest` have of blocks from
-    /// `start` on, in the order of their homes.
+    /// The first `most` live copies in transactions up to `newest`, of blocks from `start` on, in
+    /// the order of their homes.
     pub(super) fn waiting(&self, start: BlockNo, newest: Tid, most: usize) -> Vec<Waiting> {
         let after = self.newest.range(start..);
         let is_due = |copy: &Copy| copy.is_live && newest.is_at_least(copy.tid);
@@ -92,7 +92,7 @@ impl Copies {
         waiting.collect()
     }
 
-    /// What transactions up to `newest` have is at home, and no replay finds it any more.
+    /// Forgets the copies of transactions up to `newest`: they are home, and no replay finds them.
     pub(super) fn forget(&mut self, newest: Tid) {
         let Self { newest: copies, bytes, live } = self;
         copies.retain(|home, copy| {

@@ -82,7 +82,7 @@ impl Jbd2Sink {
         body
     }
 
-    /// A block as it stands in the log, and its tag.
+    /// A block as it is written to the log, and its tag.
     fn in_log(&self, tid: Tid, home: BlockNo, bytes: &Bytes) -> (Tag, Piece) {
         let escaped = jbd2::must_escape(bytes);
         let content = if escaped {
@@ -97,7 +97,7 @@ impl Jbd2Sink {
         (Tag { home, escaped, checksum }, piece)
     }
 
-    /// The transaction is durable.
+    /// Notes that the transaction is durable, with its copies.
     fn settle(&self, transaction: &Closed, copies: Vec<(BlockNo, Copy)>) {
         let mut state = self.state.borrow_mut();
         if !is(Bug::LazyFreedStaysLive) {
@@ -116,6 +116,7 @@ impl Jbd2Sink {
 /// A block of the log as it is written.
 struct Piece {
     bytes: Bytes,
-    /// The block that it is a copy of, and whether it is escaped; `None` if it is the journal's.
+    /// The block that it is a copy of, and whether it is escaped; `None` for the journal's own
+    /// blocks.
     of: Option<(BlockNo, bool)>,
 }

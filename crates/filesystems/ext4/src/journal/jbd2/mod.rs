@@ -1,11 +1,11 @@
 //! ext4's own journal as a [`CommitSink`]: a ring of blocks in a file.
 //!
-//! A transaction in the log is its revoke blocks, then descriptors with the blocks that they
-//! announce, then a commit block, which is written when all before it and the transaction's data
-//! are durable. Blocks go home later, all that are durable at once (a checkpoint), and the
-//! journal's superblock then names the next transaction as the first to replay. A log that keeps
-//! what it holds ([`crate::Mode::Lazy`]) brings home only its oldest part, when it is nearly full,
-//! and the next mount opens it as it is.
+//! A transaction in the log has revoke blocks, then descriptors with the blocks that they announce,
+//! then a commit block. The commit block is written when all blocks before it and the transaction's
+//! data are durable. Later a checkpoint brings all durable blocks home, and the journal's
+//! superblock then names the next transaction as the first to replay. A log that keeps its content
+//! ([`crate::Mode::Lazy`]) brings only its oldest part home, when it is nearly full, and the next
+//! mount opens it as it is.
 
 mod checkpoint;
 mod copies;
@@ -35,49 +35,49 @@ pub(crate) use open::open;
 pub(crate) use place::LogPlace;
 pub(crate) use replay::{Journalled, read_superblock, replay, reset};
 
-/// The longest run of content that goes into a transaction in [`crate::Mode::Runs`]: 32 KiB, as the
-/// Manylogs paper has it for its file systems (section V-A).
+/// The longest run of content that goes into a transaction in [`crate::Mode::Runs`]: 32 KiB, as for
+/// the file systems of the Manylogs paper (section V-A).
 const CONTENT_BLOCKS: u32 = 8;
-/// The shortest journal: as mkfs makes them. The largest transaction is a quarter.
+/// The shortest journal that mkfs makes. The largest transaction is a quarter of the log.
 pub(crate) const BLOCKS_LEAST: u32 = 1024;
 
-/// Memory of a block that waits to go home, with its content, and without.
+/// Bytes of memory of a waiting block's content, and of any block's entry.
 const PENDING_COST: u64 = BLOCK_BYTES as u64 + 256;
 const COPY_COST: u64 = 48;
-/// Runs of blocks that a transaction frees: some are in memory until it is durable.
+/// Most runs of blocks that a transaction may free: they are in memory until it is durable.
 const FREED_MOST: usize = 1 << 16;
 
-/// How many blocks that wait to go home may be in memory.
+/// How many blocks that wait to go home may have their content in memory.
 fn pending_in(memory: &Memory) -> usize {
     to_usize(memory.most(Part::Journal) / 2 / (PENDING_COST + COPY_COST))
 }
 
 impl State {
-    /// The memory of what there are copies of now.
+    /// The memory of the copies now.
     fn cost(&self) -> u64 {
         let in_memory = self.copies.in_memory() as u64 * PENDING_COST;
         in_memory + self.copies.len() as u64 * COPY_COST
     }
 
-    /// Holds that memory.
+    /// Holds the memory that [`State::cost`] says.
     fn count(&mut self) {
         self.held.set(self.cost());
     }
 }
 
-/// See the module.
+/// ext4's own journal: see the module.
 pub(crate) struct Jbd2Sink {
     device: Rc<dyn BlockDevice>,
     place: LogPlace,
     format: Format,
     state: RefCell<State>,
-    /// One checkpoint at a time.
+    /// Held by a checkpoint, so that only one runs.
     checkpointing: TaskLock,
     stats: Cell<SinkStats>,
-    /// What the log holds, and whether that stays there. Where it holds content of files, all that
-    /// waits to go home is in memory: content is read there.
+    /// Which blocks the log holds, and whether they stay there. If it holds content of files, all
+    /// waiting blocks are in memory, because reads of content look there.
     mode: Mode,
-    /// The most blocks in memory that wait to go home: a half of the journal's share.
+    /// Most waiting blocks in memory: half of the journal's share.
     pending_most: usize,
     memory: Memory,
 }
@@ -88,15 +88,15 @@ struct State {
     head: u32,
     /// Transactions that a replay would find, oldest first.
     transactions: VecDeque<InLog>,
-    /// Blocks of the log that they take.
+    /// Blocks of the log that these take.
     used: u32,
     /// The number of the next transaction.
     next: Tid,
     /// The newest transaction that is durable; `None` if the log has none.
     durable: Option<Tid>,
-    /// What durable transactions of the log hold.
+    /// The copies in durable transactions of the log.
     copies: Copies,
-    /// The memory of that.
+    /// The memory of the copies.
     held: Permit,
 }
 
@@ -109,7 +109,7 @@ struct InLog {
 }
 
 impl Jbd2Sink {
-    /// A sink that writes to an empty log, from its beginning: nothing is left to replay.
+    /// A sink that writes to an empty log, from its beginning. Nothing may be left to replay.
     pub(crate) fn new(
         mode: Mode,
         device: Rc<dyn BlockDevice>,
@@ -162,8 +162,8 @@ impl Jbd2Sink {
         self.state.borrow().used
     }
 
-    /// Blocks of the log that a transaction of so many blocks may take at most. Revoke blocks name
-    /// blocks of the log only, and a commit block has a place of its own.
+    /// The most blocks of the log that a transaction of `blocks` blocks may take. Revoke blocks
+    /// name only blocks that have copies in the log, and the commit block takes one more.
     fn needed(&self, blocks: usize) -> u64 {
         let revokes = (self.place.blocks() as usize).div_ceil(self.format.revokes()) + 1;
         (blocks + blocks.div_ceil(self.format.tags()) + 2 * revokes + 4) as u64

@@ -1,4 +1,4 @@
-//! Opening a log that keeps what it holds, without a replay.
+//! Opening a log that keeps its content, without a replay.
 
 use std::rc::Rc;
 
@@ -15,14 +15,14 @@ use crate::memory::Memory;
 use crate::ondisk::jbd2::Tid;
 use crate::units::Run;
 
-/// A sink that goes on in the log that `journal` describes, which holds all that is durable of its
-/// blocks; `None` if it must be replayed instead: a transaction may hold content of files, which
-/// nobody would look for there, or the log is not written as we write it (`format`: with wide
-/// numbers, with checksums). Nothing is written.
+/// A sink that goes on in the log that `journal` describes, with the copies that are in it. `None`
+/// if the log must be replayed instead: a transaction may hold content of files, for which reads
+/// would not look there, or the log has another format than ours (`format`: wide numbers,
+/// checksums). Nothing is written.
 ///
-/// What is in the log is found by its descriptors. Copies were durable before their commit block
-/// was written; those of the newest transaction, which another program may have committed at once
-/// with its copies, are compared with their checksums.
+/// Copies are found by the descriptors. They were durable before their commit block was written.
+/// Only the copies of the newest transaction are compared with their checksums, because another
+/// program may have written them together with the commit block.
 ///
 /// # Errors
 /// Those of the device, and [`crate::Error::Corrupt`] if a transaction that was durable is not
@@ -58,7 +58,7 @@ pub(crate) async fn open(
 }
 
 impl Jbd2Sink {
-    /// The transaction behind those that were found so far.
+    /// The transaction behind the ones found so far.
     async fn next_in(&self, scan: &Scan<'_>, contents: Contents) -> Result<Option<Found>> {
         let (tid, at, left) = {
             let state = self.state.borrow();
@@ -67,7 +67,7 @@ impl Jbd2Sink {
         scan.transaction(tid, at, left, contents).await
     }
 
-    /// A whole transaction is newer than those before it.
+    /// Notes a whole transaction, which is newer than those before it.
     fn append(&self, found: Found) {
         let mut state = self.state.borrow_mut();
         let tid = state.next;

@@ -1,4 +1,4 @@
-//! Where the journal's blocks are.
+//! The places of the journal's blocks on the device.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use manylogs_block::{BlockDevice, Completion, Hint, Payload, Request};
 
 use crate::units::{BlockNo, Run};
 
-/// The blocks of the journal, and which of them are the log.
+/// The blocks of the journal, and the part of them that is the log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogPlace {
     runs: Vec<Run>,
@@ -16,7 +16,8 @@ pub(crate) struct LogPlace {
 }
 
 impl LogPlace {
-    /// The log in blocks `first` to `end` of a journal in `runs`; `None` if that cannot be.
+    /// The log in blocks `first` to `end` (not included) of a journal in `runs`; `None` if that is
+    /// impossible.
     pub(crate) fn new(runs: Vec<Run>, first: u32, end: u32) -> Option<Self> {
         let blocks: u64 = runs.iter().map(|run| u64::from(run.blocks)).sum();
         let sound = first > 0 && first < end && u64::from(end) <= blocks;
@@ -56,7 +57,7 @@ impl LogPlace {
     }
 }
 
-/// Writes blocks, neighbours in one request. Nobody waits for them here.
+/// Begins to write blocks, neighbours in one request. The caller waits for the completions.
 pub(super) fn write_blocks(
     device: &Rc<dyn BlockDevice>,
     blocks: impl IntoIterator<Item = (BlockNo, Bytes)>,

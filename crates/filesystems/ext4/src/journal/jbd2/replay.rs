@@ -1,4 +1,4 @@
-//! Replaying a journal that somebody left: we, the kernel, or a crash in an earlier replay.
+//! Replay of a journal that this crate or the kernel left, also after a crash in an earlier replay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -10,15 +10,15 @@ use super::checkpoint::unescaped;
 use super::place::{LogPlace, write_blocks};
 use super::scan::{Contents, Found, Scan};
 use crate::cache::read_block;
-use crate::error::{Corruption, Place, Refusal, Result};
+use crate::error::{Corruption, Location, Refusal, Result};
 use crate::geometry::Geometry;
 use crate::ondisk::jbd2::{JournalSuperblock, Tid, incompat};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
-/// Blocks that are brought home with one wait.
+/// Blocks that are written home in parallel.
 const BATCH: usize = 256;
 
-/// Where in the log the newest content of a block is.
+/// The place in the log of the newest content of a block.
 struct Copy {
     at: u32,
     tid: Tid,
@@ -31,9 +31,9 @@ struct Replay<'a> {
     revoked: HashMap<BlockNo, Tid>,
 }
 
-/// Brings home what is in the log that `superblock` describes, and returns the number that the
-/// next transaction has. The superblock is left as it is: a
-/// crash in between means that the replay is done again.
+/// Brings home the blocks of the log that `superblock` describes, and returns the number of the
+/// next transaction. The superblock is left as it is: after a crash in between, the replay is done
+/// again.
 ///
 /// # Errors
 /// Those of the device, and [`crate::Error::Corrupt`] if a transaction that was durable is not
@@ -56,12 +56,12 @@ pub(crate) async fn replay(
         next = next.next();
     }
     replay.bring_home().await?;
-    // What is left of a torn transaction must not be taken for the next one.
+    // Blocks of a torn transaction in the log must not be taken for the next one.
     Ok(next.next())
 }
 
 impl Replay<'_> {
-    /// A whole transaction is newer than those before it.
+    /// Notes a whole transaction, which is newer than those before it.
     fn take(&mut self, tid: Tid, found: Found) {
         for (tag, at) in found.copies {
             self.copies.insert(tag.home, Copy { at, tid, escaped: tag.escaped });
@@ -69,7 +69,7 @@ impl Replay<'_> {
         self.revoked.extend(found.revoked.into_iter().map(|block| (block, tid)));
     }
 
-    /// Writes the newest content of each block that was not revoked since, durably.
+    /// Writes the newest content of each block home, unless it was revoked since, and flushes.
     async fn bring_home(&self) -> Result<()> {
         let is_wanted = |block: &BlockNo, copy: &Copy| {
             let revoked = self.revoked.get(block).filter(|_| !is(Bug::Ext4ReplayIgnoresRevokes));
@@ -91,7 +91,7 @@ impl Replay<'_> {
     }
 }
 
-/// What a mount learns of the journal.
+/// The journal, as a mount reads it.
 pub(crate) struct Journalled {
     pub(crate) place: LogPlace,
     pub(crate) superblock: JournalSuperblock,
@@ -106,7 +106,7 @@ pub(crate) async fn read_superblock(
     device: &Rc<dyn BlockDevice>,
     runs: Vec<Run>,
 ) -> Result<Journalled> {
-    let bad = |what| Corruption::of(Place::Journal(0), what);
+    let bad = |what| Corruption::of(Location::Journal(0), what);
     let first = runs.first().ok_or_else(|| bad("no blocks"))?.start;
     let block = read_block(&**device, first).await?;
     let superblock = JournalSuperblock::decode(&block).ok_or_else(|| bad("no superblock"))?;
@@ -125,7 +125,7 @@ pub(crate) async fn read_superblock(
     Ok(Journalled { place, superblock })
 }
 
-/// Makes an empty log the device's truth: what was replayed is not looked for again.
+/// Writes a journal superblock that says that the log is empty, after a replay.
 ///
 /// # Errors
 /// Those of the device.

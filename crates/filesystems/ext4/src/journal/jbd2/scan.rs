@@ -1,4 +1,4 @@
-//! Reading the transactions of a log that somebody left: we, the kernel, or a crash.
+//! Reading the transactions of a log that this crate or the kernel left.
 
 use std::rc::Rc;
 
@@ -8,11 +8,11 @@ use manylogs_plant::{Bug, is};
 
 use super::place::LogPlace;
 use crate::cache::read_block;
-use crate::error::{Corruption, Place, Refusal, Result};
-use crate::ondisk::jbd2::{self, Format, JournalSuperblock, Kind, Tag, Tid, incompat};
+use crate::error::{Corruption, Location, Refusal, Result};
+use crate::ondisk::jbd2::{self, BlockKind, Format, JournalSuperblock, Tag, Tid, incompat};
 use crate::units::BlockNo;
 
-/// What is read of a log.
+/// A log to be read.
 pub(super) struct Scan<'a> {
     pub(super) device: &'a Rc<dyn BlockDevice>,
     pub(super) place: &'a LogPlace,
@@ -21,7 +21,7 @@ pub(super) struct Scan<'a> {
     pub(super) blocks: u64,
 }
 
-/// What one transaction of the log says.
+/// A transaction that was found in the log.
 #[derive(Default)]
 pub(super) struct Found {
     /// Its copies, each with its place in the journal.
@@ -31,23 +31,23 @@ pub(super) struct Found {
     pub(super) behind: u32,
     /// How many blocks of the log it takes.
     pub(super) blocks: u32,
-    /// It says that it holds no content of files.
+    /// Whether it says that it holds no content of files.
     pub(super) is_metadata: bool,
-    /// A copy whose checksum is another, if contents were read.
+    /// A copy whose checksum does not match, if contents were compared.
     mismatch: Option<u32>,
 }
 
-/// What is read of a transaction.
+/// How much is read of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// All, and compared with their checksums.
+    /// All; copies are compared with their checksums.
     Compared,
-    /// What describes it. Its copies were durable before its commit block was written.
+    /// Only its own blocks: copies were durable before its commit block was written.
     Skipped,
 }
 
 impl<'a> Scan<'a> {
-    /// The scan of a log, and where it begins; `None` if there is nothing in it.
+    /// The scan of a log, and the block at which it begins; `None` if the log is empty.
     ///
     /// # Errors
     /// [`crate::Error::Corrupt`], and [`crate::Error::Refused`] if another program must look at it.
@@ -62,7 +62,7 @@ impl<'a> Scan<'a> {
             return Err(Refusal::NeedsCheck("the journal may hold fast commits").into());
         }
         if !place.contains(start) {
-            return Err(Corruption::of(Place::Journal(0), "the log begins outside").into());
+            return Err(Corruption::of(Location::Journal(0), "the log begins outside").into());
         }
         Ok(Some((Self { device, place, format: superblock.format(), blocks }, start)))
     }
@@ -90,19 +90,19 @@ impl<'a> Scan<'a> {
             self.step(&mut found);
             let kind = jbd2::header(&block).filter(|(_, of)| *of == tid).map(|(kind, _)| kind);
             match kind {
-                Some(Kind::Descriptor) if self.format.is_whole(&block) => {
+                Some(BlockKind::Descriptor) if self.format.is_whole(&block) => {
                     let tags = self.format.tags_of(&block);
                     if tags.len() > (left - found.blocks) as usize {
                         return Ok(None);
                     }
                     self.announced(tid, tags, contents, &mut found).await?;
                 }
-                Some(Kind::Revoke) if self.format.is_whole(&block) => {
+                Some(BlockKind::Revoke) if self.format.is_whole(&block) => {
                     let revoked = self.format.revoked(&block);
-                    let bad = || Corruption::of(Place::Journal(here), "impossible revokes");
+                    let bad = || Corruption::of(Location::Journal(here), "impossible revokes");
                     found.revoked.extend(revoked.ok_or_else(bad)?);
                 }
-                Some(Kind::Commit) if self.format.is_whole_commit(&block) => {
+                Some(BlockKind::Commit) if self.format.is_whole_commit(&block) => {
                     found.is_metadata = Format::is_metadata_alone(&block);
                     self.check(&found)?;
                     return Ok(Some(found));
@@ -144,14 +144,14 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// All of a transaction was durable before its commit block was written.
+    /// Checks a transaction with a commit block: all of it was durable before that was written.
     fn check(&self, found: &Found) -> Result<()> {
         if let Some(at) = found.mismatch {
-            return Err(Corruption::of(Place::Journal(at), "wrong checksum").into());
+            return Err(Corruption::of(Location::Journal(at), "wrong checksum").into());
         }
         match found.copies.iter().find(|(tag, _)| tag.home.0 >= self.blocks) {
             Some((_, at)) => {
-                Err(Corruption::of(Place::Journal(*at), "a block beyond the end").into())
+                Err(Corruption::of(Location::Journal(*at), "a block beyond the end").into())
             }
             None => Ok(()),
         }

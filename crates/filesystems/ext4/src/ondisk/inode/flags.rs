@@ -2,19 +2,19 @@
 
 use super::FileKind;
 
-/// What changes is durable when the change returns.
+/// Changes are durable when they return.
 pub(crate) const SYNC: u32 = 0x8;
 pub(crate) const IMMUTABLE: u32 = 0x10;
 pub(crate) const APPEND: u32 = 0x20;
 pub(crate) const NO_DUMP: u32 = 0x40;
-/// Reading leaves the time of access as it is.
+/// Reads do not change the time of access.
 pub(crate) const NO_ACCESS_TIME: u32 = 0x80;
 pub(crate) const INDEX: u32 = 0x1000;
-/// Of a directory: names that change are durable when the change returns.
+/// For a directory: changes of names are durable when they return.
 pub(crate) const DIR_SYNC: u32 = 0x10000;
 pub(crate) const HUGE_FILE: u32 = 0x40000;
 pub(crate) const EXTENTS: u32 = 0x80000;
-/// What a new directory takes over from its directory: sync, noatime, nodump and the like.
+/// Flags that a new directory inherits from its parent: sync, noatime, nodump and the like.
 const INHERITED: u32 = 0x1
     | 0x2
     | SYNC
@@ -26,13 +26,13 @@ const INHERITED: u32 = 0x1
     | DIR_SYNC
     | 0x200_0000
     | 0x2000_0000;
-/// What only directories have: project ids that are handed down as well.
+/// Flags that only directories have: dirsync, and the inheritance of project ids.
 const OF_DIRECTORIES: u32 = DIR_SYNC | 0x2000_0000;
-/// What this crate cannot keep intact: compressed, encrypted, verity, in another inode,
-/// inline, casefolded.
+/// Flags of inodes that this crate cannot keep intact: compressed, encrypted, verity, value in
+/// another inode, inline, casefolded.
 pub(crate) const FOREIGN: u32 = 0x4 | 0x800 | 0x10_0000 | 0x20_0000 | 0x1000_0000 | 0x4000_0000;
 
-/// Those of the flags of a directory that something new in it takes over, as the kernel has it.
+/// The flags that a new inode inherits from its directory, as in the kernel.
 pub(crate) const fn inherited(above: u32, kind: FileKind) -> u32 {
     above
         & match kind {

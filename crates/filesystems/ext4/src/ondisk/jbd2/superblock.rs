@@ -12,7 +12,8 @@ const SUPERBLOCK_BYTES: usize = 1024;
 pub(crate) struct JournalSuperblock(Box<[u8; SUPERBLOCK_BYTES]>);
 
 impl JournalSuperblock {
-    /// What is in `block`; `None` if it is not a journal of [`BLOCK_BYTES`] blocks, or not whole.
+    /// The superblock in `block`; `None` if it is not of a journal with [`BLOCK_BYTES`] blocks, or
+    /// not whole.
     pub(crate) fn decode(block: &[u8]) -> Option<Self> {
         let mut found = Self(Box::new([0; SUPERBLOCK_BYTES]));
         found.0.copy_from_slice(&block[..SUPERBLOCK_BYTES]);
@@ -70,7 +71,7 @@ impl JournalSuperblock {
         self.u32(0x20)
     }
 
-    /// The last user gives up: damage was found (EUCLEAN, as the kernel keeps it).
+    /// Notes that damage was found (EUCLEAN, as the kernel does).
     pub(crate) fn set_damaged(&mut self) {
         put_be32(&mut *self.0, 0x20, (-117_i32).cast_unsigned());
     }
@@ -79,14 +80,14 @@ impl JournalSuperblock {
         self.u32(0x28)
     }
 
-    /// Whether the log is written as [`JournalSuperblock::set_format`] would have it written.
+    /// Whether the log has the format that [`JournalSuperblock::set_format`] would set.
     pub(crate) fn is_of_format(&self, wide: bool, checksums: bool) -> bool {
         let mut other = self.clone();
         other.set_format(wide, checksums);
         (other.u32(0x24), other.incompat()) == (self.u32(0x24), self.incompat())
     }
 
-    /// Says how the log is written from now on. Nothing may be left to replay.
+    /// Sets the format of the log. Nothing may be left to replay.
     pub(crate) fn set_format(&mut self, wide: bool, checksums: bool) {
         put_be32(&mut *self.0, 0x24, 0);
         let bits = incompat::REVOKE
@@ -97,7 +98,7 @@ impl JournalSuperblock {
         put_be32(&mut *self.0, 0xFC, 0);
     }
 
-    /// How the log is written.
+    /// The format of the log.
     pub(crate) fn format(&self) -> Format {
         let (bits, seed) = (self.incompat(), crc(NO_SEED, &self.0[0x30..0x40]));
         let checksums = if bits & incompat::CSUM_V3 != 0 {

@@ -1,7 +1,7 @@
-//! What the superblock says of errors that were found (`s_error_count` and what follows it).
+//! The superblock's fields about errors that were found (`s_error_count` and the fields behind it).
 
 use super::Superblock;
-use crate::error::{Corruption, Place};
+use crate::error::{Corruption, Location};
 use crate::ondisk::bytes::{high32, low32, put_le32};
 use crate::units::Timestamp;
 
@@ -17,13 +17,13 @@ const CORRUPTED: u8 = 5;
 /// Damage that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// When.
+    /// When it was found.
     pub(crate) at: Timestamp,
-    /// Where and what.
+    /// Where it is, and what it is.
     pub(crate) what: Corruption,
 }
 
-/// Where the fields of an error are.
+/// Offsets of the fields of an error.
 struct Fields {
     time: usize,
     time_high: usize,
@@ -54,8 +54,8 @@ const LAST: Fields = Fields {
 };
 
 impl Superblock {
-    /// Errors were found, so many, of which these are the first and the last. The first one since
-    /// e2fsck has looked stays what it is.
+    /// Notes `count` errors, of which these are the first and the last. If an error was noted since
+    /// e2fsck last ran, the field of the first one stays.
     pub(crate) fn note_damage(&mut self, count: u32, first: &Damage, last: &Damage) {
         self.set_errors();
         let before = self.u32(COUNT);
@@ -68,9 +68,9 @@ impl Superblock {
 
     fn put_damage(&mut self, fields: &Fields, damage: &Damage) {
         let (ino, block) = match damage.what.place {
-            Place::Inode(ino) => (ino.0, 0),
-            Place::Block(ino, block) => (ino.0, block.0),
-            Place::Superblock | Place::Group(_) | Place::Journal(_) => (0, 0),
+            Location::Inode(ino) => (ino.0, 0),
+            Location::Block(ino, block) => (ino.0, block.0),
+            Location::Superblock | Location::Group(_) | Location::Journal(_) => (0, 0),
         };
         let seconds = damage.at.seconds.cast_unsigned();
         let what = damage.what.what;
@@ -80,7 +80,7 @@ impl Superblock {
         put_le32(bytes, fields.ino, ino);
         put_le32(bytes, fields.block, low32(block));
         put_le32(bytes, fields.block + 4, high32(block));
-        // There are no lines of the kernel's source to name, but words.
+        // There is no line of the kernel's source to name; the name field gets the description.
         put_le32(bytes, fields.line, 0);
         let name = &mut bytes[fields.name..fields.name + NAME_BYTES];
         name.fill(0);

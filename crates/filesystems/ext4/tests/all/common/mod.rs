@@ -1,4 +1,4 @@
-//! Images by mkfs, disks in virtual time that hold them, and the judges.
+//! Images made by mkfs, disks in virtual time that hold them, and checks.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 
@@ -13,7 +13,7 @@ pub(crate) use manylogs_torture::ext4::{
     SMALL_MIB, SMALL_OPTIONS as SMALL, World, content, has_program as has, mount, mount_in,
 };
 
-/// An image that mkfs.ext4 made; `None` if there is no mkfs.ext4, which is said.
+/// An image that mkfs.ext4 made; `None`, with a notice, without mkfs.ext4 or e2fsck.
 pub(crate) fn mkfs(mib: u64, options: &[&str]) -> Option<DiskImage> {
     if !has("mkfs.ext4") || !has("e2fsck") {
         manylogs_testkit::skip("needs mkfs.ext4 and e2fsck");
@@ -22,28 +22,28 @@ pub(crate) fn mkfs(mib: u64, options: &[&str]) -> Option<DiskImage> {
     Some(ext4::mkfs(mib, options).unwrap())
 }
 
-/// What a file holds, as a disk.
+/// Loads a file as a disk image.
 pub(crate) fn load(path: &Path) -> DiskImage {
     ext4::load(path).unwrap()
 }
 
-/// Writes what a disk holds into a file. Torn sectors hold anything.
+/// Writes a disk image into a file. Torn sectors get arbitrary content.
 pub(crate) fn save(image: &DiskImage, mib: u64, path: &Path) {
     ext4::save(image, mib, path).unwrap();
 }
 
-/// What e2fsck says, and its exit code.
+/// Runs e2fsck: its exit code and its output.
 pub(crate) fn e2fsck(options: &[&str], path: &Path) -> (i32, String) {
     let said = ext4::e2fsck(options, path);
     (said.code, said.text)
 }
 
-/// What a world's disk holds, and how it is judged.
+/// Saving and checking the disk of a world.
 pub(crate) trait Judged {
-    /// Saves what the disk holds.
+    /// Saves the disk's content into a file.
     fn saved(&self) -> (tempfile::TempDir, PathBuf);
 
-    /// e2fsck finds nothing, and neither does our own check.
+    /// Checks that neither e2fsck nor our own check finds anything.
     fn check(&self);
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// `None`, which is said, where images cannot be mounted.
+    /// Mounts an image; `None`, with a notice, where that is impossible.
     pub(crate) fn new(image: &Path) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
@@ -90,7 +90,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A child that another test has just made holds our open files until it runs its program.
+        // A child process that another test has just forked holds our open files until it runs its
+        // program.
         let unmounted = || Command::new("umount").arg(self.path()).status().unwrap().success();
         assert!((0..1000).any(|_| unmounted()), "umount");
     }
@@ -105,7 +106,7 @@ pub(crate) fn can_mount() -> bool {
     ok && root
 }
 
-/// A test that holds does not while a bug is planted. Without mkfs.ext4 it cannot tell.
+/// Checks that a test fails while a bug is planted. Skipped without mkfs.ext4 and e2fsck.
 #[cfg(feature = "plant")]
 pub(crate) fn assert_noticed(bug: manylogs_plant::Bug, test: fn()) {
     if !has("mkfs.ext4") || !has("e2fsck") {
@@ -118,7 +119,7 @@ pub(crate) fn assert_noticed(bug: manylogs_plant::Bug, test: fn()) {
     assert!(caught, "{bug:?} is not noticed");
 }
 
-/// All names of a directory but its own.
+/// All names of a directory except `.` and `..`.
 pub(crate) async fn names(fs: &Ext4, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
     ext4::names(fs, dir).await.unwrap()
 }

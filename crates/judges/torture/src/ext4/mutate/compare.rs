@@ -1,6 +1,6 @@
-//! Two judges of one damaged image: our own check, and e2fsck.
+//! Compares two judges of one damaged image: our own check, and e2fsck.
 
-use manylogs_ext4check::{Finding, Ino, Place, Problem, Report, Unreadable};
+use manylogs_ext4check::{Finding, Ino, Location, Problem, Report, Unreadable};
 use manylogs_sim::DiskImage;
 
 use crate::ext4::images::save;
@@ -8,10 +8,10 @@ use crate::ext4::judge::{Said, e2fsck};
 use crate::ext4::world::SMALL_MIB;
 use crate::tally::Tally;
 
-/// Whether the two agree.
+/// Compares our verdict with that of e2fsck.
 ///
 /// # Errors
-/// If one finds what the other does not, and that is not meant.
+/// If one finds something that the other does not, and that is not expected.
 pub(super) fn compare(
     image: &DiskImage,
     found: Result<Report, Unreadable>,
@@ -22,7 +22,7 @@ pub(super) fn compare(
     save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
     let said = e2fsck(&["-fn"], &path);
     let ours = found.as_ref().map_or(true, |report| !report.is_spotless());
-    // A wrong checksum of the first descriptor is told, and the exit code is 0 all the same.
+    // e2fsck reports a wrong checksum of the first descriptor, but its exit code is 0.
     let theirs = said.code != 0 || said.text.contains("Fix? no");
     match (ours, theirs) {
         (true, true) => tally.mutated_found_by_both += 1,
@@ -44,35 +44,35 @@ fn told(found: &Result<Report, Unreadable>) -> String {
     }
 }
 
-/// Whether e2fsck does not look at, or silently puts right, all that was found.
+/// Whether e2fsck ignores or silently corrects everything that was found.
 fn is_ours_alone(found: &Result<Report, Unreadable>) -> bool {
     match found {
         Ok(report) => report.more == 0 && report.findings.iter().all(is_unseen),
-        // It knows features that such an image does not use, and which are refused by name.
+        // e2fsck knows features that these images do not use; our check refuses them by name.
         Err(error) => matches!(error, Unreadable::Features { .. }),
     }
 }
 
-/// Whether e2fsck does not look at what was found, or puts it right without a word.
+/// Whether e2fsck ignores the finding or corrects it silently.
 pub(crate) fn is_unseen(finding: &Finding) -> bool {
     match finding.problem {
         _ if finding.is_note() => true,
-        // With -n it leaves the list of orphans alone.
+        // With -n it ignores the list of orphans.
         Problem::Orphan => true,
-        // It lets bad blocks be where its own structures are.
-        Problem::UsedTwice => matches!(finding.place, Place::Block(Ino(1), _)),
-        // It passes some of those of inodes without names over.
+        // It allows bad blocks where its own structures are.
+        Problem::UsedTwice => matches!(finding.place, Location::Block(Ino(1), _)),
+        // It ignores some blocks of attributes of inodes without names.
         Problem::Misplaced("a block of attributes") => {
-            matches!(finding.place, Place::Inode(ino) if ino.0 < 11)
+            matches!(finding.place, Location::Inode(ino) if ino.0 < 11)
         }
-        // It reads the fields of the journal's superblock for a replay only.
-        Problem::Impossible(_) if finding.place == Place::Journal => true,
+        // It reads the fields of the journal's superblock only for a replay.
+        Problem::Impossible(_) if finding.place == Location::Journal => true,
         Problem::Impossible(what) => UNSEEN.contains(&what),
         _ => false,
     }
 }
 
-/// What the kernel refuses, or nobody reads.
+/// Values that the kernel refuses, or that no program reads.
 const UNSEEN: [&str; 7] = [
     "another depth than its parent says",
     "more unused inodes than inodes",
@@ -83,8 +83,8 @@ const UNSEEN: [&str; 7] = [
     "a target that was not written",
 ];
 
-/// Whether our check does not look at what e2fsck found: times of the superblock that are yet to
-/// come, which it tells and passes over.
+/// Whether e2fsck found only what our check ignores: times of the superblock that are in the
+/// future, which it reports without counting them as errors.
 fn is_theirs_alone(said: &Said) -> bool {
     said.code == 0
         && said.text.matches("Fix? no").count() == said.text.matches("is in the future").count()

@@ -1,4 +1,4 @@
-//! Damage by chance.
+//! Random damage.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::Filled;
 use crate::ext4::images::ImageSource;
 use crate::ext4::world::SMALL_MIB;
 
-/// Damages an image in a few places; tells where.
+/// Damages an image in a few places. Returns a description of them.
 pub(super) fn damage(image: &mut DiskImage, filled: &Filled, rng: &mut Rng) -> String {
     let mut told = String::new();
     for _ in 0..1 + rng.below(3) {
@@ -24,10 +24,10 @@ pub(super) fn damage(image: &mut DiskImage, filled: &Filled, rng: &mut Rng) -> S
     told
 }
 
-/// Changes some bytes of a sector where something is; checksums are left as they are.
+/// Changes some bytes of a sector with content, and leaves checksums as they are.
 fn damage_sector(image: &mut DiskImage, rng: &mut Rng, told: &mut String) {
     let lba = loop {
-        // Half of this damage is where most structures are.
+        // Half of this damage is where most structures lie.
         let below = if rng.one_in(2) { 400 } else { SMALL_MIB << 11 };
         let lba = rng.below(below);
         if !image.read(Extent::new(lba, 1)).is_zero() {
@@ -43,7 +43,7 @@ fn damage_sector(image: &mut DiskImage, rng: &mut Rng, told: &mut String) {
     image.corrupt(Lba(lba), Sector::Bytes(bytes.into()));
 }
 
-/// Changes a structure and, most often, puts its checksum right.
+/// Changes a structure and, most often, corrects its checksum.
 fn damage_structure(
     image: &mut DiskImage,
     filled: &Filled,
@@ -78,14 +78,14 @@ fn damage_structure(
     Ok(())
 }
 
-/// Each kind of structure is as likely as every other, however many there are.
+/// Picks a structure: each kind is equally likely, however many structures it has.
 fn pick(filled: &Filled, rng: &mut Rng) -> Structure {
     let kinds = &filled.kinds;
     let of_kind = &kinds[to_usize(rng.below(kinds.len() as u64))];
     of_kind[to_usize(rng.below(of_kind.len() as u64))]
 }
 
-/// Puts the content of another structure of the same kind there.
+/// Copies the content of another structure of the same kind over this one.
 fn transplant(
     source: &dyn Source,
     filled: &Filled,
@@ -103,7 +103,7 @@ fn transplant(
     Ok(())
 }
 
-/// A part of a structure: most often at its beginning, or around what is not zero.
+/// Picks a part of a structure: most often at its beginning, or around bytes that are not zero.
 fn field(bytes: &Block, range: Range<usize>, rng: &mut Rng) -> Range<usize> {
     let len = range.len() as u64;
     let mut at = match rng.below(3) {
@@ -121,7 +121,7 @@ fn field(bytes: &Block, range: Range<usize>, rng: &mut Rng) -> Range<usize> {
     at..(at + 4).min(range.end)
 }
 
-/// Changes a field of bytes.
+/// Changes a field.
 fn change(bytes: &mut [u8], rng: &mut Rng) {
     let at = to_usize(rng.below(bytes.len() as u64));
     match rng.below(8) {

@@ -1,4 +1,4 @@
-//! Images in which there is something of everything.
+//! Images with structures of every kind.
 
 use std::mem::discriminant;
 
@@ -11,7 +11,7 @@ use crate::ext4::images::ImageSource;
 use crate::ext4::judge::content;
 use crate::ext4::world::{SMALL_MIB, World};
 
-/// An image, and what is in it.
+/// An image and its structures.
 #[derive(Clone, Debug)]
 pub(crate) struct Filled {
     pub(crate) name: String,
@@ -19,14 +19,14 @@ pub(crate) struct Filled {
     pub(crate) survey: Survey,
     /// Its structures by their kind.
     pub(crate) kinds: Vec<Vec<Structure>>,
-    /// Nothing is left to replay.
+    /// Whether nothing is left to replay.
     pub(crate) is_at_rest: bool,
 }
 
-/// Fills an image through the driver: one that was unmounted, and one with much to replay.
+/// Fills an image through the driver. Returns one that was unmounted, and one with much to replay.
 ///
 /// # Errors
-/// What the driver or a check says of it.
+/// The error of the driver or of a check.
 pub(crate) fn filled(name: &str, image: &DiskImage) -> Result<[Filled; 2], String> {
     let world = World::new(1, SMALL_MIB, image.clone());
     let done = world.run(async |fs: Ext4| {
@@ -53,14 +53,14 @@ impl Filled {
         Ok(filled)
     }
 
-    /// An image of which nobody knows what is wrong with it.
+    /// An image that may be damaged.
     pub(super) fn unchecked(name: &str, image: DiskImage) -> Result<Self, String> {
         let survey = Survey::of(&ImageSource::new(&image, SMALL_MIB));
         let survey = survey.map_err(|error| format!("{name}: {error}"))?;
         let is_at_rest = !survey.report.needs_recovery;
         let mut kinds: Vec<Vec<Structure>> = Vec::new();
         for structure in &survey.structures {
-            // What nobody wrote in the log is no structure.
+            // A block of the log that was never written is no structure.
             let (block, _) = survey.place(*structure);
             let extent = manylogs_block::Extent::new(block.0 * 8, 8);
             if matches!(structure, Structure::Log(_)) && image.read(extent).is_zero() {
@@ -78,7 +78,7 @@ impl Filled {
     }
 }
 
-/// Directories small and large, sparse and fragmented files, links, special files.
+/// Makes small and large directories, sparse and fragmented files, links, and special files.
 async fn fill(fs: &Ext4) -> Result<(), Error> {
     let plain = |kind| New::plain(kind, 0o755);
     let dir = fs.create(Ino::ROOT, b"dir", plain(FileKind::Directory)).await?.ino;
@@ -103,7 +103,7 @@ async fn fill(fs: &Ext4) -> Result<(), Error> {
     Ok(())
 }
 
-/// Transactions that were not brought home, with revokes, an orphan, and blocks used again.
+/// Leaves transactions that are not at home, with revokes, an orphan, and blocks used again.
 async fn leave(fs: &Ext4) -> Result<(), Error> {
     let new = New::plain(FileKind::Directory, 0o755);
     for number in 0..6 {

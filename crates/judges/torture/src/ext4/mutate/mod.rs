@@ -1,8 +1,8 @@
-//! Damaged images: whatever they say, nothing panics, hangs, or reaches beyond the file system.
+//! Damaged images: whatever they contain, nothing panics, hangs, or reaches beyond the file system.
 //!
-//! Most damage is done within a structure, whose checksum is then put right, so that the damage
-//! gets past the checksums to whatever believes it. Our own check looks at each damaged image, too,
-//! and on a sample its verdict is compared with that of e2fsck.
+//! Most damage is done within a structure, whose checksum is then corrected, so that the damage
+//! gets past the checksums to the code that relies on them. Our own check examines each damaged
+//! image, too, and on a sample its verdict is compared with that of e2fsck.
 
 mod compare;
 mod damage;
@@ -25,7 +25,7 @@ use crate::report::Report;
 /// Damages an image by chance, judges it and uses it.
 ///
 /// # Errors
-/// What did not hold.
+/// The promise that was broken.
 pub(crate) fn run_mutant(seed: u64, images: &Images, e2fsck_every: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed ^ 0x6d75_7461);
     let filled = images.filled()?;
@@ -37,7 +37,7 @@ pub(crate) fn run_mutant(seed: u64, images: &Images, e2fsck_every: u64) -> Resul
     (tally.histories, tally.mutated) = (1, 1);
     let wrong = |problem: String| format!("{}, {told}: {problem}", picked.name);
     let found = manylogs_ext4check::check(&ImageSource::new(&image, SMALL_MIB));
-    // What is not at home yet is no matter for a comparison.
+    // Images with blocks that are not at home yet are not compared.
     if is_due(&mut rng, e2fsck_every) && picked.is_at_rest {
         compare::compare(&image, found, tally).map_err(wrong)?;
     }
@@ -46,10 +46,10 @@ pub(crate) fn run_mutant(seed: u64, images: &Images, e2fsck_every: u64) -> Resul
     Ok(report)
 }
 
-/// Damages a file system, as its homes describe it, in one place; tells where.
+/// Damages a file system at the homes of its structures. Returns a description of the damage.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no file system.
 pub(crate) fn damage_anything(image: &mut DiskImage, rng: &mut Rng) -> Result<String, String> {
     let filled = Filled::unchecked("damaged", image.clone())?;
     Ok(damage::damage(image, &filled, rng) + ": ")
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::ext4::images::{Templates, has_program};
 
-    /// Bytes of a structure that its checksum covers, or that cannot be otherwise.
+    /// Number of bytes of a structure that its checksum covers, or that have only one valid value.
     fn covered(structure: Structure) -> u64 {
         match structure {
             Structure::Superblock | Structure::Journal(_) => 1024,
@@ -102,7 +102,7 @@ mod tests {
                 let found = manylogs_ext4check::check(&ImageSource::new(&image, SMALL_MIB));
                 let passes = found.is_ok_and(|report| report.is_spotless());
                 assert!(!passes, "bit {bit} of {structure:?}");
-                // With its checksum right again, and the bit as it was, it is sound.
+                // With the bit restored and the checksum corrected, the structure is sound.
                 bytes[range.start + bit / 8] ^= 1 << (bit % 8);
                 let mut target = ImageSource::new(&mut image, SMALL_MIB);
                 target.write(block, &bytes).unwrap();

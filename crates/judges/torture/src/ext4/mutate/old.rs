@@ -1,5 +1,5 @@
-//! An image with what the kernel makes and older kernels made: files mapped by block numbers, and
-//! extended attributes in inodes and blocks. debugfs puts them there.
+//! An image with structures that the kernel or older kernels made: files mapped by block numbers,
+//! and extended attributes in inodes and blocks. debugfs makes them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,10 +13,10 @@ const PLACES: [u64; 4] = [0, 8192, 120_000, 4_800_000];
 /// Bytes of a value that needs a block.
 const LARGE_VALUE: usize = 2700;
 
-/// Adds them to the image in a file.
+/// Adds these structures to an image file.
 ///
 /// # Errors
-/// If there is no debugfs, or it fails.
+/// If debugfs is missing or fails.
 pub(in crate::ext4) fn add_old_things(image: &Path, dir: &Path) -> io::Result<()> {
     let (content, value, script) = (dir.join("content"), dir.join("value"), dir.join("script"));
     let file = File::create(&content)?;

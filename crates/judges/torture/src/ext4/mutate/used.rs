@@ -1,4 +1,4 @@
-//! Using a damaged image.
+//! Uses a damaged image.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,14 +11,14 @@ use manylogs_sim::DiskImage;
 use crate::ext4::images::ImageSource;
 use crate::ext4::world::{SMALL_MIB, World, mount};
 
-/// The device is larger than the file system by so much.
+/// The device is this much larger than the file system.
 const BEHIND_MIB: u64 = 1;
-/// Steps of tasks after which a mount counts as hanging.
+/// Number of steps of tasks after which a mount counts as hanging.
 const PATIENCE: u64 = 400_000;
-/// Names that are looked at.
+/// The most names that are looked at.
 const NAMES_MOST: u64 = 400;
 
-/// Mounts the image, uses whatever is there and unmounts it; whether it could be mounted.
+/// Mounts the image, uses all that is there and unmounts it. Returns whether it could be mounted.
 ///
 /// # Errors
 /// If it hangs, or reaches beyond the file system.
@@ -55,7 +55,7 @@ pub(super) fn use_image(image: DiskImage, is_at_rest: bool, seed: u64) -> Result
     Ok(mounted.get())
 }
 
-/// Looks at everything, and changes some of it. Errors are what is expected.
+/// Reads everything, and changes some of it. Errors are expected.
 async fn use_all(fs: &Ext4) -> Result<(), Error> {
     let mut open = vec![(Ino::ROOT, 0)];
     let mut looked = 0;
@@ -107,7 +107,7 @@ async fn change(fs: &Ext4, dir: Ino, name: &[u8], ino: Ino, size: u64) -> Result
     local(fs.unlink(dir, name).await)
 }
 
-/// An error that is a request beyond the device is not expected.
+/// Passes on only the unexpected error: a request beyond the device.
 fn local<T>(result: Result<T, Error>) -> Result<(), Error> {
     match result {
         Err(error @ Error::Io(IoError::OutOfRange { .. })) => Err(error),
@@ -115,7 +115,7 @@ fn local<T>(result: Result<T, Error>) -> Result<(), Error> {
     }
 }
 
-/// Blocks that the superblock says there are; a replay may bring another superblock.
+/// The number of blocks in the superblock; a replay may bring another superblock.
 fn blocks_of(image: &DiskImage) -> u64 {
     let sector = image.durable(Lba(2));
     let Sector::Bytes(bytes) = sector else { return 0 };
@@ -123,8 +123,8 @@ fn blocks_of(image: &DiskImage) -> u64 {
     count.map_or(0, |bytes| u64::from(u32::from_le_bytes(bytes)))
 }
 
-/// Blocks behind the file system's end, and the boot sector, are as they were. A replay brings
-/// home all of block 0, with whatever the log has there.
+/// Checks that the boot sector and the blocks behind the file system's end are unchanged. A replay
+/// writes all of block 0, with the content that the log has for it.
 fn nothing_is_written_outside(
     before: &DiskImage,
     is_at_rest: bool,

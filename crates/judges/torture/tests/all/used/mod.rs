@@ -1,4 +1,4 @@
-//! A disk that was adopted with certain logs, and a user of it, in virtual time.
+//! A disk that was adopted with given logs, and a user of it, in virtual time.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use manylogs::{Health, PhaseProbe, Volume};
 use manylogs_block::{Nanos, Rng, Sectors};
 use manylogs_ext4::{Error, FileKind, Ino, New, Wanted};
-use manylogs_mlfs::adopt::{Layout, Site, Spacing, Volumes, adopt};
+use manylogs_mlfs::adopt::{LogLayout, Site, Spacing, Volumes, adopt};
 use manylogs_mlfs::{MountError, Mounted};
 use manylogs_sim::DiskImage;
 use manylogs_torture::ext4::{World, has_program, mkfs, options};
@@ -16,20 +16,20 @@ use manylogs_torture::ext4::{World, has_program, mkfs, options};
 /// Four groups of 16 MiB.
 pub(crate) const MIB: u64 = 64;
 pub(crate) const OPTIONS: &[&str] = &["-g", "4096", "-J", "size=4", "-N", "1024"];
-/// Blocks of a MiB.
+/// Number of blocks in a MiB.
 pub(crate) const MIB_BLOCKS: u32 = 256;
-/// Nobody waits longer than this for a change that is to become durable.
+/// The longest time that a change may take to become durable.
 pub(crate) const PATIENCE: Nanos = Nanos::from_secs(60);
-/// Bytes of a tiny write.
+/// Length of a tiny write in bytes.
 const TINY: usize = 100;
 pub(crate) const SECOND: Nanos = Nanos::from_secs(1);
 
 /// The logs of a disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Logs {
-    /// One in so many groups of four.
+    /// One group in this number has a log; there are four groups.
     pub(crate) every: u32,
-    /// Length of each.
+    /// Length of each log.
     pub(crate) blocks: u32,
     pub(crate) physical: Sectors,
 }
@@ -38,7 +38,7 @@ pub(crate) fn site(world: &World) -> Site {
     Site::new(Rc::new(world.disk.clone()), world.runtime())
 }
 
-/// Waits for `work`, which must end before so much time has passed.
+/// Waits for `work`, which must end within `time`.
 pub(crate) fn within<T: 'static>(
     world: &World,
     time: Nanos,
@@ -56,7 +56,7 @@ pub(crate) fn within<T: 'static>(
     ended
 }
 
-/// A disk that was adopted with such logs.
+/// A disk that was adopted with these logs.
 pub(crate) fn adopted(logs: Logs) -> Option<DiskImage> {
     if !has_program("mkfs.ext4") {
         manylogs_testkit::skip("needs mkfs.ext4");
@@ -67,14 +67,14 @@ pub(crate) fn adopted(logs: Logs) -> Option<DiskImage> {
     let spacing = Spacing::Groups(logs.every);
     let wanted = Wanted { most: logs.blocks, least: logs.blocks };
     let site = site(&world);
-    let layout = Layout { spacing, wanted };
+    let layout = LogLayout { spacing, wanted };
     let taken = within(&world, PATIENCE, async move { adopt(&site, &layout, &Volumes).await });
     let taken = taken.expect("adoption ends").unwrap();
     assert_eq!(taken.logs.runs.len() as u64, u64::from(4 / logs.every), "{logs:?}");
     Some(world.settled())
 }
 
-/// Mounts as the program does.
+/// Mounts the file system as the program does.
 pub(crate) async fn mounting(site: &Site) -> Result<Mounted, MountError> {
     let (device, runtime) = (Rc::clone(&site.device), site.runtime.clone());
     let (probe, options) = (PhaseProbe::default(), options(runtime.clone()));
@@ -108,7 +108,7 @@ impl User {
         }
     }
 
-    /// One tiny durable write after the other, for so long.
+    /// Makes `writes` tiny durable writes, one every `every`.
     pub(crate) async fn trickle(&mut self, every: Nanos, writes: u32) {
         let ino = self.file("log").await;
         for number in 0..writes {
@@ -121,7 +121,7 @@ impl User {
         }
     }
 
-    /// Fills the file system, and makes room again.
+    /// Fills the file system, and frees the room again.
     pub(crate) async fn fill(&mut self) {
         let ino = self.file("large").await;
         let chunk = 4096 << self.rng.below(9);
@@ -138,7 +138,7 @@ impl User {
         self.near.fs().sync_all().await.unwrap();
     }
 
-    /// Many names, and then none of them.
+    /// Makes many names, and then removes all of them.
     pub(crate) async fn names(&mut self) {
         for number in 0..400 {
             let ino = self.file(&format!("name {number}")).await;
@@ -154,7 +154,7 @@ impl User {
         self.near.fs().sync_all().await.unwrap();
     }
 
-    /// Runs that just go into a record, rewritten again and again.
+    /// Rewrites runs that just fit into a record, again and again.
     pub(crate) async fn rewrite(&mut self) {
         let ino = self.file("pages").await;
         for number in 0..300 {

@@ -1,4 +1,4 @@
-//! Keeps a store's table in non-volatile RAM.
+//! Keeping a store's table in non-volatile RAM.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::store::Store;
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
-    /// The table in non-volatile RAM, if it is there.
+    /// The table in non-volatile RAM, if the store has one.
     #[must_use]
     pub const fn table_apart(&self) -> Option<&NvTable> {
         self.apart.as_ref()
@@ -28,26 +28,26 @@ impl Store {
         self.apart.is_some()
     }
 
-    /// Whether a table apart takes so much room that a checkpoint should begin.
+    /// Whether the table in non-volatile RAM is so full that a checkpoint should begin.
     #[must_use]
     pub fn is_table_crowded(&self) -> bool {
         self.apart.as_ref().is_some_and(NvTable::is_crowded)
     }
 
-    /// Keeps headers in `table`, of a store that holds nothing yet.
+    /// Keeps headers in `table`. The store must be empty.
     pub fn keep_apart(&mut self, table: NvTable) {
         self.apart = Some(table);
     }
 
-    /// Fills a new store with what was found in `table`.
+    /// Fills a new store with the versions and the floor found in `table`.
     pub fn fill_from(&mut self, table: NvTable, found: super::Replayed) {
         self.apart = Some(table);
         self.roots.on_disk.raise(Floors::both(found.floor));
         self.fill(found.versions);
     }
 
-    /// Begins an incarnation: the table that was looked up, or an empty one in the memory `given`.
-    /// Returns the floor.
+    /// Begins an incarnation of the table: of the one that recovery found, or of an empty one in
+    /// the memory `given`. Returns the floor.
     pub fn begin_apart(
         &mut self,
         given: Option<Rc<dyn Nvram>>,
@@ -62,13 +62,14 @@ impl Store {
             return Ok(root.floor);
         }
         let memory = given.ok_or(NvramError::Missing)?;
-        // Nothing that was ever logged counts.
+        // No version that was ever logged counts.
         let floor = self.sequences.next_data;
         self.apart = Some(create(memory, volume, &self.logs, largest, floor, incarnation)?);
         Ok(floor)
     }
 
-    /// Whether headers of so many bytes surely fit beside the logs, once all that waits is durable.
+    /// Whether headers of `bytes` bytes surely fit the table apart, once all waiting entries are
+    /// durable. Rewrites the table if that may help. `spared`: see [`Store::fits_spared`].
     pub fn fits_apart(&mut self, bytes: u64, spared: bool) -> bool {
         let Some(table) = &self.apart else { return true };
         if table.fits(bytes, spared) {
@@ -80,7 +81,8 @@ impl Store {
         self.apart.as_ref().is_some_and(|table| table.fits(bytes, spared))
     }
 
-    /// Replaces snapshot and journal by a snapshot of what they say; false if it did not work out.
+    /// Replaces snapshot and journal by one snapshot with the content of both; false if that
+    /// failed.
     pub fn rewrite_apart(&mut self) -> bool {
         let Some(table) = &mut self.apart else { return false };
         if table.failed {
@@ -96,7 +98,7 @@ impl Store {
         installed == Some(true)
     }
 
-    /// After a checkpoint there is no more room to be had.
+    /// Rewrites the table after a checkpoint: a table that is still large has no more room to gain.
     pub fn rewrite_after_checkpoint(&mut self) {
         self.rewrite_apart();
         if let Some(table) = &mut self.apart {
@@ -104,7 +106,7 @@ impl Store {
         }
     }
 
-    /// What the journal will need when this record is durable; and gives it its header.
+    /// The header of a record. Sets room aside in the journal, for when the record is durable.
     pub fn header_apart(&mut self, record: &Record) -> Bytes {
         let Some(table) = &mut self.apart else { return Bytes::new() };
         let header = record.encode();
@@ -112,7 +114,7 @@ impl Store {
         header
     }
 
-    /// The record will not be written.
+    /// Gives back the room of a header whose record will not be written.
     pub fn drop_header(&mut self, header: &Bytes) {
         if header.is_empty() {
             return;
@@ -122,8 +124,8 @@ impl Store {
         }
     }
 
-    /// Puts the headers of records whose payload is durable where they are durable too. If that
-    /// fails, their waiters are told and the volume reads only.
+    /// Makes the headers of records durable in the journal once their payload is durable. If that
+    /// fails, the records' waiters get an error and the volume becomes read-only.
     pub fn journal(&mut self, records: &[RecordSequence]) -> bool {
         if self.apart.is_none() || records.is_empty() {
             return true;
@@ -143,7 +145,7 @@ impl Store {
 
     fn push_entry(&mut self, entry: &Entry) -> bool {
         let push = |store: &mut Self| store.apart.as_mut().is_some_and(|table| table.push(entry));
-        // Room was set aside, so the second try is for the unforeseen.
+        // Room was set aside, so this second try should never be needed.
         push(self) || (self.rewrite_apart() && push(self))
     }
 

@@ -1,9 +1,9 @@
-//! The mapping table in non-volatile RAM (the Manylogs paper, section III-E): the headers of
-//! records go there, and the logs hold payload only.
+//! The mapping table in non-volatile RAM (the Manylogs paper, section III-E): it holds the headers
+//! of records, and the logs hold payload only.
 //!
 //! A half of the memory begins with a snapshot of the table; a journal of record headers follows.
-//! When it is full the half is replayed, as recovery would, and its outcome becomes the snapshot of
-//! the other half: there is one way from bytes to a table.
+//! When the half is full it is replayed, as recovery would do it. The result becomes the snapshot
+//! of the other half. So there is only one way from bytes to a table.
 
 mod keep;
 
@@ -22,18 +22,19 @@ use crate::store::Room;
 use crate::store::Versions;
 use manylogs_plant::{self as plant, Bug};
 
-/// A byte of the journal adds at most this many to the next snapshot: an entry of 32 bytes with its
-/// share of the record becomes an extent, splits another and moves a third one's differences.
+/// A byte of the journal adds at most this many to the next snapshot. An entry of 32 bytes and its
+/// share of the record become an extent; the entry may also split a second extent and change the
+/// differences of a third.
 const GROWTH: u64 = 3;
 /// Bytes that a snapshot needs at most for a log without content.
 const LOG_BYTES: usize = 48;
-/// Records of the largest size that there must be room for, whatever the table holds.
+/// Number of records of the largest size for which there is always room.
 const RECORDS_LEAST: usize = 8;
-/// Always left for a floor.
+/// Bytes that are always left for a floor.
 const FLOOR_BYTES: u64 = 64;
 /// Bytes wiped at a time.
 const WIPE: usize = 1 << 16;
-/// Why a volume reads only.
+/// Reason why a volume is read-only.
 const FAILED: &str = "the table's non-volatile RAM failed";
 
 /// The table's memory and how far it is filled.
@@ -45,13 +46,13 @@ pub struct NvTable {
     slot: usize,
     /// Where in the half the next entry goes.
     tail: usize,
-    /// Up to where the half is persisted.
+    /// End of the persisted part of the half.
     durable: usize,
-    /// Bytes that records on their way to the logs will need.
+    /// Bytes that records under way will need in the journal.
     in_flight: u64,
-    /// More than half of the room is taken by the table itself: a checkpoint should begin.
+    /// The snapshot takes more than half of the room: a checkpoint should begin.
     crowded: bool,
-    /// Storing has stopped, as stores may not have become durable.
+    /// No more is stored, because earlier stores may not have become durable.
     failed: bool,
     rewrites: u64,
 }
@@ -69,13 +70,13 @@ pub struct Replayed {
     end: usize,
 }
 
-/// Bytes that the table of a volume with these logs needs at least, whatever it holds.
+/// Least number of bytes for the table of a volume with these logs.
 pub fn least_size(logs: &Logs, largest: Room) -> usize {
     let records = RECORDS_LEAST * to_usize(GROWTH * largest.apart_bytes);
     size_for((logs.count() * LOG_BYTES + records + 1024) / 7 * 8)
 }
 
-/// Wipes the memory and lets it hold the table of a volume in which nothing is logged.
+/// Wipes the memory and begins the table of a volume in which nothing is logged.
 pub fn create(
     nvram: Rc<dyn Nvram>,
     volume: VolumeId,
@@ -88,7 +89,7 @@ pub fn create(
     if size < need {
         return Err(NvramError::TooSmall { have: size, need });
     }
-    // Entries that an earlier table left behind must not count in this one.
+    // Entries of an earlier table must not count in this one.
     let zeroes = vec![0; WIPE];
     for at in (0..size).step_by(WIPE) {
         nvram.store(at, &zeroes[..WIPE.min(size - at)]);
@@ -111,7 +112,8 @@ pub fn create(
     Ok(table)
 }
 
-/// Makes durable what a killed process stored: it must not be believed and then lost.
+/// Makes the stores of a killed process durable: recovery must not believe them and lose them
+/// later.
 pub fn settle(memory: &dyn Nvram) -> Result<(), NvramError> {
     if plant::is(Bug::NvramNotPersistedAtOpen) {
         return Ok(());
@@ -119,8 +121,8 @@ pub fn settle(memory: &dyn Nvram) -> Result<(), NvramError> {
     memory.persist(0..memory.size()).map_err(|_| NvramError::Damaged(FAILED))
 }
 
-/// Reads the table of a volume that was opened `incarnation` times, and changes nothing. `logs` are
-/// booked with what is found.
+/// Reads the table of a volume that was opened `incarnation` times, without changes. The versions
+/// found are booked in `logs`.
 pub fn look(
     memory: Rc<dyn Nvram>,
     volume: VolumeId,
@@ -130,7 +132,7 @@ pub fn look(
     let (selector, slot) = read_selector(&*memory, volume)?;
     let half = read_half(&*memory, &selector, selector.half_len());
     let replayed = replay(&selector, &half, logs)?;
-    // The memory learns of an opening first; until the disk has, nothing is logged.
+    // The memory learns of an opening before the disk does. In between, nothing is logged.
     let ahead = selector.incarnation == incarnation + 1
         && selector.generation == selector.first_generation
         && replayed.end == selector.journal();
@@ -217,23 +219,23 @@ impl NvTable {
         half_len(self.selector.size) as u64
     }
 
-    /// Bytes of it that are taken.
+    /// Bytes of the half that are taken.
     pub const fn used(&self) -> u64 {
         self.tail as u64
     }
 
-    /// How many times a half was replaced by a snapshot.
+    /// Number of times that a half was replaced by a snapshot.
     pub const fn rewrites(&self) -> u64 {
         self.rewrites
     }
 
-    /// Whether the table itself takes so much room that a checkpoint should begin.
+    /// Whether the snapshot is so large that a checkpoint should begin.
     pub const fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// Whether the table will surely fit when what waits and `needed` has become durable. An eighth
-    /// is spared for what a checkpoint must keep.
+    /// Whether the table surely fits once all waiting entries and `needed` bytes are durable. An
+    /// eighth of the half is spared for what a checkpoint needs, unless `spared` is set.
     fn fits(&self, needed: u64, spared: bool) -> bool {
         let half = self.half_len() - FLOOR_BYTES;
         let limit = if spared { half } else { half / 8 * 7 };
@@ -242,7 +244,7 @@ impl NvTable {
         self.selector.journal() as u64 + GROWTH * bound <= limit
     }
 
-    /// Whether a rewrite would make much room.
+    /// Whether a rewrite may gain much room.
     fn is_worth_rewriting(&self) -> bool {
         (self.tail - self.selector.journal()) as u64 >= self.half_len() / 16
     }
@@ -267,7 +269,7 @@ impl NvTable {
         Ok(())
     }
 
-    /// A snapshot of what the half says, supersedes included that recovery may still need.
+    /// A snapshot of the half's content, including supersedes that recovery may still need.
     fn replayed_snapshot(&self, blank: Logs) -> Result<(Vec<u8>, DataSequence), NvramError> {
         let half = read_half(&*self.nvram, &self.selector, self.tail);
         let Replayed { mut versions, floor, .. } = replay(&self.selector, &half, blank)?;
@@ -280,7 +282,7 @@ impl NvTable {
         Ok((encode(0, versions.logs.iter(), versions.logged(Floors::both(floor))), floor))
     }
 
-    /// Begins an incarnation, with a table that was just read.
+    /// Begins an incarnation with a snapshot of the table that was just read.
     pub fn begin(
         &mut self,
         snapshot: &[u8],
@@ -299,7 +301,7 @@ impl NvTable {
         }
     }
 
-    /// Makes `snapshot` the table, in the other half; false if it does not fit.
+    /// Makes `snapshot` the table, in the other half; false if it does not fit there.
     fn install(&mut self, snapshot: &[u8], floor: DataSequence) -> Result<bool, IoError> {
         if snapshot.len() as u64 + FLOOR_BYTES > self.half_len() {
             return Ok(false);
@@ -326,7 +328,7 @@ impl NvTable {
         Ok(true)
     }
 
-    /// Writes the selector, first where the newest one is not.
+    /// Writes both copies of the selector; first the one that is not the newest.
     fn select(&mut self, next: Selector) -> Result<(), IoError> {
         let bytes = next.encode();
         let slots = [1 - self.slot, self.slot];

@@ -1,11 +1,11 @@
-//! Home writes on a shingled drive that manages itself: from the first changed place of a band to
-//! its end.
+//! Home writes on a drive-managed shingled drive: from the first changed place of a band to the
+//! band's end.
 //!
-//! Such a drive writes the tracks of a band one over the edge of the other, so that it has to write
-//! what lies behind a changed place anyway. Random writes it keeps in its persistent cache, and
-//! each band that it cleans later is read once and written twice. A stream goes straight to the
-//! band ("Evolving ext4 for shingled disks", section 4.3), so the checkpoint reads what has not
-//! changed in between and writes everything in one.
+//! Such a drive writes the tracks of a band one over the edge of the other. So it must rewrite
+//! everything behind a changed place anyway. It keeps random writes in its persistent cache;
+//! cleaning a band later costs one read and two writes of it. A stream goes straight to the band
+//! ("Evolving ext4 for shingled disks", section 4.3). So the checkpoint reads the unchanged parts
+//! in between and writes everything as one stream.
 
 use std::rc::Rc;
 
@@ -17,18 +17,19 @@ use super::copy::{Batch, Group, Part, Renewed, Run};
 use super::{HOME_WRITE_MAX, Progress};
 use crate::state::Inner;
 
-/// A drive takes writes of this length, one behind the other, for a stream: 8 MiB.
+/// Length from which such a drive takes writes, one behind the other, for a stream: 8 MiB.
 pub(super) const STREAM_LEAST: Sectors = Sectors(16_384);
 
-/// Bands are read, and then written, so many together: 128 MiB, which are in memory meanwhile. What
-/// clients log between two such writes is a stream to the drive as well, but for its first 8 MiB.
+/// This much of the bands is read, and then written, together: 128 MiB, in memory meanwhile.
+/// Records between two such writes are a stream to the drive, too, except for their first 8 MiB.
 const TOGETHER: Sectors = Sectors(262_144);
-/// Bands of a batch, if little of each is written.
+/// Most bands in a batch; it matters if little of each is written.
 const PARTS: usize = 32;
 
 impl Inner {
-    /// Length of the bands in which this volume writes home; zero if it need not. Where the places
-    /// of the logs were given, others write between them and know nothing of the locks on homes.
+    /// Length of the bands in which this volume writes home; zero if it does not write by bands. It
+    /// does not if the places of the logs were given: then another owner writes between them and
+    /// does not use the locks on homes.
     pub(crate) fn band(&self) -> Sectors {
         if self.layout.anchors().is_some() { Sectors(0) } else { self.config().band }
     }
@@ -81,8 +82,8 @@ impl Inner {
         Some((Part { extent, whole }, below.len() as u64))
     }
 
-    /// The part of the volume around `at` whose home is in one band. The first band begins with the
-    /// device.
+    /// The part of the volume around `at` that has its home in one band. The first band begins at
+    /// the device's address 0.
     fn around(&self, at: Lba, band: Sectors) -> Extent {
         let homes = self.layout.homes();
         let index = homes.partition_point(|(exported, _)| *exported <= at).saturating_sub(1);
@@ -93,7 +94,7 @@ impl Inner {
         Extent { start: Lba(exported.0 + (part.start.0 - home.start.0)), len: part.len }
     }
 
-    /// Each home write of `whole`, with the runs in it.
+    /// The home writes that cover `whole`, each with its part of the runs.
     pub(super) fn pieces_of(&self, whole: Extent, runs: &[Run]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let mut at = whole.start;
@@ -111,8 +112,8 @@ impl Inner {
         groups
     }
 
-    /// The groups but for those in which nothing changes and that have no space on the device: a
-    /// sparse image would fill up.
+    /// Leaves out the groups in which nothing changes and that take no space on the device. Writing
+    /// them would fill up a sparse image.
     pub(super) async fn without_holes(&self, groups: Vec<Group>) -> Vec<Group> {
         let mut kept = Vec::with_capacity(groups.len());
         for group in groups {
@@ -129,8 +130,8 @@ impl Inner {
         kept
     }
 
-    /// Logs what was read at the home of `extent` and has not changed: a write home that failed may
-    /// have damaged it.
+    /// Logs the unchanged content that was read at the home of `extent`, because a failed write
+    /// home may have damaged it.
     ///
     /// # Errors
     /// As [`Inner::renew`].
@@ -141,7 +142,7 @@ impl Inner {
     ) -> Result<(), IoError> {
         let mut done = Sectors(0);
         while done < extent.len {
-            // No entry is longer than the largest write that is logged.
+            // No entry may be longer than the largest write that is logged.
             let len = self.config().threshold.min(extent.len - done);
             let part = Extent { start: extent.start + done, len };
             let content = content.slice(done, len);

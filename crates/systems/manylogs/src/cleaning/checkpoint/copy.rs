@@ -22,7 +22,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The part of `len` sectors that begins behind the first `skip`.
+    /// The part of `len` sectors behind the first `skip` sectors.
     pub(super) fn part(&self, skip: Sectors, len: Sectors) -> Self {
         Self {
             extent: Extent { start: self.extent.start + skip, len },
@@ -33,7 +33,7 @@ impl Run {
     }
 }
 
-/// What goes home together.
+/// Versions that go home together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
     pub(super) parts: Vec<Part>,
@@ -44,14 +44,14 @@ pub(super) struct Batch {
 /// A part of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// Versions in this go home.
+    /// Versions in this extent go home.
     pub(super) extent: Extent,
-    /// All of this is written, with what has not changed.
+    /// If set, all of this extent is written, including its unchanged parts.
     pub(super) whole: Option<Extent>,
 }
 
 impl Part {
-    /// What is locked while it goes home.
+    /// The extent that is locked while the part goes home.
     fn locked(self) -> Extent {
         let whole = self.whole.filter(|_| !plant::is(Bug::BandWithoutLock));
         whole.map_or(self.extent, |whole| {
@@ -65,7 +65,7 @@ impl Part {
 #[derive(Debug)]
 pub(super) struct Strand {
     pub(super) writes: Vec<(Group, Result<Payload, IoError>)>,
-    /// Whether a drive is to take them for a stream.
+    /// Whether a drive should take the writes for a stream.
     pub(super) is_stream: bool,
 }
 
@@ -77,12 +77,12 @@ pub(super) struct Group {
     pub(super) runs: Vec<Run>,
 }
 
-/// What is logged again.
+/// Which blocks of an extent are logged again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renewed {
-    /// Logged versions that are older than this.
+    /// Blocks with logged versions older than this.
     Below(DataSequence),
-    /// What is at home only.
+    /// Blocks that are at home only.
     NotLogged,
 }
 
@@ -98,7 +98,7 @@ impl Renewed {
     }
 }
 
-/// Whether a bug makes a drain leave the version where it is.
+/// Whether a planted bug makes a drain leave the version in its log.
 fn is_forgotten(progress: &Progress, place: Place) -> bool {
     let Place::Log { class, .. } = place else { return false };
     let bug = match class {
@@ -126,7 +126,7 @@ impl Inner {
             let whole = self.widen_to_physical(part.locked());
             guards.push(self.locks.lock(Writer::Checkpoint, whole).await);
         }
-        // The map may have changed during the wait for the locks.
+        // The map may have changed while this waited for the locks.
         let mut runs = match early {
             Some(early) => early,
             None => self.runs_to_copy(extents, progress).await?,
@@ -149,19 +149,20 @@ impl Inner {
         whole.intersection(volume)
     }
 
-    /// What is mapped in `extents` and must be copied, once the rest is renewed in the table.
+    /// The versions in `extents` that must be copied. The others are renewed in the table first.
     async fn runs_to_copy(
         self: &Rc<Self>,
         extents: &[Extent],
         progress: &mut Progress,
     ) -> Result<Vec<Run>, IoError> {
         self.renew_what_is_not_copied(extents, progress).await?;
-        // There must be no await between here and the reads, as a log could be reset in between.
+        // No await may come between here and the reads, or a log could be reset meanwhile.
         Ok(self.runs(extents, progress))
     }
 
-    /// Renews lost extents in the table, and long zeroed ones; where the logs have no room for
-    /// these, or nothing may stay logged, they are listed in `progress`, to be zeroed at home.
+    /// Renews lost extents in the table, and long zeroed ones. Zeroed extents go into a list in
+    /// `progress`, to be zeroed at home, if the logs have no room for them or nothing may stay
+    /// logged.
     async fn renew_what_is_not_copied(
         self: &Rc<Self>,
         extents: &[Extent],
@@ -190,7 +191,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What is mapped in `extents` and must be copied.
+    /// The versions in `extents` that must be copied.
     fn runs(&self, extents: &[Extent], progress: &Progress) -> Vec<Run> {
         let mut runs = Vec::new();
         for (extent, Mapped { sequence, value: mut place }) in
@@ -220,7 +221,7 @@ impl Inner {
         runs
     }
 
-    /// The versions in `extents` that are to go home.
+    /// The versions in `extents` that should go home.
     fn mapped_to_take(
         &self,
         extents: &[Extent],
@@ -233,16 +234,15 @@ impl Inner {
     }
 
     /// Keeps a version in the logs under a new sequence, above the floor of the pass. The caller
-    /// holds the lock on the extent, so no client's write with an older sequence can be under way
-    /// to it, which the new version would hide. Parts of which there is a newer version meanwhile
-    /// are left alone.
+    /// holds the lock on the extent. So no client's write with an older sequence can be under way
+    /// there, which the new version would hide. Parts with a newer version are left alone.
     ///
-    /// Each entry that waits has set aside room for a record of its own. If that fills the logs or
-    /// the table in non-volatile RAM, this makes waiting entries durable: they share records, which
-    /// take far less room.
+    /// For each waiting entry the room of a record of its own is set aside. If that fills the logs
+    /// or the table in non-volatile RAM, this makes the waiting entries durable: they share
+    /// records, which need far less room.
     ///
     /// # Errors
-    /// If there is no room even then, or the device fails.
+    /// If there is no room even after that, or the device fails.
     pub(super) async fn renew(
         self: &Rc<Self>,
         kind: EntryKind,
@@ -265,7 +265,7 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Inner::renew`], as far as there is room at once; returns how much is left.
+    /// As [`Inner::renew`], as far as there is room now. Returns the number of sectors left over.
     fn renew_what_fits(
         self: &Rc<Self>,
         kind: EntryKind,
@@ -297,8 +297,8 @@ impl Inner {
         left
     }
 
-    /// The writes of a batch with their contents. Where the whole of a part cannot be read at home,
-    /// only the runs in it are written.
+    /// The writes of a batch with their contents. If the whole of a part cannot be read at home,
+    /// only its runs are written.
     async fn strands(&self, batch: &Batch, mut runs: Vec<Run>) -> Vec<Strand> {
         let (mut strands, mut others) = (Vec::new(), Vec::new());
         for Part { extent, whole } in &batch.parts {
@@ -350,7 +350,7 @@ impl Inner {
         groups
     }
 
-    /// The content that a group writes: its runs, and the content at home between them.
+    /// The content that a group writes: its runs, and the content at home in the gaps.
     async fn content_of(&self, group: &Group) -> Result<Payload, IoError> {
         let covered: u64 = group.runs.iter().map(|run| run.extent.len.0).sum();
         let mut home = Payload::default();

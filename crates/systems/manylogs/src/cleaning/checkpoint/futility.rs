@@ -2,50 +2,49 @@
 
 use manylogs_block::{Nanos, Time};
 
-/// After a pass that made no room the next one waits this long, and twice as long each time.
+/// The wait after a pass that made no room. It doubles with each such pass.
 const BACKOFF_LEAST: Nanos = Nanos::from_millis(10);
 /// The longest wait between two passes while a write waits for room.
 const BACKOFF_STARVED: Nanos = Nanos::from_secs(2);
 /// The longest wait between two passes while no write waits for room.
 const BACKOFF_MOST: Nanos = Nanos::from_secs(60);
-/// Passes and time after which writes that wait for room are refused, if no pass made any. The
-/// time is longer than [`super::suspect::CONFIRM_AFTER`], so that damage is decided by then.
+/// Passes and time after which waiting writes are refused, if no pass made room. The time is longer
+/// than [`super::suspect::CONFIRM_AFTER`], so that suspected damage is decided by then.
 const PATIENCE_PASSES: u32 = 3;
 const PATIENCE: Nanos = Nanos::from_secs(120);
 
-/// What a pass came to.
+/// Result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It made room, or moved something and nobody waits.
+    /// It made room, or it moved versions and no request waits.
     Useful,
-    /// Whatever was logged when it began is home, but the requests that wait for room do not find
-    /// it yet: the logs hold newer versions, or a read still needs a log. They find it when that is
-    /// over, so they are not refused however often it happens.
+    /// All versions logged when it began are home, but the waiting requests do not find room yet:
+    /// the logs hold newer versions, or a read still needs a log. That will end, so these requests
+    /// are never refused.
     Home {
-        /// Whether the pass moved anything, so that the next one should follow soon.
+        /// Whether the pass moved versions: then the next one should follow soon.
         moved: bool,
     },
-    /// Something could not be brought home.
+    /// Some versions could not be brought home.
     Kept,
 }
 
 /// Results of recent passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Futility {
-    /// Passes in a row that moved nothing or made no room.
+    /// Number of passes in a row that moved no version or made no room.
     passes: u32,
-    /// No pass begins by itself before this.
+    /// No pass begins on its own before this time.
     not_before: Time,
     /// Whether writes waited for room when the last pass ended.
     starved: bool,
-    /// Time since which writes have waited for room while passes could not bring home what is
-    /// logged.
+    /// Time since which writes have waited for room while passes failed to bring versions home.
     in_vain_since: Option<Time>,
 }
 
 impl Futility {
-    /// Whether another pass may begin. A write that has just begun to wait for room does not
-    /// wait for the end of a pause that began before it.
+    /// Whether another pass may begin. For a write that has just begun to wait for room, an earlier
+    /// pause does not count.
     pub(crate) fn allows(&self, now: Time, starved: bool) -> bool {
         now >= self.not_before || (starved && !self.starved)
     }
@@ -55,13 +54,13 @@ impl Futility {
         self.not_before
     }
 
-    /// Whether the last pass left something to be tried again.
+    /// Whether the last pass left versions to try again.
     pub(crate) const fn has_failed(&self) -> bool {
         self.passes > 0
     }
 
-    /// Notes the end of a pass. `starved`: writes wait for room that the pass did not make.
-    /// Returns whether these have waited long enough.
+    /// Notes the end of a pass. `starved`: writes still wait for room. Returns whether they have
+    /// waited long enough to be refused.
     pub(crate) fn note(&mut self, now: Time, outcome: Outcome, starved: bool) -> bool {
         if outcome == Outcome::Useful {
             *self = Self::default();

@@ -13,7 +13,7 @@ use crate::state::Inner;
 use manylogs_engine::Phase;
 use manylogs_plant::{self as plant, Bug};
 
-/// Home writes that follow each other before records that clients wait for may pass: what a
+/// Number of home writes that follow each other before waiting records may pass: as many as a
 /// shingled drive takes for a stream.
 const STREAM_WRITES: usize = (STREAM_LEAST.0 / HOME_WRITE_MAX.0) as usize;
 /// Longest time for which records pass before the band is continued.
@@ -26,7 +26,7 @@ struct Under {
     content: Payload,
 }
 
-/// Waits until the device has answered; the answer stays in place.
+/// Waits until the device has answered the writes; the answer stays in `started`.
 async fn settle(started: &mut Result<Under, IoError>) {
     if let Ok(Under { writes, .. }) = started {
         let done = all_done(std::mem::take(writes)).await;
@@ -34,8 +34,8 @@ async fn settle(started: &mut Result<Under, IoError>) {
     }
 }
 
-/// No record begins while this is kept: it would end the stream that home writes are to a shingled
-/// drive.
+/// While this exists no record begins, because it would interrupt the stream of home writes to a
+/// shingled drive.
 struct RecordsHeld(Rc<Inner>);
 
 impl RecordsHeld {
@@ -75,7 +75,7 @@ impl Inner {
         let (mut result, at_once) = (Ok(()), self.at_once());
         let Strand { writes: mut rest, is_stream } = strand;
         while !rest.is_empty() {
-            // The last ones go along, as they would be no stream of their own.
+            // The last writes go along, because they would be too short for a stream of their own.
             let all = !is_stream || rest.len() < 2 * STREAM_WRITES;
             let behind = if all { Vec::new() } else { rest.split_off(STREAM_WRITES) };
             let held = is_stream.then(|| RecordsHeld::new(self));
@@ -116,7 +116,7 @@ impl Inner {
         Under { writes, content }
     }
 
-    /// Waits until the records that clients wait for are durable, or for a while.
+    /// Waits until the records that clients wait for are durable, for [`PASSING`] at most.
     async fn let_records_pass(&self) {
         let until = self.engine.runtime.now() + PASSING;
         loop {
@@ -130,8 +130,8 @@ impl Inner {
         }
     }
 
-    /// Waits for the writes of a group. If they fail, the group is logged again as new versions,
-    /// above the floor of this pass, and the next checkpoint tries again.
+    /// Waits for the writes of a group. If they fail, the group's versions are logged again with
+    /// new sequences, above the floor of this pass. The next checkpoint tries again.
     async fn finish_group(
         self: &Rc<Self>,
         group: Group,

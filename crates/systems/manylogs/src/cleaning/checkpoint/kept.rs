@@ -1,5 +1,5 @@
-//! Versions that are kept in the logs, in a pass: which go home all the same, how far their floor
-//! rises, and which logs are emptied for those who need room.
+//! Versions kept in the logs, in a pass: which of them go home nevertheless, how far their floor
+//! rises, and which of their logs are emptied when room is short.
 
 use std::rc::Rc;
 
@@ -12,42 +12,43 @@ use manylogs_plant::{self as plant, Bug};
 use super::{Pass, Progress};
 use crate::state::{Inner, State};
 
-/// Logs that are kept for so much more than what lives in them are emptied when room is short, as
-/// a numerator and a divisor, and this many logs beside.
+/// Logs with kept versions are emptied, if room is short, when they use more than this multiple of
+/// their live sectors (numerator and divisor), and this many logs more.
 const PINNED: (u64, u64) = (3, 2);
 const PINNED_LOGS: u64 = 2;
-/// What is taken for kept versions counts as no more than this share of the log space.
+/// The share of the log space that counts as taken by kept versions is at most this.
 const PINNED_MOST: f64 = 0.9;
-/// Room is short when less than this share of the log space is left, as a divisor. With a quarter,
-/// logs that hold as much of others as of what is kept were emptied before the files were deleted.
+/// Room is short when less than this share of the log space is left, as a divisor. A quarter was
+/// too much: half-live logs were emptied although their files were about to be deleted.
 const SHORT: u64 = 8;
-/// Where logs are few so many of them must be left, as far as they are no more than a quarter.
+/// If there are few logs, room is also short when less than this many of them is left. That counts
+/// for at most this share of the log space, as a divisor.
 const SHORT_LOGS: (u64, u64) = (4, 4);
 
-/// A log that takes what is moved is asked to be opened so often, and waited for so long each time.
+/// Number of requests to open a log for moved versions, and the wait after each of them.
 const OPENINGS: u32 = 32;
 const LOOK: Nanos = Nanos::from_millis(100);
 
-/// What is done next to empty logs.
+/// The next step in emptying logs.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// What lives in the first moves to the second.
+    /// Move the live versions of the first log to the second.
     Move(LogId, LogId),
-    /// This log must be opened first.
+    /// Open this log first.
     Open(LogId),
 }
 
-/// The logs that are there for kept versions.
+/// Sectors of the logs that hold kept versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pinned {
-    /// Sectors that live there.
+    /// Sectors of kept versions that are live there.
     pub(crate) live: Sectors,
-    /// What was appended to them.
+    /// Sectors appended to these logs.
     pub(crate) used: Sectors,
 }
 
 impl State {
-    /// What is kept, and what the logs take that are there for it.
+    /// Sectors of kept versions, and of the logs that hold them.
     pub(crate) fn pinned(&self) -> Pinned {
         let mut pinned = Pinned::default();
         for kept in self.store.logs_that_keep().values() {
@@ -59,7 +60,7 @@ impl State {
 }
 
 impl Inner {
-    /// What may be kept in the logs; what is beyond goes home, oldest first.
+    /// Most sectors that may be kept in the logs; versions beyond that go home, oldest first.
     pub(crate) fn durable_budget(&self) -> Sectors {
         let share = self.config().durable_budget;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
@@ -67,12 +68,12 @@ impl Inner {
         Sectors(sectors)
     }
 
-    /// Whether more is kept than may be.
+    /// Whether more is kept than the budget allows.
     pub(crate) fn keeps_too_much(&self, state: &State) -> bool {
         state.store.kept_sectors() > self.durable_budget()
     }
 
-    /// The kept versions that a pass leaves in the logs are not older than this.
+    /// Kept versions from this sequence on stay in the logs in a pass.
     pub(super) fn keeps_from(
         &self,
         state: &State,
@@ -83,7 +84,7 @@ impl Inner {
         if pass.materialise && !plant::is(Bug::DrainLeavesKept) {
             return floor;
         }
-        // Somebody waits for room that passes do not make.
+        // A request waits for room, and passes have not made any.
         if state.futility.has_failed() && !state.starved.is_empty() {
             return floor;
         }
@@ -102,16 +103,16 @@ impl Inner {
         floor
     }
 
-    /// The oldest kept version that the pass leaves. Asked before the barrier of the pass: what
-    /// displaces a version afterwards may not be durable when the floor rises.
+    /// The oldest kept version that the pass leaves. It must be asked for before the pass's
+    /// barrier: entries that displace a version later may not be durable when the floor rises.
     pub(super) fn oldest_kept(&self, progress: &Progress) -> Option<DataSequence> {
         let state = self.engine.state.borrow();
         let kept = state.store.kept().map(|(_, mapped)| mapped.sequence);
         kept.filter(|sequence| *sequence >= progress.keeps_from).min()
     }
 
-    /// The floors after a pass that raises the first to `home`. `kept` is the oldest version that
-    /// it left.
+    /// The floors after a pass that raises the home floor to `home`. `kept` is the oldest kept
+    /// version that the pass left.
     pub(super) fn floors_of_pass(
         &self,
         home: DataSequence,
@@ -127,20 +128,20 @@ impl Inner {
         Floors { home, kept: oldest.min(home) }
     }
 
-    /// Ends a pass. Where room is short what is kept moves to fewer logs; the caller holds the turn
-    /// of cleaning.
+    /// Ends a pass. If room is short, kept versions move to fewer logs. The caller holds the
+    /// cleaning lock.
     pub(super) async fn settle_kept(self: &Rc<Self>) {
         if self.engine.state.borrow().store.keeps() {
             self.empty_kept_logs().await;
             let mut state = self.engine.state.borrow_mut();
             let share = state.pinned().used.0 as f64 / self.layout.log_sectors().0.max(1) as f64;
-            // All of the logs cannot be.
+            // The kept versions must not count as all of the logs.
             state.pinned_share = share.min(PINNED_MOST);
         }
     }
 
-    /// Empties logs of which little lives, if room is short: what is kept moves as it is, until the
-    /// logs are there for little else.
+    /// Empties sparse logs if room is short: their kept versions move unchanged, until the logs
+    /// with kept versions hold little else.
     async fn empty_kept_logs(self: &Rc<Self>) {
         let (mut tried, mut asked) = (Vec::new(), 0);
         while let Some(next) = self.choose_emptying(&tried) {
@@ -167,14 +168,14 @@ impl Inner {
             self.engine.notify_progress();
             match moved {
                 Ok(Moved::All | Moved::Nothing | Moved::InPart) => {}
-                // What cannot be read stays where it is.
+                // Versions that cannot be read stay in their log.
                 Err(error) if error.is_local() => {}
                 Err(_) => return,
             }
         }
     }
 
-    /// A log to empty, and one that takes what lives there.
+    /// A log to empty, and another that takes its live versions.
     fn choose_emptying(&self, tried: &[LogId]) -> Option<Next> {
         let state = self.engine.state.borrow();
         let store = &state.store;
@@ -198,7 +199,7 @@ impl Inner {
             let free = log.map_or(store.logs().region(*id).len, Log::free);
             *id != *from && store.logs().is_open(*id) && free.0 > what.live
         };
-        // The fullest that takes it: what was moved together stays together.
+        // The fullest log that can take them, so that moved versions stay together.
         let used = |id: &LogId| store.logs().get(*id).map_or(0, |log| log.used().0);
         let takers = || store.logs().ids().filter(takes);
         let ready = takers().filter(|id| store.is_ready(*id)).max_by_key(used);
@@ -206,7 +207,7 @@ impl Inner {
     }
 }
 
-/// Whether kept versions pin more than they may.
+/// Whether kept versions occupy more log space than they may.
 fn is_sparse(
     kept: &std::collections::BTreeMap<LogId, KeptIn>,
     store: &manylogs_logstore::store::Store,

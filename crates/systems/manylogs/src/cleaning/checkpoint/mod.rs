@@ -1,5 +1,5 @@
-//! Checkpoint: the newest versions go home in order of address, and then one number, the floor,
-//! declares everything older dead at once.
+//! Checkpoint: the newest versions go home in order of address. Then one number, the floor,
+//! declares all older versions dead at once.
 
 mod band;
 mod copy;
@@ -28,11 +28,11 @@ use crate::state::Inner;
 use manylogs_engine::{Phase, raise_floor};
 use manylogs_plant::{self as plant, Bug};
 
-/// What one batch holds at most: memory, and the time for which clients may be locked out.
+/// Limits of a batch: they bound memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;
 const BATCH_RUNS: usize = 512;
-/// Reads, or writes, in the device together while clients wait for the pass: their requests do not
-/// wait for a whole batch. Otherwise the device gets all of it, to order it well.
+/// Reads, or writes, in the device together while clients wait for the pass, so that their requests
+/// need not wait for a whole batch. Otherwise the device gets the whole batch, to order it well.
 const AT_ONCE_PRESSED: usize = 16;
 /// Longest home write. Zeroed extents up to this length go home like data; longer ones stay in the
 /// table.
@@ -45,14 +45,14 @@ pub(crate) enum Pace {
     Gentle,
     /// As fast as its rate limit allows.
     Steady,
-    /// As fast as it can: somebody waits for room.
+    /// As fast as it can, because requests wait for room.
     Urgent,
 }
 
 /// Result of a checkpoint (the Manylogs paper, section VI, Fig. 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointReport {
-    /// From the start to the durable floor.
+    /// Time from the start to the durable floor.
     pub duration: Nanos,
     /// Client writes that were logged since the last checkpoint, and their length.
     pub logged_writes: u64,
@@ -62,8 +62,8 @@ pub struct CheckpointReport {
     pub log_reads: u64,
     /// See `log_reads`.
     pub log_read_sectors: Sectors,
-    /// Writes home, and their length: fewer than were logged, where writes were overwritten or
-    /// became neighbours.
+    /// Writes home, and their length: less than was logged, if blocks were overwritten or became
+    /// neighbours.
     pub home_writes: u64,
     /// See `home_writes`.
     pub home_write_sectors: Sectors,
@@ -71,7 +71,7 @@ pub struct CheckpointReport {
     pub log_read_time: Nanos,
     /// Time spent writing home.
     pub home_write_time: Nanos,
-    /// Extents whose home could not be written: they stay logged, and the next pass tries again.
+    /// Extents that could not be written home: they stay logged, and the next pass tries again.
     pub kept_extents: u64,
     /// Extents whose logged copy is damaged: reads of them fail until they are overwritten.
     pub lost_extents: u64,
@@ -92,7 +92,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// A pass that the volume makes without being asked, at this pace.
+    /// A pass that the volume begins on its own, at this pace.
     pub(crate) const fn at(pace: Pace) -> Self {
         Self { pace, materialise: false, confirm_after: CONFIRM_AFTER }
     }
@@ -102,21 +102,21 @@ impl Pass {
 #[derive(Debug)]
 struct Progress {
     pass: Pass,
-    /// Versions below are to go home.
+    /// Versions below this sequence go home.
     floor: DataSequence,
     /// Versions that are kept in the logs go home only if they are older than this.
     keeps_from: DataSequence,
     /// The oldest version that stays in a log unread: the floor may not rise above it.
     held_back: Option<DataSequence>,
-    /// The same of the kept versions and their floor.
+    /// The same for the kept versions and their floor.
     kept_back: Option<DataSequence>,
     /// Long zeroed extents that must be written out.
     zeroed: Vec<Extent>,
-    /// Versions that it found so far.
+    /// Number of versions found so far.
     versions: u64,
-    /// What these took to bring home, by the estimate.
+    /// Work to bring these versions home, for the estimate of the pace.
     work: HomeWork,
-    /// Time in which it waited for others.
+    /// Time that the pass spent waiting for clients or for its rate limit.
     waited: Nanos,
     report: CheckpointReport,
 }
@@ -142,9 +142,8 @@ impl Inner {
 
     /// Repeats passes until every logged copy is read, or is lost for good.
     ///
-    /// # Errors
-    /// If the device fails, or does not say for what reason copies cannot be read
-    /// ([`VolumeError::Unread`]): these stay logged.
+    /// If the device fails, or keeps failing reads for other reasons than the medium
+    /// ([`VolumeError::Unread`]): these versions stay logged.
     pub(crate) async fn checkpoint_all(
         self: &Rc<Self>,
         pass: Pass,
@@ -157,7 +156,7 @@ impl Inner {
             }
             let now = self.engine.runtime.now();
             let unread_for = now.since(*unread_since.get_or_insert(now));
-            // Medium errors are confirmed or gone by now. The extents that are left failed for
+            // Medium errors have been confirmed by now, or are gone. The extents left failed for
             // other reasons.
             if unread_for.0 > 2 * pass.confirm_after.0 {
                 return Err(VolumeError::Unread { extents: report.unread_extents });
@@ -166,15 +165,15 @@ impl Inner {
         }
     }
 
-    /// Counts failures of passes. Writes that wait for room must not wait for ever for passes that
-    /// make none. `resets` is how often logs had begun anew before it.
+    /// Counts passes that fail, so that writes do not wait for ever if passes make no room.
+    /// `resets` is the number of log resets before the pass.
     fn note_pass(&self, result: &Result<CheckpointReport, VolumeError>, resets: u64) {
         let mut guard = self.engine.state.borrow_mut();
         let state = &mut *guard;
         state.pass_at = Lba(0);
         let waiting = !state.starved.is_empty();
         let served = state.starved.any_served_by(&mut state.store);
-        // Only the room that waiting requests need matters, not what later requests may need.
+        // Only the room for the waiting requests matters, not the room for later ones.
         let starved = waiting && !served;
         let mut reason = "the logs are full and what they hold cannot be written home";
         let outcome = match result {
@@ -208,7 +207,7 @@ impl Inner {
         if enough || served {
             self.engine.notify_progress();
         }
-        // Maintenance later tries again the extents that this pass left.
+        // Wakes maintenance, which tries the left extents again later.
         self.engine.wanted.notify();
     }
 
@@ -226,7 +225,7 @@ impl Inner {
         self.may_go_on(pass)?;
         let started = self.engine.runtime.now();
         let mut progress = self.begin_pass(pass);
-        // From here on no version below the floor is on its way into a record.
+        // After this, no version below the floor is on its way into a record.
         if !plant::is(Bug::NoBarrierBeforePass) {
             self.make_durable(Phase::Checkpoint).await?;
         }
@@ -250,13 +249,13 @@ impl Inner {
         }
         self.engine.state.borrow_mut().suspects.end();
         // Versions that were overwritten before the pass reached them were not copied. The versions
-        // that replaced them must be durable before the floor rises, and so must the copies.
+        // that replaced them must be durable before the floor rises. So must the copies at home.
         self.engine.state.borrow_mut().home.is_dirty |= self.below.volatile_cache;
         let kept = self.oldest_kept(&progress);
         if !plant::is(Bug::FloorBeforeHomeDurable) {
             self.make_durable(Phase::Checkpoint).await?;
         }
-        // Versions that could not be read stay logged, and with them everything newer.
+        // The oldest version that could not be read stays logged, and so does all that is newer.
         let floor = progress.held_back.map_or(progress.floor, |oldest| oldest.min(progress.floor));
         let floor = if plant::is(Bug::FloorOverUnread) { progress.floor } else { floor };
         let before = self.engine.state.borrow().store.floors();
@@ -328,8 +327,8 @@ impl Inner {
         (versions > 0).then_some(Batch { parts, versions })
     }
 
-    /// Everything below the durable floors is home: the table forgets it, and logs that held
-    /// nothing else are free.
+    /// Forgets all versions below the durable floors: they are home. Logs that held no other
+    /// versions become free.
     fn forget_below(&self, floors: Floors) {
         {
             let mut state = self.engine.state.borrow_mut();

@@ -11,13 +11,13 @@ use super::{AT_ONCE_PRESSED, Pace, Pass};
 use crate::error::VolumeError;
 use crate::state::{Inner, State};
 
-/// A pass that waits looks at least this often whether it should hurry or end.
+/// A waiting pass checks at least this often whether it should hurry or end.
 const LOOK: Nanos = Nanos::from_millis(500);
 impl State {
     /// Whether a checkpoint must go as fast as it can: writes wait for room, or soon will.
     pub(crate) fn is_pressed(&self, watermark: f64) -> bool {
         let crowded = self.store.is_table_crowded();
-        // No pass frees what is kept.
+        // A pass frees no kept versions, so their share does not count.
         let others = self.store.logs().occupancy() - self.pinned_share;
         let full = others / (1.0 - self.pinned_share) >= watermark;
         !self.starved.is_empty() || crowded || full
@@ -25,14 +25,14 @@ impl State {
 }
 
 impl Inner {
-    /// The pace of the pass now. Requests may have begun to wait for it since it started.
+    /// The present pace of the pass, which is urgent if requests have begun to wait for it.
     fn pace_now(&self, pass: Pass) -> Pace {
         let pressed = self.engine.state.borrow().is_pressed(self.config().watermark);
         if pressed || self.cleaning.is_wanted() { Pace::Urgent } else { pass.pace }
     }
 
-    /// Gives out room for what the pass has done, once it must hurry. A batch of so many versions
-    /// begins.
+    /// Gives out room in proportion to the progress of the pass, once the pass must hurry. `found`
+    /// versions are done, and a batch of `batch` versions begins.
     pub(super) fn give_out_room(&self, pass: Pass, found: u64, batch: u64) {
         let pressed = self.pace_now(pass) == Pace::Urgent;
         let now = self.engine.runtime.now();
@@ -50,7 +50,7 @@ impl Inner {
         self.offer_room();
     }
 
-    /// Reads, or writes, of a batch that may be in the device together.
+    /// Number of reads, or writes, of a batch that may be in the device together.
     pub(super) fn at_once(&self) -> usize {
         if self.engine.state.borrow().ration.is_some() { AT_ONCE_PRESSED } else { usize::MAX }
     }
@@ -68,7 +68,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A gentle pass waits until the volume is idle.
+    /// Waits until the volume is idle, if the pass is gentle.
     ///
     /// # Errors
     /// As [`Inner::may_go_on`].
@@ -83,8 +83,8 @@ impl Inner {
         }
     }
 
-    /// Waits until `moved` sectors since `started` are within the limit on the rate, unless the
-    /// pass must hurry meanwhile.
+    /// Waits until `moved` sectors since `started` are within the rate limit, unless the pass must
+    /// hurry meanwhile.
     ///
     /// # Errors
     /// As [`Inner::may_go_on`].

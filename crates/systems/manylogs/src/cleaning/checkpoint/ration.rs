@@ -1,9 +1,9 @@
 //! Room that a checkpoint gives out as it advances, while the logs are nearly full.
 //!
-//! A pass frees logs only at its end. Clients could take all the room that is left at its
-//! beginning, and would then wait for the rest of the pass: minutes on a shingled drive. So the
-//! clients' share of that room is, at any time, the share of the pass that is done. Within a batch
-//! it grows as fast as the last batches went.
+//! A pass frees logs only at its end. Without a ration, clients could take all the room left at its
+//! beginning, and would then wait for the rest of the pass: minutes on a shingled drive. So at any
+//! time the clients' share of that room is the share of the pass that is done. Within a batch it
+//! grows at the pace of the last batches.
 
 use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_logstore::store::Room;
@@ -12,23 +12,23 @@ use crate::state::State;
 
 /// Weight of one batch in the moving mean of the pace, as a divisor.
 const RECENT: f64 = 4.0;
-/// Share of the room that clients may take at once: bursts do not wait.
+/// Share of the room that clients may take at once, so that bursts need not wait.
 const BURST: f64 = 1.0 / 8.0;
-/// The pace before it is known: 100 versions a second, of which each takes a random read.
+/// The pace before it is measured: 100 versions a second, one random read for each.
 pub(crate) const PACE: f64 = 100.0;
-/// Requests that wait for room look this often whether more is given out.
+/// Requests that wait for room check this often whether more is given out.
 pub(crate) const LOOK: Nanos = Nanos::from_millis(5);
 
 /// The ration of one pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ration {
-    /// Sectors that were left when it began.
+    /// Sectors of room when the ration began.
     room: f64,
-    /// Versions that the pass had to bring home then.
+    /// Versions that the pass had to bring home at that time.
     versions: f64,
-    /// Versions that were home when the last batch began, since then.
+    /// Versions brought home since then, up to the beginning of the present batch.
     done: f64,
-    /// Versions of that batch, and when it began.
+    /// Versions of the present batch, and the time at which it began.
     batch: f64,
     began: Time,
     /// Versions a second.
@@ -36,19 +36,19 @@ pub(crate) struct Ration {
 }
 
 impl Ration {
-    /// Of `room` only the share for bursts is given out yet; the pass has `versions` to bring home,
-    /// so many a second as far as is known.
+    /// A ration of `room`, of which only the share for bursts is given out yet. The pass has
+    /// `versions` versions to bring home, at a pace of `pace` versions a second as far as is known.
     pub(crate) const fn new(room: Sectors, versions: u64, pace: f64, now: Time) -> Self {
         let (room, versions) = (room.0 as f64, versions as f64);
         Self { room, versions, done: 0.0, batch: 0.0, began: now, pace }
     }
 
-    /// Versions that came home a second.
+    /// Versions that come home in a second.
     pub(crate) const fn pace(&self) -> f64 {
         self.pace
     }
 
-    /// The batch under way is home, and one of so many versions begins.
+    /// Notes that the present batch is home, and that one of `versions` versions begins.
     pub(crate) fn next_batch(&mut self, versions: u64, now: Time) {
         let span_s = now.since(self.began).as_secs_f64();
         if self.batch > 0.0 && span_s > 0.0 {
@@ -70,9 +70,9 @@ impl Ration {
 }
 
 impl State {
-    /// Whether there is room for an entry of a client that needs `needed` for a record of its own.
-    /// The ration counts what waits for a record by its length: what is set aside for each entry
-    /// alone is far more, and is free again when they share a record.
+    /// Whether there is room for a client's entry that needs `needed` for a record of its own. The
+    /// ration counts waiting entries by their length. The room set aside for each of them is far
+    /// more, and becomes free again when they share a record.
     pub(crate) fn fits(&mut self, needed: Room, now: Time) -> bool {
         let kept = self.ration.as_ref().map_or(Sectors(0), |ration| ration.kept(now));
         let taken = needed.log.0 + self.store.entries().volatile_sectors;

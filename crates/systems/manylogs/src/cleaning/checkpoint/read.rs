@@ -1,4 +1,4 @@
-//! The content of logged versions, read for a checkpoint in the order of the logs.
+//! Reads the content of logged versions for a checkpoint, in the order of the logs.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,15 +13,15 @@ use super::{HOME_WRITE_MAX, Progress};
 use crate::state::Inner;
 use manylogs_engine::{Reader, end_read, read_log};
 
-/// Log reads are joined across gaps up to this: record headers lie between.
+/// Log reads are joined across gaps up to this, because record headers lie between.
 const READ_GAP: u64 = 64;
 
-/// A run that cannot be read, and why.
+/// A run that cannot be read, and the error.
 type Unread = (Run, IoError);
 
 impl Inner {
-    /// Fills in the content of the logged runs. Takes out what cannot be read: it stays logged, or
-    /// is marked as lost.
+    /// Fills in the content of the logged runs. Removes runs that cannot be read: they stay logged,
+    /// or are marked as lost.
     pub(super) async fn read_logged(
         self: &Rc<Self>,
         runs: &mut Vec<Run>,
@@ -41,7 +41,7 @@ impl Inner {
             let span = Extent::between(first.start, end.unwrap_or(first.end()));
             progress.report.log_reads += 1;
             progress.report.log_read_sectors += span.len;
-            // From here on no log begins anew under a read that is yet to go.
+            // From here on no log begins anew under a read that has not been sent yet.
             let read = self.engine.state.borrow_mut().store.begin_read(log, span);
             reads.push((read, members));
         }
@@ -63,11 +63,11 @@ impl Inner {
                         runs[*index].content = payload.slice(skip, part.len);
                     }
                 }
-                // Perhaps one of them only.
+                // Perhaps only one of the runs cannot be read.
                 Err(error) if is_of_the_copy(&error) => {
                     failed.extend(members.iter().map(|(_, _, index)| *index));
                 }
-                // The other reads are awaited too, as each keeps its log from beginning anew.
+                // The other reads are awaited too, because each keeps its log from beginning anew.
                 Err(error) => result = result.and(Err(error)),
             }
         }
@@ -75,8 +75,8 @@ impl Inner {
         self.read_one_by_one(runs, failed, progress).await
     }
 
-    /// Reads the runs that could not be read together with others, in parts as small as a checksum
-    /// covers.
+    /// Reads the runs again that could not be read together with others, unit by unit: a unit is
+    /// the smallest part with a checksum.
     async fn read_one_by_one(
         self: &Rc<Self>,
         runs: &mut Vec<Run>,
@@ -150,7 +150,7 @@ impl Inner {
         }
     }
 
-    /// Reads one logged run, once more if it fails.
+    /// Reads one logged run; tries once more if it fails.
     pub(crate) async fn read_one(
         &self,
         log: LogId,
@@ -171,12 +171,12 @@ impl Inner {
     }
 }
 
-/// Whether the error speaks of this copy only.
+/// Whether the error concerns this copy only.
 const fn is_of_the_copy(error: &IoError) -> bool {
     matches!(error, IoError::Checksum { .. }) || error.is_local()
 }
 
-/// Splits reads, sorted by log and place, into those that one read covers well.
+/// Splits reads, sorted by log and place, into groups that one read each covers well.
 fn joined(wanted: &[(LogId, Extent, usize)]) -> Vec<&[(LogId, Extent, usize)]> {
     let mut out = Vec::new();
     let mut rest = wanted;

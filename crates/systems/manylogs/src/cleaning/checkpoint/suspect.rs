@@ -1,6 +1,7 @@
 //! Logged copies that could not be read. A device may fail a read and serve it a moment later, so a
-//! checkpoint loses nothing at the first failure: the version stays logged, and the floor stays
-//! below it. A block is lost only if the medium itself says so, and says it again later.
+//! checkpoint gives up no version at the first failure. The version stays logged, and the floor
+//! stays below it. A block is lost only if the medium itself reports an error, and reports it again
+//! later.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +9,15 @@ use manylogs_block::{IoError, Lba, Nanos, Time};
 use manylogs_logstore::DataSequence;
 use manylogs_plant::{self as plant, Bug};
 
-/// A medium error that is still there after this time is believed.
+/// A medium error is believed if it is reported again after this time.
 pub(crate) const CONFIRM_AFTER: Nanos = Nanos::from_secs(60);
-/// The same for an owner who asks for a repair: the owner has given up on the device.
+/// The same for a repair, for which the owner has given up on the device.
 pub(crate) const CONFIRM_AT_ONCE: Nanos = Nanos::from_secs(2);
 
-/// Which version, and the first of its sectors that could not be read.
+/// The first sector that could not be read, and the sequence of its version.
 pub(crate) type Which = (Lba, DataSequence);
 
-/// Action for a logged copy that could not be read.
+/// Decision about a logged copy that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The copy stays logged, and a later pass tries again.
@@ -25,8 +26,8 @@ pub(super) enum Verdict {
     Lost,
 }
 
-/// The copies that the pass under way, or the last one, could not read, and since when the medium
-/// has said so of each. A copy is listed without a time while the device gave other reasons.
+/// The copies that the present pass, or the last one, could not read. Each has the time of the
+/// first medium error, or `None` while the device has given other reasons only.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects {
     now: BTreeMap<Which, Option<Time>>,
@@ -34,22 +35,22 @@ pub(crate) struct Suspects {
 }
 
 impl Suspects {
-    /// A pass begins.
+    /// Notes the begin of a pass.
     pub(super) fn begin(&mut self) {
         self.before.append(&mut self.now);
     }
 
-    /// A pass has looked at everything: what it did not meet again is read, or overwritten.
+    /// Notes the end of a pass: copies that it did not meet again have been read or overwritten.
     pub(super) fn end(&mut self) {
         self.before.clear();
     }
 
-    /// Whether a copy could not be read of late.
+    /// Whether no copy has been unreadable lately.
     pub(crate) fn is_empty(&self) -> bool {
         self.now.is_empty() && self.before.is_empty()
     }
 
-    /// A read of the copy failed again, by `error`.
+    /// Decides about a copy whose read has failed again with `error`.
     pub(super) fn judge(
         &mut self,
         which: Which,

@@ -11,13 +11,13 @@ use crate::state::Inner;
 use manylogs_engine::{Phase, Reader};
 use manylogs_logstore::store::Place;
 
-/// Longest request for zeroes. Clients' large writes to the same place wait for one of these, and
-/// no longer.
+/// Longest zeroing request. A client's large write to the same place waits for one such request at
+/// most.
 const ZEROES_REQUEST: Sectors = Sectors(1 << 17);
 
 impl Inner {
-    /// Zeroes the homes of the extents that `progress` lists, piece by piece: memory does not
-    /// depend on their length.
+    /// Zeroes the homes of the extents that `progress` lists, piece by piece, so that the memory
+    /// needed does not depend on their length.
     pub(super) async fn write_zeroes_home(
         self: &Rc<Self>,
         progress: &mut Progress,
@@ -34,7 +34,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The beginning of `rest`; it ends between two physical sectors.
+    /// The first piece of `rest`; it ends at the edge of a physical sector.
     fn first_piece(&self, rest: Extent) -> Extent {
         if rest.len <= ZEROES_REQUEST {
             return rest;
@@ -50,7 +50,7 @@ impl Inner {
         progress: &mut Progress,
     ) -> Result<(), IoError> {
         let _guard = self.locks.lock(Writer::Checkpoint, self.widen_to_physical(piece)).await;
-        // Clients may have written there since.
+        // Clients may have written there meanwhile.
         let zeroed: Vec<Extent> = {
             let state = self.engine.state.borrow();
             let still = state.store.map().lookup(piece).filter(|(_, mapped)| {
@@ -77,8 +77,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the homes read as zeroes, and asks for nothing where the device says that they do. The
-    /// sectors that were zeroed.
+    /// Makes the homes read as zeroes. Sends no request where the device says that they do already.
+    /// Returns the number of sectors that were zeroed.
     async fn zero_whole(&self, whole: Extent) -> Result<Sectors, IoError> {
         let mut parts = Vec::new();
         for home in self.layout.home(whole) {
@@ -88,7 +88,7 @@ impl Inner {
             let request = self.below.zeroing(*part);
             self.device.submit(Phase::Checkpoint, request)
         });
-        // Each is submitted before the first is waited for.
+        // All requests are submitted before the first is awaited.
         let requests: Vec<_> = requests.collect();
         all_done(requests).await?;
         Ok(Sectors(parts.iter().map(|part| part.len.0).sum()))
@@ -98,11 +98,11 @@ impl Inner {
     pub(super) async fn add_what_is_not_zero(&self, home: Extent, parts: &mut Vec<Extent>) {
         let mut rest = home;
         while !rest.is_empty() {
-            // A device that cannot tell has all of it zeroed.
+            // If the device cannot tell, all of it is zeroed.
             let known = self.device.extents(rest).await;
             let known = known.unwrap_or_else(|_| Extents::of(rest, ExtentKind::Data));
             for (extent, kind) in known.iter() {
-                // That bug is to tear sectors wherever zeroes go.
+                // This bug must tear sectors wherever zeroes go.
                 let known_zero = kind.reads_as_zeroes() && !plant::is(Bug::ZeroesTornSectors);
                 if known_zero || plant::is(Bug::ZeroesTakenForGranted) {
                     continue;
@@ -123,8 +123,8 @@ impl Inner {
         }
     }
 
-    /// Zeroes a part of a physical sector together with what is home beside it: a torn write of
-    /// the part alone could damage its neighbours.
+    /// Zeroes a part of a physical sector, and writes the rest of the sector with its old content:
+    /// a torn write of the part alone could damage the rest.
     async fn zero_edge(&self, edge: Extent) -> Result<(), IoError> {
         let whole = self.widen_to_physical(edge);
         let mut content = Payload::default();

@@ -1,4 +1,4 @@
-//! Regions of logs, and the columns of an array that they are dealt out to.
+//! Regions of logs on an array, dealt out to its columns.
 
 use manylogs_array::ColumnMap;
 use manylogs_block::{Extent, Geometry, Lba, Sectors, to_usize};
@@ -6,28 +6,28 @@ use manylogs_block::{Extent, Geometry, Lba, Sectors, to_usize};
 use super::{ALIGN, Layout, LogRun, Parts};
 
 impl Layout {
-    /// Where the addresses of the volume's structures, logs and homes lie on the array that it was
-    /// made for, if it was.
+    /// Maps the addresses of structures, logs and homes to the array that the volume was made for;
+    /// `None` if it was made for a single drive.
     #[must_use]
     pub fn column_map(&self) -> Option<ColumnMap> {
         let areas = self.parts.runs.iter().flat_map(|run| run.regions());
         self.parts.columns.map(|columns| ColumnMap::new(columns, areas.collect()))
     }
 
-    /// The array that the volume was made for, if it was.
+    /// The array that the volume was made for; `None` if it was made for a single drive.
     #[must_use]
     pub const fn columns(&self) -> Option<Geometry> {
         self.parts.columns
     }
 
-    /// The same regions as if the volume had been made for another array.
+    /// The same regions, as on a volume made for another array.
     pub(crate) fn on_columns(&self, columns: Option<Geometry>) -> Self {
         Self::from_parts(Parts { columns, ..self.parts.clone() })
     }
 }
 
 impl LogRun {
-    /// Whether the logs of `next` follow as if they were of this run.
+    /// Whether the logs of `next` continue this run.
     pub(super) fn is_continued_by(&self, next: &Self) -> bool {
         let same = (self.stride, self.len) == (next.stride, next.len);
         let end = self.first.0 + u64::from(self.count) * self.stride.0;
@@ -43,10 +43,10 @@ impl LogRun {
     }
 }
 
-/// The length of a snapshot slot, at least `snapshot`, with which the homes behind the two, which
-/// begin `before` sectors behind the device's beginning, begin at a stripe: then a client's full
-/// stripes are the array's. `snapshot` itself where no length does that, as behind a partition's
-/// odd beginning.
+/// The length of a snapshot slot, at least `snapshot`, for which the homes begin at a stripe. They
+/// follow the two slots, which begin `before` sectors behind the device's beginning. Then a
+/// client's full stripes are full stripes of the array. If no length does that, as on a partition
+/// with an odd beginning, it is `snapshot` itself.
 pub(super) fn up_to_stripe(before: u64, snapshot: u64, array: Geometry) -> u64 {
     let begins = |len: &u64| {
         let homes = Lba(before + 2 * len);
@@ -56,7 +56,7 @@ pub(super) fn up_to_stripe(before: u64, snapshot: u64, array: Geometry) -> u64 {
     lengths.into_iter().find(begins).unwrap_or(snapshot)
 }
 
-/// What regions are whole multiples of.
+/// The units that regions are whole multiples of.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     pub(super) physical: Sectors,
@@ -64,7 +64,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// A length as regions have it: whole physical sectors of it, or as many stripes as hold it.
+    /// A length for regions: rounded down to physical sectors, or up to stripes.
     pub(super) fn length(self, len: Sectors) -> Sectors {
         match self.columns {
             Some(columns) => Sectors(len.0.next_multiple_of(columns.stripe().0)),
@@ -72,14 +72,14 @@ impl Whole {
         }
     }
 
-    /// The part of `space` in which regions may begin, or end.
+    /// The part of `space` in which regions may begin or end.
     fn within(self, space: Extent) -> Extent {
         self.columns.map_or(space, |columns| columns.whole_within(space))
     }
 }
 
-/// Logs at the end of each group of `space`. A short last group keeps its log only if data remain
-/// beside it.
+/// Logs at the end of each group of `space`. A short last group gets a log only if data space
+/// remains beside it.
 pub(super) fn group_runs(space: Extent, group: Sectors, log: Sectors, whole: Whole) -> Vec<LogRun> {
     let space = whole.within(space);
     let count = space.len.0 / group.0;

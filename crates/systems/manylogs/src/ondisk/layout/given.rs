@@ -1,7 +1,7 @@
-//! Layouts whose places all come from somebody else, such as a file system that keeps the logs in
-//! a file of its own (MLFS).
+//! Layouts whose places are all given by another owner, for example a file system that keeps the
+//! logs in a file of its own (MLFS).
 //!
-//! Every block's home is at its own address, so the exported device has the addresses of the device
+//! Every block's home is at its own address. So the exported device has the addresses of the device
 //! below, and a drained volume is the plain device. Logs and anchors are holes in it: the owner
 //! keeps its own data out of them.
 
@@ -14,22 +14,23 @@ use super::{ALIGN, Layout, LayoutError, Parts, SNAPSHOT_LEAST};
 /// The two places of a volume's own structures: a copy of the superblock, a root and a slot for a
 /// snapshot, in this order from the start of each.
 ///
-/// A volume with such a layout does not know where to look for itself: its owner keeps the anchors,
-/// and gives them whenever the volume is opened.
+/// A volume with such a layout cannot find itself: its owner stores the anchors, and gives them
+/// whenever the volume is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchors {
     /// Sectors of the device that hold the first copies.
     pub first: Extent,
-    /// Sectors of the device that hold the second copies. It may be before the first on the device.
+    /// Sectors of the device that hold the second copies. They may lie before the first.
     pub last: Extent,
 }
 
 impl Anchors {
-    /// Least length of each, with logs in a few runs: superblock, root, and the shortest snapshot.
+    /// Least length of an anchor if the logs form a few runs: superblock, root, and the shortest
+    /// snapshot.
     pub const LEAST: Sectors =
         Sectors(super::SUPERBLOCK_LEAST.0 + ROOT_SECTORS.0 + SNAPSHOT_LEAST.0);
 
-    /// First and last.
+    /// The first and the last anchor.
     #[must_use]
     pub const fn both(self) -> [Extent; 2] {
         [self.first, self.last]
@@ -37,10 +38,10 @@ impl Anchors {
 }
 
 impl Layout {
-    /// A layout on a device of `device` sectors that writes physical sectors of `physical`: logs at
-    /// `regions`, in any order, structures at `anchors`, and every block's home at its own address.
-    /// The capacity is that of the device, in whole 4096 bytes. With `columns` each region holds a
-    /// log for each column of an array, and is whole stripes of it.
+    /// A layout on a device of `device` sectors with physical sectors of length `physical`. The
+    /// logs are at `regions`, in any order, the structures at `anchors`, and every block's home is
+    /// at its own address. The capacity is that of the device in whole 4096 bytes. With `columns`
+    /// each region holds a log for each column of an array, and must be whole stripes.
     ///
     /// Longer anchors have room for longer snapshots, from which large volumes open faster.
     ///
@@ -84,14 +85,14 @@ impl Layout {
         Ok(Self::from_parts(parts))
     }
 
-    /// Where the structures are, if somebody else gave the places of this layout.
+    /// The places of the structures, if the owner gave this layout's places.
     #[must_use]
     pub const fn anchors(&self) -> Option<Anchors> {
         self.parts.anchors
     }
 
-    /// Whether some of `extent` belongs to the volume itself, by the addresses of a layout whose
-    /// places were given. Other layouts export no such address.
+    /// Whether part of `extent` belongs to the volume itself, in a layout with given places. Other
+    /// layouts export no such address.
     #[must_use]
     pub fn is_hole(&self, extent: Extent) -> bool {
         let Some(anchors) = self.parts.anchors else { return false };
@@ -102,7 +103,7 @@ impl Layout {
 }
 
 impl Parts {
-    /// Whether the structures fit the anchors, and the anchors and logs do not overlap.
+    /// Checks that the structures fit the anchors, and that anchors and logs do not overlap.
     pub(super) fn check_anchors(
         &self,
         anchors: Anchors,

@@ -1,4 +1,4 @@
-//! Layouts with logs at given places, such as a file system or the zones of a drive ask for.
+//! Layouts with logs at given places, as a file system or the zones of a drive require.
 
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::ondisk::superblock::runs_that_fit;
 
-/// Why log regions make no layout.
+/// Why log regions cannot form a layout.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -25,7 +25,7 @@ pub enum LayoutError {
     Unaligned {
         /// The region.
         region: Extent,
-        /// The sectors that the device writes.
+        /// Physical sector size of the device.
         physical: Sectors,
     },
     /// On an array a region is not whole stripes.
@@ -46,7 +46,7 @@ pub enum LayoutError {
     /// Two regions share sectors.
     #[error("the log regions {first} and {second} overlap")]
     Overlap {
-        /// The one that begins first.
+        /// The region that begins first.
         first: Extent,
         /// The second region.
         second: Extent,
@@ -70,7 +70,7 @@ pub enum LayoutError {
         /// Sectors that are needed.
         need: Sectors,
     },
-    /// The superblock cannot list so many runs of regions.
+    /// The superblock cannot list this many runs of regions.
     #[error("the log regions form {runs} runs, a superblock lists {most}: place them regularly")]
     TooManyRuns {
         /// Runs of regions with one length and one distance.
@@ -90,9 +90,9 @@ pub enum LayoutError {
 }
 
 impl Layout {
-    /// A layout with the logs at `regions`, in any order, on a device of `device` sectors that
-    /// writes physical sectors of `physical`. What the logs and the volume's own structures leave
-    /// is for data, which clients address without gaps.
+    /// A layout with the logs at `regions`, in any order, on a device of `device` sectors with
+    /// physical sectors of length `physical`. The space that logs and structures leave is for data,
+    /// which clients address without gaps.
     ///
     /// # Errors
     /// [`LayoutError`] names the region that does not fit, and why.
@@ -141,7 +141,7 @@ pub(super) fn check_each(regions: &[Extent], physical: Sectors) -> Result<(), La
     Ok(())
 }
 
-/// The regions as runs of one length and one distance.
+/// Groups the regions into runs with one length and one distance each.
 pub(super) fn runs_of(regions: &[Extent]) -> Vec<LogRun> {
     let mut runs: Vec<LogRun> = Vec::new();
     for region in regions {
@@ -160,7 +160,7 @@ pub(super) fn runs_of(regions: &[Extent]) -> Vec<LogRun> {
     runs
 }
 
-/// The length of a superblock that lists so many runs.
+/// The length of a superblock that lists `runs` runs.
 pub(super) fn superblock_for(runs: usize) -> Result<Sectors, LayoutError> {
     let fitting = (SUPERBLOCK_LEAST.0..=SUPERBLOCK_MOST.0)
         .step_by(to_usize(ALIGN))
@@ -169,7 +169,7 @@ pub(super) fn superblock_for(runs: usize) -> Result<Sectors, LayoutError> {
     fitting.map(Sectors).ok_or(LayoutError::TooManyRuns { runs, most })
 }
 
-/// The superblock's length, the space that logs and data share, and the length of a snapshot.
+/// The superblock's length, the space for logs and data, and the length of a snapshot slot.
 fn frame(
     runs: usize,
     logs: u64,

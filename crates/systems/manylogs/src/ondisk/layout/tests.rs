@@ -75,7 +75,7 @@ fn what_is_exported_keeps_its_home_when_the_device_grows() {
 
 #[test]
 fn no_new_log_takes_home_space_however_little_the_device_grows() {
-    // The second has logs that are longer than the home space between them.
+    // The second configuration has logs that are longer than the home space between them.
     let dense = VolumeConfig {
         threshold: Sectors(4),
         record: Sectors(4),
@@ -92,7 +92,7 @@ fn no_new_log_takes_home_space_however_little_the_device_grows() {
                 assert!(after.capacity() >= before.capacity(), "{device} + {more}");
                 let homes: Vec<Extent> = before.home(whole).collect();
                 let same: Vec<Extent> = after.home(whole).collect();
-                // The last piece may have become a part of a longer one.
+                // The last piece may have become part of a longer one.
                 assert_eq!(homes, same, "{device} + {more}");
                 assert_eq!(after.parts.check(Sectors(8)), Ok(()));
             }
@@ -155,7 +155,7 @@ fn on_an_array_homes_begin_at_a_stripe() {
         assert_eq!(array.stripe_from(home), home, "{array:?}");
         assert_eq!(layout.parts().check(Sectors(8)), Ok(()));
     }
-    // Behind an odd beginning no length of snapshots does it; the volume works all the same.
+    // Behind an odd beginning no length of the snapshots fits; the volume works nevertheless.
     let array = Geometry { chunk: Sectors(128), columns: 4, copies: 1, first: Sectors(8) };
     let layout = Layout::on_array(&config, Sectors(1 << 30), Sectors(8), Some(array)).unwrap();
     assert_eq!(layout.parts().check(Sectors(8)), Ok(()));

@@ -1,4 +1,4 @@
-//! The geometry of an array in the superblock: a run of its own before those of logs.
+//! The geometry of an array in the superblock: a run of its own before the runs of logs.
 
 use manylogs_block::{Geometry, Sectors};
 use zerocopy::little_endian::{U32, U64};
@@ -6,7 +6,7 @@ use zerocopy::little_endian::{U32, U64};
 use super::{COLUMNS, PLACES_GIVEN, Raw, RawRun};
 use crate::error::VolumeError;
 
-/// The run that stands for `geometry`: in front of the first stripe, chunk, copies, columns.
+/// The run that stands for `geometry`: sectors before the first stripe, chunk, copies, columns.
 pub(super) fn raw(geometry: Geometry) -> RawRun {
     RawRun {
         first: U64::new(geometry.first.0),
@@ -17,7 +17,7 @@ pub(super) fn raw(geometry: Geometry) -> RawRun {
     }
 }
 
-/// Takes the geometry out of the list of runs, if there is one.
+/// Removes the geometry from the list of runs, if there is one.
 pub(super) fn take(raw: &Raw, runs: &mut Vec<RawRun>) -> Result<Option<Geometry>, VolumeError> {
     let features = raw.features_incompatible.get();
     if features & COLUMNS == 0 {

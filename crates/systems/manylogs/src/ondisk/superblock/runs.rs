@@ -1,4 +1,4 @@
-//! Runs of logs as the superblock lists them.
+//! Runs of logs in the superblock.
 
 use manylogs_block::{Extent, Lba, Sectors};
 use zerocopy::little_endian::{U32, U64};
@@ -7,17 +7,17 @@ use super::{HEAD_BYTES, RUN_BYTES, RUNS_BEFORE_DURABLE, RUNS_IN_HEAD, RawRun};
 use crate::error::VolumeError;
 use crate::ondisk::layout::{LogRun, SUPERBLOCK_LEAST};
 
-/// Runs in the head of a superblock.
+/// Number of runs that the head of a superblock holds.
 pub(super) const fn runs_in_head(keeps: bool) -> usize {
     if keeps { RUNS_BEFORE_DURABLE } else { RUNS_IN_HEAD }
 }
 
-/// How many runs a superblock of `len` sectors holds.
+/// Number of runs that a superblock of `len` sectors holds.
 pub(crate) const fn runs_that_fit(len: Sectors) -> u64 {
     RUNS_IN_HEAD as u64 + len.bytes().saturating_sub(HEAD_BYTES as u64) / RUN_BYTES as u64
 }
 
-/// An anchor in the list of runs.
+/// An anchor as an entry of the list of runs.
 pub(super) const fn anchor_run(anchor: Extent) -> LogRun {
     LogRun { first: anchor.start, stride: anchor.len, len: anchor.len, count: 1 }
 }
