@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::SeekFrom;
 
-use crate::signatures::{Place, SIGNATURES, Signature};
+use crate::signatures::{Position, SIGNATURES, Signature};
 
 /// Length of the start that is searched for bytes other than zero.
 const HEAD_BYTES: u64 = 1 << 20;
@@ -120,13 +120,13 @@ impl Sample<'_> {
 }
 
 /// The byte addresses of `place` on a device of `size` bytes.
-fn places(place: Place, size: u64) -> Vec<u64> {
+fn places(place: Position, size: u64) -> Vec<u64> {
     match place {
-        Place::Start(at) => vec![at],
-        Place::Each { from, until, step } => (from..until).step_by(step).collect(),
-        Place::End { before, align } => {
+        Position::Start(at) => vec![at],
+        Position::Each { from, until, step } => (from..until).step_by(step).collect(),
+        Position::End { before, align } => {
             size.checked_sub(before).map(|at| at - at % align).into_iter().collect()
         }
-        Place::Last(align) => (size - size % align).checked_sub(align).into_iter().collect(),
+        Position::Last(align) => (size - size % align).checked_sub(align).into_iter().collect(),
     }
 }

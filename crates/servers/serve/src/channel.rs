@@ -19,7 +19,7 @@ pub(crate) trait Duplex {
     async fn write_vectored(&self, from: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 
-impl Duplex for Stream {
+impl Duplex for SocketStream {
     async fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         Self::read(self, into).await
     }
@@ -30,7 +30,7 @@ impl Duplex for Stream {
 }
 
 /// The reading side of a connection, with a buffer.
-pub(crate) struct Input<S = Stream> {
+pub(crate) struct Input<S = SocketStream> {
     stream: Rc<S>,
     buffer: Box<[u8]>,
     used: usize,

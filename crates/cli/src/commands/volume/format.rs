@@ -227,11 +227,19 @@ fn kind(
         );
         return Ok(Kind::Shingled(band));
     }
+    if zone.is_some() {
+        eprintln!(
+            "manylogs: {path}: the kernel says that the disk has zones of {}: this is a shingled \
+             drive, and the volume is laid out for one (--conventional if it is none)",
+            human(band.bytes())
+        );
+        return Ok(Kind::Shingled(band));
+    }
     let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
     let measured = session.run(async move { measure_scattered(&runtime, &device).await });
     // A disk with unreadable places can be formatted all the same.
     let Ok(Some(times)) = measured else { return Ok(Kind::Conventional) };
-    if zone.is_none() && !times.looks_shingled() {
+    if !times.looks_shingled() {
         return Ok(Kind::Conventional);
     }
     eprintln!(

@@ -11,7 +11,7 @@ use manylogs_everest::net::{Answers, Frame, FrameError, FrameKind, Hello, LONGES
 use manylogs_everest::{Ask, Call, Lender, Lending, Reply};
 use manylogs_operate::log::{Level, line};
 use manylogs_plant::{self as plant, Bug};
-use manylogs_storage::{Listener, Stream};
+use manylogs_storage::{Listener, SocketStream};
 use rustls::ServerConfig;
 
 use super::frames::{Frames, Line, LineError};
@@ -107,7 +107,7 @@ impl LentServer {
         clients < CONNECTIONS_MAX && self.strangers.get() < STRANGERS_MAX
     }
 
-    fn welcome(self: &Rc<Self>, stream: Stream) {
+    fn welcome(self: &Rc<Self>, stream: SocketStream) {
         let this = Rc::clone(self);
         self.strangers.set(self.strangers.get() + 1);
         self.runtime.spawn(async move {
@@ -125,7 +125,7 @@ impl LentServer {
     }
 
     /// Learns who it is.
-    async fn greet(self: &Rc<Self>, stream: Stream) -> Result<(Rc<Line>, Frames), LineError> {
+    async fn greet(self: &Rc<Self>, stream: SocketStream) -> Result<(Rc<Line>, Frames), LineError> {
         let wire = match &self.sealed {
             Some(config) => {
                 Wire::Sealed(Box::new(Sealed::accept(stream, Arc::clone(config)).await?))

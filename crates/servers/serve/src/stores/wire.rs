@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::sync::Arc;
 
-use manylogs_storage::Stream;
+use manylogs_storage::SocketStream;
 use rustls::pki_types::{DnsName, ServerName};
 use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
 
@@ -20,14 +20,14 @@ const NAME: &str = "store.invalid";
 /// A connection between a client and a store.
 pub(super) enum Wire {
     /// Within this machine.
-    Plain(Stream),
+    Plain(SocketStream),
     /// Between sides that have proved their keys.
     Sealed(Box<Sealed>),
 }
 
 /// A connection whose bytes are encrypted.
 pub(super) struct Sealed {
-    stream: Stream,
+    stream: SocketStream,
     tls: RefCell<Connection>,
     incoming: Cell<Incoming>,
 }
@@ -71,7 +71,10 @@ impl Sealed {
     ///
     /// # Errors
     /// The connection's, or why the store is not the one.
-    pub(super) async fn connect(stream: Stream, config: Arc<ClientConfig>) -> io::Result<Self> {
+    pub(super) async fn connect(
+        stream: SocketStream,
+        config: Arc<ClientConfig>,
+    ) -> io::Result<Self> {
         let name = ServerName::from(DnsName::try_from(NAME).map_err(io::Error::other)?);
         let tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
         Self::begin(stream, tls.into()).await
@@ -81,12 +84,15 @@ impl Sealed {
     ///
     /// # Errors
     /// The connection's, or why the client is not let in.
-    pub(super) async fn accept(stream: Stream, config: Arc<ServerConfig>) -> io::Result<Self> {
+    pub(super) async fn accept(
+        stream: SocketStream,
+        config: Arc<ServerConfig>,
+    ) -> io::Result<Self> {
         let tls = ServerConnection::new(config).map_err(io::Error::other)?;
         Self::begin(stream, tls.into()).await
     }
 
-    async fn begin(stream: Stream, mut tls: Connection) -> io::Result<Self> {
+    async fn begin(stream: SocketStream, mut tls: Connection) -> io::Result<Self> {
         tls.set_buffer_limit(Some(UNSENT_BYTES));
         let sealed = Self { stream, tls: RefCell::new(tls), incoming: Cell::default() };
         loop {

@@ -7,6 +7,7 @@ use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors, to_
 
 use crate::cleaning::checkpoint::{CONFIRM_AT_ONCE, CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
+use crate::lifecycle::columns::{arranged, arranged_reads};
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::{OpenOptions, RecoveryReport};
 use crate::lifecycle::structures::{Structures, read_structures};
@@ -86,6 +87,10 @@ impl Volume {
         }
         let checkpoint = checkpoint?;
         volume.close().await?;
+        // The recovery found these places where the volume reads its logs: on an array these are
+        // other addresses than the device's.
+        let (reads, below) =
+            (arranged_reads(&reads, &superblock.layout), arranged(below, &superblock.layout));
         let overwritten =
             overwrite_unreadable(&reads, &below, &recovery.unreadable, superblock.physical).await?;
         Ok(RepairReport { recovery, checkpoint, superblock_rewritten: damaged, overwritten })

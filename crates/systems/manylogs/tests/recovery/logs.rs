@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use manylogs::{DrainOptions, OpenOptions, RecoveryReport, Volume, VolumeError, check};
-use manylogs_block::{BlockDevice, Extent, Handle, IoError, Nanos, Request, RequestKind};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Geometry, Handle, IoError, Nanos, Request,
+    RequestKind, Sectors,
+};
 
 use crate::common::{
     ReadFault, Rig, RigOrders, bytes, config, in_virtual_time, read, uncached, write,
@@ -139,6 +142,46 @@ pub(crate) fn a_repair_gives_up_what_cannot_be_read_and_lets_the_drive_replace_i
             assert_holds(&volume, 3900, 2).await;
             assert!(volume.submit(read(900, 8)).await.is_err(), "it is marked as lost");
         }
+    });
+}
+
+/// A device on an array of four drives.
+struct Striped(Rc<Rig>);
+
+impl BlockDevice for Striped {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        let (chunk, first) = (Sectors(16), Sectors(0));
+        Some(Geometry { chunk, columns: 4, copies: 1, first })
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.0.submit(request)
+    }
+}
+
+#[test]
+pub(crate) fn a_repair_on_an_array_overwrites_the_sectors_that_cannot_be_read() {
+    in_virtual_time(|runtime| async move {
+        let rig = uncached();
+        let device: Rc<dyn BlockDevice> = Rc::new(Striped(rig.clone()));
+        let volume = Volume::create(runtime.clone(), Rc::clone(&device), &config()).await.unwrap();
+        assert!(volume.layout().columns().is_some());
+        rig.forget();
+        for i in 0..40 {
+            volume.submit(write(100 * i, &bytes(2, 8), true)).await.unwrap();
+        }
+        let is_record = |extent: &&Extent| volume.layout().is_log(extent.start);
+        let changes = rig.extents_of(RequestKind::CHANGES);
+        let bad = changes.iter().filter(is_record).nth(20).unwrap().start;
+        drop(volume);
+        rig.fail_reads(Extent::new(bad.0, 1), ReadFault::Medium);
+        let repaired = Volume::repair(runtime, device).await.unwrap();
+        assert!(repaired.overwritten.0 >= 1, "{repaired:?}");
+        rig.submit(read(bad.0, 1)).await.unwrap();
     });
 }
 
