@@ -10,9 +10,9 @@ use std::time::Duration;
 use manylogs_block::{SECTOR_BYTES, to_usize};
 use manylogs_fuse::request::{Open, Read, Sync, Write};
 use manylogs_fuse::{
-    Attributes, BackgroundSession, Context, Device, Errno, FileHandle, Filesystem, InitFlags, Kind,
-    Known, MountFlags, MountOptions, NodeId, Opened, OpenedFlags, Reply, Source, Superblock, Time,
-    Wanted, Written,
+    Attributes, BackgroundSession, Context, Device, Errno, FileHandle, Filesystem, InitFlags,
+    Known, MountFlags, MountOptions, NodeId, NodeKind, Opened, OpenedFlags, Reply, Source,
+    Superblock, Time, Wanted, Written,
 };
 
 mod tests;
@@ -138,7 +138,7 @@ impl Filesystem for Served {
             accessed: then,
             modified: then,
             changed: then,
-            kind: Kind::File,
+            kind: NodeKind::File,
             permissions: 0o600,
             links: 1,
             uid: rustix::process::geteuid().as_raw(),

@@ -13,7 +13,7 @@ use manylogs_operate::status::AskedKind;
 use crate::asker::Asker;
 use crate::asking::Touched;
 use crate::caches::Caches;
-use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
+use crate::convert::{FlagsIoctl, Sync, to_extended, to_kind, to_node};
 use crate::hidden::Hidden;
 use crate::jobs::{Refuse, answer_empty, note_access};
 use crate::listings::Listings;
@@ -243,19 +243,21 @@ pub(crate) async fn inode_flags(
     fs: &Ext4,
     refuse: Refuse,
     (caller, ino): (Caller, Ino),
-    order: Order,
+    order: FlagsIoctl,
     reply: Reply<IoctlDone>,
 ) {
     let answer = match order {
-        Order::GetFlags => fs.inode_flags(ino).await.map(|flags| flags.to_ne_bytes().to_vec()),
-        Order::GetExtended => fs.inode_flags(ino).await.map(|flags| to_extended(flags).to_vec()),
-        Order::SetFlags(flags) => fs.set_inode_flags(ino, flags).await.map(|()| {
+        FlagsIoctl::GetFlags => fs.inode_flags(ino).await.map(|flags| flags.to_ne_bytes().to_vec()),
+        FlagsIoctl::GetExtended => {
+            fs.inode_flags(ino).await.map(|flags| to_extended(flags).to_vec())
+        }
+        FlagsIoctl::SetFlags(flags) => fs.set_inode_flags(ino, flags).await.map(|()| {
             // The kernel's cache still has the old time of change.
             reply.forget_attributes(to_node(ino));
             Vec::new()
         }),
-        Order::GetDurable => durable(fs, ino).await.map(|flag| flag.to_ne_bytes().to_vec()),
-        Order::SetDurable(flag) => set_durable(fs, caller, ino, flag).await.map(|()| {
+        FlagsIoctl::GetDurable => durable(fs, ino).await.map(|flag| flag.to_ne_bytes().to_vec()),
+        FlagsIoctl::SetDurable(flag) => set_durable(fs, caller, ino, flag).await.map(|()| {
             reply.forget_attributes(to_node(ino));
             Vec::new()
         }),

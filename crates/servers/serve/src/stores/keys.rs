@@ -197,7 +197,7 @@ impl Identity {
 
 fn read(path: &Path) -> io::Result<(String, Permissions)> {
     let (mut file, mut text) = (File::open(path)?, String::new());
-    file.by_ref().take(1024).read_to_string(&mut text)?;
+    (&mut file).take(1024).read_to_string(&mut text)?;
     Ok((text, file.metadata()?.permissions()))
 }
 
