@@ -213,19 +213,25 @@ figures: tools
 
 # Disks of file systems are made by mkfs.ext4.
 REPRODUCE_TOOLS := e2fsprogs
-reproduce: tools
-	@dpkg -s $(REPRODUCE_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(REPRODUCE_TOOLS)
-	$(CARGO) build --release --locked --package manylogs-cli
-	$(TARGET)/release/manylogs reproduce manylogs --out out/reproduce --markdown docs/results/manylogs.md
+PAPERS := manylogs everest
+reproduce: $(PAPERS:%=reproduce-%)
+reproduce-short: $(PAPERS:%=reproduce-short-%)
 
-SMALLEST := docs/results/manylogs-smallest.md
-reproduce-short: tools
+reproduce-tools: tools
 	@dpkg -s $(REPRODUCE_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(REPRODUCE_TOOLS)
 	$(CARGO) build --release --locked --package manylogs-cli
 	mkdir -p out
-	$(TARGET)/release/manylogs reproduce manylogs --scale 1 --out out/reproduce-short \
-		--markdown $(if $(WRITE),$(SMALLEST),out/manylogs-smallest.md)
-	@$(if $(WRITE),true,cmp out/manylogs-smallest.md $(SMALLEST)) || \
+
+# Where a paper's results go: $(call results,PAPER,SUFFIX).
+results = out/reproduce$(2)$(if $(filter-out manylogs,$(1)),/$(1))
+$(PAPERS:%=reproduce-%): reproduce-%: reproduce-tools
+	$(TARGET)/release/manylogs reproduce $* --out $(call results,$*,) --markdown docs/results/$*.md
+
+SMALLEST = docs/results/$*-smallest.md
+$(PAPERS:%=reproduce-short-%): reproduce-short-%: reproduce-tools
+	$(TARGET)/release/manylogs reproduce $* --scale 1 --out $(call results,$*,-short) \
+		--markdown $(if $(WRITE),$(SMALLEST),out/$*-smallest.md)
+	@$(if $(WRITE),true,cmp out/$*-smallest.md $(SMALLEST)) || \
 		{ echo "figures changed: make reproduce-short WRITE=1 writes $(SMALLEST) anew"; exit 1; }
 
 interfere: tools

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
-    /// The paper: manylogs. All papers when not given.
+    /// The paper: manylogs or everest. All papers when not given.
     pub(crate) paper: Option<String>,
     /// Only these figures, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]

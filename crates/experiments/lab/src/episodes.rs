@@ -6,13 +6,17 @@
 //! [`fitted`]. Each volume is one drive, with a quarter of the requests that the paper's arrays of
 //! four have.
 
-mod devices;
+pub(crate) mod devices;
+mod figures;
 mod gates;
 mod generate;
+mod policy;
 mod table;
 mod world;
 
+pub use figures::{EpisodeFigures, HeldAt};
 pub use gates::{EpisodeGate, EpisodeResult, gates};
-pub use generate::{Episode, fitted};
+pub use generate::{Episode, Offered, fitted};
+pub use policy::{Counts, OffloadPolicy, OursOptions};
 pub use table::text;
-pub use world::{EpisodeFailure, EpisodeFigures, OffloadPolicy, On, OursOptions, run};
+pub use world::{EpisodeFailure, On, run, run_over_time};

@@ -8,6 +8,7 @@ pub mod exercise;
 mod grid;
 pub mod interfere;
 pub mod known;
+pub mod lent;
 pub mod load;
 pub mod mlfs;
 pub mod parallel;

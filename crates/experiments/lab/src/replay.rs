@@ -17,6 +17,7 @@ mod syncs;
 mod utilisation;
 mod workload;
 
+pub(crate) use drives::Drives;
 pub use drives::{ArraySettings, SlowMember};
 pub use durability::Durability;
 pub(crate) use policies::SHINGLED;

@@ -1,15 +1,48 @@
-//! Parts of modelled drives, and the little content that an opening needs.
+//! Parts of modelled drives, stores on them, and the little content that an opening needs.
 
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, MemoryDevice, Payload, Request, Sectors,
+    BlockDevice, Capabilities, Completion, Extent, Handle, MemoryDevice, Payload, Request, Sectors,
 };
+use manylogs_everest::{CircularStore, Lending, Meter, StoreOptions};
+
+use super::world::EpisodeFailure;
+
+/// What a header of a base volume takes.
+pub(crate) const HEADER: Sectors = Sectors(256);
+/// A store takes this share of its drive, at its end: 3 per cent.
+const STORE: u64 = 33;
+/// Length of a store's logs.
+pub(crate) const LOG: Sectors = Sectors(16 << 11);
+
+/// Where a drive's store is: its last 3 per cent (the paper, section 4.1).
+pub(crate) fn end_of(drive: &dyn BlockDevice) -> Extent {
+    let capacity = drive.capabilities().capacity.0;
+    let len = capacity / STORE / 8 * 8;
+    Extent::new(capacity / 8 * 8 - len, len)
+}
+
+/// A store on `extent` of a drive, whose load the drive's meter tells.
+///
+/// # Errors
+/// If the store cannot be made.
+pub(crate) async fn lend(
+    runtime: &Handle,
+    meter: Meter,
+    extent: Extent,
+) -> Result<Lending, EpisodeFailure> {
+    let device: Rc<dyn BlockDevice> = Rc::new(meter.clone());
+    let part: Rc<dyn BlockDevice> = Rc::new(Part { device, extent });
+    let options = StoreOptions { log: LOG };
+    let store = CircularStore::create(runtime.clone(), vec![part], options).await?;
+    Ok(Lending::open(store, Some(meter)).await?)
+}
 
 /// A part of a device.
-pub(super) struct Part {
-    pub(super) device: Rc<dyn BlockDevice>,
-    pub(super) extent: Extent,
+pub(crate) struct Part {
+    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) extent: Extent,
 }
 
 impl BlockDevice for Part {
@@ -39,14 +72,14 @@ impl BlockDevice for Part {
 
 /// A device whose first sectors have content, although that below keeps none: a header is found
 /// there.
-pub(super) struct Beginning {
+pub(crate) struct Beginning {
     below: Rc<dyn BlockDevice>,
     content: MemoryDevice,
     len: Sectors,
 }
 
 impl Beginning {
-    pub(super) fn new(below: Rc<dyn BlockDevice>, len: Sectors) -> Self {
+    pub(crate) fn new(below: Rc<dyn BlockDevice>, len: Sectors) -> Self {
         Self { below, content: MemoryDevice::new(len), len }
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use manylogs_block::Nanos;
 use serde::Serialize;
 
+use super::figures::EpisodeFigures;
 use super::generate::{Episode, fitted};
-use super::world::{EpisodeFailure, EpisodeFigures, OffloadPolicy, On, OursOptions, run};
+use super::policy::{OffloadPolicy, OursOptions};
+use super::world::{EpisodeFailure, On, run};
 use crate::parallel::in_parallel;
 use crate::replay::DriveSettings;
 use crate::stats::round3;
@@ -75,10 +76,11 @@ const fn case(on: On, policy: OffloadPolicy, density: u64, large: bool) -> Case 
 /// The runs of an episode: each policy on a drive, and the default on a volume. Each case's run
 /// without stores comes before it.
 fn cases(episode: &Episode, ours: OursOptions) -> Vec<Case> {
-    use OffloadPolicy::{Always, EverestPaper, None};
+    use OffloadPolicy::{Always, None};
     let ours = OffloadPolicy::Ours(ours);
-    let mut cases: Vec<Case> =
-        [None, EverestPaper, ours, Always].map(|policy| case(On::Drive, policy, 1, false)).to_vec();
+    let mut cases: Vec<Case> = [None, OffloadPolicy::PAPER, ours, Always]
+        .map(|policy| case(On::Drive, policy, 1, false))
+        .to_vec();
     // Denser bursts and large writes are the first episode's.
     let further = if episode.number == 1 { &[1, 2, 3][..] } else { &[1] };
     for &density in further {
@@ -105,11 +107,7 @@ pub fn gates(
 ) -> Result<Vec<EpisodeResult>, EpisodeFailure> {
     let episode = fitted(episode, drive, seed)?;
     let cases = cases(&episode, ours);
-    let of = |case: &Case| Episode {
-        burst: Nanos(episode.burst.0 / case.density),
-        large: case.large,
-        ..episode
-    };
+    let of = |case: &Case| Episode { large: case.large, ..episode.with_density(case.density) };
     let found = in_parallel(&cases, threads, stop, |case| {
         run(&of(case), drive, case.on, case.policy, seed)
     })?;
@@ -171,11 +169,11 @@ fn gates_of(
         at_most("home, s", HOME_S, figures.home_after_s),
     ];
     match (case.on, case.policy, episode) {
-        (_, OffloadPolicy::None | OffloadPolicy::Always, _) => Vec::new(),
-        (On::Drive, OffloadPolicy::EverestPaper, 1) => {
+        (_, OffloadPolicy::None | OffloadPolicy::Always | OffloadPolicy::Kept, _) => Vec::new(),
+        (On::Drive, OffloadPolicy::Counts(_), 1) => {
             [at_least("mean", 100.0, mean), at_least("p99", 70.0, p99)].into_iter().collect()
         }
-        (_, OffloadPolicy::EverestPaper, _) => Vec::new(),
+        (_, OffloadPolicy::Counts(_), _) => Vec::new(),
         (On::Drive, OffloadPolicy::Ours(_), 1) => {
             let gains = [at_least("mean", 150.0, mean), at_least("p99", 150.0, p99)];
             gains.into_iter().chain(others).chain(lenders).collect()

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use manylogs_block::{Extent, Nanos, Rng, Sectors, Time};
 
-use super::world::{EpisodeFailure, OffloadPolicy, On, run};
+use super::policy::OffloadPolicy;
+use super::world::{EpisodeFailure, On, room, run};
 use crate::replay::DriveSettings;
 
 /// Volumes of the server: the first is the busy one, and the others lend.
@@ -16,6 +17,7 @@ const IN_BURSTS: u64 = 350;
 /// Of those, the share that is for the busy volume.
 const HOT_IN_BURSTS: u64 = 900;
 const BURSTS: u64 = 2;
+const MINUTE_S: u64 = 60;
 const LARGE: Sectors = Sectors(1024);
 /// Requests of these lengths, and how many of ten.
 const LENGTHS: [(Sectors, u64); 3] = [(Sectors(8), 7), (Sectors(16), 2), (Sectors(64), 1)];
@@ -59,6 +61,17 @@ pub(super) struct Arrival {
     pub(super) extent: Extent,
 }
 
+/// What the clients of an episode ask for, of volumes of four drives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offered {
+    /// Requests to all volumes.
+    pub requests: u64,
+    /// Reads among them, per cent.
+    pub reads_percent: f64,
+    /// Requests a second in the minute that has most.
+    pub peak_per_s: f64,
+}
+
 impl Episode {
     /// The three episodes, with bursts of the length that the first has on a Cheetah.
     pub const ALL: [Self; 3] = [
@@ -97,6 +110,40 @@ impl Episode {
             large: false,
         },
     ];
+
+    /// The beginning of an episode's load: so much of its requests and of its time, in per cent.
+    /// Its bursts are as dense as before, and shorter.
+    #[must_use]
+    pub fn shortened(self, percent: u64) -> Self {
+        let share = |of: u64| of * percent / 100;
+        Self {
+            requests: share(self.requests),
+            span: Nanos(share(self.span.0)),
+            burst: Nanos(share(self.burst.0)),
+            ..self
+        }
+    }
+
+    /// The same requests in bursts that are so many times as dense.
+    #[must_use]
+    pub fn with_density(self, density: u64) -> Self {
+        Self { burst: Nanos(self.burst.0 / density.max(1)), ..self }
+    }
+
+    /// What its clients ask for.
+    #[must_use]
+    pub fn offered(&self, drive: &DriveSettings, seed: u64) -> Offered {
+        let arrivals = self.arrivals(room(drive), seed);
+        let reads = arrivals.iter().filter(|one| one.is_read).count();
+        let minute = |one: &Arrival| one.at.0 / Nanos::from_secs(MINUTE_S).0;
+        let most = arrivals.chunk_by(|one, next| minute(one) == minute(next)).map(<[_]>::len);
+        let most = most.max().unwrap_or(0);
+        Offered {
+            requests: DRIVES * arrivals.len() as u64,
+            reads_percent: 100.0 * reads as f64 / arrivals.len().max(1) as f64,
+            peak_per_s: (DRIVES * most as u64) as f64 / MINUTE_S as f64,
+        }
+    }
 
     /// When the last burst ends.
     #[must_use]
@@ -187,7 +234,15 @@ pub fn fitted(
 
 #[cfg(test)]
 mod tests {
+    use manylogs_disk::profile;
+
     use super::*;
+
+    fn drive() -> DriveSettings {
+        let library = profile::Library::of_user();
+        let profile = library.find_or_load("cheetah-15k5").unwrap().unwrap();
+        DriveSettings::new(Arc::new(profile), false)
+    }
 
     #[test]
     fn an_episode_has_the_shares_of_the_paper() {
@@ -201,6 +256,14 @@ mod tests {
         // 35 % in bursts, 90 % of them for the busy volume, and 60 % of the rest.
         assert!((share(&|one| one.volume == 0) - 0.705).abs() < 0.01);
         assert!(share(&|one| one.extent.end().0 > 1 << 26) == 0.0);
+        let offered = episode.offered(&drive(), 1);
+        assert_eq!(offered.requests, 444_344);
+        assert!((offered.reads_percent - 27.0).abs() < 1.0, "{offered:?}");
+        // All of a burst of 48 s may lie in one minute.
+        let mean = 444_344.0 / 1800.0;
+        assert!((3.0 * mean..444_344.0 / 60.0).contains(&offered.peak_per_s), "{offered:?}");
+        let short = episode.shortened(10);
+        assert_eq!((short.requests, short.span.0), (44_434, episode.span.0 / 10));
         let (again, other) =
             (episode.arrivals(Sectors(1 << 28), 1), episode.arrivals(Sectors(1 << 28), 2));
         assert!(arrivals.iter().zip(&again).all(|(one, same)| one.extent == same.extent));

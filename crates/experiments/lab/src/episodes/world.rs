@@ -5,31 +5,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use manylogs::{Volume, VolumeConfig, VolumeError};
-use manylogs_block::{
-    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Sectors, Time,
-};
+use manylogs_block::{BlockDevice, Handle, Hint, IoError, Nanos, Payload, Request, Sectors, Time};
+use manylogs_disk::ContentTooLarge;
 use manylogs_disk::device::ModelledDrive;
-use manylogs_everest::{
-    CircularStore, Lender, Lending, Meter, OffloadError, OffloadFigures, OffloadOptions, Offloaded,
-    Policy, StoreError, StoreOptions,
-};
+use manylogs_everest::{Lender, Meter, OffloadError, Offloaded, StoreError};
 use manylogs_sim::{NodeId, Sim, TaskOrder};
-use serde::Serialize;
 use thiserror::Error;
 
-use super::devices::{Beginning, Part};
+use super::devices::{Beginning, HEADER, end_of, lend};
+use super::figures::{EpisodeFigures, HeldAt, Waited, of_volume_mb};
 use super::generate::{Arrival, DRIVES, Episode, VOLUMES};
+use super::policy::OffloadPolicy;
 use crate::replay::DriveSettings;
-use crate::stats::{Latencies, Percentile, round3};
 
-/// What a header of a base volume takes.
-const HEADER: Sectors = Sectors(256);
-/// A store takes this share of its drive, at its end: 3 per cent.
-const STORE: u64 = 33;
-/// Length of a store's logs.
-const LOG: Sectors = Sectors(16 << 11);
 /// How often it is looked whether everything is home.
 const LOOK: Nanos = Nanos::from_millis(100);
+/// How often it is noted what stores hold.
+const SAMPLE: Nanos = Nanos::from_secs(10);
 /// What is not home after this long counts as not home.
 const PATIENCE: Nanos = Nanos::from_secs(3600);
 
@@ -40,72 +32,6 @@ pub enum On {
     Drive,
     /// A Manylogs volume.
     Volume,
-}
-
-/// When its writes go to the stores of the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OffloadPolicy {
-    /// There are no stores.
-    None,
-    /// By the paper's counts: 32 in flight at the base, 32 at a store, 256 brought home together,
-    /// of volumes of four drives: a quarter of that for one.
-    EverestPaper,
-    /// By the time that a request would wait.
-    Ours(OursOptions),
-    /// Always.
-    Always,
-}
-
-/// What the default policy is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OursOptions {
-    /// Threshold of the base and of the stores.
-    pub threshold: Nanos,
-    /// See [`OffloadOptions::calm`].
-    pub calm: Nanos,
-    /// See [`OffloadOptions::together`].
-    pub together: usize,
-}
-
-impl Default for OursOptions {
-    fn default() -> Self {
-        let OffloadOptions { policy, calm, together, .. } = OffloadOptions::default();
-        let threshold = match policy {
-            Policy::Wait { base, .. } => base,
-            _ => Nanos::from_millis(15),
-        };
-        Self { threshold, calm, together }
-    }
-}
-
-impl OffloadPolicy {
-    /// Name in outputs.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::EverestPaper => "everest-paper",
-            Self::Ours(_) => "wait",
-            Self::Always => "always",
-        }
-    }
-
-    fn options(self) -> OffloadOptions {
-        let default = OffloadOptions::default();
-        match self {
-            Self::None => default,
-            Self::Ours(OursOptions { threshold, calm, together }) => {
-                let policy = Policy::Wait { base: threshold, store: threshold };
-                OffloadOptions { policy, calm, together, ..default }
-            }
-            Self::EverestPaper => {
-                let policy = Policy::Counts { base: 32 / DRIVES, store: 32 / DRIVES };
-                let together = 256 / manylogs_block::to_usize(DRIVES);
-                OffloadOptions { policy, together, calm: Nanos(0), ..default }
-            }
-            Self::Always => OffloadOptions { policy: Policy::Always, ..default },
-        }
-    }
 }
 
 /// Why an episode has no figures.
@@ -124,34 +50,23 @@ pub enum EpisodeFailure {
     /// The volume cannot be made.
     #[error("the volume: {0}")]
     Volume(#[from] VolumeError),
+    /// The drive cannot be modelled.
+    #[error(transparent)]
+    Drive(#[from] ContentTooLarge),
+    /// What clients use does not fit.
+    #[error("clients use {} MB of {} MB", .over.bytes() / 1_000_000, .capacity.bytes() / 1_000_000)]
+    Room {
+        /// What they use.
+        over: Sectors,
+        /// What there is.
+        capacity: Sectors,
+    },
+    /// Its bursts have no length.
+    #[error("the length of the bursts: {0}")]
+    Fit(String),
     /// Requests are in flight, and no event is left that could answer them.
     #[error("the volumes stopped answering; this is a defect")]
     Stalled,
-}
-
-/// Figures of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct EpisodeFigures {
-    /// Requests to the busy volume.
-    pub requests: u64,
-    /// Their mean latency.
-    pub mean_ms: f64,
-    /// The latency that 99 per cent do not exceed.
-    pub p99_ms: f64,
-    /// The same of its reads.
-    pub reads_p99_ms: f64,
-    /// The same of its writes.
-    pub writes_p99_ms: f64,
-    /// Mean latency of the lenders' own requests.
-    pub lenders_mean_ms: f64,
-    /// 99 per cent of these do not exceed this.
-    pub lenders_p99_ms: f64,
-    /// Writes that went to stores, per cent.
-    pub offloaded_percent: f64,
-    /// The most that stores held, of the four drives that a volume has in the paper.
-    pub held_max_mb: f64,
-    /// Time from the end of the last burst until everything was home.
-    pub home_after_s: f64,
 }
 
 struct World {
@@ -159,6 +74,7 @@ struct World {
     host: NodeId,
     devices: Vec<Rc<dyn BlockDevice>>,
     offloaded: Option<Offloaded>,
+    reclaims: bool,
 }
 
 /// What the clients share.
@@ -166,7 +82,7 @@ struct Load {
     runtime: Handle,
     devices: Vec<Rc<dyn BlockDevice>>,
     running: Cell<usize>,
-    latencies: RefCell<[Latencies; 3]>,
+    waited: RefCell<Waited>,
     failed: RefCell<Option<IoError>>,
 }
 
@@ -181,9 +97,27 @@ pub fn run(
     policy: OffloadPolicy,
     seed: u64,
 ) -> Result<EpisodeFigures, EpisodeFailure> {
-    // The same requests whatever is below them: a volume is smaller than its drive.
-    let room = Sectors(drive.capacity().0 / 20 * 17 / 8 * 8);
-    World::new(drive, on, policy, seed)?.run(episode, episode.arrivals(room, seed))
+    run_over_time(episode, drive, on, policy, seed).map(|(figures, _)| figures)
+}
+
+/// As [`run`], and what stores held over time.
+///
+/// # Errors
+/// As there.
+pub fn run_over_time(
+    episode: &Episode,
+    drive: &Arc<DriveSettings>,
+    on: On,
+    policy: OffloadPolicy,
+    seed: u64,
+) -> Result<(EpisodeFigures, Vec<HeldAt>), EpisodeFailure> {
+    World::new(drive, on, policy, seed)?.run(episode, episode.arrivals(room(drive), seed))
+}
+
+/// The part of a drive that requests are for. They are the same whatever is below them: a volume is
+/// smaller than its drive.
+pub(super) fn room(drive: &DriveSettings) -> Sectors {
+    Sectors(drive.capacity().0 / 20 * 17 / 8 * 8)
 }
 
 impl World {
@@ -214,25 +148,27 @@ impl World {
             devices[0] = Rc::new(volume.clone());
             offloaded = Some(volume);
         }
-        Ok(Self { sim, host, devices, offloaded })
+        let reclaims = policy != OffloadPolicy::Kept;
+        Ok(Self { sim, host, devices, offloaded, reclaims })
     }
 
     fn run(
         &self,
         episode: &Episode,
         arrivals: Vec<Arrival>,
-    ) -> Result<EpisodeFigures, EpisodeFailure> {
+    ) -> Result<(EpisodeFigures, Vec<HeldAt>), EpisodeFailure> {
         let began = self.sim.now();
         let load = Rc::new(Load {
             runtime: self.sim.handle(self.host),
             devices: self.devices.clone(),
             running: Cell::new(1),
-            latencies: RefCell::default(),
+            waited: RefCell::default(),
             failed: RefCell::default(),
         });
         let sending = Rc::clone(&load);
         load.runtime.spawn(async move { sending.send(began, arrivals).await });
         let home = self.watch(Time(began.0 + episode.last_burst_ends().0));
+        let held = self.sample(began, episode.span);
         self.sim.run_until(|| load.running.get() == 0 || load.failed.borrow().is_some());
         if let Some(error) = load.failed.borrow_mut().take() {
             return Err(error.into());
@@ -241,15 +177,33 @@ impl World {
             return Err(EpisodeFailure::Stalled);
         }
         self.sim.run_until(|| home.get().is_some());
-        let held = self.offloaded.as_ref().map(Offloaded::figures).unwrap_or_default();
-        Ok(figures(&load.latencies.borrow(), home.get().unwrap_or(PATIENCE), held))
+        let did = self.offloaded.as_ref().map(Offloaded::figures).unwrap_or_default();
+        let (held, home_after) = (held.take(), home.get().unwrap_or(PATIENCE));
+        let figures = load.waited.borrow().figures(home_after, did, &held);
+        Ok((figures, held))
+    }
+
+    /// Notes what stores hold, as long as the episode lasts.
+    fn sample(&self, began: Time, span: Nanos) -> Rc<RefCell<Vec<HeldAt>>> {
+        let held = Rc::new(RefCell::new(Vec::new()));
+        if let Some(volume) = self.offloaded.clone() {
+            let (runtime, noted) = (self.sim.handle(self.host), Rc::clone(&held));
+            self.sim.handle(self.host).spawn(async move {
+                while runtime.now().since(began) < span {
+                    runtime.sleep(SAMPLE).await;
+                    let (since, mb) = (runtime.now().since(began), of_volume_mb(&volume.figures()));
+                    noted.borrow_mut().push(HeldAt { since, mb });
+                }
+            });
+        }
+        held
     }
 
     /// How long after `since` everything is home for the first time, once it is.
     fn watch(&self, since: Time) -> Rc<Cell<Option<Nanos>>> {
         let home = Rc::new(Cell::new(None));
-        let Some(volume) = self.offloaded.clone() else {
-            home.set(Some(Nanos(0)));
+        let Some(volume) = self.offloaded.clone().filter(|_| self.reclaims) else {
+            home.set(Some(if self.reclaims { Nanos(0) } else { PATIENCE }));
             return home;
         };
         let (runtime, told) = (self.sim.handle(self.host), Rc::clone(&home));
@@ -261,30 +215,6 @@ impl World {
             told.set(Some(runtime.now().since(since)));
         });
         home
-    }
-}
-
-fn figures(
-    [reads, writes, lenders]: &[Latencies; 3],
-    home_after: Nanos,
-    held: OffloadFigures,
-) -> EpisodeFigures {
-    let mut all = reads.clone();
-    all.add(writes);
-    let ms = |us: f64| round3(us / 1e3);
-    let p99 = |of: &Latencies| ms(of.at_us(Percentile::whole(99)));
-    let writes_sent = (held.offloaded + held.home).max(1);
-    EpisodeFigures {
-        requests: all.count(),
-        mean_ms: ms(all.mean_us()),
-        p99_ms: p99(&all),
-        reads_p99_ms: p99(reads),
-        writes_p99_ms: p99(writes),
-        lenders_mean_ms: ms(lenders.mean_us()),
-        lenders_p99_ms: p99(lenders),
-        offloaded_percent: round3(100.0 * held.offloaded as f64 / writes_sent as f64),
-        held_max_mb: round3(DRIVES as f64 * held.held_max.bytes() as f64 / 1e6),
-        home_after_s: round3(home_after.as_secs_f64()),
     }
 }
 
@@ -317,17 +247,11 @@ fn borrow(
     sim.block_on(host, async move {
         let mut lenders: Vec<Rc<dyn Lender>> = Vec::new();
         for meter in meters {
-            let capacity = meter.capabilities().capacity.0;
-            let len = capacity / STORE / 8 * 8;
-            let extent = Extent::new(capacity / 8 * 8 - len, len);
-            let device: Rc<dyn BlockDevice> = Rc::new(meter.clone());
-            let part: Rc<dyn BlockDevice> = Rc::new(Part { device, extent });
-            let options = StoreOptions { log: LOG };
-            let store = CircularStore::create(runtime.clone(), vec![part], options).await?;
-            lenders.push(Rc::new(Lending::open(store, Some(meter)).await?));
+            let extent = end_of(&meter);
+            lenders.push(Rc::new(lend(&runtime, meter, extent).await?));
         }
         Offloaded::create(&runtime, Rc::clone(&base)).await?;
-        Ok(Offloaded::open(runtime, base, lenders, policy.options()).await?)
+        Ok(Offloaded::open(runtime, base, lenders, policy.options(DRIVES)).await?)
     })
 }
 
@@ -343,7 +267,6 @@ impl Load {
                 let payload = Payload::tags((tag as u64) << 8, extent.len);
                 Request::Write { extent, payload, fua: true, hint: Hint::None }
             };
-            let kind = if volume > 0 { 2 } else { usize::from(!is_read) };
             let (load, sent) = (Rc::clone(&self), self.runtime.now());
             let answer = self.devices[volume].submit(request);
             self.running.set(self.running.get() + 1);
@@ -351,7 +274,12 @@ impl Load {
                 match answer.await {
                     Ok(_) => {
                         let took = load.runtime.now().since(sent);
-                        load.latencies.borrow_mut()[kind].record(took);
+                        let waited = &mut *load.waited.borrow_mut();
+                        match (volume, is_read) {
+                            (0, true) => waited.reads.record(took),
+                            (0, false) => waited.writes.record(took),
+                            _ => waited.lenders.record(took),
+                        }
                     }
                     Err(error) => *load.failed.borrow_mut() = Some(error),
                 }
@@ -366,6 +294,7 @@ impl Load {
 mod tests {
     use manylogs_disk::profile;
 
+    use super::super::OursOptions;
     use super::*;
 
     /// Bursts as dense as the fitted ones of the first episode, which a drive cannot keep up with.
@@ -393,5 +322,11 @@ mod tests {
         assert!(ours.mean_ms * 5.0 < alone.mean_ms, "{ours:?} beside {alone:?}");
         assert!(ours.offloaded_percent > 10.0 && ours.home_after_s < 300.0, "{ours:?}");
         assert_eq!(alone.offloaded_percent, 0.0);
+        // What is never brought home is held to the end.
+        let (kept, over_time) =
+            run_over_time(&episode, &drive, On::Drive, OffloadPolicy::Kept, 1).unwrap();
+        assert_eq!((over_time.len(), kept.home_after_s), (12, PATIENCE.as_secs_f64()));
+        assert!(over_time.is_sorted_by(|one, next| one.mb <= next.mb), "{over_time:?}");
+        assert!(over_time.last().is_some_and(|at| at.mb > ours.held_max_mb), "{over_time:?}");
     }
 }

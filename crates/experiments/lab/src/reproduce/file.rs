@@ -236,6 +236,14 @@ impl Figure {
             Part::FsApplications(part) => vec![("seconds", part.seconds)],
             Part::Interfere(part) => vec![("seconds", part.seconds)],
             Part::Replay(part) => vec![("window-s", part.window_s), ("seeds", part.seeds)],
+            Part::Episodes(part) => {
+                vec![("share-percent", part.share_percent), ("seeds", part.seeds)]
+            }
+            Part::Lent(part) => {
+                vec![("warm-s", part.warm_s), ("seconds", part.seconds), ("seeds", part.seeds)]
+            }
+            Part::Reclaim(part) => vec![("writes", part.writes)],
+            Part::Recovery(part) => vec![("records", part.records)],
         });
         for (field, Scaled(smallest, full)) in all {
             if !(1 <= smallest && smallest <= full && full <= SCALED_MAX) {

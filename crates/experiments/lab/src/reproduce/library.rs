@@ -18,6 +18,7 @@ pub struct Chosen {
 macro_rules! figures {
     ($paper:literal: $($name:literal),+ $(,)?) => {
         (
+            $paper,
             include_str!(concat!("../../../../../figures/", $paper, "/paper.toml")),
             &[$((
                 $name,
@@ -27,12 +28,19 @@ macro_rules! figures {
     };
 }
 
-type Files = (&'static str, &'static [(&'static str, &'static str)]);
+/// Name of a paper, its file, and those of its figures by name.
+type Files = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const PAPERS: [Files; 1] = [figures!("manylogs":
-    "intro", "fig2a", "fig2b", "fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6a", "fig6b",
-    "fig6c", "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
-)];
+const PAPERS: &[Files] = &[
+    figures!("manylogs":
+        "intro", "fig2a", "fig2b", "fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6a", "fig6b",
+        "fig6c", "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
+    ),
+    figures!("everest":
+        "table1", "table2", "fig5", "fig6", "fig7", "fig8", "table3", "fig9", "fig10", "fig11",
+        "fig12", "fig13a", "fig13b", "fig13c", "default-policy", "on-volumes"
+    ),
+];
 
 static PARSED: OnceLock<Vec<Chosen>> = OnceLock::new();
 
@@ -69,23 +77,25 @@ pub fn use_folder(dir: &Path) -> Result<(), String> {
                 figures.push(Figure { file: Some(path), ..figure });
             }
         }
-        figures.sort_by_key(|figure| place(&figure.name));
+        figures.sort_by_key(|figure| place(&paper, &figure.name));
         found.push(Chosen { paper, figures });
     }
     PARSED.set(found).map_err(|_| "the figures were in use before".to_owned())
 }
 
-/// Where a figure has its place among those that the program has; behind them, if it is new.
-fn place(name: &str) -> usize {
-    let mut known = PAPERS.iter().flat_map(|(_, figures)| figures.iter());
-    known.position(|(known, _)| *known == name).unwrap_or(usize::MAX)
+/// Where a figure has its place among those that the program has of a paper; behind them, if it is
+/// new.
+fn place(paper: &Paper, name: &str) -> usize {
+    let known = PAPERS.iter().find(|(known, ..)| *known == paper.name);
+    let known = known.map_or(&[][..], |(.., figures)| *figures);
+    known.iter().position(|(known, _)| *known == name).unwrap_or(usize::MAX)
 }
 
 /// All papers with all figures.
 #[must_use]
 pub fn papers() -> &'static [Chosen] {
     PARSED.get_or_init(|| {
-        let read = |(paper, figures): &Files| Chosen {
+        let read = |(_, paper, figures): &Files| Chosen {
             paper: toml::from_str(paper)
                 .unwrap_or_else(|error| unreachable!("a paper's file: {error}")),
             figures: figures
@@ -133,7 +143,8 @@ mod tests {
 
     #[test]
     fn every_file_is_in_the_library_under_its_name() {
-        for (paper, (_, files)) in papers().iter().zip(PAPERS) {
+        for (paper, (name, _, files)) in papers().iter().zip(PAPERS) {
+            assert_eq!(paper.paper.name, *name);
             let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../figures");
             let entries = std::fs::read_dir(dir.join(&paper.paper.name)).unwrap();
             let mut there: Vec<String> = entries
@@ -144,7 +155,7 @@ mod tests {
             there.sort();
             known.sort_unstable();
             assert_eq!(there, known);
-            for (figure, (name, _)) in paper.figures.iter().zip(files) {
+            for (figure, (name, _)) in paper.figures.iter().zip(*files) {
                 assert_eq!(figure.name, *name);
                 let of = |name: &String| paper.figures.iter().any(|it| it.name == *name);
                 assert!(figure.parts_of.iter().all(of), "{name}");

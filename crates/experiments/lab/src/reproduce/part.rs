@@ -2,6 +2,9 @@
 
 use serde::Deserialize;
 
+use super::episodes::Episodes;
+use super::lent::{Lent, Reclaim, Recovery};
+
 /// Something that runs: every combination of its lists.
 ///
 /// `series` and `x` are patterns: `{policy}`, `{mode}`, `{drive}`, `{stream}`, `{rate}`, `{load}`,
@@ -18,6 +21,14 @@ pub enum Part {
     Interfere(Interfere),
     /// Replays, as of `manylogs sweep`.
     Replay(Replay),
+    /// `manylogs episodes`.
+    Episodes(Episodes),
+    /// Volumes that are busy all the time and borrow drives.
+    Lent(Lent),
+    /// How fast all goes home.
+    Reclaim(Reclaim),
+    /// How long the opening of a store takes.
+    Recovery(Recovery),
 }
 
 /// Small durable writes beside a stream on a file system.
@@ -170,6 +181,10 @@ impl Part {
             Self::FsApplications(part) => part.explains.as_deref(),
             Self::Interfere(part) => part.explains.as_deref(),
             Self::Replay(part) => part.explains.as_deref(),
+            Self::Episodes(part) => part.explains.as_deref(),
+            Self::Lent(part) => part.explains.as_deref(),
+            Self::Reclaim(part) => part.explains.as_deref(),
+            Self::Recovery(part) => part.explains.as_deref(),
         }
     }
 }

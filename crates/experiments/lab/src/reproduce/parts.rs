@@ -37,7 +37,7 @@ pub(super) fn in_field(field: &str) -> impl Fn(String) -> String {
     move |error| format!("{field}: {error}")
 }
 
-fn array(text: &str) -> Result<ArraySettings, String> {
+pub(super) fn array(text: &str) -> Result<ArraySettings, String> {
     let shape: Shape = text.parse().map_err(|error: ShapeError| error.to_string())?;
     Ok(ArraySettings { shape, slow: None })
 }

@@ -7,8 +7,10 @@ use thiserror::Error;
 use super::applications;
 use super::cells::{Cells, Metrics};
 use super::claims::Gaps;
+use super::episodes;
 use super::file::{Figure, Ratio};
 use super::folder::Folder;
+use super::lent;
 use super::part::{Part, Scaled};
 use super::parts;
 use super::work::{Run, percentile};
@@ -82,6 +84,12 @@ pub(super) enum PlaceKind {
     Beside,
     /// The paper's measure of speed-up, at each percentile. The rate is the drive's, in MB/s.
     Replayed { outer_mb_s: f64, curve: bool },
+    /// How many times better than without stores; what these hold over time.
+    Episode { over_time: bool },
+    /// How many times as much without lent drives.
+    Lent,
+    /// Nothing.
+    Alone,
 }
 
 /// Plans `figure`, with those of `others` whose parts it has as well.
@@ -117,6 +125,10 @@ pub fn plan(
             Part::FsApplications(part) => applications::plan(part, scale, &mut planned),
             Part::Interfere(part) => parts::interfere(part, scale, &mut planned),
             Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
+            Part::Episodes(part) => episodes::plan(part, scale, &mut planned),
+            Part::Lent(part) => lent::plan(part, scale, &mut planned),
+            Part::Reclaim(part) => lent::reclaim(part, scale, &mut planned),
+            Part::Recovery(part) => lent::recovery(part, scale, &mut planned),
         }
         .map_err(&bad)?;
     }
@@ -178,6 +190,9 @@ impl Planned {
                 if matches!(place.kind, PlaceKind::Replayed { curve: true, .. }) {
                     curve(place, &runs, &mut cells);
                 }
+                if place.kind == (PlaceKind::Episode { over_time: true }) {
+                    over_time(place, &runs, &mut cells);
+                }
             }
         }
         for ratio in &self.figure.ratios {
@@ -198,6 +213,9 @@ fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Met
             }
         }
         PlaceKind::Replayed { outer_mb_s, .. } => replayed(&mut metrics, base, outer_mb_s),
+        PlaceKind::Episode { .. } => episodes::derive(&mut metrics, base),
+        PlaceKind::Lent => lent::derive(&mut metrics, base),
+        PlaceKind::Alone => {}
     }
     metrics
 }
@@ -251,6 +269,20 @@ fn curve(place: &Place, runs: &[Metrics], cells: &mut Cells) {
         };
         let all: Vec<Metrics> = runs.iter().map(of).collect();
         cells.add(&place.series, &percent.to_string(), &all);
+    }
+}
+
+/// What stores hold over time, as places.
+fn over_time(place: &Place, runs: &[Metrics], cells: &mut Cells) {
+    let mut minutes: BTreeMap<&String, Vec<Metrics>> = BTreeMap::new();
+    for (name, mb) in runs.iter().flatten() {
+        if name.starts_with(episodes::HELD_AT) {
+            let held = Metrics::from([("held_mb".to_owned(), *mb)]);
+            minutes.entry(name).or_default().push(held);
+        }
+    }
+    for (name, held) in minutes {
+        cells.add(&place.series, &episodes::minute(name), &held);
     }
 }
 

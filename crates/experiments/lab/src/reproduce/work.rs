@@ -5,6 +5,9 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::cells::Metrics;
+use super::episodes::{EpisodeCase, Fits};
+use super::lent::LentWork;
+use crate::episodes::EpisodeFailure;
 use crate::interfere::{self, Case, SyncMillis};
 use crate::mlfs::applications::{self, ApplicationCase, ApplicationDisks};
 use crate::mlfs::{self, Disks, MlfsCase};
@@ -17,6 +20,7 @@ use crate::sweep::{Job, JobError, Row};
 pub struct Context {
     disks: Disks,
     programs: ApplicationDisks,
+    fits: Fits,
     /// Ends the replays under way.
     pub progress: Arc<Progress>,
 }
@@ -42,6 +46,10 @@ pub(super) enum Work {
     Applications(Box<ApplicationCase>),
     /// A replay.
     Replay(Box<Job>),
+    /// An episode.
+    Episode(Box<EpisodeCase>),
+    /// Lent drives.
+    Lent(Box<LentWork>),
 }
 
 /// Why a run gave nothing.
@@ -57,6 +65,9 @@ pub enum RunError {
     /// Syncs beside a stream on a file system.
     #[error(transparent)]
     Mlfs(#[from] mlfs::MlfsError),
+    /// An episode, or lent drives.
+    #[error(transparent)]
+    Episode(#[from] EpisodeFailure),
 }
 
 impl Run {
@@ -72,11 +83,13 @@ impl Run {
                 Some(of_applications(&applications::measure_one(case, &context.programs)?))
             }
             Work::Replay(job) => job.run(false, &context.progress)?.map(|(row, _)| of_row(&row)),
+            Work::Episode(case) => Some(case.measure(&context.fits)?),
+            Work::Lent(work) => Some(work.measure()?),
         })
     }
 }
 
-fn put(metrics: &mut Metrics, name: &str, value: f64) {
+pub(super) fn put(metrics: &mut Metrics, name: &str, value: f64) {
     metrics.insert(name.to_owned(), value);
 }
 
