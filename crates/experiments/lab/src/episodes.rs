@@ -12,6 +12,7 @@ mod generate;
 mod table;
 mod world;
 
+pub(crate) use devices::Part;
 pub use gates::{EpisodeGate, EpisodeResult, gates};
 pub use generate::{Episode, fitted};
 pub use table::text;

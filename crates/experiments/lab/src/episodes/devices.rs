@@ -7,9 +7,9 @@ use manylogs_block::{
 };
 
 /// A part of a device.
-pub(super) struct Part {
-    pub(super) device: Rc<dyn BlockDevice>,
-    pub(super) extent: Extent,
+pub(crate) struct Part {
+    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) extent: Extent,
 }
 
 impl BlockDevice for Part {
