@@ -17,9 +17,9 @@
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make figures   puts what the program prints into README.md and docs/results/*.md (make test compares)
 #   make reproduce  the figures of the papers at the full scale, beside what the papers have (some minutes):
-#               docs/results/manylogs.md, out/reproduce/figures.html and claims.json
-#   make reproduce-short  the same at the smallest scale, with every change: docs/results/manylogs-smallest.md
-#               must be what comes out (WRITE=1 writes it)
+#               docs/results/PAPER.md, out/reproduce/PAPER/figures.html and claims.json
+#   make reproduce-short  the same at the smallest scale, with every change: docs/results/PAPER-smallest.md
+#               must be what comes out (WRITE=1 writes them)
 #   make bench  instructions per replayed request, against benches/budget.txt
 #   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the volume and between it and its clients: tests must notice each
@@ -213,20 +213,24 @@ figures: tools
 
 # Disks of file systems are made by mkfs.ext4.
 REPRODUCE_TOOLS := e2fsprogs
+# Each has a folder in figures/.
+PAPERS := manylogs gecko
 reproduce: tools
 	@dpkg -s $(REPRODUCE_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(REPRODUCE_TOOLS)
 	$(CARGO) build --release --locked --package manylogs-cli
-	$(TARGET)/release/manylogs reproduce manylogs --out out/reproduce --markdown docs/results/manylogs.md
+	for paper in $(PAPERS); do $(TARGET)/release/manylogs reproduce $$paper \
+		--out out/reproduce/$$paper --markdown docs/results/$$paper.md || exit; done
 
-SMALLEST := docs/results/manylogs-smallest.md
 reproduce-short: tools
 	@dpkg -s $(REPRODUCE_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(REPRODUCE_TOOLS)
 	$(CARGO) build --release --locked --package manylogs-cli
 	mkdir -p out
-	$(TARGET)/release/manylogs reproduce manylogs --scale 1 --out out/reproduce-short \
-		--markdown $(if $(WRITE),$(SMALLEST),out/manylogs-smallest.md)
-	@$(if $(WRITE),true,cmp out/manylogs-smallest.md $(SMALLEST)) || \
-		{ echo "figures changed: make reproduce-short WRITE=1 writes $(SMALLEST) anew"; exit 1; }
+	for paper in $(PAPERS); do $(TARGET)/release/manylogs reproduce $$paper --scale 1 \
+		--out out/reproduce-short/$$paper \
+		--markdown $(if $(WRITE),docs/results,out)/$$paper-smallest.md || exit; done
+	@$(if $(WRITE),true,for paper in $(PAPERS); do \
+		cmp out/$$paper-smallest.md docs/results/$$paper-smallest.md || exit; done) || \
+		{ echo "figures changed: make reproduce-short WRITE=1 writes them anew"; exit 1; }
 
 interfere: tools
 	$(CARGO) build --release --locked --package manylogs-cli

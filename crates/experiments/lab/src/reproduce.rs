@@ -18,6 +18,7 @@
 mod applications;
 mod axes;
 mod cells;
+mod chains;
 mod claims;
 mod columns;
 mod file;

@@ -236,6 +236,7 @@ impl Figure {
             Part::FsApplications(part) => vec![("seconds", part.seconds)],
             Part::Interfere(part) => vec![("seconds", part.seconds)],
             Part::Replay(part) => vec![("window-s", part.window_s), ("seeds", part.seeds)],
+            Part::Chain(part) => vec![("seconds", part.seconds)],
         });
         for (field, Scaled(smallest, full)) in all {
             if !(1 <= smallest && smallest <= full && full <= SCALED_MAX) {

@@ -29,10 +29,15 @@ macro_rules! figures {
 
 type Files = (&'static str, &'static [(&'static str, &'static str)]);
 
-const PAPERS: [Files; 1] = [figures!("manylogs":
-    "intro", "fig2a", "fig2b", "fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6a", "fig6b",
-    "fig6c", "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
-)];
+const PAPERS: [Files; 2] = [
+    figures!("manylogs":
+        "intro", "fig2a", "fig2b", "fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6a", "fig6b",
+        "fig6c", "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
+    ),
+    figures!("gecko":
+        "fig2", "fig4", "fig5", "table1", "fig6", "fig7", "fig8", "fig9", "section4", "fig10"
+    ),
+];
 
 static PARSED: OnceLock<Vec<Chosen>> = OnceLock::new();
 
@@ -57,7 +62,7 @@ pub fn use_folder(dir: &Path) -> Result<(), String> {
     let mut found = Vec::new();
     for dir in list(dir)?.into_iter().filter(|path| path.is_dir()) {
         let file = dir.join("paper.toml");
-        let paper = toml::from_str(&text(&file)?);
+        let paper = toml::from_str::<Paper>(&text(&file)?);
         let paper = paper.map_err(|error| format!("{}: {error}", file.display()))?;
         let mut figures = Vec::new();
         for path in list(&dir)? {
@@ -69,16 +74,19 @@ pub fn use_folder(dir: &Path) -> Result<(), String> {
                 figures.push(Figure { file: Some(path), ..figure });
             }
         }
-        figures.sort_by_key(|figure| place(&figure.name));
+        figures.sort_by_key(|figure| place(&paper, &figure.name));
         found.push(Chosen { paper, figures });
     }
     PARSED.set(found).map_err(|_| "the figures were in use before".to_owned())
 }
 
-/// Where a figure has its place among those that the program has; behind them, if it is new.
-fn place(name: &str) -> usize {
-    let mut known = PAPERS.iter().flat_map(|(_, figures)| figures.iter());
-    known.position(|(known, _)| *known == name).unwrap_or(usize::MAX)
+/// Where a figure has its place among those that the program has of the paper; behind them, if it
+/// is new.
+fn place(paper: &Paper, name: &str) -> usize {
+    let begins = format!("name = \"{}\"\n", paper.name);
+    let known = PAPERS.iter().find(|(text, _)| text.starts_with(&begins));
+    let at = known.and_then(|(_, figures)| figures.iter().position(|(known, _)| *known == name));
+    at.unwrap_or(usize::MAX)
 }
 
 /// All papers with all figures.

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::chains::Chains;
+
 /// Something that runs: every combination of its lists.
 ///
 /// `series` and `x` are patterns: `{policy}`, `{mode}`, `{drive}`, `{stream}`, `{rate}`, `{load}`,
@@ -18,6 +20,8 @@ pub enum Part {
     Interfere(Interfere),
     /// Replays, as of `manylogs sweep`.
     Replay(Replay),
+    /// `manylogs chain`.
+    Chain(Chains),
 }
 
 /// Small durable writes beside a stream on a file system.
@@ -170,6 +174,7 @@ impl Part {
             Self::FsApplications(part) => part.explains.as_deref(),
             Self::Interfere(part) => part.explains.as_deref(),
             Self::Replay(part) => part.explains.as_deref(),
+            Self::Chain(part) => part.explains.as_deref(),
         }
     }
 }

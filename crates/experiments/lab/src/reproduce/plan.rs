@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::applications;
 use super::cells::{Cells, Metrics};
+use super::chains;
 use super::claims::Gaps;
 use super::file::{Figure, Ratio};
 use super::folder::Folder;
@@ -117,6 +118,7 @@ pub fn plan(
             Part::FsApplications(part) => applications::plan(part, scale, &mut planned),
             Part::Interfere(part) => parts::interfere(part, scale, &mut planned),
             Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
+            Part::Chain(part) => chains::plan(part, scale, &mut planned),
         }
         .map_err(&bad)?;
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::cells::Metrics;
+use super::chains;
+use crate::chain::{self, ChainCase, ChainFailure};
 use crate::interfere::{self, Case, SyncMillis};
 use crate::mlfs::applications::{self, ApplicationCase, ApplicationDisks};
 use crate::mlfs::{self, Disks, MlfsCase};
@@ -42,6 +44,8 @@ pub(super) enum Work {
     Applications(Box<ApplicationCase>),
     /// A replay.
     Replay(Box<Job>),
+    /// A chain of drives, or what it is compared with.
+    Chain(Box<ChainCase>),
 }
 
 /// Why a run gave nothing.
@@ -57,6 +61,9 @@ pub enum RunError {
     /// Syncs beside a stream on a file system.
     #[error(transparent)]
     Mlfs(#[from] mlfs::MlfsError),
+    /// A chain of drives.
+    #[error(transparent)]
+    Chain(#[from] ChainFailure),
 }
 
 impl Run {
@@ -71,6 +78,7 @@ impl Run {
             Work::Applications(case) => {
                 Some(of_applications(&applications::measure_one(case, &context.programs)?))
             }
+            Work::Chain(case) => Some(chains::metrics(&chain::measure(case)?)),
             Work::Replay(job) => job.run(false, &context.progress)?.map(|(row, _)| of_row(&row)),
         })
     }
