@@ -9,6 +9,8 @@
 //!   extents   alloc         which blocks are where (blockmap: as ext3 says it); which are free
 //!    |         |
 //!   journal    cache        handles, transactions, commits; blocks of metadata in memory
+//!    |         |
+//!    |       ahead          blocks of metadata that are read before somebody asks for them
 //!    |
 //!   CommitSink              jbd2: ext4's own journal (a log of records is another)
 //!    |
@@ -73,6 +75,7 @@
 //!
 //! One update of metadata goes on at a time, and waits for the blocks that it reads.
 
+mod ahead;
 mod alloc;
 mod blockmap;
 mod cache;
@@ -95,6 +98,7 @@ mod summary;
 mod units;
 mod xattr;
 
+pub use ahead::ReadAhead;
 pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};

@@ -1,6 +1,6 @@
 //! Mounting and unmounting.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -9,6 +9,7 @@ use manylogs_block::{BlockDevice, Handle as Executor, Nanos, Request, Signal};
 use manylogs_plant::{Bug, is};
 
 use super::durability::{Caller, Durability};
+use crate::ahead::Ahead;
 use crate::alloc::Space;
 use crate::cache::{Cache, read_block};
 use crate::core::{Core, Mode};
@@ -69,6 +70,20 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::mount`].
     pub async fn mount_in(
+        mode: Mode,
+        device: Rc<dyn BlockDevice>,
+        runtime: Executor,
+        options: Options,
+    ) -> Result<Self> {
+        let ahead = Rc::new(Ahead::new(device, &options.memory));
+        let device = Rc::clone(&ahead) as Rc<dyn BlockDevice>;
+        let fs = Self::mount_own(mode, device, runtime, options).await?;
+        fs.core.begin_to_read(ahead);
+        Ok(fs)
+    }
+
+    /// Mounts the file system with its own journal.
+    async fn mount_own(
         mode: Mode,
         device: Rc<dyn BlockDevice>,
         runtime: Executor,
@@ -315,6 +330,7 @@ impl Ext4 {
             judge: Judge::default(),
             keeps_synced: Cell::default(),
             memory: options.memory.clone(),
+            ahead: OnceCell::new(),
         };
         Ok(Self::of(Rc::new(core)))
     }
