@@ -31,6 +31,7 @@ mod parts;
 mod plan;
 mod plot;
 mod text;
+mod trees;
 mod work;
 
 pub use cells::{Cells, Metrics};

@@ -235,6 +235,7 @@ impl Figure {
             Part::FsInterfere(part) => vec![("seconds", part.seconds)],
             Part::FsApplications(part) => vec![("seconds", part.seconds)],
             Part::Interfere(part) => vec![("seconds", part.seconds)],
+            Part::FsTrees(part) => part.scaled(),
             Part::Replay(part) => vec![("window-s", part.window_s), ("seeds", part.seeds)],
         });
         for (field, Scaled(smallest, full)) in all {

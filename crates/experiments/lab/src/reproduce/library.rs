@@ -29,10 +29,13 @@ macro_rules! figures {
 
 type Files = (&'static str, &'static [(&'static str, &'static str)]);
 
-const PAPERS: [Files; 1] = [figures!("manylogs":
-    "intro", "fig2a", "fig2b", "fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6a", "fig6b",
-    "fig6c", "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
-)];
+const PAPERS: [Files; 2] = [
+    figures!("manylogs":
+        "intro", "fig2a", "fig2b", "fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6a", "fig6b",
+        "fig6c", "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
+    ),
+    figures!("lazy": "fig7", "writes", "fig11", "gates"),
+];
 
 static PARSED: OnceLock<Vec<Chosen>> = OnceLock::new();
 

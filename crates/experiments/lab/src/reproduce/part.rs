@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::trees::FsTrees;
+
 /// Something that runs: every combination of its lists.
 ///
 /// `series` and `x` are patterns: `{policy}`, `{mode}`, `{drive}`, `{stream}`, `{rate}`, `{load}`,
@@ -16,6 +18,8 @@ pub enum Part {
     FsApplications(FsApplications),
     /// `manylogs interfere`.
     Interfere(Interfere),
+    /// `manylogs fs trees`.
+    FsTrees(FsTrees),
     /// Replays, as of `manylogs sweep`.
     Replay(Replay),
 }
@@ -169,6 +173,7 @@ impl Part {
             Self::FsInterfere(part) => part.explains.as_deref(),
             Self::FsApplications(part) => part.explains.as_deref(),
             Self::Interfere(part) => part.explains.as_deref(),
+            Self::FsTrees(part) => part.explains.as_deref(),
             Self::Replay(part) => part.explains.as_deref(),
         }
     }

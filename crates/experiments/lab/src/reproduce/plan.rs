@@ -11,7 +11,9 @@ use super::file::{Figure, Ratio};
 use super::folder::Folder;
 use super::part::{Part, Scaled};
 use super::parts;
+use super::trees;
 use super::work::{Run, percentile};
+use crate::mlfs::trees::PhaseKind;
 use crate::runs::RunKey;
 use crate::sweep::JobError;
 
@@ -82,6 +84,8 @@ pub(super) enum PlaceKind {
     Beside,
     /// The paper's measure of speed-up, at each percentile. The rate is the drive's, in MB/s.
     Replayed { outer_mb_s: f64, curve: bool },
+    /// What one phase took, and how much less than in the baseline.
+    Phase(PhaseKind),
 }
 
 /// Plans `figure`, with those of `others` whose parts it has as well.
@@ -116,6 +120,7 @@ pub fn plan(
             Part::FsInterfere(part) => parts::fs_interfere(part, scale, &mut planned),
             Part::FsApplications(part) => applications::plan(part, scale, &mut planned),
             Part::Interfere(part) => parts::interfere(part, scale, &mut planned),
+            Part::FsTrees(part) => trees::plan(part, scale, &mut planned),
             Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
         }
         .map_err(&bad)?;
@@ -189,6 +194,9 @@ impl Planned {
 
 /// Metrics with what follows from them and their baseline.
 fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Metrics {
+    if let PlaceKind::Phase(kind) = kind {
+        return trees::of_phase(&metrics, base, kind);
+    }
     let Some(base) = base else { return metrics };
     match kind {
         PlaceKind::Beside => {
@@ -198,6 +206,7 @@ fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Met
             }
         }
         PlaceKind::Replayed { outer_mb_s, .. } => replayed(&mut metrics, base, outer_mb_s),
+        PlaceKind::Phase(_) => {}
     }
     metrics
 }

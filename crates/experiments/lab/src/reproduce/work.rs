@@ -5,8 +5,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::cells::Metrics;
+use super::trees::of_trees;
 use crate::interfere::{self, Case, SyncMillis};
 use crate::mlfs::applications::{self, ApplicationCase, ApplicationDisks};
+use crate::mlfs::trees::TreesCase;
 use crate::mlfs::{self, Disks, MlfsCase};
 use crate::replay::Progress;
 use crate::runs::RunKey;
@@ -40,6 +42,8 @@ pub(super) enum Work {
     Mlfs(Box<MlfsCase>),
     /// Programs beside a reader on a file system.
     Applications(Box<ApplicationCase>),
+    /// Trees of directories on a file system.
+    Trees(Box<TreesCase>),
     /// A replay.
     Replay(Box<Job>),
 }
@@ -71,6 +75,7 @@ impl Run {
             Work::Applications(case) => {
                 Some(of_applications(&applications::measure_one(case, &context.programs)?))
             }
+            Work::Trees(case) => Some(of_trees(&mlfs::trees::measure_one(case)?)),
             Work::Replay(job) => job.run(false, &context.progress)?.map(|(row, _)| of_row(&row)),
         })
     }
