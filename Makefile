@@ -17,8 +17,8 @@
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make figures   puts what the program prints into README.md and docs/results/*.md (make test compares)
 #   make reproduce  the figures of the papers at the full scale, beside what the papers have (some minutes):
-#               docs/results/manylogs.md, out/reproduce/figures.html and claims.json
-#   make reproduce-short  the same at the smallest scale, with every change: docs/results/manylogs-smallest.md
+#               docs/results/PAPER.md, figures.html and claims.json in out/reproduce/PAPER (PAPERS=... for some)
+#   make reproduce-short  the same at the smallest scale, with every change: docs/results/PAPER-smallest.md
 #               must be what comes out (WRITE=1 writes it)
 #   make bench  instructions per replayed request, against benches/budget.txt
 #   make cost   memory and instructions that the mapping table takes (some minutes)
@@ -213,26 +213,26 @@ figures: tools
 
 # Disks of file systems are made by mkfs.ext4.
 REPRODUCE_TOOLS := e2fsprogs
-PAPERS := manylogs everest
-reproduce: $(PAPERS:%=reproduce-%)
-reproduce-short: $(PAPERS:%=reproduce-short-%)
+PAPERS ?= manylogs lazy everest gecko
+reproduce: tools
+	@dpkg -s $(REPRODUCE_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(REPRODUCE_TOOLS)
+	$(CARGO) build --release --locked --package manylogs-cli
+	for paper in $(PAPERS); do \
+		$(TARGET)/release/manylogs reproduce $$paper --out out/reproduce/$$paper \
+			--markdown docs/results/$$paper.md || exit; \
+	done
 
-reproduce-tools: tools
+reproduce-short: tools
 	@dpkg -s $(REPRODUCE_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(REPRODUCE_TOOLS)
 	$(CARGO) build --release --locked --package manylogs-cli
 	mkdir -p out
-
-# Where a paper's results go: $(call results,PAPER,SUFFIX).
-results = out/reproduce$(2)$(if $(filter-out manylogs,$(1)),/$(1))
-$(PAPERS:%=reproduce-%): reproduce-%: reproduce-tools
-	$(TARGET)/release/manylogs reproduce $* --out $(call results,$*,) --markdown docs/results/$*.md
-
-SMALLEST = docs/results/$*-smallest.md
-$(PAPERS:%=reproduce-short-%): reproduce-short-%: reproduce-tools
-	$(TARGET)/release/manylogs reproduce $* --scale 1 --out $(call results,$*,-short) \
-		--markdown $(if $(WRITE),$(SMALLEST),out/$*-smallest.md)
-	@$(if $(WRITE),true,cmp out/$*-smallest.md $(SMALLEST)) || \
-		{ echo "figures changed: make reproduce-short WRITE=1 writes $(SMALLEST) anew"; exit 1; }
+	@for paper in $(PAPERS); do \
+		$(TARGET)/release/manylogs reproduce $$paper --scale 1 --out out/reproduce-short/$$paper \
+			--markdown $(if $(WRITE),docs/results,out)/$$paper-smallest.md || exit; \
+		$(if $(WRITE),true,cmp out/$$paper-smallest.md docs/results/$$paper-smallest.md) || \
+			{ echo "figures changed: make reproduce-short WRITE=1 writes docs/results/$$paper-smallest.md anew"; \
+			exit 1; }; \
+	done
 
 interfere: tools
 	$(CARGO) build --release --locked --package manylogs-cli
@@ -252,6 +252,7 @@ scheduler: tools
 		$(if $(TRACES),--traces $(TRACES) traces)
 
 # What make test also runs: only the tests that plant bugs.
+# NOTICED=write notes anew which history shows each bug of the campaigns: these are tried first.
 planted: tools
 	$(CARGO) test $(TESTED) --lib --bins --tests -- planted noticed loop_device --nocapture
 	$(CARGO) test $(TESTED) --test panics

@@ -11,9 +11,14 @@ use serde_json::Value;
 
 /// Figures that take a second or two in a debug build, and need no other program.
 const CHEAP: &str = "intro,slides";
+const CHEAP_GECKO: &str = "fig2,table1";
 
 fn reproduce(place: &Place, more: &[&str]) -> Outcome {
-    let args = ["reproduce", "manylogs", "--scale", "1", "--out", "out"];
+    reproduce_paper(place, "manylogs", more)
+}
+
+fn reproduce_paper(place: &Place, paper: &str, more: &[&str]) -> Outcome {
+    let args = ["reproduce", paper, "--scale", "1", "--out", "out"];
     place.run(&[&args[..], more].concat())
 }
 
@@ -97,22 +102,24 @@ fn sections(document: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_document_is_what_the_program_writes() {
+fn the_documents_are_what_the_program_writes() {
     let place = Place::new();
-    reproduce(&place, &["--only", CHEAP, "--markdown", "new.md"]).succeeds();
-    let new = std::fs::read_to_string(place.path("new.md")).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let path = root.join("docs/results/manylogs-smallest.md");
-    let document = std::fs::read_to_string(path).unwrap();
-    let known = sections(&document);
-    for section in sections(&new).iter().filter(|section| !section.starts_with("Not repr")) {
-        assert!(known.contains(section), "make reproduce-short writes it anew:\n{section}");
+    for (paper, cheap) in [("manylogs", CHEAP), ("gecko", CHEAP_GECKO)] {
+        reproduce_paper(&place, paper, &["--only", cheap, "--markdown", "new.md"]).succeeds();
+        let new = std::fs::read_to_string(place.path("new.md")).unwrap();
+        let path = root.join(format!("docs/results/{paper}-smallest.md"));
+        let document = std::fs::read_to_string(path).unwrap();
+        let known = sections(&document);
+        for section in sections(&new).iter().filter(|section| !section.starts_with("Not repr")) {
+            assert!(known.contains(section), "make reproduce-short writes it anew:\n{section}");
+        }
+        // The other document is of the full scale, which takes minutes.
+        let full = std::fs::read_to_string(root.join(format!("docs/results/{paper}.md"))).unwrap();
+        let begins =
+            format!("# Figures of the paper `{paper}`\n\nWritten by `manylogs reproduce {paper} ");
+        assert!(full.starts_with(&begins));
     }
-    // The document in the repository has the full scale, which takes minutes.
-    let full = std::fs::read_to_string(root.join("docs/results/manylogs.md")).unwrap();
-    assert!(
-        full.starts_with("# Figures of the paper `manylogs`\n\nWritten by `manylogs reproduce ")
-    );
 }
 
 #[test]

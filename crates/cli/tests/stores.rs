@@ -309,7 +309,7 @@ fn other_things_than_stores_and_base_volumes_are_told() {
     left_open(&mut bench, &one.path.clone());
     let place = &bench.place;
     let far = ["serve", "base.img", "--nbd", "unix:x.sock", "--store", "tcp:192.0.2.1:7000"];
-    place.run(&far).fails(2, &["192.0.2.1", "not this machine", "tunnel"]);
+    place.run(&far).fails(2, &["192.0.2.1", "not this machine", "lend --allow KEY"]);
     let bad = ["serve", "base.img", "--nbd", "unix:x.sock", "--store", "tcp:localhost"];
     place.run(&bad).fails(2, &["unix:PATH or tcp:HOST:PORT"]);
     // Another kind of server listens there.
@@ -371,4 +371,52 @@ fn mistakes_with_lent_parts_are_told() {
     (bytes[20], bytes[end]) = (!bytes[20], !bytes[end]);
     fs::write(&path, bytes).unwrap();
     lend(&["one.img", "--listen", "unix:one.sock"]).fails(2, &["holds no Everest store"]);
+}
+
+/// The public key in a file, which is made.
+fn key(place: &Place, file: &str) -> String {
+    let said = place.run(&["stores", "base.img", "key", "--key", file]);
+    said.succeeds().stdout.trim().to_owned()
+}
+
+#[test]
+fn a_store_with_keys_serves_those_that_it_names() {
+    let mut bench = Bench::new("disk");
+    let (mine, others) = (key(&bench.place, "mine"), key(&bench.place, "others"));
+    assert_eq!(mine, key(&bench.place, "mine"));
+    let lend = |allowed: &str| {
+        let at = format!("tcp:127.0.0.1:{}", bench.port);
+        let args = ["lend", "one.img", "--listen", &at, "--allow", allowed, "--key", "lends"];
+        let size: &[&str] =
+            if bench.place.path("one.img").exists() { &[] } else { &["--size=32M"] };
+        Server::start(&mut bench.place.command(&[&args[..], size].concat()))
+    };
+    let lent = lend(&others);
+    let store = lent.path.clone();
+    assert!(store.ends_with(&format!("+{}", key(&bench.place, "lends"))), "{store}");
+    let args = ["serve", "base.img", "--nbd", "unix:nbd.sock", "--patience", "1s", "--store"];
+    let with = |store: &str, key: &str| {
+        let unnamed = store.split_once('#').unwrap().0.to_owned();
+        let known = format!("{unnamed}#{}", store.split_once('+').unwrap().1);
+        bench.place.run(&[&args[..], &[&known, "--key", key]].concat())
+    };
+    with(&store, "mine").fails(1, &["refused this machine's key", "--allow"]);
+    let another = store.replace(&key(&bench.place, "lends"), &others);
+    with(&another, "others").fails(1, &["the store has the key"]);
+    let plain = store.split_once('#').unwrap().0;
+    bench.place.run(&[&args[..], &[plain]].concat()).fails(1, &["no store answers there"]);
+    fs::write(bench.place.path("exposed"), "0".repeat(64)).unwrap();
+    with(&store, "exposed").fails(2, &["exposed", "mode to 600"]);
+    lent.terminate();
+    let (_, said) = lent.wait();
+    assert!(said.contains(&mine), "the log names the key that was refused: {said}");
+
+    let lent = lend(&mine);
+    let served = bench.serve(&["--store", &lent.path.clone(), "--key", "mine", "--offload=always"]);
+    let mut client = bench.client();
+    bench.wait_for_stores("lends", 1);
+    bench.write(&mut client, 100);
+    bench.check(&mut client);
+    assert_eq!(bench.offload()["offloaded_writes"], 100);
+    drop((served, lent));
 }

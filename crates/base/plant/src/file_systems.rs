@@ -165,6 +165,12 @@ macro_rules! with_file_systems {
                 LazyNotUnescaped,
                 /// A journal with content of files is opened without a replay.
                 LazyOpensContent,
+                /// A block that was read ahead is served though it was written since.
+                AheadKeepsOld,
+                /// A block that is written while it is read ahead is kept as it was read.
+                AheadUnderWay,
+                /// A block that is read ahead while it is being written is kept as it was read.
+                AheadOfWrites,
             }
             /// Bugs of the file system ext4 that tests of its parts show.
             EXT4_PARTS {

@@ -81,8 +81,8 @@ pub(crate) struct LendArgs {
     /// socket of its own when not given.
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     pub(crate) listen: Option<NbdAddress>,
-    /// Let in clients with this key alone, as `manylogs stores BASE key` prints it on their machine,
-    /// and encrypt what goes to and fro. Give it once for each client.
+    /// Let in clients with this key alone, and encrypt all bytes to and fro. `manylogs stores BASE
+    /// key` prints it on the client's machine. Give it once for each client.
     #[arg(long = "allow", value_name = "KEY")]
     pub(crate) allowed: Vec<PublicKey>,
     /// The key of this machine, with --allow; made if it is not there.

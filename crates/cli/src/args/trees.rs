@@ -4,12 +4,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use manylogs_block::Sectors;
+use manylogs_ext4::ReadAhead;
 use manylogs_mlfs::JournalMode;
 
 use super::fs::{journal, mode};
 use super::serve::OnOff;
 use super::suggest::DRIVES;
 use crate::args::link::LinkArgs;
+
+fn ahead(text: &str) -> Result<ReadAhead, String> {
+    ReadAhead::named(text).ok_or_else(|| "expected off, tables or all".to_owned())
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct FsTreesArgs {
@@ -25,6 +30,14 @@ pub(crate) struct FsTreesArgs {
     #[arg(long, value_name = "N", default_value_t = 20_000,
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) directories: u32,
+    /// Files of 4 KiB that are made in the directories, read, and removed.
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=10_000_000))]
+    pub(crate) files: u32,
+    /// Metadata that is read ahead: off, tables (of inodes at home, as Linux does), all.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ahead,
+          default_value = "all")]
+    pub(crate) read_ahead: Vec<ReadAhead>,
     /// Make the directories of each level in a random order.
     #[arg(long)]
     pub(crate) shuffled: bool,

@@ -6,11 +6,13 @@
 
 mod bandwidth;
 mod case;
+mod clients;
 mod gates;
 mod measure;
+mod subject;
 mod table;
 
-pub use case::{ChainCase, Durability, Fill, Pattern};
+pub use case::{ChainCase, Durability, Fill, Layout, Pattern, UnknownPattern};
 pub use gates::{Gate, GateGroup, GateResult, gates, run_gates};
 pub use measure::{ChainFailure, ChainMeasured, measure};
 pub use table::text;

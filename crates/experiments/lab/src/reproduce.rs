@@ -18,6 +18,7 @@
 mod applications;
 mod axes;
 mod cells;
+mod chains;
 mod claims;
 mod columns;
 mod episodes;
@@ -33,6 +34,7 @@ mod parts;
 mod plan;
 mod plot;
 mod text;
+mod trees;
 mod work;
 
 pub use cells::{Cells, Metrics};

@@ -50,6 +50,8 @@ pub(crate) struct Cache {
     memory: Memory,
     /// Number of buffers at which some are dropped.
     most: Cell<usize>,
+    /// Memory of its share that is used for what is read ahead, in bytes.
+    lent: Cell<u64>,
 }
 
 impl Buffer {
@@ -99,12 +101,22 @@ impl Buffer {
 
 impl Cache {
     pub(crate) fn new(memory: Memory) -> Self {
-        let most = Cell::new(Self::share(&memory));
-        Self { buffers: RefCell::default(), memory, most }
+        let cache =
+            Self { buffers: RefCell::default(), memory, most: Cell::new(0), lent: Cell::new(0) };
+        cache.most.set(cache.share());
+        cache
     }
 
-    fn share(memory: &Memory) -> usize {
-        manylogs_block::to_usize(memory.most(Part::Metadata) / BUFFER_COST)
+    /// How many blocks memory has a share for.
+    fn share(&self) -> usize {
+        let own = self.memory.most(Part::Metadata).saturating_sub(self.lent.get());
+        manylogs_block::to_usize(own / BUFFER_COST)
+    }
+
+    /// From now on so many bytes of its share of memory are used for something else.
+    pub(crate) fn lend(&self, bytes: u64) {
+        self.lent.set(bytes);
+        self.most.set(self.share());
     }
 
     fn new_buffer(&self, block: BlockNo, bytes: Bytes) -> Rc<Buffer> {
@@ -137,7 +149,7 @@ impl Cache {
             doomed -= usize::from(goes);
             !goes
         });
-        let share = Self::share(&self.memory);
+        let share = self.share();
         self.most.set(share.max(buffers.len() + share / 8));
     }
 

@@ -1,13 +1,14 @@
 //! The state that all parts of a mounted file system share.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle as Executor, Signal};
 
+use crate::ahead::Ahead;
 use crate::alloc::Space;
-use crate::cache::{Buffer, Cache};
+use crate::cache::{Buffer, Cache, read_block};
 use crate::error::{Corruption, Error, Result};
 use crate::geometry::Geometry;
 use crate::inode::{Known, Losses, Node};
@@ -16,7 +17,7 @@ use crate::memory::Memory;
 use crate::ondisk::inode::{FileKind, RawInode, SHORT, flags};
 use crate::ondisk::superblock::Superblock;
 use crate::ops::{Durability, Found, Listener};
-use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
+use crate::units::{BLOCK_BYTES, BlockNo, Ino, Run, Timestamp};
 use crate::xattr::Judge;
 
 /// Which blocks the journal holds.
@@ -101,6 +102,8 @@ pub(crate) struct Core {
     /// Whether synchronous writes are treated as content that needs no place.
     pub(crate) keeps_synced: Cell<bool>,
     pub(crate) memory: Memory,
+    /// What reads metadata ahead; it is a layer of the device then.
+    pub(crate) ahead: OnceCell<Rc<Ahead>>,
 }
 
 impl Core {
@@ -141,10 +144,19 @@ impl Core {
 
     /// Reads a block of metadata. The caller holds the tree lock.
     pub(crate) async fn read(&self, block: BlockNo) -> Result<Rc<Buffer>> {
+        self.read_in(None, block).await
+    }
+
+    /// As [`Core::read`], of a block in this table of inodes.
+    async fn read_in(&self, table: Option<Run>, block: BlockNo) -> Result<Rc<Buffer>> {
         if let Some(buffer) = self.cache.get(block) {
             return Ok(buffer);
         }
-        let bytes = self.journal.read(&*self.device, block).await?;
+        let fetch = async |at: BlockNo| match self.ahead.get() {
+            Some(ahead) => ahead.read(at, table).await,
+            None => read_block(&*self.device, at).await,
+        };
+        let bytes = self.journal.read(fetch, block).await?;
         Ok(self.cache.insert(block, bytes))
     }
 
@@ -153,9 +165,10 @@ impl Core {
         let none = || Corruption::inode(ino, "there is no such inode");
         let (group, index) = self.geometry.group_of_inode(ino).ok_or_else(none)?;
         let at = index as usize * self.geometry.inode_bytes;
-        let table = self.group(group, |group| group.inode_table());
-        let block = BlockNo(table.0 + (at / BLOCK_BYTES) as u64);
-        Ok((self.read(block).await?, at % BLOCK_BYTES))
+        let start = self.group(group, |group| group.inode_table());
+        let table = Run { start, blocks: self.geometry.table_blocks() };
+        let block = BlockNo(start.0 + (at / BLOCK_BYTES) as u64);
+        Ok((self.read_in(Some(table), block).await?, at % BLOCK_BYTES))
     }
 
     /// Reads an inode that is in use. The caller holds the tree lock.

@@ -28,6 +28,8 @@ pub(crate) struct Geometry {
     pub(crate) inode_bytes: usize,
     pub(crate) extra_inode_bytes: u16,
     pub(crate) first_free_inode: u32,
+    /// Groups that have their bitmaps and tables in one place.
+    pub(crate) groups_in_flex: u32,
     pub(crate) journal: Ino,
     /// The seed of checksums of metadata; `None` if there are no checksums.
     pub(crate) seed: Option<u32>,
@@ -93,6 +95,7 @@ impl Geometry {
             inode_bytes: inode_size,
             extra_inode_bytes: if inode_size > SHORT { extra } else { 0 },
             first_free_inode: superblock.first_free_inode(),
+            groups_in_flex: superblock.groups_in_flex(),
             journal: superblock.journal(),
             seed: has(features.ro_compat, ro_compat::METADATA_CSUM).then(|| superblock.seed()),
             descriptor_checksum: descriptor_checksum(superblock),

@@ -9,6 +9,8 @@
 //!   extents   alloc         which blocks are where (blockmap: as ext3 says it); which are free
 //!    |         |
 //!   journal    cache        handles, transactions, commits; blocks of metadata in memory
+//!    |         |
+//!    |       ahead          blocks of metadata that are read before somebody asks for them
 //!    |
 //!   CommitSink              jbd2: ext4's own journal (a log of records is another)
 //!    |
@@ -74,6 +76,7 @@
 //!
 //! Only one update of metadata runs at a time, and it waits for the blocks that it reads.
 
+mod ahead;
 mod alloc;
 mod blockmap;
 mod cache;
@@ -96,6 +99,7 @@ mod summary;
 mod units;
 mod xattr;
 
+pub use ahead::ReadAhead;
 pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Location, Refusal, Result};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use manylogs_block::{Completion, Extent, IoError, Payload};
+use manylogs_block::{Completion, Extent, IoError, Payload, Sectors};
 use manylogs_logstore::store::{Live, LogRead, chunk_len, span_of};
 use manylogs_logstore::{LogId, Space};
 
@@ -31,6 +31,11 @@ pub(crate) struct Chunk<'a> {
     pub(crate) content: Payload,
 }
 
+/// Length of these versions together.
+pub(crate) fn len_of(live: &[Live]) -> Sectors {
+    live.iter().fold(Sectors(0), |sum, live| sum + live.extent.len)
+}
+
 impl<'a, S: System> Chunks<'a, S> {
     pub(crate) const fn new(system: &'a S, log: LogId, live: &'a [Live]) -> Self {
         Self { system, log, rest: live, under_way: VecDeque::new() }
@@ -55,6 +60,7 @@ impl<'a, S: System> Chunks<'a, S> {
             within = read.within;
             content = end_read(self.system, &read, found.await, home)?;
         }
+        self.system.has_read(self.log, len_of(chunk), self.is_over());
         Ok(Some(Chunk { live: chunk, within, content }))
     }
 

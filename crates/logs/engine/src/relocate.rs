@@ -10,7 +10,7 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::commit::submit_record;
 use crate::phase::Phase;
-use crate::reads::{Chunk, Chunks};
+use crate::reads::{Chunk, Chunks, len_of};
 use crate::system::{Shared, System};
 use crate::wait::wait_done;
 
@@ -122,8 +122,7 @@ async fn next_turn<'a, S: System>(
 ) -> Result<Vec<Chunk<'a>>, IoError> {
     let (mut turn, mut content) = (Vec::new(), Sectors(0));
     while let Some(chunk) = chunks.next().await? {
-        let len = |live: &Live| live.extent.len;
-        content += chunk.live.iter().map(len).fold(Sectors(0), |sum, len| sum + len);
+        content += len_of(chunk.live);
         turn.push(chunk);
         if content >= system.moves_at_once() {
             break;

@@ -111,6 +111,10 @@ pub trait System: Sized + 'static {
         1
     }
 
+    /// A part of `log` was read that is about to be moved or renewed: versions of this length. With
+    /// the last part the log's device is free for other reads, while content is still on its way.
+    fn has_read(&self, _log: LogId, _len: Sectors, _is_last: bool) {}
+
     /// A record of moved versions is about to be submitted.
     fn moving(&self, _state: &mut Self::State, _len: Sectors) {}
 

@@ -4,11 +4,14 @@
 use std::rc::Rc;
 
 use manylogs_block::{IoError, Sectors};
-use manylogs_engine::{Moved, begin_epoch, move_log, renew_log, wait_durable};
+use manylogs_engine::{Moved, begin_epoch, move_log, renew_log};
 use manylogs_logstore::store::Store;
 use manylogs_logstore::{Log, LogId};
 
 use crate::state::Inner;
+
+/// Heaps that the content of a segment is offered: others, who are cleaned too, may fill one first.
+const HEAPS_MOST: usize = 4;
 
 /// A segment to be emptied, and how.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +31,10 @@ impl Job {
 }
 
 impl Inner {
-    /// Segments that are cleaned at the same time: one on each drive of the body, because one drive
-    /// alone reads less than the tail writes.
+    /// Segments that are cleaned at the same time: one is read on each drive of the body, as one
+    /// drive alone reads less than the tail writes, and one of each is on its way to its new place.
     pub(crate) fn cleaners(&self) -> usize {
-        if self.settings.cleaning.is_by_segment() { self.geometry.drives - 1 } else { 1 }
+        if self.settings.cleaning.is_by_segment() { 2 * (self.geometry.drives - 1) } else { 2 }
     }
 
     pub(crate) async fn run_cleaner(self: Rc<Self>) {
@@ -48,9 +51,14 @@ impl Inner {
                 asked.await;
                 continue;
             };
-            if !matches!(self.clean(job).await, Ok(true)) {
-                // Clients that wait for room would ask again at once. Only the end of a record or
-                // of a read can change anything.
+            let segment = job.segment();
+            if matches!(self.append_again(job).await, Ok(true)) {
+                self.engine.state.borrow_mut().pace.appended(segment);
+                self.engine.runtime.spawn(Rc::clone(&self).finish(segment));
+            } else {
+                self.engine.state.borrow_mut().pace.end(segment);
+                // Those who wait for room would ask again at once: only a record or a read that
+                // ends can change anything.
                 self.engine.progress.wait().await;
             }
         }
@@ -79,50 +87,54 @@ impl Inner {
         Some(job)
     }
 
-    /// Empties a segment; false if it is still needed, or cannot be emptied now.
-    async fn clean(self: &Rc<Self>, job: Job) -> Result<bool, IoError> {
-        let emptied = self.empty(job).await;
-        self.engine.state.borrow_mut().pace.end(job.segment());
-        if let Ok(true) = emptied {
-            // Only after a change: otherwise waiting cleaners would wake one another for ever.
-            self.engine.notify_progress();
-            self.offer_room_to_clients();
+    /// Appends what is live in a segment again; false if there is no way to do it now.
+    async fn append_again(self: &Rc<Self>, job: Job) -> Result<bool, IoError> {
+        match job {
+            Job::Renew(victim) => renew_log(&**self, victim).await,
+            Job::Move(victim) => self.move_away(victim).await,
         }
-        emptied
     }
 
-    async fn empty(self: &Rc<Self>, job: Job) -> Result<bool, IoError> {
-        let victim = job.segment();
-        let is_moved = match job {
-            Job::Renew(_) => renew_log(&**self, victim).await?,
-            Job::Move(_) => self.move_away(victim).await?,
-        };
-        if !is_moved {
-            return Ok(false);
-        }
-        // The segment is needed until what displaced its content is durable.
-        let last = self.engine.state.borrow_mut().store.force_all();
+    /// Frees a segment as soon as what displaced its content is durable, and no read points into
+    /// it. The cleaner goes on meanwhile.
+    async fn finish(self: Rc<Self>, victim: LogId) {
+        self.engine.state.borrow_mut().store.force_all();
         self.engine.commit.notify();
-        if let Some(last) = last {
-            wait_durable(&**self, last).await?;
+        loop {
+            let progress = self.engine.progress.wait();
+            match self.free_if_unneeded(victim) {
+                Some(true) => break,
+                Some(false) => progress.await,
+                None => return,
+            }
         }
-        let freed = free(&mut self.engine.state.borrow_mut().store, victim);
+        self.offer_room_to_clients();
+        // Now, while the drive is not the tail's: the first record finds the epoch begun.
+        let _ = begin_epoch(&*self, victim).await;
+        self.engine.notify_progress();
+        self.engine.wanted.notify();
+        self.offer_room_to_clients();
+    }
+
+    /// Whether the segment is free now; `None` if no segment will be any more.
+    fn free_if_unneeded(&self, victim: LogId) -> Option<bool> {
+        let mut state = self.engine.state.borrow_mut();
+        if self.engine.is_closed() || state.store.read_only().is_some() {
+            return None;
+        }
+        let freed = free(&mut state.store, victim);
         if freed {
-            // Begun now, while the drive is not the tail's, so that the segment's first record need
-            // not wait for it.
-            let _ = begin_epoch(&**self, victim).await;
+            state.pace.end(victim);
         }
-        Ok(freed)
+        Some(freed)
     }
 
     /// Moves the live content of `victim` to heaps, one after the other. Content that finds no room
     /// there is renewed at the tail. False if there is no room anywhere.
     async fn move_away(self: &Rc<Self>, victim: LogId) -> Result<bool, IoError> {
-        loop {
+        for _ in 0..HEAPS_MOST {
             let heap = self.heap_for(&mut self.engine.state.borrow_mut(), victim);
-            let Some((heap, was_blank)) = heap else {
-                return renew_log(&**self, victim).await;
-            };
+            let Some(heap) = heap else { break };
             if !self.engine.state.borrow().store.is_ready(heap) {
                 let _ = begin_epoch(&**self, heap).await;
             }
@@ -133,10 +145,8 @@ impl Inner {
                 return Ok(false);
             }
             self.leave_heap(&mut self.engine.state.borrow_mut(), heap);
-            if was_blank {
-                return renew_log(&**self, victim).await;
-            }
         }
+        renew_log(&**self, victim).await
     }
 
     /// Waits until the cleaner should append more at the tail: it runs only as fast as the tail

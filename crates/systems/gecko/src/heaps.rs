@@ -40,10 +40,10 @@ impl Heaps {
 }
 
 impl Inner {
-    /// The heap for the live content of `from`, and whether it is still empty. It is never on the
-    /// drive at the tail, and on another drive than `from` if possible, so that one drive reads
-    /// while the other writes. `None` if no drive has an empty segment.
-    pub(crate) fn heap_for(&self, state: &mut State, from: LogId) -> Option<(LogId, bool)> {
+    /// A segment that takes what is live in `from`: never on the drive at the tail, and on another
+    /// drive than `from` if there is one, so that one drive reads while the other writes. `None` if
+    /// no drive has one to give.
+    pub(crate) fn heap_for(&self, state: &mut State, from: LogId) -> Option<LogId> {
         let tail = state.tail_drive();
         let from = state.store.logs().device(from);
         let all = (0..self.geometry.drives).map(|drive| Device(manylogs_block::narrow(drive)));
@@ -51,7 +51,7 @@ impl Inner {
         let others = || body.iter().copied().filter(|drive| *drive != from);
         let open = |drive: Device| state.heaps.on(drive.0.into());
         if let Some(heap) = others().find_map(open) {
-            return Some((heap, state.store.logs().is_blank(heap)));
+            return Some(heap);
         }
         let blanks = |drive: &Device| self.blanks_on(state, *drive).count();
         let roomy = others().filter(|drive| blanks(drive) > 0).max_by_key(|drive| blanks(drive));
@@ -59,14 +59,14 @@ impl Inner {
         let drive = match (roomy, own()) {
             (Some(drive), _) => drive,
             (None, Some(drive)) => match open(drive) {
-                Some(heap) => return Some((heap, state.store.logs().is_blank(heap))),
+                Some(heap) => return Some(heap),
                 None => drive,
             },
             (None, None) => return None,
         };
         let heap = self.blanks_on(state, drive).next()?;
         state.heaps.set(drive.0.into(), Some(heap));
-        Some((heap, true))
+        Some(heap)
     }
 
     /// Empty segments of a drive that are neither the tail nor a heap.

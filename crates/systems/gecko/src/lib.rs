@@ -30,4 +30,4 @@ pub use error::ChainError;
 pub use limit::export_limit;
 pub use member::{ChainMember, LABEL_BYTES};
 pub use open::ChainOptions;
-pub use policy::{ChainSettings, Cleaning};
+pub use policy::{ChainSettings, Cleaning, UnknownCleaning};

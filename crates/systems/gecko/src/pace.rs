@@ -9,8 +9,8 @@ use crate::state::{Inner, State};
 
 /// Move-to-tail: segments by which clients may be ahead of cleaning.
 const LEAD_SEGMENTS: u64 = 2;
-/// By segment: one segment in [`BLANK_SHARE`] should be empty, but at least [`BLANK_LEAST`] and at
-/// most [`BLANK_MOST`] in all.
+/// By segment: one in so many is to be empty, but at least and at most so many in all. Besides, as
+/// many as the writes fill that are not durable yet: a segment that was cleaned waits for these.
 const BLANK_SHARE: u64 = 18;
 const BLANK_LEAST: u64 = 4;
 const BLANK_MOST: u64 = 24;
@@ -28,13 +28,27 @@ pub(crate) struct Pace {
     pub(crate) is_stuck: bool,
 }
 
-/// A segment under cleaning.
+/// How far the cleaning of a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its drive reads it.
+    Read,
+    /// The last of it is on its way to another place.
+    Write,
+    /// All of it was appended again; what displaced it is not durable yet.
+    Wait,
+}
+
+/// A segment that is cleaned.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     segment: LogId,
-    /// Live content when its cleaning began.
+    stage: Stage,
+    /// What was live in it when that began.
     live: Sectors,
-    /// Live content that was appended again since then.
+    /// What of that was read.
+    read: Sectors,
+    /// What of that was appended at the tail.
     done: Sectors,
 }
 
@@ -53,17 +67,33 @@ struct Counted {
 impl Pace {
     /// Cleaning of a segment begins, with `live` sectors of live content.
     pub(crate) fn begin(&mut self, segment: LogId, live: Sectors) {
-        self.victims.push(Victim { segment, live, done: Sectors(0) });
+        let (stage, read, done) = (Stage::Read, Sectors(0), Sectors(0));
+        self.victims.push(Victim { segment, stage, live, read, done });
     }
 
-    /// Content of the segment that is cleaned was appended again.
+    /// Move-to-tail: content of the first segment that is not appended again as a whole was.
     pub(crate) fn advance(&mut self, content: Sectors) {
-        if let [victim] = self.victims.as_mut_slice() {
+        if let Some(victim) = self.victims.iter_mut().find(|it| it.stage != Stage::Wait) {
             victim.done += content;
         }
     }
 
-    /// Cleaning of the segment has ended: it is empty, or cleaning gave up.
+    /// A part of the segment was read, or the last of it.
+    pub(crate) fn read(&mut self, segment: LogId, len: Sectors, is_last: bool) {
+        if let Some(victim) = self.victims.iter_mut().find(|victim| victim.segment == segment) {
+            victim.read += len;
+            victim.stage = if is_last { Stage::Write } else { Stage::Read };
+        }
+    }
+
+    /// All that was live in the segment was appended again.
+    pub(crate) fn appended(&mut self, segment: LogId) {
+        if let Some(victim) = self.victims.iter_mut().find(|victim| victim.segment == segment) {
+            victim.stage = Stage::Wait;
+        }
+    }
+
+    /// The segment is clean, or cleaning gave up.
     pub(crate) fn end(&mut self, segment: LogId) {
         self.victims.retain(|victim| victim.segment != segment);
         self.counted = None;
@@ -74,12 +104,23 @@ impl Pace {
         self.victims.iter().map(|victim| victim.segment)
     }
 
-    /// The cleaned part of the segments under cleaning, in sectors of their length.
+    /// The segments that are read now: the drive of each is busy with it.
+    pub(crate) fn being_read(&self) -> impl Iterator<Item = LogId> {
+        let read = |victim: &&Victim| victim.stage == Stage::Read;
+        self.victims.iter().filter(read).map(|victim| victim.segment)
+    }
+
+    /// What was cleaned of the segments under way, as a part of their length. What moves is cleaned
+    /// by half when it was read: so clients are let in all the time, and not after each turn.
     fn cleaned(&self, logs: &Logs, segment: Sectors) -> u64 {
         let cleaned = |victim: &Victim| {
+            if victim.stage == Stage::Wait {
+                return segment.0;
+            }
             let live = victim.live.0.max(1);
             let left = logs.get(victim.segment).map_or(0, Log::live).min(live);
-            segment.0 * (live - left).max(victim.done.0.min(live)) / live
+            let moved = (victim.read.0.min(live) + live - left) / 2;
+            segment.0 * moved.max(victim.done.0.min(live)) / live
         };
         self.victims.iter().map(cleaned).sum()
     }
@@ -147,7 +188,8 @@ impl Inner {
     /// By segment: how many segments should be empty.
     fn blank_wanted(&self) -> u64 {
         let all = self.geometry.drives as u64 * self.geometry.per_drive;
-        (all / BLANK_SHARE).clamp(BLANK_LEAST, BLANK_MOST)
+        let buffered = self.settings.buffer.0.div_ceil(self.geometry.segment.0);
+        (all / BLANK_SHARE).clamp(BLANK_LEAST, BLANK_MOST) + buffered
     }
 
     /// By segment: whether so few segments are empty that one of any drive may be cleaned.

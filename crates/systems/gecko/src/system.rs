@@ -122,6 +122,14 @@ impl System for Inner {
         MOVES_AT_ONCE
     }
 
+    fn has_read(&self, log: LogId, len: Sectors, is_last: bool) {
+        self.engine.state.borrow_mut().pace.read(log, len, is_last);
+        if is_last {
+            self.engine.wanted.notify();
+        }
+        self.offer_room_to_clients();
+    }
+
     fn moving(&self, state: &mut State, len: Sectors) {
         state.counters.renewed += len;
     }

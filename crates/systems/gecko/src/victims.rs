@@ -1,6 +1,6 @@
 //! Which segment is cleaned next, where segments are cleaned one by one.
 
-use manylogs_logstore::store::Logs;
+use manylogs_logstore::store::{Device, Logs};
 use manylogs_logstore::{Log, LogId};
 
 use crate::pace::is_dirty;
@@ -10,17 +10,28 @@ use crate::state::{Inner, State};
 const GARBAGE_LEAST: u64 = 16;
 
 impl Inner {
-    /// The segment most worth cleaning: little of it is live, and that content is old, so that it
-    /// would hardly shrink by waiting. Only drives on which no segment is being cleaned count; the
-    /// tail's drive counts only when hardly an empty segment is left.
+    /// The segment that gives most for its move: little of it is live, and what is live has lived
+    /// long, so that waiting would not make it less. Of the drives in the body on which none is
+    /// read now; of the tail's drive only when there is hardly an empty segment left, and none of
+    /// the body would give another: reads there cost the tail a seek each.
     pub(crate) fn best_victim(&self, state: &mut State) -> Option<LogId> {
-        let any_drive = self.is_short(state);
-        let (logs, tail) = (state.store.logs(), state.tail_drive());
-        let busy: Vec<_> = state.pace.victims().map(|id| logs.device(id)).collect();
+        let is_short = self.is_short(state);
+        let tail = state.tail_drive();
+        let in_body = self.best_where(state, |drive| drive != tail);
+        if in_body.is_some() || !is_short || state.pace.victims().next().is_some() {
+            return in_body;
+        }
+        self.best_where(state, |_| true)
+    }
+
+    fn best_where(&self, state: &State, may: impl Fn(Device) -> bool) -> Option<LogId> {
+        let logs = state.store.logs();
+        let busy: Vec<_> = state.pace.being_read().map(|id| logs.device(id)).collect();
         let may = |id: &LogId| {
             let drive = logs.device(*id);
-            let is_free = *id != state.tail && !state.heaps.contains(*id);
-            is_free && !busy.contains(&drive) && (any_drive || drive != tail)
+            let is_cleaned = state.pace.victims().any(|victim| victim == *id);
+            let is_free = *id != state.tail && !state.heaps.contains(*id) && !is_cleaned;
+            is_free && !busy.contains(&drive) && may(drive)
         };
         let now = state.store.next_data().0;
         let scored = logs.ids().filter(may).filter_map(|id| Some((self.worth(logs, id, now)?, id)));
@@ -50,7 +61,7 @@ impl Inner {
     /// Move-to-tail: the segment to clean next, on the next drive; `None` unless cleaning is
     /// behind.
     pub(crate) fn victim_in_turn(&self, state: &mut State) -> Option<LogId> {
-        if !self.cleaning_is_due(state) {
+        if state.pace.being_read().next().is_some() || !self.cleaning_is_due(state) {
             return None;
         }
         let next = self.next_drive(state);

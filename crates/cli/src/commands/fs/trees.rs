@@ -35,7 +35,9 @@ fn cases(args: &FsTreesArgs) -> Result<Vec<TreesCase>, Failure> {
         let usual = DriveSettings::new(Arc::new(drive(name)?), args.drive_cache == OnOff::On);
         let drive = DriveSettings { link: args.link.settings(), ..usual };
         link::say([&drive]);
-        cases.extend(args.mode.iter().map(|mode| TreesCase {
+        let both = args.mode.iter().flat_map(|mode| args.read_ahead.iter().map(move |a| (mode, a)));
+        cases.extend(both.map(|(mode, ahead)| TreesCase {
+            ahead: *ahead,
             disk: DiskCase {
                 drive: drive.clone(),
                 spacing: LogLayout::default().spacing,
@@ -46,6 +48,7 @@ fn cases(args: &FsTreesArgs) -> Result<Vec<TreesCase>, Failure> {
                 seed: args.seed,
             },
             directories: args.directories,
+            files: args.files,
             shuffled: args.shuffled,
         }));
     }

@@ -33,8 +33,26 @@ pub enum Fill {
     Nothing,
     /// The first drive is full, and the tail is on the second.
     FirstDrive,
+    /// All drives but the last are full, and the tail is on the last.
+    Body,
+    /// As [`Fill::FirstDrive`], but so many blocks in a hundred of the first drive were trimmed,
+    /// and the measured writes went on until the first segment was cleaned.
+    Trimmed(u32),
     /// The measured writes went on until the raw capacity was written so many times.
     Raw(u32),
+}
+
+/// What the drives make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// A chain of them.
+    Chain,
+    /// A log over RAID-0 of them: the array is cut into as many parts as there are drives, and the
+    /// same code takes the parts for the links of a chain. So tail, cleaning and readers share all
+    /// drives.
+    Log,
+    /// RAID-0 of them, written in place.
+    InPlace,
 }
 
 /// A chain and its load.
@@ -42,8 +60,12 @@ pub enum Fill {
 pub struct ChainCase {
     /// Each of the drives.
     pub drive: DriveSettings,
-    /// Number of drives.
+    /// What the drives make.
+    pub layout: Layout,
+    /// Number of drives, or of pairs.
     pub links: usize,
+    /// Whether each is a pair of drives that hold the same.
+    pub mirrored: bool,
     /// Length of a segment.
     pub segment: Sectors,
     /// Share of the raw capacity that is exported; as much as can be when not given.
@@ -56,7 +78,9 @@ pub struct ChainCase {
     pub pattern: Pattern,
     /// Writes in flight.
     pub in_flight: u32,
-    /// Random reads of 4 KiB in flight, of what the first drive holds.
+    /// Streams that each write a part of the blocks sequentially, 1 MiB at a time, four in flight.
+    pub streams: u32,
+    /// Random reads of 4 KiB in flight, of what the full drives hold; of all in the steady state.
     pub readers: u32,
     /// What was written before.
     pub fill: Fill,
@@ -69,6 +93,27 @@ pub struct ChainCase {
 /// A name that nothing has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPattern(String);
+
+impl Layout {
+    /// Every layout, in the order of their declaration.
+    pub const ALL: [Self; 3] = [Self::Chain, Self::Log, Self::InPlace];
+
+    /// Name in the files of figures.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chain => "chain",
+            Self::Log => "log",
+            Self::InPlace => "in-place",
+        }
+    }
+
+    /// The layout of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|layout| layout.name() == name)
+    }
+}
 
 impl Pattern {
     /// Both, in the order of their declaration.

@@ -6,7 +6,7 @@ use manylogs_block::{Nanos, Sectors};
 use manylogs_gecko::{Cleaning, export_limit};
 use serde::Serialize;
 
-use super::case::{ChainCase, Durability, Fill, Pattern};
+use super::case::{ChainCase, Durability, Fill, Layout, Pattern};
 use super::measure::{ChainFailure, ChainMeasured, measure};
 use crate::parallel::in_parallel;
 use crate::replay::DriveSettings;
@@ -91,13 +91,16 @@ pub fn gates(
 ) -> Vec<Gate> {
     let fresh = ChainCase {
         drive: drive.clone(),
+        layout: Layout::Chain,
         links: 3,
+        mirrored: false,
         segment,
         export: None,
         cleaning: Cleaning::MoveToTail,
         durability: Durability::Each,
         pattern: Pattern::Uniform,
         in_flight: 64,
+        streams: 0,
         readers: 0,
         fill: Fill::Nothing,
         span,

@@ -1,29 +1,23 @@
 //! Runs a case in a simulated world of its own.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{
-    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, SECTOR_BYTES,
-    Sectors, Time,
-};
-use manylogs_disk::device::ModelledDrive;
-use manylogs_gecko::{Chain, ChainError, ChainFigures, ChainOptions, ChainSettings};
+use manylogs_block::{Extent, Hint, IoError, Nanos, Payload, Request, Rng, Sectors};
+use manylogs_gecko::{Chain, ChainError, ChainFigures};
 use manylogs_sim::{NodeId, Sim, TaskOrder};
 use serde::Serialize;
 use thiserror::Error;
 
 use super::bandwidth::sequential_bytes_s;
-use super::case::{ChainCase, Durability, Fill, Pattern};
-use crate::stats::{Latencies, round3};
+use super::case::{ChainCase, Fill};
+use super::clients::{BLOCK, Load};
+use super::subject::Subject;
+use crate::stats::round3;
 
-/// Size of a request of clients.
-const BLOCK: Sectors = Sectors(8);
 /// Requests that fill a chain are longer where only their place matters.
 const FILL: Sectors = Sectors(512);
 /// Load before the measurement begins.
 const WARM_UP: Nanos = Nanos::from_secs(1);
-const FLUSH_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Why a case has no figures.
 #[derive(Debug, Error)]
@@ -56,40 +50,22 @@ pub struct ChainMeasured {
     pub share: f64,
     /// What readers read.
     pub read_mb_s: f64,
-    /// Median latency of a write.
+    /// Median latency of a random write.
     pub write_p50_ms: f64,
-    /// 99th percentile of the latency of a write.
+    /// 99th percentile of the latency of a random write.
     pub write_p99_ms: f64,
-    /// The longest latency of a write.
+    /// The longest latency of a random write.
     pub write_max_ms: f64,
+    /// Records at the tail and in the body.
+    pub appended_mb_s: f64,
     /// Bytes in records at the tail and in the body for a client's byte.
     pub appended_per_byte: f64,
+    /// Log that was emptied.
+    pub cleaned_mb_s: f64,
     /// How often the tail went to another drive.
     pub hops: u64,
     /// Memory of the chain's table for each exported block of 4 KiB.
     pub table_bytes_per_block: f64,
-}
-
-/// What the clients share.
-struct Load {
-    chain: Chain,
-    runtime: Handle,
-    rng: RefCell<Rng>,
-    pattern: Pattern,
-    fua: bool,
-    /// Blocks that are written, and blocks that are read.
-    written: std::ops::Range<u64>,
-    read: std::ops::Range<u64>,
-    tag: Cell<u64>,
-    from: Cell<Time>,
-    /// Clients end when this is set.
-    over: Cell<bool>,
-    running: Cell<usize>,
-    /// Bytes that were answered since the measurement began.
-    bytes: Cell<u64>,
-    read_bytes: Cell<u64>,
-    latencies: RefCell<Latencies>,
-    failed: RefCell<Option<IoError>>,
 }
 
 /// Measures a case on this thread.
@@ -99,111 +75,72 @@ struct Load {
 pub fn measure(case: &ChainCase) -> Result<ChainMeasured, ChainFailure> {
     let sim = Sim::new(case.seed, TaskOrder::Fifo);
     let (host, node) = (sim.node(), sim.node());
-    let chain = create(&sim, host, node, case)?;
-    let mut world = World { sim, host, chain, case };
-    let first = world.fill()?;
-    let load = world.load(first);
-    world.start(&load);
+    let name = || case.drive.profile.name.clone();
+    let subject = Subject::new(&sim, host, node, case)
+        .map_err(|source| ChainFailure::Chain { drive: name(), source })?;
+    let mut world = World { sim, host, subject, case };
+    let held = world.fill()?;
+    let load = world.load(held);
+    load.start(case);
     world.warm_up(&load)?;
     world.measured(&load)
-}
-
-fn create(sim: &Sim, host: NodeId, node: NodeId, case: &ChainCase) -> Result<Chain, ChainFailure> {
-    let drive = |number: usize| -> Rc<dyn BlockDevice> {
-        let options = case.drive.options(case.seed ^ (number as u64) << 32);
-        Rc::new(ModelledDrive::new(sim.handle(node), &case.drive.profile, &options))
-    };
-    let drives: Vec<_> = (0..case.links).map(drive).collect();
-    let raw = case.drive.profile.capacity().0 * case.links as u64;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of capacity")]
-    let export = case.export.map(|share| Sectors((raw as f64 * share) as u64 / 8 * 8));
-    let options = ChainOptions { segment: case.segment, export };
-    let settings = ChainSettings { cleaning: case.cleaning, ..ChainSettings::default() };
-    let made = Chain::create(sim.handle(host), drives, options, settings);
-    let made = sim.block_on(host, made);
-    let name = || case.drive.profile.name.clone();
-    made.map_err(|source| ChainFailure::Chain { drive: name(), source })
 }
 
 struct World<'a> {
     sim: Sim,
     host: NodeId,
-    chain: Chain,
+    subject: Subject,
     case: &'a ChainCase,
 }
 
 impl World<'_> {
-    fn blocks(&self) -> u64 {
-        self.chain.capabilities().capacity.0 / BLOCK.0
-    }
-
-    /// Fills the first drive, if the case asks for that. Returns how many blocks it holds.
+    /// Fills drives, if the case asks for that. Returns how many blocks they hold.
     fn fill(&self) -> Result<u64, ChainFailure> {
-        if self.case.fill != Fill::FirstDrive {
-            return Ok(0);
-        }
-        let chain = self.chain.clone();
-        let end = self.chain.capabilities().capacity.0;
-        let filled = self.sim.block_on(self.host, async move {
-            let mut at = 0;
-            while chain.tail_drive() == 0 {
-                let extent = Extent::new(at % end, FILL.0.min(end - at % end));
-                let payload = Payload::tags(at, extent.len);
-                let (fua, hint) = (false, Hint::None);
-                chain.submit(Request::Write { extent, payload, fua, hint }).await?;
-                at += extent.len.0;
-            }
-            chain.submit(Request::Flush).await?;
-            Ok::<u64, IoError>(at.min(end))
-        });
-        // The end of what was written is on the second drive.
-        Ok(filled? / BLOCK.0 * 7 / 8)
+        let links = self.case.links as u64;
+        let (full, trimmed) = match self.case.fill {
+            Fill::FirstDrive => (1, 0),
+            Fill::Trimmed(percent) => (1, percent),
+            Fill::Body => (links.saturating_sub(1), 0),
+            Fill::Nothing | Fill::Raw(_) => return Ok(0),
+        };
+        let Some(chain) = &self.subject.chain else {
+            return Ok(self.subject.blocks / links * full);
+        };
+        let mut rng = Rng::new(self.case.seed ^ 0x7e11);
+        let rng_of_fill = Rng::new(rng.next_u64());
+        let filled = fill_drives(chain.clone(), full, rng_of_fill);
+        // The end of what was written is on the next drive.
+        let held = self.sim.block_on(self.host, filled)? / BLOCK.0 * 7 / 8;
+        self.sim.block_on(self.host, trim(chain.clone(), held, trimmed, rng))?;
+        Ok(held)
     }
 
-    fn load(&self, first: u64) -> Rc<Load> {
-        let blocks = self.blocks();
-        Rc::new(Load {
-            chain: self.chain.clone(),
-            runtime: self.sim.handle(self.host),
-            rng: RefCell::new(Rng::new(self.case.seed ^ 0x10ad)),
-            pattern: self.case.pattern,
-            fua: self.case.durability == Durability::Each,
-            written: first..blocks,
-            read: 0..first,
-            tag: Cell::new(1 << 48),
-            from: Cell::new(Time(u64::MAX)),
-            over: Cell::new(false),
-            running: Cell::new(0),
-            bytes: Cell::new(0),
-            read_bytes: Cell::new(0),
-            latencies: RefCell::default(),
-            failed: RefCell::default(),
-        })
-    }
-
-    fn start(&self, load: &Rc<Load>) {
-        let flushes = self.case.durability == Durability::FlushEachSecond;
-        let readers = if load.read.is_empty() { 0 } else { self.case.readers };
-        load.running.set((self.case.in_flight + readers + u32::from(flushes)) as usize);
-        for _ in 0..self.case.in_flight {
-            load.spawn(|load| async move { load.write().await });
-        }
-        for _ in 0..readers {
-            load.spawn(|load| async move { load.read().await });
-        }
-        if flushes {
-            load.spawn(|load| async move { load.flush().await });
-        }
+    /// The clients. They read what the full drives hold, and write everything else.
+    fn load(&self, held: u64) -> Rc<Load> {
+        let blocks = self.subject.blocks;
+        let read = if matches!(self.case.fill, Fill::Raw(_)) { 0..blocks } else { 0..held };
+        let (device, runtime) = (Rc::clone(&self.subject.device), self.sim.handle(self.host));
+        Load::new(device, runtime, self.case, (held..blocks, read))
     }
 
     fn warm_up(&mut self, load: &Rc<Load>) -> Result<(), ChainFailure> {
-        let raw = self.case.drive.profile.capacity().bytes() * self.case.links as u64;
-        let (chain, times) = (self.chain.clone(), self.case.fill);
         let until = self.sim.now() + WARM_UP;
-        self.run(load, || match times {
-            Fill::Raw(times) => chain.written().bytes() >= raw * u64::from(times),
-            _ => self.sim.now() >= until,
+        let Some(chain) = &self.subject.chain else {
+            self.wake_at(until);
+            return self.run(load, || self.sim.now() >= until);
+        };
+        let emptied = chain.figures().emptied;
+        self.run(load, || match self.case.fill {
+            Fill::Raw(times) => chain.written().0 >= self.subject.raw.0 * u64::from(times),
+            Fill::Trimmed(_) => chain.figures().emptied > emptied,
+            Fill::Nothing | Fill::FirstDrive | Fill::Body => self.sim.now() >= until,
         })
+    }
+
+    /// So that time passes, whatever the chain does.
+    fn wake_at(&self, until: manylogs_block::Time) {
+        let alarm = self.sim.handle(self.host);
+        self.sim.handle(self.host).spawn(async move { alarm.sleep_until(until).await });
     }
 
     fn run(&self, load: &Load, done: impl Fn() -> bool) -> Result<(), ChainFailure> {
@@ -212,43 +149,46 @@ impl World<'_> {
         match load.failed.borrow_mut().take() {
             Some(error) => Err(error.into()),
             None if done() => Ok(()),
-            None => Err(ChainFailure::Stalled(format!("{:?}", self.chain))),
+            None => Err(ChainFailure::Stalled(format!("{:?}", self.subject.chain))),
         }
     }
 
     fn measured(&self, load: &Rc<Load>) -> Result<ChainMeasured, ChainFailure> {
-        let before = self.chain.figures();
+        let before = self.subject.figures();
         let from = self.sim.now();
         load.from.set(from);
         let until = from + self.case.span;
-        // So that time passes, whatever the chain does.
-        let alarm = self.sim.handle(self.host);
-        self.sim.handle(self.host).spawn(async move { alarm.sleep_until(until).await });
+        self.wake_at(until);
         // A drive is faster at its beginning, and cleaning has its rhythm: in a steady state the
         // tail passes all of them once.
-        let all = Sectors(self.case.drive.profile.capacity().0 * self.case.links as u64);
-        let once = matches!(self.case.fill, Fill::Raw(_)).then_some(all).unwrap_or_default();
+        let is_steady = matches!(self.case.fill, Fill::Raw(_));
+        let once = if is_steady { self.subject.raw } else { Sectors(0) };
         let written = before.written + once;
-        self.run(load, || self.sim.now() >= until && self.chain.written() >= written)?;
+        let has_written = || self.subject.chain.as_ref().is_none_or(|it| it.written() >= written);
+        self.run(load, || self.sim.now() >= until && has_written())?;
         let seconds = self.sim.now().since(from).as_secs_f64();
         let (bytes, read) = (load.bytes.get() as f64, load.read_bytes.get() as f64);
-        let after = self.chain.figures();
+        let after = self.subject.figures();
         load.over.set(true);
         self.run(load, || load.running.get() == 0)?;
         let b = self.sequential(&before, &after);
         let latency = load.latencies.borrow().summary();
         let ms = |us: f64| round3(us / 1e3);
+        let mb_s = |bytes: f64| round3(bytes / 1e6 / seconds);
+        let cleaned = (after.emptied - before.emptied) * self.case.segment.bytes();
         Ok(ChainMeasured {
-            write_mb_s: round3(bytes / 1e6 / seconds),
+            write_mb_s: mb_s(bytes),
             sequential_mb_s: round3(b / 1e6),
             share: round3(bytes / seconds / b),
-            read_mb_s: round3(read / 1e6 / seconds),
+            read_mb_s: mb_s(read),
             write_p50_ms: ms(latency.p50),
             write_p99_ms: ms(latency.p99),
             write_max_ms: ms(latency.max),
+            appended_mb_s: mb_s(Sectors(after.appended.0 - before.appended.0).bytes() as f64),
             appended_per_byte: appended(&before, &after),
+            cleaned_mb_s: mb_s(cleaned as f64),
             hops: after.hops,
-            table_bytes_per_block: round3(after.table_bytes as f64 / self.blocks() as f64),
+            table_bytes_per_block: round3(after.table_bytes as f64 / self.subject.blocks as f64),
         })
     }
 
@@ -256,12 +196,44 @@ impl World<'_> {
     fn sequential(&self, before: &ChainFigures, after: &ChainFigures) -> f64 {
         let all = self.case.drive.profile.capacity();
         let end = match self.case.fill {
+            _ if self.subject.chain.is_none() => all,
             Fill::Raw(_) => all,
             Fill::Nothing => after.appended,
-            Fill::FirstDrive => Sectors(after.appended.0 - before.appended.0),
+            _ => Sectors(after.appended.0 - before.appended.0),
         };
         sequential_bytes_s(&self.case.drive, end.min(all), self.case.seed)
     }
+}
+
+/// Writes until the tail is on drive `full`. Returns the end of what was written. The last eighth
+/// of it is written again where it does not suffice: not in order, so that no segment gets empty.
+async fn fill_drives(chain: Chain, full: u64, mut rng: Rng) -> Result<u64, IoError> {
+    use manylogs_block::BlockDevice as _;
+    let end = chain.capabilities().capacity.0;
+    let (mut at, mut tag) = (0, 0);
+    while (chain.tail_drive() as u64) < full {
+        let start = if at < end { at } else { end - 1 - rng.below(end / 8) } / FILL.0 * FILL.0;
+        let extent = Extent::new(start, FILL.0.min(end - start));
+        let payload = Payload::tags(tag, extent.len);
+        let (fua, hint) = (false, Hint::None);
+        chain.submit(Request::Write { extent, payload, fua, hint }).await?;
+        at = at.max(extent.end().0);
+        tag += extent.len.0;
+    }
+    chain.submit(Request::Flush).await?;
+    Ok(at)
+}
+
+/// Trims that part of the first `blocks`, each by itself, at random.
+async fn trim(chain: Chain, blocks: u64, percent: u32, mut rng: Rng) -> Result<(), IoError> {
+    use manylogs_block::BlockDevice as _;
+    for block in 0..blocks {
+        if rng.below(100) < u64::from(percent) {
+            let extent = Extent::new(block * BLOCK.0, BLOCK.0);
+            chain.submit(Request::Discard { extent, fua: false }).await?;
+        }
+    }
+    chain.submit(Request::Flush).await.map(drop)
 }
 
 fn appended(before: &ChainFigures, after: &ChainFigures) -> f64 {
@@ -269,76 +241,47 @@ fn appended(before: &ChainFigures, after: &ChainFigures) -> f64 {
     round3(appended as f64 / (after.written.0 - before.written.0).max(1) as f64)
 }
 
-impl Load {
-    fn spawn<F: Future<Output = Result<(), IoError>> + 'static>(
-        self: &Rc<Self>,
-        client: impl FnOnce(Rc<Self>) -> F,
-    ) {
-        let (load, client) = (Rc::clone(self), client(Rc::clone(self)));
-        self.runtime.spawn(async move {
-            if let Err(error) = client.await {
-                load.failed.borrow_mut().get_or_insert(error);
-            }
-            load.running.set(load.running.get() - 1);
-        });
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use manylogs_gecko::Cleaning;
+
+    use super::super::case::{Durability, Layout, Pattern};
+    use super::*;
+    use crate::replay::DriveSettings;
+    use crate::sweep::drive;
+
+    fn case(layout: Layout, readers: u32) -> ChainCase {
+        let profile = drive("cheetah-15k5").unwrap().fitted(Sectors(512 << 11)).unwrap();
+        ChainCase {
+            drive: DriveSettings::new(Arc::new(profile), false),
+            layout,
+            links: 3,
+            mirrored: true,
+            segment: Sectors(8 << 11),
+            export: None,
+            cleaning: Cleaning::Auto,
+            durability: Durability::Each,
+            pattern: Pattern::Uniform,
+            in_flight: 64,
+            streams: 0,
+            readers,
+            fill: Fill::Body,
+            span: Nanos::from_secs(1),
+            seed: 1,
+        }
     }
 
-    fn block(&self, within: &std::ops::Range<u64>) -> Extent {
-        let mut rng = self.rng.borrow_mut();
-        let all = within.end - within.start;
-        let tenth = (all / 10).max(1);
-        let block = match self.pattern {
-            Pattern::Hot if !rng.one_in(10) => rng.below(tenth),
-            Pattern::Hot => tenth + rng.below(all - tenth),
-            Pattern::Uniform => rng.below(all),
-        };
-        Extent::new((within.start + block) * BLOCK.0, BLOCK.0)
-    }
-
-    async fn write(&self) -> Result<(), IoError> {
-        while !self.over.get() {
-            let extent = self.block(&self.written);
-            let payload = Payload::tags(self.tag.get(), BLOCK);
-            self.tag.set(self.tag.get() + BLOCK.0);
-            let (began, fua, hint) = (self.runtime.now(), self.fua, Hint::None);
-            self.chain.submit(Request::Write { extent, payload, fua, hint }).await?;
-            self.answered(began, &self.bytes, true);
-            if !fua && began == self.runtime.now() {
-                // Clients take turns, where time does not pass.
-                manylogs_block::yield_now().await;
-            }
-        }
-        Ok(())
-    }
-
-    async fn read(&self) -> Result<(), IoError> {
-        while !self.over.get() {
-            let extent = {
-                let mut rng = self.rng.borrow_mut();
-                Extent::new(rng.below(self.read.end) * BLOCK.0, BLOCK.0)
-            };
-            let began = self.runtime.now();
-            self.chain.submit(Request::Read { extent }).await?;
-            self.answered(began, &self.read_bytes, false);
-        }
-        Ok(())
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        while !self.over.get() {
-            self.runtime.sleep(FLUSH_EVERY).await;
-            self.chain.submit(Request::Flush).await?;
-        }
-        Ok(())
-    }
-
-    fn answered(&self, began: Time, bytes: &Cell<u64>, timed: bool) {
-        if began < self.from.get() {
-            return;
-        }
-        bytes.set(bytes.get() + BLOCK.0 * SECTOR_BYTES);
-        if timed {
-            self.latencies.borrow_mut().record(self.runtime.now().since(began));
-        }
+    #[test]
+    fn readers_take_bandwidth_of_a_log_over_raid_0_and_none_of_a_chain() {
+        let write = |layout, readers| measure(&case(layout, readers)).unwrap();
+        let (alone, beside) = (write(Layout::Chain, 0), write(Layout::Chain, 8));
+        assert!(beside.read_mb_s > 1.0, "{beside:?}");
+        assert!(beside.write_mb_s > 0.99 * alone.write_mb_s, "{beside:?} {alone:?}");
+        let (alone, beside) = (write(Layout::Log, 0), write(Layout::Log, 8));
+        assert!(beside.write_mb_s < 0.7 * alone.write_mb_s, "{beside:?} {alone:?}");
+        let in_place = write(Layout::InPlace, 0);
+        assert!(in_place.write_mb_s < 0.2 * alone.write_mb_s, "{in_place:?} {alone:?}");
     }
 }

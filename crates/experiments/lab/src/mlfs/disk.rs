@@ -9,7 +9,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs::{PhaseProbe, VolumeError};
-use manylogs_block::{BlockDevice, Handle, Lba, Media, SECTOR_BYTES, Sector, Time};
+use manylogs_block::{
+    BlockDevice, Extent, Handle, IoError, Lba, Media, Request, SECTOR_BYTES, Sector, Time,
+};
 use manylogs_disk::ContentTooLarge;
 use manylogs_ext4::{Ext4, FileKind, Ino, Memory, New, Options, Timestamp};
 use manylogs_mlfs::adopt::{AdoptError, LogLayout, Site, Volumes, adopt};
@@ -26,7 +28,10 @@ pub(super) const BIG_BYTES: u64 = 2 << 30;
 pub(super) const SMALL_BYTES: u64 = 4 << 20;
 /// Bytes of a request of the stream.
 pub(super) const STREAM_BYTES: usize = 1 << 20;
-/// Bytes read at a time from the image of a file system.
+/// More places, and so many sectors apart, than the buffer of any drive has segments.
+const COOLED_PLACES: u64 = 256;
+const COOLED_APART: u64 = 8 << 11;
+/// The file system is read from its image in pieces of so many bytes.
 const PIECE_BYTES: usize = 1 << 20;
 /// Directories for images, first one in memory.
 const PLACES: [&str; 2] = ["/dev/shm", "/tmp"];
@@ -130,6 +135,30 @@ impl World {
         let media = self.drives.media();
         let sectors = media.iter().flat_map(Media::iter);
         sectors.filter(|(lba, sector)| is_it(Lba(*lba), sector)).count() as u64
+    }
+
+    /// Reads at so many places that the buffers of its drives hold nothing else.
+    pub(super) fn cool(&self) -> Result<(), MlfsError> {
+        let device = self.device();
+        let read = self.run(async move {
+            let end = device.capabilities().capacity.0;
+            for place in 1..=COOLED_PLACES {
+                let start = end.saturating_sub(place * COOLED_APART);
+                device.submit(Request::Read { extent: Extent::new(start, 8) }).await?;
+            }
+            Ok::<_, IoError>(())
+        });
+        Ok(read.map_err(manylogs_ext4::Error::from)?)
+    }
+
+    /// How often its drives were asked to read.
+    pub(super) fn reads(&self) -> u64 {
+        self.drives.reads()
+    }
+
+    /// How many bands its drives have to clean.
+    pub(super) fn dirty_bands(&self) -> u64 {
+        self.drives.dirty_bands()
     }
 
     /// The time in this world.

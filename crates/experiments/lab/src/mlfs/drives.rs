@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Geometry, Handle, Lba, Media, MemoryDevice};
+use manylogs_disk::device::ModelledDrive;
 use manylogs_disk::{ContentTooLarge, EmulatedDrive};
 
 use crate::replay::DriveSettings;
@@ -10,6 +11,7 @@ use crate::replay::DriveSettings;
 /// Modelled drives with their content, and the device made of them.
 pub(super) struct Drives {
     contents: Vec<Rc<MemoryDevice>>,
+    models: Vec<ModelledDrive>,
     top: Rc<dyn BlockDevice>,
 }
 
@@ -33,7 +35,8 @@ impl Drives {
             EmulatedDrive::new(runtime.clone(), &settings.profile, &options, below)
         };
         let drives = (0..).zip(&contents).map(drive).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { top: settings.assembled(runtime, drives), contents })
+        let models = drives.iter().map(|drive| drive.model().clone()).collect();
+        Ok(Self { top: settings.assembled(runtime, drives), models, contents })
     }
 
     /// The device for a file system.
@@ -41,7 +44,18 @@ impl Drives {
         Rc::clone(&self.top)
     }
 
-    /// The content of each drive.
+    /// How often the drives were asked to read.
+    pub(super) fn reads(&self) -> u64 {
+        self.models.iter().map(|model| model.counters().reads).sum()
+    }
+
+    /// How many bands the drives have to clean.
+    pub(super) fn dirty_bands(&self) -> u64 {
+        let shingled = self.models.iter().filter_map(ModelledDrive::shingled);
+        shingled.map(|figures| figures.dirty_bands).sum()
+    }
+
+    /// What each drive holds.
     pub(super) fn media(&self) -> Vec<Media> {
         self.contents.iter().map(|content| content.media()).collect()
     }

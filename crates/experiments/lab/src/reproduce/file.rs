@@ -235,6 +235,7 @@ impl Figure {
             Part::FsInterfere(part) => vec![("seconds", part.seconds)],
             Part::FsApplications(part) => vec![("seconds", part.seconds)],
             Part::Interfere(part) => vec![("seconds", part.seconds)],
+            Part::FsTrees(part) => part.scaled(),
             Part::Replay(part) => vec![("window-s", part.window_s), ("seeds", part.seeds)],
             Part::Episodes(part) => {
                 vec![("share-percent", part.share_percent), ("seeds", part.seeds)]
@@ -244,6 +245,7 @@ impl Figure {
             }
             Part::Reclaim(part) => vec![("writes", part.writes)],
             Part::Recovery(part) => vec![("records", part.records)],
+            Part::Chain(part) => vec![("seconds", part.seconds)],
         });
         for (field, Scaled(smallest, full)) in all {
             if !(1 <= smallest && smallest <= full && full <= SCALED_MAX) {

@@ -40,6 +40,10 @@ const PAPERS: &[Files] = &[
         "table1", "table2", "fig5", "fig6", "fig7", "fig8", "table3", "fig9", "fig10", "fig11",
         "fig12", "fig13a", "fig13b", "fig13c", "default-policy", "on-volumes"
     ),
+    figures!("lazy": "fig7", "writes", "fig11", "gates"),
+    figures!("gecko":
+        "fig2", "fig4", "fig5", "table1", "fig6", "fig7", "fig8", "fig9", "section4", "fig10"
+    ),
 ];
 
 static PARSED: OnceLock<Vec<Chosen>> = OnceLock::new();
@@ -65,7 +69,7 @@ pub fn use_folder(dir: &Path) -> Result<(), String> {
     let mut found = Vec::new();
     for dir in list(dir)?.into_iter().filter(|path| path.is_dir()) {
         let file = dir.join("paper.toml");
-        let paper = toml::from_str(&text(&file)?);
+        let paper = toml::from_str::<Paper>(&text(&file)?);
         let paper = paper.map_err(|error| format!("{}: {error}", file.display()))?;
         let mut figures = Vec::new();
         for path in list(&dir)? {

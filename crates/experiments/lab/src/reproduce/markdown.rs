@@ -33,7 +33,7 @@ pub fn markdown(paper: &Paper, figures: &[JudgedFigure], scale: Scale, command: 
         count(Standing::Failed),
         count(Standing::NotTestable)
     );
-    figures.iter().for_each(|judged| out += &figure(&paper.name, judged));
+    figures.iter().for_each(|judged| out += &figure(paper, judged));
     if !paper.left_out.is_empty() {
         out += "## Not reproduced\n\n";
         for left_out in &paper.left_out {
@@ -44,10 +44,10 @@ pub fn markdown(paper: &Paper, figures: &[JudgedFigure], scale: Scale, command: 
 }
 
 /// One figure's section.
-pub(super) fn figure(paper: &str, judged: &JudgedFigure) -> String {
+pub(super) fn figure(paper: &Paper, judged: &JudgedFigure) -> String {
     let figure = &judged.figure;
     let mut out = format!("## {}: {}\n\n", figure.source, figure.title);
-    let _ = writeln!(out, "`manylogs reproduce {paper} --only {}`\n", figure.name);
+    let _ = writeln!(out, "`manylogs reproduce {} --only {}`\n", paper.name, figure.name);
     if let Some(why) = &figure.not_testable {
         let _ = writeln!(out, "Not testable here: {}\n", why.trim());
     }

@@ -2,8 +2,10 @@
 
 use serde::Deserialize;
 
+use super::chains::Chains;
 use super::episodes::Episodes;
 use super::lent::{Lent, Reclaim, Recovery};
+use super::trees::FsTrees;
 
 /// Something that runs: every combination of its lists.
 ///
@@ -19,6 +21,8 @@ pub enum Part {
     FsApplications(FsApplications),
     /// `manylogs interfere`.
     Interfere(Interfere),
+    /// `manylogs fs trees`.
+    FsTrees(FsTrees),
     /// Replays, as of `manylogs sweep`.
     Replay(Replay),
     /// `manylogs episodes`.
@@ -29,6 +33,8 @@ pub enum Part {
     Reclaim(Reclaim),
     /// How long the opening of a store takes.
     Recovery(Recovery),
+    /// `manylogs chain`.
+    Chain(Chains),
 }
 
 /// Small durable writes beside a stream on a file system.
@@ -180,11 +186,13 @@ impl Part {
             Self::FsInterfere(part) => part.explains.as_deref(),
             Self::FsApplications(part) => part.explains.as_deref(),
             Self::Interfere(part) => part.explains.as_deref(),
+            Self::FsTrees(part) => part.explains.as_deref(),
             Self::Replay(part) => part.explains.as_deref(),
             Self::Episodes(part) => part.explains.as_deref(),
             Self::Lent(part) => part.explains.as_deref(),
             Self::Reclaim(part) => part.explains.as_deref(),
             Self::Recovery(part) => part.explains.as_deref(),
+            Self::Chain(part) => part.explains.as_deref(),
         }
     }
 }

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::applications;
 use super::cells::{Cells, Metrics};
+use super::chains;
 use super::claims::Gaps;
 use super::episodes;
 use super::file::{Figure, Ratio};
@@ -13,7 +14,9 @@ use super::folder::Folder;
 use super::lent;
 use super::part::{Part, Scaled};
 use super::parts;
+use super::trees;
 use super::work::{Run, percentile};
+use crate::mlfs::trees::PhaseKind;
 use crate::runs::RunKey;
 use crate::sweep::JobError;
 
@@ -90,6 +93,8 @@ pub(super) enum PlaceKind {
     Lent,
     /// Nothing.
     Alone,
+    /// What one phase took, and how much less than in the baseline.
+    Phase(PhaseKind),
 }
 
 /// Plans `figure`, with those of `others` whose parts it has as well.
@@ -124,11 +129,13 @@ pub fn plan(
             Part::FsInterfere(part) => parts::fs_interfere(part, scale, &mut planned),
             Part::FsApplications(part) => applications::plan(part, scale, &mut planned),
             Part::Interfere(part) => parts::interfere(part, scale, &mut planned),
+            Part::FsTrees(part) => trees::plan(part, scale, &mut planned),
             Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
             Part::Episodes(part) => episodes::plan(part, scale, &mut planned),
             Part::Lent(part) => lent::plan(part, scale, &mut planned),
             Part::Reclaim(part) => lent::reclaim(part, scale, &mut planned),
             Part::Recovery(part) => lent::recovery(part, scale, &mut planned),
+            Part::Chain(part) => chains::plan(part, scale, &mut planned),
         }
         .map_err(&bad)?;
     }
@@ -204,6 +211,9 @@ impl Planned {
 
 /// Metrics with what follows from them and their baseline.
 fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Metrics {
+    if let PlaceKind::Phase(kind) = kind {
+        return trees::of_phase(&metrics, base, kind);
+    }
     let Some(base) = base else { return metrics };
     match kind {
         PlaceKind::Beside => {
@@ -215,7 +225,7 @@ fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Met
         PlaceKind::Replayed { outer_mb_s, .. } => replayed(&mut metrics, base, outer_mb_s),
         PlaceKind::Episode { .. } => episodes::derive(&mut metrics, base),
         PlaceKind::Lent => lent::derive(&mut metrics, base),
-        PlaceKind::Alone => {}
+        PlaceKind::Alone | PlaceKind::Phase(_) => {}
     }
     metrics
 }

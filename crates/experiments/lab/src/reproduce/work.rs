@@ -5,11 +5,15 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::cells::Metrics;
+use super::chains;
 use super::episodes::{EpisodeCase, Fits};
 use super::lent::LentWork;
+use super::trees::of_trees;
+use crate::chain::{self, ChainCase, ChainFailure};
 use crate::episodes::EpisodeFailure;
 use crate::interfere::{self, Case, SyncMillis};
 use crate::mlfs::applications::{self, ApplicationCase, ApplicationDisks};
+use crate::mlfs::trees::TreesCase;
 use crate::mlfs::{self, Disks, MlfsCase};
 use crate::replay::Progress;
 use crate::runs::RunKey;
@@ -44,12 +48,16 @@ pub(super) enum Work {
     Mlfs(Box<MlfsCase>),
     /// Programs beside a reader on a file system.
     Applications(Box<ApplicationCase>),
+    /// Trees of directories on a file system.
+    Trees(Box<TreesCase>),
     /// A replay.
     Replay(Box<Job>),
     /// An episode.
     Episode(Box<EpisodeCase>),
     /// Lent drives.
     Lent(Box<LentWork>),
+    /// A chain of drives, or what it is compared with.
+    Chain(Box<ChainCase>),
 }
 
 /// Why a run gave nothing.
@@ -68,6 +76,9 @@ pub enum RunError {
     /// An episode, or lent drives.
     #[error(transparent)]
     Episode(#[from] EpisodeFailure),
+    /// A chain of drives.
+    #[error(transparent)]
+    Chain(#[from] ChainFailure),
 }
 
 impl Run {
@@ -82,6 +93,8 @@ impl Run {
             Work::Applications(case) => {
                 Some(of_applications(&applications::measure_one(case, &context.programs)?))
             }
+            Work::Trees(case) => Some(of_trees(&mlfs::trees::measure_one(case)?)),
+            Work::Chain(case) => Some(chains::metrics(&chain::measure(case)?)),
             Work::Replay(job) => job.run(false, &context.progress)?.map(|(row, _)| of_row(&row)),
             Work::Episode(case) => Some(case.measure(&context.fits)?),
             Work::Lent(work) => Some(work.measure()?),

@@ -17,6 +17,14 @@ pub(crate) enum NewKind<'a> {
     Other,
 }
 
+/// What some groups have.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    inodes: u64,
+    blocks: u64,
+    directories: u64,
+}
+
 impl Core {
     /// Takes an inode into use, near `parent`. A directory's inode is taken in a group with room
     /// for its files. Directories in the root are spread over the disk, because they are likely of
@@ -33,7 +41,7 @@ impl Core {
         let near = self.geometry.group_of_inode(parent).map_or(GroupNo(0), |(group, _)| group);
         let first = match kind {
             NewKind::Directory(name) if parent == Ino::ROOT => self.far_group(name),
-            NewKind::Directory(_) => self.roomy_group(near),
+            NewKind::Directory(_) => self.group_beside(near),
             NewKind::Other => near,
         };
         let directory = matches!(kind, NewKind::Directory(_));
@@ -86,9 +94,38 @@ impl Core {
         self.geometry.first_block(group)
     }
 
-    /// The nearest group with at least the mean number of free inodes and blocks.
-    fn roomy_group(&self, near: GroupNo) -> GroupNo {
-        self.roomy_groups(near).next().unwrap_or(near)
+    /// The first group of the nearest flexible group that has room for directories, as the kernel
+    /// picks it: not much fewer free inodes and blocks than others, and not too many directories.
+    fn group_beside(&self, near: GroupNo) -> GroupNo {
+        let geometry = &self.geometry;
+        let size = geometry.groups_in_flex.min(geometry.groups);
+        let flexes = geometry.groups.div_ceil(size);
+        let mean = |all: u64| all / u64::from(flexes);
+        let quarter = |of_group: u32| u64::from(of_group) * u64::from(size) / 4;
+        let inodes = quarter(geometry.inodes_per_group);
+        let least_inodes = mean(self.space.free_inodes()).saturating_sub(inodes).max(1);
+        let blocks = quarter(geometry.blocks_per_group);
+        let least_blocks = mean(self.space.free_blocks()).saturating_sub(blocks);
+        let has_room = |flex: &u32| {
+            let room = self.room_in(flex * size..geometry.groups.min((flex + 1) * size));
+            let directories_fit = room.directories < (inodes / 4).max(1);
+            room.inodes >= least_inodes && room.blocks >= least_blocks && directories_fit
+        };
+        let found = (0..flexes).map(|step| (near.0 / size + step) % flexes).find(has_room);
+        let roomy = || self.roomy_groups(near).next().unwrap_or(near);
+        found.map_or_else(roomy, |flex| GroupNo(flex * size))
+    }
+
+    /// What is free in these groups together, and how many directories they have.
+    fn room_in(&self, groups: std::ops::Range<u32>) -> Room {
+        let add = |room: Room, group: GroupNo| {
+            self.group(group, |group| Room {
+                inodes: room.inodes + u64::from(group.free_inodes()),
+                blocks: room.blocks + u64::from(group.free_blocks()),
+                directories: room.directories + u64::from(group.directories()),
+            })
+        };
+        groups.map(GroupNo).fold(Room::default(), add)
     }
 
     /// Of the groups with room the one with the fewest directories, as the kernel picks it. Among

@@ -225,7 +225,7 @@ impl Journal {
         if is(Bug::LazyMountReadsHome) {
             return read_block(device, block).await;
         }
-        self.read(device, block).await
+        self.read(async |at| read_block(device, at).await, block).await
     }
 
     /// Whether transactions can still be committed.
@@ -263,22 +263,22 @@ impl Journal {
         bytes.map(Newest::Bytes).or_else(|| self.sink.newest(block))
     }
 
-    /// Reads a block of metadata that is not in the cache, from the log or from home. The caller
-    /// makes sure that no transaction is closed meanwhile.
+    /// Reads a block of metadata that is not in the cache, from the log or from home, by `fetch`,
+    /// which finds what the device holds. No transaction is closed meanwhile.
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) async fn read(
         &self,
-        device: &dyn BlockDevice,
+        fetch: impl AsyncFn(BlockNo) -> Result<Bytes, IoError>,
         block: BlockNo,
     ) -> Result<Bytes, IoError> {
         loop {
             let newest = self.newest(block);
             let bytes = match &newest {
                 Some(Newest::Bytes(bytes)) => return Ok(bytes.clone()),
-                Some(Newest::InLog(copy)) => jbd2::read_copy(device, copy).await?,
-                None => return read_block(device, block).await,
+                Some(Newest::InLog(copy)) => jbd2::unescaped(fetch(copy.at).await?, copy.escaped),
+                None => return fetch(block).await,
             };
             // Meanwhile the block may have gone home, and its place in the log may have been
             // reused.

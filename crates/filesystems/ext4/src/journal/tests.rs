@@ -70,7 +70,7 @@ fn read_while_it_moves() -> u8 {
             let payload = Payload::bytes(vec![byte; BLOCK_BYTES]);
             device.submit(Request::write_fua(block.sectors(), payload)).await.unwrap();
         }
-        journal.read(&device, BlockNo(5)).await.unwrap()[0]
+        journal.read(async |at| read_block(&device, at).await, BlockNo(5)).await.unwrap()[0]
     })
 }
 

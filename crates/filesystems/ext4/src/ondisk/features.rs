@@ -17,6 +17,7 @@ pub(crate) mod incompat {
     pub(crate) const META_BG: u32 = 0x10;
     pub(crate) const EXTENTS: u32 = 0x40;
     pub(crate) const BITS64: u32 = 0x80;
+    pub(crate) const FLEX_BG: u32 = 0x200;
     pub(crate) const CSUM_SEED: u32 = 0x2000;
     /// The newest durable versions may be in logs that only MLFS knows.
     pub(crate) const MLFS: u32 = 0x4000_0000;
@@ -60,7 +61,7 @@ const INCOMPAT: &[Known] = &[
     (incompat::EXTENTS, "extent", None),
     (incompat::BITS64, "64bit", None),
     (0x100, "mmp", Some(TUNE)),
-    (0x200, "flex_bg", None),
+    (incompat::FLEX_BG, "flex_bg", None),
     (0x400, "ea_inode", Some(REMAKE)),
     (0x1000, "dirdata", Some(REMAKE)),
     (incompat::CSUM_SEED, "metadata_csum_seed", None),

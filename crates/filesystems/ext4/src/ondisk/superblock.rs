@@ -240,6 +240,13 @@ impl Superblock {
         if self.features().incompat & incompat::BITS64 == 0 { 32 } else { self.u16(0xFE) }
     }
 
+    /// How many groups have their bitmaps and tables in one place.
+    pub(crate) fn groups_in_flex(&self) -> u32 {
+        let log = self.0[0x174];
+        let has = self.features().incompat & incompat::FLEX_BG != 0;
+        if has && log < 32 { 1 << log } else { 1 }
+    }
+
     pub(crate) fn first_meta_group(&self) -> u32 {
         self.u32(0x104)
     }

@@ -1,6 +1,6 @@
 //! Mounting and unmounting.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -9,6 +9,7 @@ use manylogs_block::{BlockDevice, Handle as Executor, Nanos, Request, Signal};
 use manylogs_plant::{Bug, is};
 
 use super::durability::{Caller, Durability};
+use crate::ahead::Ahead;
 use crate::alloc::Space;
 use crate::cache::{Cache, read_block};
 use crate::core::{Core, Mode};
@@ -69,6 +70,20 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::mount`].
     pub async fn mount_in(
+        mode: Mode,
+        device: Rc<dyn BlockDevice>,
+        runtime: Executor,
+        options: Options,
+    ) -> Result<Self> {
+        let ahead = Rc::new(Ahead::new(device, &options.memory));
+        let device = Rc::clone(&ahead) as Rc<dyn BlockDevice>;
+        let fs = Self::mount_own(mode, device, runtime, options).await?;
+        fs.core.begin_to_read(ahead);
+        Ok(fs)
+    }
+
+    /// Mounts the file system with its own journal.
+    async fn mount_own(
         mode: Mode,
         device: Rc<dyn BlockDevice>,
         runtime: Executor,
@@ -179,14 +194,12 @@ impl Ext4 {
         self.core.journal.interval.set(span);
     }
 
-    /// From now on, files that are created or renamed with such names get the property of
-    /// [`DURABLE_XATTR`](crate::DURABLE_XATTR).
+    /// New and renamed files with such names get [`DURABLE_XATTR`](crate::DURABLE_XATTR).
     pub fn keep_named(&self, names: DurableNames) {
         self.core.judge.set(names);
     }
 
-    /// From now on, data of [`Ext4::write_synced`] counts as content that needs durability and no
-    /// place.
+    /// From now on, data of [`Ext4::write_synced`] counts as durable-only.
     pub fn keep_synced_writes(&self) {
         self.core.keeps_synced.set(true);
     }
@@ -244,8 +257,7 @@ impl Ext4 {
         Ok(Self::of(core))
     }
 
-    /// Loads a file system with a journal that may hold newer blocks, or none. Nothing may be
-    /// written to it yet.
+    /// Loads a file system, with the journal's newer blocks. Nothing may be written to it yet.
     async fn load(
         mode: Mode,
         journal: Journal,
@@ -320,6 +332,7 @@ impl Ext4 {
             judge: Judge::default(),
             keeps_synced: Cell::default(),
             memory: options.memory.clone(),
+            ahead: OnceCell::new(),
         };
         Ok(Self::of(Rc::new(core)))
     }

@@ -81,7 +81,8 @@ fn run_system(
 
 #[test]
 fn what_was_synced_is_there_after_every_crash() {
-    let Some(summary) = run(1..=u64::MAX - 1, Some(STATES), false) else { return };
+    // Few histories write the journal's superblock: from here on one of the first does.
+    let Some(summary) = run(54..=u64::MAX - 1, Some(STATES), false) else { return };
     println!("{summary:#?}");
     assert_eq!(summary.failure, None);
     let tally = &summary.tally;

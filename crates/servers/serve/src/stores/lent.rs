@@ -46,6 +46,8 @@ pub(crate) struct LentServer {
     sealed: Option<Arc<ServerConfig>>,
     connections: RefCell<Vec<Weak<Line>>>,
     strangers: Cell<usize>,
+    /// Why the last peer was disconnected: peers come again and again, and the log says it once.
+    last_said: RefCell<String>,
     count: Arc<AtomicUsize>,
     closing: Cell<bool>,
     /// Calls that are being carried out.
@@ -76,6 +78,7 @@ impl LentServer {
             sealed,
             connections: RefCell::default(),
             strangers: Cell::default(),
+            last_said: RefCell::default(),
             count,
             closing: Cell::default(),
             under_way: Cell::default(),
@@ -118,10 +121,16 @@ impl LentServer {
                 Err(error) => Some(error),
             };
             if let Some(why) = why {
-                let message = format!("a client was disconnected: {why}");
-                line(Level::Warning, None, &message, &[]);
+                this.say(format!("a client was disconnected: {why}"));
             }
         });
+    }
+
+    fn say(&self, message: String) {
+        if *self.last_said.borrow() != message {
+            line(Level::Warning, None, &message, &[]);
+            self.last_said.replace(message);
+        }
     }
 
     /// Learns who it is.
@@ -139,10 +148,11 @@ impl LentServer {
 
     /// Serves a client until its connection ends; why it did, unless the client left.
     async fn serve(self: &Rc<Self>, of: Rc<Line>, frames: Frames) -> Option<LineError> {
-        let mut connections = self.connections.borrow_mut();
-        connections.retain(|connection| connection.strong_count() > 0);
-        connections.push(Rc::downgrade(&of));
-        drop(connections);
+        {
+            let mut connections = self.connections.borrow_mut();
+            connections.retain(|connection| connection.strong_count() > 0);
+            connections.push(Rc::downgrade(&of));
+        }
         self.count.fetch_add(1, Ordering::SeqCst);
         let ended = self.calls(&of, frames).await;
         of.end();

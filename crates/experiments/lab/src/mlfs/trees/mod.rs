@@ -6,6 +6,6 @@ mod results;
 mod run;
 mod walk;
 
-pub use case::{BYTES_PER_INODE, TreesCase};
-pub use results::{TreesFigures, TreesResult, text};
-pub use run::run_all;
+pub use case::{BYTES_PER_INODE, PhaseKind, TreesCase};
+pub use results::{PhaseFigures, TreesFigures, TreesResult, text};
+pub use run::{measure_one, run_all};

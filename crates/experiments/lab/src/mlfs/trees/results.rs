@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::case::TreesCase;
-use super::run::Phase;
 use crate::table::aligned;
 
 /// All cases of one command.
@@ -23,12 +22,32 @@ impl TreesFigures {
     /// The figures of these cases.
     #[must_use]
     pub const fn new(command: String, interrupted: bool, cases: Vec<TreesResult>) -> Self {
-        Self { format: 1, command, interrupted, cases }
+        Self { format: 2, command, interrupted, cases }
     }
 }
 
-/// Result of one case. Each phase begins with cold caches; its seconds end when all is durable. The
-/// unmount after it is timed separately.
+/// One phase: the work with a sync of all, the unmount, and what the drive cleans behind it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PhaseFigures {
+    /// Its name.
+    pub phase: &'static str,
+    /// What it took until all was durable.
+    pub seconds: f64,
+    /// What the unmount took: then the mode has left everything where it leaves it.
+    pub leave_seconds: f64,
+    /// Bands that a shingled drive had to clean then.
+    pub dirty_bands: u64,
+    /// For how long it did so.
+    pub clean_seconds: f64,
+    /// How often the drive was asked to read, the unmount left out.
+    pub reads: u64,
+    /// Appended to the log, the unmount left out.
+    pub log_bytes: u64,
+    /// Written home from the log, the unmount left out.
+    pub home_bytes: u64,
+}
+
+/// Result of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct TreesResult {
     /// The drive profile's name.
@@ -37,86 +56,77 @@ pub struct TreesResult {
     pub drive_cache: bool,
     /// Mode of the journal.
     pub mode: &'static str,
+    /// What metadata is read ahead: off, tables, all.
+    pub read_ahead: &'static str,
     /// Size of ext4's own journal.
     pub journal_mib: u64,
     /// Number of directories of the tree.
     pub directories: u32,
+    /// How many files are in them.
+    pub files: u32,
     /// Whether directories of a level were made in a random order.
     pub shuffled: bool,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Making the tree.
-    pub make_s: f64,
-    /// The unmount after it.
-    pub make_leave_s: f64,
-    /// Listing it with attributes.
-    pub list_s: f64,
-    /// Removing it.
-    pub remove_s: f64,
-    /// The unmount after that.
-    pub remove_leave_s: f64,
-    /// Bytes appended to the log in all phases, without the unmounts.
-    pub log_bytes: u64,
-    /// Bytes written home in all phases, without the unmounts.
-    pub home_bytes: u64,
+    /// What was done to it.
+    pub phases: Vec<PhaseFigures>,
 }
 
 impl TreesResult {
-    pub(super) fn of(case: &TreesCase, made: &Phase, listed: &Phase, removed: &Phase) -> Self {
-        let all = [made, listed, removed];
+    pub(super) fn of(case: &TreesCase, phases: Vec<PhaseFigures>) -> Self {
         Self {
             drive: case.disk.drive.profile.name.clone(),
             drive_cache: case.disk.drive.write_cache,
             mode: case.disk.mode.name(),
+            read_ahead: case.ahead.name(),
             journal_mib: case.disk.journal.bytes() >> 20,
             directories: case.directories,
+            files: case.files,
             shuffled: case.shuffled,
             seed: case.disk.seed,
-            make_s: made.seconds,
-            make_leave_s: made.leave_seconds,
-            list_s: listed.seconds,
-            remove_s: removed.seconds,
-            remove_leave_s: removed.leave_seconds,
-            log_bytes: all.iter().map(|phase| phase.journal.log_bytes).sum(),
-            home_bytes: all.iter().map(|phase| phase.journal.home_bytes).sum(),
+            phases,
         }
     }
 }
 
-const TITLES: [&str; 10] = [
+const TITLES: [&str; 11] = [
     "drive",
     "mode",
-    "directories",
-    "make",
+    "ahead",
+    "phase",
+    "took",
     "unmount",
-    "list",
-    "remove",
-    "unmount",
+    "dirty bands",
+    "cleaning",
+    "reads",
     "logged",
     "home",
 ];
 /// Number of leading columns that hold words.
-const WORDS: usize = 2;
+const WORDS: usize = 4;
 
 /// Formats the cases as a table.
 #[must_use]
 pub fn text(found: &TreesFigures) -> String {
-    aligned(&TITLES, found.cases.iter().map(row), WORDS)
+    aligned(&TITLES, found.cases.iter().flat_map(rows), WORDS)
 }
 
-fn row(case: &TreesResult) -> Vec<String> {
+fn rows(case: &TreesResult) -> impl Iterator<Item = Vec<String>> {
     let seconds = |span: f64| format!("{span:.2} s");
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    vec![
-        case.drive.clone(),
-        case.mode.to_owned(),
-        case.directories.to_string(),
-        seconds(case.make_s),
-        seconds(case.make_leave_s),
-        seconds(case.list_s),
-        seconds(case.remove_s),
-        seconds(case.remove_leave_s),
-        mib(case.log_bytes),
-        mib(case.home_bytes),
-    ]
+    case.phases.iter().map(move |phase| {
+        vec![
+            case.drive.clone(),
+            case.mode.to_owned(),
+            case.read_ahead.to_owned(),
+            phase.phase.to_owned(),
+            seconds(phase.seconds),
+            seconds(phase.leave_seconds),
+            phase.dirty_bands.to_string(),
+            seconds(phase.clean_seconds),
+            phase.reads.to_string(),
+            mib(phase.log_bytes),
+            mib(phase.home_bytes),
+        ]
+    })
 }

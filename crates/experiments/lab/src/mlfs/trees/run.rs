@@ -2,23 +2,21 @@
 
 use std::sync::atomic::AtomicBool;
 
-use manylogs_block::Time;
-use manylogs_ext4::{Error, Ext4, SinkStats};
+use manylogs_block::{Nanos, Time};
+use manylogs_ext4::{Error, Ext4};
 
 use super::super::disk::{MlfsError, Prepared, World};
-use super::case::TreesCase;
-use super::results::TreesResult;
+use super::case::{PhaseKind, TreesCase};
+use super::results::{PhaseFigures, TreesResult};
 use super::walk;
 use crate::parallel::in_parallel;
 use crate::stats::round3;
 
-/// Durations of one phase: the work with a sync of all, and the unmount.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Phase {
-    pub(super) seconds: f64,
-    pub(super) leave_seconds: f64,
-    pub(super) journal: SinkStats,
-}
+/// A drive that cleans longer is left as it is.
+const CLEANING_MAX: Nanos = Nanos::from_secs(24 * 3600);
+/// Of so many directories one is looked up, and ten at least.
+const STAT_ONE_OF: u32 = 20;
+const STATS_LEAST: u32 = 10;
 
 /// Measures each case on up to `threads` threads. The results keep the order of `cases`; those that
 /// have not begun when `stop` is set are left out.
@@ -30,42 +28,74 @@ pub fn run_all(
     threads: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<TreesResult>, MlfsError> {
-    let measured = in_parallel(cases, threads, stop, measure)?;
+    let measured = in_parallel(cases, threads, stop, measure_one)?;
     Ok(measured.into_iter().flatten().collect())
 }
 
-fn measure(case: &TreesCase) -> Result<TreesResult, MlfsError> {
+/// Measures one case on this thread.
+///
+/// # Errors
+/// Whatever fails.
+pub fn measure_one(case: &TreesCase) -> Result<TreesResult, MlfsError> {
     let prepared = Prepared::of(&case.disk, async |_| Ok(()))?;
     let world = prepared.world(&case.disk)?;
-    let (directories, seed) = (case.directories, case.disk.seed);
-    let order = case.shuffled.then_some(seed);
-    let made = phase(&world, case, async move |fs: Ext4| walk::make(&fs, directories, order).await);
-    let made = made?;
-    let listed = phase(&world, case, async move |fs: Ext4| match walk::list(&fs).await? {
-        found if found == directories => Ok(()),
-        _ => Err(Error::Invalid("directories are missing: this is a defect")),
-    });
-    let listed = listed?;
-    let removed = phase(&world, case, async |fs: Ext4| walk::remove(&fs).await)?;
-    Ok(TreesResult::of(case, &made, &listed, &removed))
+    let is_due = |kind: &PhaseKind| case.files > 0 || !kind.is_of_files();
+    let phases = PhaseKind::ALL.into_iter().filter(is_due);
+    let phases = phases.map(|kind| phase(&world, case, kind)).collect::<Result<_, _>>()?;
+    Ok(TreesResult::of(case, phases))
 }
 
-/// Mounts the file system with cold caches, works, makes all durable, and unmounts it.
-fn phase<Work: Future<Output = Result<(), Error>> + 'static>(
-    world: &World,
-    case: &TreesCase,
-    work: impl FnOnce(Ext4) -> Work + 'static,
-) -> Result<Phase, MlfsError> {
+/// Mounts the file system with cold caches, works, makes all durable, unmounts it, and lets the
+/// drive clean.
+fn phase(world: &World, case: &TreesCase, kind: PhaseKind) -> Result<PhaseFigures, MlfsError> {
+    world.cool()?;
     let mounted = world.mounted(&case.disk)?;
-    let began = world.now();
-    let fs = mounted.fs().clone();
+    mounted.fs().read_ahead(case.ahead);
+    let (began, read_before) = (world.now(), world.reads());
+    let (fs, of) = (mounted.fs().clone(), case.clone());
     world.run(async move {
-        work(fs.clone()).await?;
+        work(&fs, &of, kind).await?;
         fs.sync_all().await
     })?;
     let (done, journal) = (world.now(), mounted.fs().journal_stats());
+    let reads = world.reads() - read_before;
     world.run(async move { mounted.unmount().await })?;
+    let (left, dirty_bands) = (world.now(), world.dirty_bands());
+    while world.dirty_bands() > 0 && world.now().since(left) < CLEANING_MAX {
+        let clock = world.runtime();
+        world.run(async move { clock.sleep(Nanos::from_secs(1)).await });
+    }
     let span = |from: Time, to: Time| round3(to.since(from).as_secs_f64());
-    let seconds = span(began, done);
-    Ok(Phase { seconds, leave_seconds: span(done, world.now()), journal })
+    Ok(PhaseFigures {
+        phase: kind.name(),
+        seconds: span(began, done),
+        leave_seconds: span(done, left),
+        dirty_bands,
+        clean_seconds: span(left, world.now()),
+        reads,
+        log_bytes: journal.log_bytes,
+        home_bytes: journal.home_bytes,
+    })
+}
+
+async fn work(fs: &Ext4, case: &TreesCase, kind: PhaseKind) -> Result<(), Error> {
+    let seed = case.disk.seed;
+    let all = |found: u32, expected: u32| match found == expected {
+        true => Ok(()),
+        false => Err(Error::Invalid("some are missing: this is a defect")),
+    };
+    match kind {
+        PhaseKind::MakeDirs => {
+            walk::make(fs, case.directories, case.shuffled.then_some(seed)).await
+        }
+        PhaseKind::ListDirs => all(walk::list(fs).await?, case.directories),
+        PhaseKind::FindFiles => all(walk::find(fs).await?, case.directories),
+        PhaseKind::Stat => {
+            walk::stat(fs, STATS_LEAST.max(case.directories / STAT_ONE_OF), seed).await
+        }
+        PhaseKind::CreateFiles => walk::create(fs, case.files).await,
+        PhaseKind::TarFiles => all(walk::read(fs).await?, case.files),
+        PhaseKind::RemoveFiles => all(walk::unlink(fs).await?, case.files),
+        PhaseKind::RemoveDirs => walk::remove(fs).await,
+    }
 }

@@ -1,13 +1,13 @@
 //! Checkpoints: writing blocks of the log home.
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, IoError, IoResult, Payload, Request, all_done};
+use manylogs_block::{IoError, IoResult, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
 use super::Jbd2Sink;
 use super::copies::Waiting;
 use super::place::write_blocks;
-use crate::journal::sink::{CommitSink, LogCopy};
+use crate::journal::sink::CommitSink;
 use crate::memory::Part;
 use crate::ondisk::jbd2::{self, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
@@ -187,21 +187,12 @@ impl Jbd2Sink {
     }
 }
 
-/// The content that a block of the log has at home.
-pub(super) fn unescaped(block: Bytes, escaped: bool) -> Bytes {
+/// A block of the log as it is at home.
+pub(crate) fn unescaped(block: Bytes, escaped: bool) -> Bytes {
     if !escaped || is(Bug::LazyNotUnescaped) {
         return block;
     }
     let mut own = bytes::BytesMut::from(&block[..]);
     jbd2::escape(&mut own, false);
     own.freeze()
-}
-
-/// Reads a copy from the log.
-///
-/// # Errors
-/// Those of the device.
-pub(crate) async fn read_copy(device: &dyn BlockDevice, copy: &LogCopy) -> IoResult<Bytes> {
-    let block = crate::cache::read_block(device, copy.at).await?;
-    Ok(unescaped(block, copy.escaped))
 }

@@ -29,7 +29,7 @@ use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 use super::sink::{Closed, CommitSink, LogCopy, Newest, SinkStats, Step};
-pub(crate) use checkpoint::read_copy;
+pub(crate) use checkpoint::unescaped;
 use copies::Copies;
 pub(crate) use open::open;
 pub(crate) use place::LogPlace;

@@ -1,0 +1,307 @@
+//! Reading metadata ahead: one mechanism, in the order in which blocks lie on the device.
+//!
+//! A layer below all that the file system does. Whoever looks for metadata asks it for a block of
+//! the device: a copy in the journal where the journal keeps what it holds, else the block's home.
+//! So the order is that of the journal in [`crate::Mode::Lazy`], and that of the homes in other
+//! modes (*Evolving Ext4 for Shingled Disks*, section 4.2). With the block come some that lie
+//! behind it, and wait in memory until somebody asks for them.
+//!
+//! # What always holds
+//!
+//! **What waits is what the device holds.** A block's copy goes when a write, a discard or zeroes
+//! for any of it are submitted. A block is not taken from a read during which such a request was
+//! under way, whichever began first. So it does not matter what the block is, nor what it becomes:
+//! the journal says where the newest copy of a block of metadata is, before and after it is read.
+//!
+//! **Content is not served.** Only metadata is asked for here: content of files is read from the
+//! device past what waits.
+//!
+//! **Nobody fails for a neighbour.** If blocks cannot be read together, the one that is wanted is
+//! read alone.
+//!
+//! **It has to pay.** Blocks are read ahead while blocks that lie behind one that was read are
+//! asked for soon, and not while each lies anywhere: see [`worth`].
+
+mod windows;
+mod worth;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+
+use bytes::Bytes;
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, IoError, IoResult, Request,
+    to_usize,
+};
+use manylogs_plant::{Bug, is};
+
+use crate::cache::read_block;
+use crate::core::Core;
+use crate::memory::{Memory, Part};
+use crate::ops::Ext4;
+use crate::units::{BLOCK_BYTES, BLOCK_SECTORS, BlockNo, Run};
+use windows::{Window, Windows};
+use worth::Worth;
+
+/// Blocks of one read: 128 KiB, as kernels read, and for half a millisecond of a drive's stream.
+pub(super) const WINDOW_BLOCKS: u32 = 32;
+/// Memory of a window, with its place in the table.
+const WINDOW_COST: u64 = WINDOW_BLOCKS as u64 * BLOCK_BYTES as u64 + 256;
+
+/// What metadata is read ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadAhead {
+    /// None.
+    Off,
+    /// Tables of inodes at home, by 32 blocks, as Linux does for ext4.
+    Tables,
+    /// All of it, where it pays.
+    #[default]
+    All,
+}
+
+impl ReadAhead {
+    /// Each of them.
+    pub const EACH: [Self; 3] = [Self::Off, Self::Tables, Self::All];
+
+    /// That of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::EACH.into_iter().find(|it| it.name() == name)
+    }
+
+    /// What options call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Tables => "tables",
+            Self::All => "all",
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Ahead {
+    below: Rc<dyn BlockDevice>,
+    state: Rc<RefCell<State>>,
+    policy: Cell<ReadAhead>,
+    memory: Memory,
+}
+
+struct State {
+    windows: Windows,
+    worth: Worth,
+    /// Blocks that are being changed.
+    changing: BTreeMap<u64, Range<u64>>,
+    /// The number of the next such request.
+    next: u64,
+    /// Reads under way.
+    reading: Vec<Weak<Reading>>,
+}
+
+/// A read of several blocks, and which of them were changed meanwhile, as bits.
+struct Reading {
+    run: Run,
+    changed: Cell<u32>,
+}
+
+impl Ahead {
+    /// Nothing waits yet.
+    pub(crate) fn new(below: Rc<dyn BlockDevice>, memory: &Memory) -> Self {
+        // One less than there is room for: a new window is there before the oldest goes.
+        let most = to_usize(Self::share(memory) / WINDOW_COST).saturating_sub(1);
+        let state = State {
+            windows: Windows::new(most),
+            worth: Worth::new(most),
+            changing: BTreeMap::new(),
+            next: 0,
+            reading: Vec::new(),
+        };
+        let policy = Cell::new(ReadAhead::default());
+        Self { below, state: Rc::new(RefCell::new(state)), policy, memory: memory.clone() }
+    }
+
+    /// The memory that may be used, of that for metadata: a quarter.
+    pub(crate) fn share(memory: &Memory) -> u64 {
+        memory.most(Part::Metadata) / 4
+    }
+
+    /// From now on this is read ahead.
+    pub(crate) fn set(&self, policy: ReadAhead) {
+        self.policy.set(policy);
+    }
+
+    /// Reads a block of metadata, and others ahead. `table` is the table of inodes that it is in,
+    /// if it is in one.
+    ///
+    /// # Errors
+    /// Those of the device, for this block.
+    pub(crate) async fn read(&self, block: BlockNo, table: Option<Run>) -> IoResult<Bytes> {
+        if let Some(bytes) = self.take(block) {
+            return Ok(bytes);
+        }
+        let run = self.plan(block, table);
+        if run.blocks > 1
+            && let Ok(bytes) = self.read_window(run, block).await
+        {
+            return Ok(bytes);
+        }
+        read_block(&*self.below, block).await
+    }
+
+    /// A block that waits: it is taken, as whoever asks keeps it.
+    fn take(&self, block: BlockNo) -> Option<Bytes> {
+        let mut state = self.state.borrow_mut();
+        let found = state.windows.take(block)?;
+        state.worth.note_hit();
+        Some(found)
+    }
+
+    /// What is read with a block that does not wait.
+    fn plan(&self, block: BlockNo, table: Option<Run>) -> Run {
+        let one = Run { start: block, blocks: 1 };
+        let mut state = self.state.borrow_mut();
+        let pays = state.worth.note_miss(block);
+        let table = table.filter(|table| table.range().contains(&block.0));
+        let wanted = match (self.policy.get(), table) {
+            (ReadAhead::All, _) if !pays => return one,
+            (ReadAhead::Off, _) | (ReadAhead::Tables, None) => return one,
+            (_, Some(table)) => part_of(table, block),
+            (ReadAhead::All, None) => {
+                let end = self.below.capabilities().capacity.0 / BLOCK_SECTORS;
+                block.0..end.min(block.0 + u64::from(WINDOW_BLOCKS))
+            }
+        };
+        state.windows.free_part(wanted, block).unwrap_or(one)
+    }
+
+    /// Reads `run`, of which `wanted` is asked for, and keeps the rest.
+    async fn read_window(&self, run: Run, wanted: BlockNo) -> IoResult<Bytes> {
+        let reading = self.state.borrow_mut().begin(run);
+        let payload = self.below.submit(Request::Read { extent: run.sectors() }).await?;
+        let bytes = payload.to_bytes().ok_or(IoError::Unsupported)?;
+        let at = to_usize(wanted.0 - run.start.0) * BLOCK_BYTES;
+        let found = Bytes::copy_from_slice(&bytes[at..at + BLOCK_BYTES]);
+        let mut window = Window::of(run, bytes, self.memory.hold(Part::Metadata, WINDOW_COST));
+        window.forget(reading.changed.get());
+        window.forget(bits(run, wanted.0..wanted.0 + 1));
+        self.state.borrow_mut().windows.insert(window);
+        Ok(found)
+    }
+}
+
+/// The part of a table that is read with a block, which begins where each such part begins.
+fn part_of(table: Run, block: BlockNo) -> Range<u64> {
+    let each = u64::from(WINDOW_BLOCKS);
+    let start = table.start.0 + (block.0 - table.start.0) / each * each;
+    start..table.range().end.min(start + each)
+}
+
+/// Which blocks of a run, of at most 32, lie in `range`.
+fn bits(run: Run, range: Range<u64>) -> u32 {
+    let inside = (0..run.blocks).filter(|at| range.contains(&(run.start.0 + u64::from(*at))));
+    inside.fold(0, |bits, at| bits | 1 << at)
+}
+
+/// The blocks of which a request may change something.
+fn changed(request: &Request) -> Option<Range<u64>> {
+    let extent = request.extent().filter(|_| request.kind().is_change())?;
+    let end = extent.start.0 + extent.len.0;
+    Some(extent.start.0 / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS))
+}
+
+impl State {
+    /// A read of these blocks begins.
+    fn begin(&mut self, run: Run) -> Rc<Reading> {
+        let mut already = 0;
+        if !is(Bug::AheadOfWrites) {
+            already = self.changing.values().fold(0, |all, range| all | bits(run, range.clone()));
+        }
+        let reading = Rc::new(Reading { run, changed: Cell::new(already) });
+        self.reading.retain(|reading| reading.strong_count() > 0);
+        self.reading.push(Rc::downgrade(&reading));
+        reading
+    }
+
+    /// A request that changes these blocks begins.
+    fn change(&mut self, range: Range<u64>) -> u64 {
+        if !is(Bug::AheadKeepsOld) {
+            self.windows.forget(range.clone());
+        }
+        for reading in self.reading.iter().filter_map(Weak::upgrade) {
+            if !is(Bug::AheadUnderWay) {
+                reading.changed.set(reading.changed.get() | bits(reading.run, range.clone()));
+            }
+        }
+        let number = self.next;
+        self.next += 1;
+        self.changing.insert(number, range);
+        number
+    }
+}
+
+impl Ahead {
+    /// Passes a request on, and forgets what it changes. If nobody waits for the answer, what the
+    /// blocks hold is not known: they are read ahead no more.
+    fn pass(&self, request: Request, on: impl FnOnce(Request) -> Completion) -> Completion {
+        let Some(range) = changed(&request) else { return on(request) };
+        let number = self.state.borrow_mut().change(range);
+        let (state, answer) = (Rc::clone(&self.state), on(request));
+        Completion::of_others(async move {
+            let answer = answer.await;
+            state.borrow_mut().changing.remove(&number);
+            answer
+        })
+    }
+}
+
+impl Ext4 {
+    /// From now on this metadata is read ahead; all of it, where it pays, if not given. A file
+    /// system that is mounted through a sink reads nothing ahead.
+    pub fn read_ahead(&self, what: ReadAhead) {
+        if let Some(ahead) = self.core.ahead.get() {
+            ahead.set(what);
+        }
+    }
+}
+
+impl Core {
+    /// From now on metadata is read by `ahead`, which is a layer of the device.
+    pub(crate) fn begin_to_read(&self, ahead: Rc<Ahead>) {
+        self.cache.lend(Ahead::share(&self.memory));
+        self.ahead.get_or_init(|| ahead);
+    }
+}
+
+impl BlockDevice for Ahead {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.pass(request, |request| self.below.submit(request))
+    }
+
+    fn submit_urgent(&self, request: Request) -> Completion {
+        self.pass(request, |request| self.below.submit_urgent(request))
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.below.has_priorities()
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.below.extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.below.geometry()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;
