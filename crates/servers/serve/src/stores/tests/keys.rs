@@ -41,7 +41,7 @@ fn a_client_and_a_store_that_know_each_other_exchange_content() {
     assert!(bench.ask(&link, call(0, Ask::Claim { lineage })).unwrap().is_ok());
     assert_eq!(server.connections(), 1);
     // Longer than a record of TLS.
-    let extent = Extent::new(8, 96);
+    let extent = Extent::new(8, 56);
     let content: Vec<u8> = (0..extent.len.bytes()).map(|at| (at % 251) as u8).collect();
     let payload = Some(Payload::bytes(content.clone()));
     let ask = Ask::Write { extent, version: Version(1), content: payload };
