@@ -105,7 +105,7 @@ pub(crate) struct StoresArgs {
     pub(crate) device: PathBuf,
     /// What is asked: key prints the key of this machine, by which `manylogs lend --allow` lets it
     /// in. The stores and what they hold, if not given.
-    #[arg(value_enum)]
+    #[arg(value_enum, value_name = "WHAT")]
     pub(crate) ask: Option<StoresAsk>,
     /// The key of this machine; made if it is not there.
     #[arg(long, value_name = "FILE", default_value = KEY_FILE)]

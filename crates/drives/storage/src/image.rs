@@ -78,7 +78,10 @@ fn fill(file: &File, path: &Path, bytes: u64, sparse: bool) -> Result<(), ImageE
 }
 
 /// Makes the name of a new file durable.
-pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// The kernel's.
+pub fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -59,7 +59,7 @@ pub use connect::{Connector, Peer};
 pub use event::Event;
 pub use file_device::{Backend, FileDevice, OpenOptions};
 pub use identity::{DiskIdentity, identify, identify_in};
-pub use image::{ImageError, create_image};
+pub use image::{ImageError, create_image, sync_parent};
 pub use mapped_nvram::MappedNvram;
 pub use open::{OpenError, OpenMode, check_readable, check_unused};
 pub use priority::prefer_this_thread;

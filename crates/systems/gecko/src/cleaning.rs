@@ -31,8 +31,8 @@ impl Job {
 }
 
 impl Inner {
-    /// Segments that are cleaned at the same time: one is read on each drive of the body, as one
-    /// drive alone reads less than the tail writes, and one of each is on its way to its new place.
+    /// Segments that are cleaned at the same time. On each drive of the body one segment is read,
+    /// because one drive alone reads less than the tail writes, and another one is being written.
     pub(crate) fn cleaners(&self) -> usize {
         if self.settings.cleaning.is_by_segment() { 2 * (self.geometry.drives - 1) } else { 2 }
     }
@@ -57,8 +57,8 @@ impl Inner {
                 self.engine.runtime.spawn(Rc::clone(&self).finish(segment));
             } else {
                 self.engine.state.borrow_mut().pace.end(segment);
-                // Those who wait for room would ask again at once: only a record or a read that
-                // ends can change anything.
+                // Clients that wait for room would ask again at once. Only the end of a record or
+                // of a read can change anything.
                 self.engine.progress.wait().await;
             }
         }
@@ -70,24 +70,23 @@ impl Inner {
             return None;
         }
         let state = &mut *state;
+        let is_alone = state.pace.victims().next().is_none();
         let job = if self.settings.cleaning.is_by_segment() {
             let is_due = self.cleaning_is_due(state);
             let best = if is_due { self.best_victim(state) } else { None };
-            let is_alone = state.pace.victims().next().is_none();
             state.pace.is_stuck = is_due && is_alone && best.is_none();
             best.map(Job::Move)
         } else {
             self.victim_in_turn(state).map(Job::Renew)
         };
-        let alone = state.pace.victims().next().is_none();
-        let in_need = || self.victim_in_need(state).filter(|_| alone).map(Job::Renew);
+        let in_need = || self.victim_in_need(state).filter(|_| is_alone).map(Job::Renew);
         let job = job.or_else(in_need)?;
         let live = state.store.logs().get(job.segment()).map_or(0, Log::live);
         state.pace.begin(job.segment(), Sectors(live.min(self.geometry.segment.0)));
         Some(job)
     }
 
-    /// Appends what is live in a segment again; false if there is no way to do it now.
+    /// Appends the live content of a segment elsewhere; false if that is not possible now.
     async fn append_again(self: &Rc<Self>, job: Job) -> Result<bool, IoError> {
         match job {
             Job::Renew(victim) => renew_log(&**self, victim).await,
@@ -95,8 +94,8 @@ impl Inner {
         }
     }
 
-    /// Frees a segment as soon as what displaced its content is durable, and no read points into
-    /// it. The cleaner goes on meanwhile.
+    /// Frees a segment as soon as its content is durable elsewhere and no read points into it. The
+    /// cleaner goes on meanwhile.
     async fn finish(self: Rc<Self>, victim: LogId) {
         self.engine.state.borrow_mut().store.force_all();
         self.engine.commit.notify();
@@ -109,14 +108,16 @@ impl Inner {
             }
         }
         self.offer_room_to_clients();
-        // Now, while the drive is not the tail's: the first record finds the epoch begun.
+        // Begun now, while the drive is not the tail's, so that the segment's first record need not
+        // wait for it.
         let _ = begin_epoch(&*self, victim).await;
         self.engine.notify_progress();
         self.engine.wanted.notify();
         self.offer_room_to_clients();
     }
 
-    /// Whether the segment is free now; `None` if no segment will be any more.
+    /// Frees the segment if nothing needs it; false if something still does. `None` if the chain is
+    /// closed or read-only, so that no segment will be freed.
     fn free_if_unneeded(&self, victim: LogId) -> Option<bool> {
         let mut state = self.engine.state.borrow_mut();
         if self.engine.is_closed() || state.store.read_only().is_some() {

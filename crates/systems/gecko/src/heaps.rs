@@ -40,9 +40,9 @@ impl Heaps {
 }
 
 impl Inner {
-    /// A segment that takes what is live in `from`: never on the drive at the tail, and on another
-    /// drive than `from` if there is one, so that one drive reads while the other writes. `None` if
-    /// no drive has one to give.
+    /// The segment that takes the live content of `from`. It is never on the drive at the tail, and
+    /// on another drive than `from` if possible, so that one drive reads while the other writes.
+    /// `None` if no drive has such a segment.
     pub(crate) fn heap_for(&self, state: &mut State, from: LogId) -> Option<LogId> {
         let tail = state.tail_drive();
         let from = state.store.logs().device(from);

@@ -9,8 +9,9 @@ use crate::state::{Inner, State};
 
 /// Move-to-tail: segments by which clients may be ahead of cleaning.
 const LEAD_SEGMENTS: u64 = 2;
-/// By segment: one in so many is to be empty, but at least and at most so many in all. Besides, as
-/// many as the writes fill that are not durable yet: a segment that was cleaned waits for these.
+/// By segment: one segment in [`BLANK_SHARE`] should be empty, but at least [`BLANK_LEAST`] and at
+/// most [`BLANK_MOST`] in all. Added to these are the segments that buffered writes fill, because a
+/// cleaned segment is free only when such writes are durable.
 const BLANK_SHARE: u64 = 18;
 const BLANK_LEAST: u64 = 4;
 const BLANK_MOST: u64 = 24;
@@ -31,24 +32,24 @@ pub(crate) struct Pace {
 /// How far the cleaning of a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its drive reads it.
+    /// Its live content is being read.
     Read,
-    /// The last of it is on its way to another place.
+    /// All live content was read, and the rest of it is being appended elsewhere.
     Write,
-    /// All of it was appended again; what displaced it is not durable yet.
+    /// All live content was appended elsewhere, and is not durable there yet.
     Wait,
 }
 
-/// A segment that is cleaned.
+/// A segment under cleaning.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     segment: LogId,
     stage: Stage,
-    /// What was live in it when that began.
+    /// Live content when its cleaning began.
     live: Sectors,
-    /// What of that was read.
+    /// Live content that was read since then.
     read: Sectors,
-    /// What of that was appended at the tail.
+    /// Live content that was appended at the tail since then.
     done: Sectors,
 }
 
@@ -71,14 +72,14 @@ impl Pace {
         self.victims.push(Victim { segment, stage, live, read, done });
     }
 
-    /// Move-to-tail: content of the first segment that is not appended again as a whole was.
+    /// Move-to-tail: more content of the first segment was appended of which some is left.
     pub(crate) fn advance(&mut self, content: Sectors) {
         if let Some(victim) = self.victims.iter_mut().find(|it| it.stage != Stage::Wait) {
             victim.done += content;
         }
     }
 
-    /// A part of the segment was read, or the last of it.
+    /// A part of the segment was read; `is_last` says that nothing is left to read.
     pub(crate) fn read(&mut self, segment: LogId, len: Sectors, is_last: bool) {
         if let Some(victim) = self.victims.iter_mut().find(|victim| victim.segment == segment) {
             victim.read += len;
@@ -86,7 +87,7 @@ impl Pace {
         }
     }
 
-    /// All that was live in the segment was appended again.
+    /// All live content of the segment was appended elsewhere.
     pub(crate) fn appended(&mut self, segment: LogId) {
         if let Some(victim) = self.victims.iter_mut().find(|victim| victim.segment == segment) {
             victim.stage = Stage::Wait;
@@ -104,14 +105,14 @@ impl Pace {
         self.victims.iter().map(|victim| victim.segment)
     }
 
-    /// The segments that are read now: the drive of each is busy with it.
+    /// The segments that are being read: each keeps its drive busy.
     pub(crate) fn being_read(&self) -> impl Iterator<Item = LogId> {
         let read = |victim: &&Victim| victim.stage == Stage::Read;
         self.victims.iter().filter(read).map(|victim| victim.segment)
     }
 
-    /// What was cleaned of the segments under way, as a part of their length. What moves is cleaned
-    /// by half when it was read: so clients are let in all the time, and not after each turn.
+    /// Sectors by which the segments under cleaning count as clean. Content that was read and not
+    /// yet appended counts by half, so that clients are let in steadily and not in bursts.
     fn cleaned(&self, logs: &Logs, segment: Sectors) -> u64 {
         let cleaned = |victim: &Victim| {
             if victim.stage == Stage::Wait {

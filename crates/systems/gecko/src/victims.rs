@@ -10,10 +10,10 @@ use crate::state::{Inner, State};
 const GARBAGE_LEAST: u64 = 16;
 
 impl Inner {
-    /// The segment that gives most for its move: little of it is live, and what is live has lived
-    /// long, so that waiting would not make it less. Of the drives in the body on which none is
-    /// read now; of the tail's drive only when there is hardly an empty segment left, and none of
-    /// the body would give another: reads there cost the tail a seek each.
+    /// The segment whose cleaning gains most: little of it is live, and its live content is old, so
+    /// that waiting would not make it less. Drives on which a segment is being read are left out. A
+    /// segment of the tail's drive is taken only if hardly an empty segment is left and the body
+    /// has none to clean, because reads there cost the tail a seek each.
     pub(crate) fn best_victim(&self, state: &mut State) -> Option<LogId> {
         let is_short = self.is_short(state);
         let tail = state.tail_drive();

@@ -102,15 +102,13 @@ fn filled(
 mod tests {
     use std::sync::Arc;
 
-    use manylogs_disk::profile;
-
     use super::super::LoadAt;
     use super::*;
+    use crate::sweep::drive;
 
     #[test]
     fn a_stream_goes_home_faster_than_random_writes() {
-        let library = profile::Library::of_user();
-        let profile = library.find_or_load("cheetah-15k5").unwrap().unwrap();
+        let profile = drive("cheetah-15k5").unwrap();
         let rate = |sequential, together| {
             let load = LentLoad {
                 reads_percent: 0,
@@ -120,7 +118,7 @@ mod tests {
                 sequential,
                 at: LoadAt::Beginning,
             };
-            let drive = DriveSettings::new(Arc::new(profile.clone()), false);
+            let drive = DriveSettings::new(Arc::clone(&profile), false);
             let case = ReclaimCase { drive, load, writes: 400, together, seed: 1 };
             let found = reclaim(&case).unwrap();
             assert!((found.held_mb - 400.0 * 0.065_536).abs() < 0.2, "{found:?}");

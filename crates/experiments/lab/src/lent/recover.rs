@@ -151,16 +151,14 @@ async fn stream(
 mod tests {
     use std::sync::Arc;
 
-    use manylogs_disk::profile;
-
     use super::*;
+    use crate::sweep::drive;
 
     #[test]
     fn all_records_are_found_again_about_as_fast_as_they_can_be_read() {
-        let library = profile::Library::of_user();
-        let profile = library.find_or_load("cheetah-15k5").unwrap().unwrap();
+        let profile = drive("cheetah-15k5").unwrap();
         let case = |records, orderly| RecoveryCase {
-            drive: DriveSettings::new(Arc::new(profile.clone()), false),
+            drive: DriveSettings::new(Arc::clone(&profile), false),
             records,
             request: Sectors(8),
             over: Sectors(8 * 1000),

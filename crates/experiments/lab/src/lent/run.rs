@@ -52,8 +52,8 @@ pub fn run(case: &LentCase) -> Result<LentFigures, EpisodeFailure> {
     })
 }
 
-/// What clients ask: first the volumes that are busy from the beginning, then the one that becomes
-/// busy.
+/// The devices of clients: first the volumes that are busy from the beginning, then the one that
+/// becomes busy.
 struct Volumes {
     devices: Vec<Rc<dyn BlockDevice>>,
     offloaded: Vec<Offloaded>,
@@ -91,18 +91,15 @@ impl Volumes {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use manylogs_block::Sectors;
-    use manylogs_disk::profile;
 
     use super::super::{LentLoad, LoadAt};
     use super::*;
     use crate::replay::DriveSettings;
+    use crate::sweep::drive;
 
     fn case(policy: OffloadPolicy) -> LentCase {
-        let library = profile::Library::of_user();
-        let profile = library.find_or_load("cheetah-15k5").unwrap().unwrap();
+        let profile = drive("cheetah-15k5").unwrap();
         let load = LentLoad {
             reads_percent: 0,
             request: Sectors(128),
@@ -112,7 +109,7 @@ mod tests {
             at: LoadAt::Beginning,
         };
         LentCase {
-            drive: DriveSettings::new(Arc::new(profile), false),
+            drive: DriveSettings::new(profile, false),
             policy,
             copies: 1,
             clients: 1,

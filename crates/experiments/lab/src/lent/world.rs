@@ -75,7 +75,7 @@ impl World {
         })
     }
 
-    /// What clients of a plain drive ask, or of the part where its store would be.
+    /// The device for clients of a plain drive: the drive, or the part where a store would be.
     pub(super) fn plain(&self, drive: usize, at: LoadAt) -> Rc<dyn BlockDevice> {
         let device: Rc<dyn BlockDevice> = Rc::new(self.drives[drive].clone());
         match at {
@@ -123,7 +123,7 @@ pub(super) struct Times {
 }
 
 impl Clients {
-    /// Those of the volume of this number.
+    /// Clients of `device`.
     pub(super) fn new(
         world: &World,
         device: Rc<dyn BlockDevice>,
@@ -173,7 +173,7 @@ impl Clients {
         self.running.get() == 0 || self.failed.borrow().is_some()
     }
 
-    /// What went wrong.
+    /// The first request that failed, or that clients still wait.
     pub(super) fn failure(&self) -> Result<(), EpisodeFailure> {
         match self.failed.borrow_mut().take() {
             Some(error) => Err(error.into()),

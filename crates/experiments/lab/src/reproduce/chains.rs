@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::cells::Metrics;
 use super::part::Scaled;
 use super::parts::{Planning, filled, in_field, size};
-use super::plan::{Place, PlaceKind, Planned, Scale};
+use super::plan::{Planned, Scale};
 use super::work::Work;
 use crate::chain::{ChainCase, ChainMeasured, Durability, Fill, Layout, Pattern};
 use crate::replay::DriveSettings;
@@ -184,7 +184,7 @@ fn of_system(
                     readers,
                     ..case.clone()
                 };
-                let runs = vec![(planned.add_chain(case, system), None)];
+                let run = planned.add_chain(case, system);
                 let (links, streams) = (links.to_string(), streams.to_string());
                 let readers = readers.to_string();
                 let export = export.map_or(String::new(), |it| format!("{:.0}", it * 100.0));
@@ -198,7 +198,7 @@ fn of_system(
                     ("readers", &*readers),
                 ];
                 let (series, x) = (filled(&part.series, &words), filled(&part.x, &words));
-                planned.places.push(Place { series, x, runs, kind: PlaceKind::Beside });
+                planned.add_place(series, x, run);
             }
         }
     }

@@ -57,7 +57,7 @@ pub struct Episodes {
     over_time: bool,
     /// How much of each episode runs.
     pub(super) share_percent: Scaled,
-    #[serde(default = "one_seed")]
+    #[serde(default = "super::part::one_seed")]
     pub(super) seeds: Scaled,
     #[serde(default)]
     pub(super) explains: Option<String>,
@@ -89,10 +89,6 @@ fn paper_store() -> Vec<u64> {
 
 fn paper_together() -> Vec<u64> {
     vec![Counts::PAPER.together]
-}
-
-const fn one_seed() -> Scaled {
-    Scaled(1, 1)
 }
 
 /// One run of an episode.
@@ -286,12 +282,16 @@ fn combinations(part: &Episodes) -> Result<Vec<(Words, Combination)>, String> {
     Ok(all)
 }
 
+/// The policy of this name.
+pub(super) fn policy(name: &str) -> Result<OffloadPolicy, String> {
+    OffloadPolicy::named(name).ok_or_else(|| format!("policies: unknown {name:?}"))
+}
+
 /// The policies of a part: the paper's with each of its settings.
 fn policies(part: &Episodes) -> Result<Vec<(Words, OffloadPolicy)>, String> {
     let mut all = Vec::new();
     for name in &part.policies {
-        let policy = OffloadPolicy::named(name);
-        let policy = policy.ok_or_else(|| format!("policies: unknown {name:?}"))?;
+        let policy = policy(name)?;
         let words = |counts: Counts| {
             let Counts { base, store, together } = counts;
             vec![

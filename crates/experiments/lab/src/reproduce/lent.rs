@@ -4,6 +4,7 @@ use manylogs_block::{Nanos, to_usize};
 use serde::Deserialize;
 
 use super::cells::Metrics;
+use super::episodes::policy;
 use super::part::Scaled;
 use super::parts::{Planning, array, filled, in_field, size};
 use super::plan::{Place, PlaceKind, Planned, Scale};
@@ -29,13 +30,13 @@ pub struct Lent {
     array: Option<String>,
     /// none, everest-paper, wait, always, always-kept.
     policies: Vec<String>,
-    #[serde(default = "one")]
+    #[serde(default = "super::part::one")]
     copies: Vec<u32>,
     /// Busy volumes.
-    #[serde(default = "one")]
+    #[serde(default = "super::part::one")]
     clients: Vec<u32>,
     /// Drives that lend, and do nothing else.
-    #[serde(default = "one")]
+    #[serde(default = "super::part::one")]
     idle: Vec<u32>,
     /// Busy volumes lend to each other, too.
     #[serde(default)]
@@ -59,7 +60,7 @@ pub struct Lent {
     at_end: bool,
     pub(super) warm_s: Scaled,
     pub(super) seconds: Scaled,
-    #[serde(default = "one_seed")]
+    #[serde(default = "super::part::one_seed")]
     pub(super) seeds: Scaled,
     #[serde(default)]
     pub(super) explains: Option<String>,
@@ -103,14 +104,6 @@ pub struct Recovery {
 
 /// Clients that fill a store before it is emptied.
 const FILLING: u32 = 32;
-
-fn one() -> Vec<u32> {
-    vec![1]
-}
-
-const fn one_seed() -> Scaled {
-    Scaled(1, 1)
-}
 
 /// A run of one of these parts.
 #[derive(Clone, Debug)]
@@ -212,14 +205,9 @@ impl Planned {
         let plain = self.add_lent(LentWork::Run(plain));
         (self.add_lent(LentWork::Run(case)), Some(plain))
     }
-
-    fn add_place(&mut self, series: String, x: String, runs: Vec<RunKey>) {
-        let runs = runs.into_iter().map(|run| (run, None)).collect();
-        self.places.push(Place { series, x, runs, kind: PlaceKind::Alone });
-    }
 }
 
-/// Every combination of four lists, as they are needed together.
+/// Every combination of five lists, in the order in which their figures are shown.
 fn grid(part: &Lent) -> impl Iterator<Item = (u32, u32, u32, u64, u32)> + '_ {
     part.clients.iter().flat_map(move |clients| {
         part.idle.iter().flat_map(move |idle| {
@@ -242,8 +230,7 @@ pub(super) fn plan(part: &Lent, scale: Scale, planned: &mut Planned) -> Planning
         let profile = drive(name).map_err(in_field("drives"))?;
         let settings = DriveSettings { array, ..DriveSettings::new(profile, false) };
         for policy_name in &part.policies {
-            let policy = OffloadPolicy::named(policy_name);
-            let policy = policy.ok_or_else(|| format!("policies: unknown {policy_name:?}"))?;
+            let policy = policy(policy_name)?;
             for (clients, idle, copies, reads_percent, depth) in grid(part) {
                 let at = if part.at_end { LoadAt::End } else { LoadAt::Beginning };
                 let sequential = part.sequential;
@@ -317,7 +304,7 @@ pub(super) fn reclaim(part: &Reclaim, scale: Scale, planned: &mut Planned) -> Pl
             let together = together.to_string();
             let words = [("drive", &**name), ("together", &together)];
             let (series, x) = (filled(&part.series, &words), filled(&part.x, &words));
-            planned.add_place(series, x, vec![run]);
+            planned.add_place(series, x, run);
         }
     }
     Ok(())
@@ -342,7 +329,7 @@ pub(super) fn recovery(part: &Recovery, scale: Scale, planned: &mut Planned) -> 
             }));
             let words = [("drive", &**name), ("end", end)];
             let (series, x) = (filled(&part.series, &words), filled(&part.x, &words));
-            planned.add_place(series, x, vec![run]);
+            planned.add_place(series, x, run);
         }
     }
     Ok(())

@@ -170,11 +170,11 @@ fn load() -> String {
     "{load}".to_owned()
 }
 
-fn one() -> Vec<u32> {
+pub(super) fn one() -> Vec<u32> {
     vec![1]
 }
 
-const fn one_seed() -> Scaled {
+pub(super) const fn one_seed() -> Scaled {
     Scaled(1, 1)
 }
 

@@ -144,6 +144,11 @@ pub fn plan(
 }
 
 impl Planned {
+    /// Adds the place of a run that is compared with no other.
+    pub(super) fn add_place(&mut self, series: String, x: String, run: RunKey) {
+        self.places.push(Place { series, x, runs: vec![(run, None)], kind: PlaceKind::Alone });
+    }
+
     /// Refuses points and claims about series that no part has.
     fn check_series(&self) -> Result<(), String> {
         let Figure { points, claims, ratios, not_testable, .. } = &self.figure;

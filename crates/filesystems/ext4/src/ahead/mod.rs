@@ -50,7 +50,7 @@ pub(super) const WINDOW_BLOCKS: u32 = 32;
 /// Memory of a window, with its place in the table.
 const WINDOW_COST: u64 = WINDOW_BLOCKS as u64 * BLOCK_BYTES as u64 + 256;
 
-/// What metadata is read ahead.
+/// Which metadata is read ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadAhead {
     /// None.
@@ -63,16 +63,16 @@ pub enum ReadAhead {
 }
 
 impl ReadAhead {
-    /// Each of them.
+    /// All values.
     pub const EACH: [Self; 3] = [Self::Off, Self::Tables, Self::All];
 
-    /// That of this name.
+    /// The value of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::EACH.into_iter().find(|it| it.name() == name)
     }
 
-    /// What options call it.
+    /// Its name in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl ReadAhead {
     }
 }
 
-/// See the module.
+/// The layer of the device that reads metadata ahead.
 pub(crate) struct Ahead {
     below: Rc<dyn BlockDevice>,
     state: Rc<RefCell<State>>,
@@ -94,22 +94,22 @@ pub(crate) struct Ahead {
 struct State {
     windows: Windows,
     worth: Worth,
-    /// Blocks that are being changed.
+    /// The blocks of each request under way that changes some, by its number.
     changing: BTreeMap<u64, Range<u64>>,
-    /// The number of the next such request.
+    /// Number of the next request that changes blocks.
     next: u64,
     /// Reads under way.
     reading: Vec<Weak<Reading>>,
 }
 
-/// A read of several blocks, and which of them were changed meanwhile, as bits.
+/// A read of several blocks under way. Bits of `changed` mark blocks that were changed meanwhile.
 struct Reading {
     run: Run,
     changed: Cell<u32>,
 }
 
 impl Ahead {
-    /// Nothing waits yet.
+    /// A layer over `below` that has read nothing.
     pub(crate) fn new(below: Rc<dyn BlockDevice>, memory: &Memory) -> Self {
         // One less than there is room for: a new window is there before the oldest goes.
         let most = to_usize(Self::share(memory) / WINDOW_COST).saturating_sub(1);
@@ -124,12 +124,12 @@ impl Ahead {
         Self { below, state: Rc::new(RefCell::new(state)), policy, memory: memory.clone() }
     }
 
-    /// The memory that may be used, of that for metadata: a quarter.
+    /// Bytes that blocks may take that were read ahead: a quarter of those for metadata.
     pub(crate) fn share(memory: &Memory) -> u64 {
         memory.most(Part::Metadata) / 4
     }
 
-    /// From now on this is read ahead.
+    /// Sets which metadata is read ahead from now on.
     pub(crate) fn set(&self, policy: ReadAhead) {
         self.policy.set(policy);
     }
@@ -152,7 +152,7 @@ impl Ahead {
         read_block(&*self.below, block).await
     }
 
-    /// A block that waits: it is taken, as whoever asks keeps it.
+    /// Takes a block that was read ahead; the caller keeps it.
     fn take(&self, block: BlockNo) -> Option<Bytes> {
         let mut state = self.state.borrow_mut();
         let found = state.windows.take(block)?;
@@ -160,7 +160,7 @@ impl Ahead {
         Some(found)
     }
 
-    /// What is read with a block that does not wait.
+    /// The blocks to read together with a block that was not read ahead.
     fn plan(&self, block: BlockNo, table: Option<Run>) -> Run {
         let one = Run { start: block, blocks: 1 };
         let mut state = self.state.borrow_mut();
@@ -193,7 +193,7 @@ impl Ahead {
     }
 }
 
-/// The part of a table that is read with a block, which begins where each such part begins.
+/// The part of a table that is read with `block`: tables are read in parts of equal length.
 fn part_of(table: Run, block: BlockNo) -> Range<u64> {
     let each = u64::from(WINDOW_BLOCKS);
     let start = table.start.0 + (block.0 - table.start.0) / each * each;
@@ -214,7 +214,7 @@ fn changed(request: &Request) -> Option<Range<u64>> {
 }
 
 impl State {
-    /// A read of these blocks begins.
+    /// Notes that a read of these blocks begins.
     fn begin(&mut self, run: Run) -> Rc<Reading> {
         let mut already = 0;
         if !is(Bug::AheadOfWrites) {
@@ -226,7 +226,7 @@ impl State {
         reading
     }
 
-    /// A request that changes these blocks begins.
+    /// Notes that a request begins that changes these blocks; returns its number.
     fn change(&mut self, range: Range<u64>) -> u64 {
         if !is(Bug::AheadKeepsOld) {
             self.windows.forget(range.clone());
@@ -244,8 +244,8 @@ impl State {
 }
 
 impl Ahead {
-    /// Passes a request on, and forgets what it changes. If nobody waits for the answer, what the
-    /// blocks hold is not known: they are read ahead no more.
+    /// Passes a request on, and forgets the blocks that it changes. If the caller drops the answer,
+    /// the blocks' content is not known, and they are not read ahead any more.
     fn pass(&self, request: Request, on: impl FnOnce(Request) -> Completion) -> Completion {
         let Some(range) = changed(&request) else { return on(request) };
         let number = self.state.borrow_mut().change(range);
@@ -259,8 +259,8 @@ impl Ahead {
 }
 
 impl Ext4 {
-    /// From now on this metadata is read ahead; all of it, where it pays, if not given. A file
-    /// system that is mounted through a sink reads nothing ahead.
+    /// Sets which metadata is read ahead from now on; all of it, where it pays, if this is not
+    /// called. A file system that is mounted through a sink reads nothing ahead.
     pub fn read_ahead(&self, what: ReadAhead) {
         if let Some(ahead) = self.core.ahead.get() {
             ahead.set(what);
@@ -269,7 +269,7 @@ impl Ext4 {
 }
 
 impl Core {
-    /// From now on metadata is read by `ahead`, which is a layer of the device.
+    /// Makes `ahead`, which is a layer of the device, read metadata from now on.
     pub(crate) fn begin_to_read(&self, ahead: Rc<Ahead>) {
         self.cache.lend(Ahead::share(&self.memory));
         self.ahead.get_or_init(|| ahead);

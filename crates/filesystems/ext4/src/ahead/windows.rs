@@ -1,4 +1,4 @@
-//! Blocks that were read ahead and wait, in windows: what one read brought.
+//! Blocks that were read ahead, in windows: a window is what one read brought.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,24 +9,24 @@ use super::{WINDOW_BLOCKS, bits};
 use crate::memory::Permit;
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
-/// What one read brought.
+/// The blocks that one read brought.
 #[derive(Debug)]
 pub(super) struct Window {
     run: Run,
     bytes: Bytes,
-    /// Blocks that wait, as bits.
+    /// Bits of the blocks that can still be taken.
     waiting: u32,
-    /// Grows from window to window.
+    /// Numbers windows in the order in which they were read.
     number: u64,
     _held: Permit,
 }
 
-/// See the module. No two windows overlap.
+/// All windows. No two overlap.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     by_start: BTreeMap<BlockNo, Window>,
     by_age: BTreeSet<(u64, BlockNo)>,
-    /// How many there are at most.
+    /// Most windows at a time.
     most: usize,
     next: u64,
 }
@@ -38,7 +38,7 @@ impl Window {
         Self { run, bytes, waiting, number: 0, _held: held }
     }
 
-    /// These blocks do not wait.
+    /// These blocks can be taken no more.
     pub(super) const fn forget(&mut self, bits: u32) {
         self.waiting &= !bits;
     }
@@ -49,13 +49,13 @@ impl Windows {
         Self { by_start: BTreeMap::new(), by_age: BTreeSet::new(), most, next: 0 }
     }
 
-    /// The window that has a block, whether or not the block waits.
+    /// The window that has a block, whether or not the block can still be taken.
     fn at(&self, block: BlockNo) -> Option<&Window> {
         let (_, window) = self.by_start.range(..=block).next_back()?;
         window.run.range().contains(&block.0).then_some(window)
     }
 
-    /// A block that waits. It does so no more.
+    /// Takes a block out.
     pub(super) fn take(&mut self, block: BlockNo) -> Option<Bytes> {
         let window = self.at(block)?;
         let number = block.0 - window.run.start.0;
@@ -68,7 +68,7 @@ impl Windows {
         Some(found)
     }
 
-    /// Nothing in this range waits any more.
+    /// Drops all blocks in this range.
     pub(super) fn forget(&mut self, range: Range<u64>) {
         let first = range.start.saturating_sub(u64::from(WINDOW_BLOCKS));
         let mut empty = Vec::new();

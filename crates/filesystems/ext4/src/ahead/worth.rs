@@ -1,45 +1,45 @@
 //! Whether reading ahead pays.
 //!
-//! A window costs a drive half a millisecond to two beside the positioning of the block that is
-//! wanted anyway, about a tenth of it; a block that waits when it is asked for saves a positioning.
-//! So windows pay if one block in [`GAIN`] at least is asked for soon after one that lies shortly
-//! before it. Where nothing is read ahead, that is judged by what would have waited.
+//! A window costs a drive half a millisecond to two, about a tenth of the positioning that the
+//! wanted block costs anyway. A block that is there when it is asked for saves a positioning. So
+//! windows pay if at least one block in [`GAIN`] is asked for soon after a block that lies shortly
+//! before it. While nothing is read ahead, the blocks that would have been there are counted.
 
 use std::collections::VecDeque;
 
 use super::WINDOW_BLOCKS;
 use crate::units::BlockNo;
 
-/// What a block that is asked for soon outweighs.
+/// Blocks elsewhere that one block near an earlier one outweighs.
 const GAIN: u32 = 4;
-/// So many blocks that lie anywhere end it at the latest.
+/// Most blocks elsewhere, in a row, until reading ahead ends.
 const MOST: u32 = 32;
-/// How many reads are remembered at most: each block that is not found is compared with them.
+/// Most blocks that are remembered: each block that was not read ahead is compared with them.
 const RECENT_MOST: usize = 128;
 
-/// See the module.
+/// Judges whether reading ahead pays.
 #[derive(Debug)]
 pub(super) struct Worth {
-    /// It pays while this is not zero.
+    /// Reading ahead pays while this is not zero.
     score: u32,
-    /// The last blocks that did not wait.
+    /// The last blocks that were asked for and had not been read ahead.
     recent: VecDeque<BlockNo>,
     remembered: usize,
 }
 
 impl Worth {
-    /// It does not pay yet. There is memory for so many windows.
+    /// Begins with reading ahead that does not pay; there is memory for `windows` windows.
     pub(super) fn new(windows: usize) -> Self {
         let remembered = windows.clamp(1, RECENT_MOST);
         Self { score: 0, recent: VecDeque::with_capacity(remembered), remembered }
     }
 
-    /// A block waited.
+    /// Notes that a block was there when it was asked for.
     pub(super) fn note_hit(&mut self) {
         self.score = MOST.min(self.score + GAIN);
     }
 
-    /// A block did not wait. Whether others shall be read with it.
+    /// Notes that a block was not there. Returns whether to read others with it.
     pub(super) fn note_miss(&mut self, block: BlockNo) -> bool {
         let near = |before: &BlockNo| {
             block.0.checked_sub(before.0).is_some_and(|behind| behind < WINDOW_BLOCKS.into())

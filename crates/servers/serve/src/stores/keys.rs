@@ -1,13 +1,15 @@
 //! Keys by which stores and their clients know each other on other machines.
 
 use std::fmt;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, remove_file};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use manylogs_plant::{self as plant, Bug};
+use manylogs_storage::sync_parent;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{
@@ -26,8 +28,6 @@ use rustls::{
     ServerConfig, SignatureScheme,
 };
 use thiserror::Error;
-
-use manylogs_plant::{self as plant, Bug};
 
 /// Where a machine's key is if no other file is named.
 pub const KEY_FILE: &str = "/etc/manylogs/key";
@@ -147,31 +147,31 @@ impl Identity {
 
     fn of_private(private: &[u8; KEY_BYTES]) -> Option<Self> {
         let der = PrivatePkcs8KeyDer::from([&PRIVATE_HEAD[..], private].concat());
-        let key = ring::default_provider().key_provider.load_private_key(PrivateKeyDer::from(der));
+        let key = provider().key_provider.load_private_key(PrivateKeyDer::from(der));
         let key = key.ok()?;
         let raw = CertificateDer::from(key.public_key()?.to_vec());
         let public = PublicKey::of(&raw)?;
         Some(Self { pair: Arc::new(CertifiedKey::new(vec![raw], key)), public })
     }
 
-    /// What others are told, so that they let this machine in, or know it.
+    /// The public key, by which others let this machine in, or recognise it.
     #[must_use]
     pub const fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// One that shows the public key of `other`, which it cannot prove.
+    /// An identity that shows the public key of `other` without its private key.
     #[cfg(test)]
     pub(crate) fn showing(&self, other: &Self) -> Self {
         let (raw, key) = (other.pair.cert.clone(), Arc::clone(&self.pair.key));
         Self { pair: Arc::new(CertifiedKey::new(raw, key)), public: other.public }
     }
 
-    /// How a client meets the store with this key, and no other.
+    /// The settings of a client that talks to the store with this key alone.
     pub(crate) fn of_client(&self, store: PublicKey) -> Result<Arc<ClientConfig>, Error> {
         let known = Known::new(vec![store], "the store");
         let resolver = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&self.pair));
-        let mut config = ClientConfig::builder_with_provider(known.provider())
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider()))
             .with_protocol_versions(&[&TLS13])?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(known))
@@ -181,11 +181,11 @@ impl Identity {
         Ok(Arc::new(config))
     }
 
-    /// How a store meets clients with one of these keys, and nobody else.
+    /// The settings of a store that serves clients with these keys alone.
     pub(crate) fn of_store(&self, allowed: Vec<PublicKey>) -> Result<Arc<ServerConfig>, Error> {
         let known = Known::new(allowed, "the client");
         let resolver = AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&self.pair));
-        let mut config = ServerConfig::builder_with_provider(known.provider())
+        let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(Arc::new(known))
             .with_cert_resolver(Arc::new(resolver));
@@ -193,6 +193,11 @@ impl Identity {
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }
+}
+
+/// The library that encrypts and signs.
+fn provider() -> CryptoProvider {
+    ring::default_provider()
 }
 
 fn read(path: &Path) -> io::Result<(String, Permissions)> {
@@ -207,15 +212,17 @@ fn make(path: &Path) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
     }
     let mut private = [0; KEY_BYTES];
-    let random = ring::default_provider().secure_random;
+    let random = provider().secure_random;
     random.fill(&mut private).map_err(|_| io::Error::other("there are no random numbers"))?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    writeln!(file, "{}", PublicKey(private))?;
-    file.sync_all()?;
-    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+    let written = writeln!(file, "{}", PublicKey(private)).and_then(|()| file.sync_all());
+    written.and_then(|()| sync_parent(path)).inspect_err(|_| {
+        // A part of a key would be refused from then on.
+        let _ = remove_file(path);
+    })
 }
 
-/// The keys of those whom this side talks to.
+/// The keys that this side accepts.
 #[derive(Debug)]
 struct Known {
     keys: Vec<PublicKey>,
@@ -224,7 +231,7 @@ struct Known {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// The key of somebody whom this side does not talk to.
+/// A key that was not named here.
 #[derive(Debug, Error)]
 #[error("{whose} has the key {key}, which was not named here")]
 struct Stranger {
@@ -234,12 +241,8 @@ struct Stranger {
 
 impl Known {
     fn new(keys: Vec<PublicKey>, whose: &'static str) -> Self {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
+        let algorithms = provider().signature_verification_algorithms;
         Self { keys, whose, algorithms }
-    }
-
-    fn provider(&self) -> Arc<CryptoProvider> {
-        Arc::new(ring::default_provider())
     }
 
     fn check(&self, raw: &CertificateDer<'_>) -> Result<(), Error> {

@@ -42,11 +42,11 @@ pub(crate) struct LentServer {
     runtime: Handle,
     lending: Lending,
     listener: Listener,
-    /// Which keys clients prove, if any.
+    /// The settings by which clients prove keys; without them everybody is served.
     sealed: Option<Arc<ServerConfig>>,
     connections: RefCell<Vec<Weak<Line>>>,
     strangers: Cell<usize>,
-    /// Why the last peer was disconnected: peers come again and again, and the log says it once.
+    /// The last message about a peer: a refused peer comes again and again, and is logged once.
     last_said: RefCell<String>,
     count: Arc<AtomicUsize>,
     closing: Cell<bool>,
@@ -133,7 +133,7 @@ impl LentServer {
         }
     }
 
-    /// Learns who it is.
+    /// Lets a peer prove its key, if keys are named, and reads its greeting.
     async fn greet(self: &Rc<Self>, stream: SocketStream) -> Result<(Rc<Line>, Frames), LineError> {
         let wire = match &self.sealed {
             Some(config) => {

@@ -45,7 +45,7 @@ struct State {
     connector: Connector,
     address: StoreAddress,
     peer: Peer,
-    /// How keys are proved, if the store has one.
+    /// The settings by which both sides prove keys; without them nothing is encrypted.
     sealed: Option<Arc<ClientConfig>>,
     base: BaseId,
     /// The store, once it is known.

@@ -14,7 +14,7 @@ use crate::channel::{Duplex, write_all};
 const RECORD_BYTES: usize = 18 << 10;
 /// Bytes that are encrypted before the kernel has taken those before them.
 const UNSENT_BYTES: usize = 256 << 10;
-/// Nobody is told a name: keys say who a store is.
+/// TLS wants a name, which is never sent: stores are known by their keys.
 const NAME: &str = "store.invalid";
 
 /// A connection between a client and a store.
@@ -122,8 +122,8 @@ impl Sealed {
         Ok(taken)
     }
 
-    /// Decrypts more of what was read, and reads when there is no more. At the end of the stream
-    /// the next read tells it.
+    /// Decrypts more of the bytes that were read; reads more if there are none. The end of the
+    /// stream shows in the next read.
     async fn take_more(&self) -> io::Result<()> {
         let mut incoming = self.incoming.take();
         if incoming.used == incoming.filled {
@@ -154,7 +154,7 @@ impl Sealed {
         }
     }
 
-    /// Hands what is encrypted to the kernel.
+    /// Hands all encrypted bytes to the kernel.
     async fn flush(&self) -> io::Result<()> {
         let mut bytes = Vec::new();
         while self.tls.borrow().wants_write() {
@@ -164,7 +164,7 @@ impl Sealed {
     }
 }
 
-/// An error in words, with what helps. `begins`: keys are not proved yet.
+/// An error in words, with advice. `begins` says that keys are not proved yet.
 fn said(error: Error, begins: bool) -> String {
     match error {
         Error::AlertReceived(alert) => format!(

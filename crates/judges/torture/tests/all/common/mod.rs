@@ -7,7 +7,10 @@ use std::fs::{read_to_string, write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use manylogs_plant::{Bug, plant};
+use manylogs_plant::{
+    ARRAY, Bug, DURABLE_FILES, EVEREST, EXT4, GECKO, KEPT, LAZY, LENDERS, MLFS, NEAR, NEAR_TROUBLE,
+    NVRAM, VOLUME, plant,
+};
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::{Report, Violation, run_ext4};
 
@@ -18,6 +21,23 @@ const NOTICED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/noticed.tx
 const WRITE: &str = "NOTICED";
 /// Histories after which a bug of ext4 counts as missed.
 const PATIENCE: u64 = 1000;
+
+/// All bugs that the campaigns' tests plant in histories.
+const SETS: &[&[Bug]] = &[
+    ARRAY,
+    DURABLE_FILES,
+    EVEREST,
+    EXT4,
+    GECKO,
+    KEPT,
+    LAZY,
+    LENDERS,
+    MLFS,
+    NEAR,
+    NEAR_TROUBLE,
+    NVRAM,
+    VOLUME,
+];
 
 /// Bugs, and how long to search for a history that shows each.
 pub(crate) struct Hunt<'a> {
@@ -38,8 +58,9 @@ impl Hunt<'_> {
         history: impl Fn(Bug, u64, &S) -> Result<Report, V> + Sync,
     ) {
         let part = std::env::var("PLANTED").unwrap_or_default();
-        let bugs = self.bugs.iter().filter(|bug| format!("{bug:?}").contains(&part));
-        let bugs: Vec<Bug> = bugs.copied().collect();
+        let is_so_called = |bug: &Bug| format!("{bug:?}").contains(&part);
+        let bugs: Vec<Bug> = self.bugs.iter().copied().filter(is_so_called).collect();
+        assert!(SETS.iter().copied().flatten().any(is_so_called), "no bug is called {part}");
         // A panic in a history is one way of noticing.
         std::panic::set_hook(Box::new(|_| ()));
         let (found, wrong) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
