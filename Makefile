@@ -90,7 +90,7 @@ PLANTED := manylogs-schedule manylogs-logstore manylogs-engine manylogs-everest 
 comma := ,
 empty :=
 PLANTS := $(subst $(empty) $(empty),$(comma),$(strip $(PLANTED:%=%/plant)))
-TESTED := --workspace --locked --no-fail-fast --features $(PLANTS)
+TESTED := --workspace --locked --no-fail-fast --features $(PLANTS),manylogs-cli/tls
 # What cannot run on this machine is noted, and told at the end: see tools/skipped.sh.
 SKIPPED := $(abspath $(TARGET))/skipped.txt
 PLUGIN := $(abspath $(TARGET))/debug/examples/libplugin.so
@@ -140,7 +140,7 @@ HELPERS := mount.fuse.manylogs umount.fuse.manylogs
 
 build: tools ublk-tools
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit \
-		--package manylogs-preload --features manylogs-cli/ublk
+		--package manylogs-preload --features manylogs-cli/ublk,manylogs-cli/tls
 
 # Without cargo, which root may not have: make build first.
 install:
@@ -372,7 +372,7 @@ OF_PROGRAMS := $(patsubst %,%/plant,$(filter-out $(INNER),$(PLANTED)))
 OF_PROGRAMS := $(subst $(empty) $(empty),$(comma),$(strip $(OF_PROGRAMS)))
 lint: tools ublk-tools
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked --features $(PLANTS),manylogs-cli/ublk \
+	$(CARGO) clippy --workspace --all-targets --locked --features $(PLANTS),manylogs-cli/ublk,manylogs-cli/tls \
 		-- -D warnings
 	$(CARGO) clippy --package manylogs-ublk --package manylogs-cli --features $(OF_PROGRAMS) \
 		--all-targets --locked -- -D warnings

@@ -374,11 +374,13 @@ fn mistakes_with_lent_parts_are_told() {
 }
 
 /// The public key in a file, which is made.
+#[cfg(feature = "tls")]
 fn key(place: &Place, file: &str) -> String {
     let said = place.run(&["stores", "base.img", "key", "--key", file]);
     said.succeeds().stdout.trim().to_owned()
 }
 
+#[cfg(feature = "tls")]
 #[test]
 fn a_store_with_keys_serves_those_that_it_names() {
     let mut bench = Bench::new("disk");

@@ -134,7 +134,7 @@ fn connect(
             (Some(_), None) => return Err(ServeError::Tls("this machine has no key".to_owned())),
             (None, _) => None,
         };
-        let sealed = sealed.transpose().map_err(|error| ServeError::Tls(error.to_string()))?;
+        let sealed = sealed.transpose().map_err(ServeError::Tls)?;
         let peer = peer_at(&address.at, sealed.is_some())?;
         let (runtime, connector) = (reactor.handle(), connector.clone());
         links.push(Link::start(runtime, connector, address.clone(), (peer, sealed), base));

@@ -136,7 +136,7 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
     let listener = stack.reactor.listen(listener).map_err(StackError::Runtime)?;
     let sealed = |guard: &Guard| guard.identity.of_store(guard.allowed.clone());
     let sealed = options.guard.as_ref().map(sealed).transpose();
-    let sealed = sealed.map_err(|error| ServeError::Tls(error.to_string()))?;
+    let sealed = sealed.map_err(ServeError::Tls)?;
     let capabilities = stack.device.capabilities();
     let subject = Subject {
         name: path.display().to_string(),

@@ -12,10 +12,10 @@ use manylogs_everest::{Ask, Call, Lender, Lending, Reply};
 use manylogs_operate::log::{Level, line};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::{Listener, SocketStream};
-use rustls::ServerConfig;
 
 use super::frames::{Frames, Line, LineError};
-use super::wire::{Sealed, Wire};
+use super::tls::{Sealed, StoreSeal};
+use super::wire::Wire;
 
 /// Most clients at a time, and most peers that have not said who they are.
 const CONNECTIONS_MAX: usize = 64;
@@ -43,7 +43,7 @@ pub(crate) struct LentServer {
     lending: Lending,
     listener: Listener,
     /// The settings by which clients prove keys; without them everybody is served.
-    sealed: Option<Arc<ServerConfig>>,
+    sealed: Option<StoreSeal>,
     connections: RefCell<Vec<Weak<Line>>>,
     strangers: Cell<usize>,
     /// The last message about a peer: a refused peer comes again and again, and is logged once.
@@ -68,7 +68,7 @@ impl LentServer {
     pub(crate) fn start(
         runtime: Handle,
         lending: Lending,
-        (listener, sealed): (Listener, Option<Arc<ServerConfig>>),
+        (listener, sealed): (Listener, Option<StoreSeal>),
         count: Arc<AtomicUsize>,
     ) -> Rc<Self> {
         let this = Rc::new(Self {
@@ -136,9 +136,7 @@ impl LentServer {
     /// Lets a peer prove its key, if keys are named, and reads its greeting.
     async fn greet(self: &Rc<Self>, stream: SocketStream) -> Result<(Rc<Line>, Frames), LineError> {
         let wire = match &self.sealed {
-            Some(config) => {
-                Wire::Sealed(Box::new(Sealed::accept(stream, Arc::clone(config)).await?))
-            }
+            Some(seal) => Wire::Sealed(Box::new(Sealed::accept(stream, seal).await?)),
             None => Wire::Plain(stream),
         };
         let (of, mut frames) = Line::start(&self.runtime, wire);

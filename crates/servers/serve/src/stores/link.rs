@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use manylogs_block::{Handle, Nanos, Sectors, Signal, Time, to_usize};
 use manylogs_everest::net::{AnswerPart, Answers, Frame, FrameKind, Hello, LONGEST_READ, Welcome};
@@ -14,11 +13,11 @@ use manylogs_everest::{
 use manylogs_operate::log::{Level, line};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::{Connector, Peer};
-use rustls::ClientConfig;
 
 use super::address::StoreAddress;
 use super::frames::{Frames, Line, LineError};
-use super::wire::{Sealed, Wire};
+use super::tls::{ClientSeal, Sealed};
+use super::wire::Wire;
 
 /// A store that sends nothing for so long is taken as gone; it sends its load more often than this.
 const SILENCE: Nanos = Nanos::from_millis(1500);
@@ -46,7 +45,7 @@ struct State {
     address: StoreAddress,
     peer: Peer,
     /// The settings by which both sides prove keys; without them nothing is encrypted.
-    sealed: Option<Arc<ClientConfig>>,
+    sealed: Option<ClientSeal>,
     base: BaseId,
     /// The store, once it is known.
     store: Cell<Option<StoreId>>,
@@ -91,7 +90,7 @@ impl Link {
         runtime: Handle,
         connector: Connector,
         address: StoreAddress,
-        (peer, sealed): (Peer, Option<Arc<ClientConfig>>),
+        (peer, sealed): (Peer, Option<ClientSeal>),
         base: BaseId,
     ) -> Self {
         let link = Self(Rc::new(State {
@@ -164,9 +163,7 @@ impl State {
     async fn greet(&self) -> Result<(Rc<Line>, Frames), LineError> {
         let stream = self.connector.connect(&self.peer).await?;
         let wire = match &self.sealed {
-            Some(config) => {
-                Wire::Sealed(Box::new(Sealed::connect(stream, Arc::clone(config)).await?))
-            }
+            Some(seal) => Wire::Sealed(Box::new(Sealed::connect(stream, seal).await?)),
             None => Wire::Plain(stream),
         };
         let (line, mut frames) = Line::start(&self.runtime, wire);

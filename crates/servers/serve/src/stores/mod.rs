@@ -19,6 +19,8 @@ mod link;
 mod status;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 mod wire;
 
 pub use address::{PlaceError, StoreAddress, peer_at};

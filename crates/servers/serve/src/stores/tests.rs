@@ -1,5 +1,6 @@
 //! Connections between clients and stores, with a store's server that does what a test wants.
 
+#[cfg(feature = "tls")]
 pub(crate) mod keys;
 
 use std::cell::Cell;
@@ -21,12 +22,12 @@ use manylogs_everest::{
     StoreOptions, Version,
 };
 use manylogs_storage::{Peer, Reactor};
-use rustls::{ClientConfig, ServerConfig};
 use tempfile::TempDir;
 
 use super::address::StoreAddress;
 use super::lent::LentServer;
 use super::link::Link;
+use super::tls::{ClientSeal, StoreSeal};
 use crate::address::NbdAddress;
 
 const STORE: [u8; 16] = [7; 16];
@@ -61,11 +62,11 @@ impl Bench {
         self.link_sealed(None)
     }
 
-    fn link_sealed(&self, sealed: Option<Arc<ClientConfig>>) -> Link {
+    fn link_sealed(&self, sealed: Option<ClientSeal>) -> Link {
         self.link_to(self.path(), sealed)
     }
 
-    fn link_to(&self, path: PathBuf, sealed: Option<Arc<ClientConfig>>) -> Link {
+    fn link_to(&self, path: PathBuf, sealed: Option<ClientSeal>) -> Link {
         let at = NbdAddress::Unix(path.clone());
         let address = StoreAddress { at, store: None, key: None };
         let (runtime, connector) = (self.reactor.handle(), self.reactor.connector());
@@ -233,7 +234,7 @@ fn lent(bench: &Bench) -> (Rc<Held>, Rc<LentServer>) {
     lent_sealed(bench, None)
 }
 
-fn lent_sealed(bench: &Bench, sealed: Option<Arc<ServerConfig>>) -> (Rc<Held>, Rc<LentServer>) {
+fn lent_sealed(bench: &Bench, sealed: Option<StoreSeal>) -> (Rc<Held>, Rc<LentServer>) {
     let below = MemoryDevice::new(Sectors(64 + 9 * 128 + 16));
     let (held, released) = (Cell::default(), Signal::default());
     let device = Rc::new(Held { below, held, released });

@@ -52,7 +52,11 @@ fn test_of(bug: Bug) -> Option<fn()> {
         Bug::SilenceUnnoticed => stores::a_store_that_is_silent_is_gone,
         Bug::OtherStoreTaken => stores::another_store_at_the_address_is_not_taken,
         Bug::LentAnsweredEarly => stores::a_write_is_answered_when_it_is_durable,
+        #[cfg(not(feature = "tls"))]
+        Bug::AnyKeyIsKnown | Bug::KeyNotProved => return None,
+        #[cfg(feature = "tls")]
         Bug::AnyKeyIsKnown => stores::keys::a_client_whose_key_was_not_named_is_not_let_in,
+        #[cfg(feature = "tls")]
         Bug::KeyNotProved => stores::keys::a_key_that_was_only_seen_lets_nobody_in,
         Bug::PanicOutlived => return None,
         bug => panic!("no test is named for {bug:?}"),
