@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
 
 use manylogs_block::{Extent, Nanos, Payload};
-use manylogs_everest::{Ask, Opening, Reply, Version};
+use manylogs_everest::{Ask, Opening, Part, Reply, Version};
 use tempfile::TempDir;
 
 use super::{Bench, call, lent, lent_sealed};
@@ -40,16 +40,18 @@ fn a_client_and_a_store_that_know_each_other_exchange_content() {
     let lineage = vec![Opening { incarnation: 1, token: 5 }];
     assert!(bench.ask(&link, call(0, Ask::Claim { lineage })).unwrap().is_ok());
     assert_eq!(server.connections(), 1);
-    // Longer than a record of TLS.
-    let extent = Extent::new(8, 56);
-    let content: Vec<u8> = (0..extent.len.bytes()).map(|at| (at % 251) as u8).collect();
-    let payload = Some(Payload::bytes(content.clone()));
-    let ask = Ask::Write { extent, version: Version(1), content: payload };
-    assert_eq!(bench.ask(&link, call(1, ask)), Some(Ok(Reply::Done)));
-    let read = bench.ask(&link, call(2, Ask::Read { extent }));
+    let content: Vec<u8> = (0..12 * 4096_u32).map(|at| (at % 251) as u8).collect();
+    for (number, piece) in (1..).zip(content.chunks(4096)) {
+        let extent = Extent::new(8 * number, 8);
+        let payload = Some(Payload::bytes(piece.to_vec()));
+        let ask = Ask::Write { extent, version: Version(number), content: payload };
+        assert_eq!(bench.ask(&link, call(number, ask)), Some(Ok(Reply::Done)));
+    }
+    // The answer is longer than a record of TLS.
+    let read = bench.ask(&link, call(13, Ask::Read { extent: Extent::new(8, 96) }));
     let Some(Ok(Reply::Found(parts))) = read else { panic!("{read:?}") };
-    let stored = parts[0].stored.as_ref().unwrap();
-    assert_eq!((stored.0, stored.1.to_bytes().unwrap()), (Version(1), content.into()));
+    let bytes = |part: &Part| part.stored.as_ref().unwrap().1.to_bytes().unwrap();
+    assert_eq!(parts.iter().map(bytes).collect::<Vec<_>>().concat(), content);
 }
 
 /// What goes from a client to the store at the bench's address, and back, as others on the way see
