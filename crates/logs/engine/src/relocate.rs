@@ -96,11 +96,15 @@ async fn move_chunks<S: System>(
         if chunks.is_over() {
             return Ok(Moved::All);
         }
-        if !system.may_move().await {
+        if !system.may_move(from).await {
             return Ok(Moved::InPart);
         }
         for Chunk { live, within, content } in next_turn(&**system, chunks).await? {
             let engine = system.engine();
+            let room = engine.with_store(|store| store.room_of_moved(live));
+            if !system.may_take(from, room).await {
+                return Ok(Moved::InPart);
+            }
             let moved =
                 engine.with_store(|store| store.relocate((from, to), live, (within, &content)));
             match moved {
@@ -179,7 +183,10 @@ async fn renew_chunks<S: System>(system: &S, chunks: &mut Chunks<'_, S>) -> Resu
         }
         let Some(Chunk { live, within, content }) = chunks.next().await? else { continue };
         for live in live {
-            if !renew_when_there_is_room(system, live, within, &content).await {
+            let room = system.engine().with_store(|store| store.room_of_moved(&[*live]));
+            if !system.may_take(chunks.log(), room).await
+                || !renew_when_there_is_room(system, live, within, &content).await
+            {
                 return Ok(false);
             }
         }

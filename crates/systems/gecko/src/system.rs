@@ -110,8 +110,12 @@ impl System for Inner {
         self.waits_for_its_turn().await
     }
 
-    async fn may_move(&self) -> bool {
-        !self.engine.is_closed()
+    async fn may_move(&self, log: LogId) -> bool {
+        !self.engine.is_closed() && !self.began_anew(log)
+    }
+
+    async fn may_take(&self, log: LogId, room: Room) -> bool {
+        self.waits_for_room(log, room).await
     }
 
     fn moves_in_flight(&self) -> usize {

@@ -192,6 +192,14 @@ impl Store {
         self.append_as_they_are(from, to, entries.collect())
     }
 
+    /// Room of a record that moves these versions.
+    #[must_use]
+    pub fn room_of_moved(&self, chunk: &[Live]) -> Room {
+        let entry = |live: &Live| Entry::new(live.extent, live.mapped.sequence, live.kind());
+        let entries: Vec<Entry> = chunk.iter().map(entry).collect();
+        Room::of(&entries, self.logs.shape())
+    }
+
     /// As [`Store::relocate`], for supersede entries of `from` behind the first `skip`: as many as
     /// a record may hold.
     pub fn relocate_supersedes(
