@@ -103,6 +103,12 @@ pub trait System: Sized + 'static {
         async { true }
     }
 
+    /// Whether only those parts of a log are moved that are still live when their record is made:
+    /// clients may have overwritten others since they were found and read.
+    fn moves_live_alone(&self) -> bool {
+        false
+    }
+
     /// Records of moved versions that are in flight at a time.
     fn moves_in_flight(&self) -> usize {
         1

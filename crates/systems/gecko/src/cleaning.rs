@@ -109,6 +109,30 @@ impl Inner {
         state.pace.is_over(victim)
     }
 
+    /// Waits while the segment's drive is the tail's, because reads cost the tail a seek each. If
+    /// hardly a segment is empty, the cleaning goes on all the same. False if the chain takes no
+    /// records any more, or the segment began anew.
+    pub(crate) async fn waits_until_in_body(&self, victim: LogId) -> bool {
+        loop {
+            let wanted = self.engine.wanted.wait();
+            if self.engine.is_closed() || self.began_anew(victim) {
+                return false;
+            }
+            {
+                let mut state = self.engine.state.borrow_mut();
+                if state.store.read_only().is_some() {
+                    return false;
+                }
+                let is_at_tail = state.store.logs().device(victim) == state.tail_drive();
+                let rests = is_at_tail && !self.is_short(&mut state);
+                if !rests || plant::is(Bug::TailReadByCleaning) {
+                    return true;
+                }
+            }
+            wanted.await;
+        }
+    }
+
     /// Whether content of `victim` that needs `room` may be appended elsewhere now; waits for it.
     /// Only the segment that has been under cleaning longest may use the room that is spared for
     /// cleaning: if several shared that room, none might end. False if the chain takes no records
@@ -226,3 +250,6 @@ fn free(store: &mut Store, segment: LogId) -> bool {
     store.reset_small(segment);
     store.logs().is_blank(segment)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,9 +13,9 @@ const LEAD_SEGMENTS: u64 = 2;
 /// By segment: one segment in [`BLANK_SHARE`] should be empty, but at least [`BLANK_LEAST`] and at
 /// most [`BLANK_MOST`] in all. Added to these are the segments that buffered writes fill, because a
 /// cleaned segment is free only when such writes are durable.
-const BLANK_SHARE: u64 = 18;
+const BLANK_SHARE: u64 = 12;
 const BLANK_LEAST: u64 = 4;
-const BLANK_MOST: u64 = 24;
+const BLANK_MOST: u64 = 64;
 /// By segment: clients wait when fewer segments are empty, the rest of the tail counted in. One is
 /// for the content that cleaning moves, and one for the tail.
 const BLANK_FOR_CLIENTS: u64 = 2;

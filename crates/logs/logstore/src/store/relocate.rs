@@ -192,6 +192,29 @@ impl Store {
         self.append_as_they_are(from, to, entries.collect())
     }
 
+    /// The parts of `chunk` that the map still names. Others were overwritten since they were
+    /// found.
+    #[must_use]
+    pub fn still_live(&self, chunk: &[Live]) -> Vec<Live> {
+        if plant::is(Bug::StaleContentMoved) {
+            return chunk.to_vec();
+        }
+        let parts = |live: &Live| {
+            let live = *live;
+            let is_it = move |now: Mapped<Place>| {
+                now.sequence == live.mapped.sequence && now.value.log() == live.mapped.value.log()
+            };
+            let parts = self.map.lookup(live.extent);
+            let parts = parts.filter(move |(_, now)| now.is_some_and(is_it));
+            parts.map(move |(extent, _)| {
+                let skip = Sectors(extent.start.0 - live.extent.start.0);
+                let value = live.mapped.value.advance(skip);
+                Live { extent, mapped: Mapped { value, ..live.mapped }, ..live }
+            })
+        };
+        chunk.iter().flat_map(parts).collect()
+    }
+
     /// Room of a record that moves these versions.
     #[must_use]
     pub fn room_of_moved(&self, chunk: &[Live]) -> Room {
