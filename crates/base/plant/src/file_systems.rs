@@ -21,6 +21,20 @@ macro_rules! with_file_systems {
                 ChainReusesSequences,
                 /// A drive with an older state than the others counts as a member.
                 StaleDriveBelieved,
+                /// All segments under cleaning use the room that is spared for cleaning.
+                SparedRoomShared,
+                /// A segment that was emptied while it is cleaned stays under cleaning, and takes
+                /// records.
+                EmptiedSegmentTakesRecords,
+            }
+            /// Bugs of a chain of drives; a test of one case shows each.
+            GECKO_CASES {
+                /// Content that was overwritten after its read is moved all the same.
+                StaleContentMoved,
+                /// Records of moved content count among the clients' records in flight.
+                MovesHoldClientsBack,
+                /// A segment is read although its drive is the tail's now.
+                TailReadByCleaning,
             }
             /// Bugs of a client of several of Everest's stores, and of the stores' dealings with
             /// clients, that crash histories of many nodes show.

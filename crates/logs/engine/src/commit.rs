@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Handle, Hint, IoError, IoResult, Request, Watchers};
 use manylogs_logstore::store::Choice;
-use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
+use manylogs_logstore::{AppendSlot, EntryKind, LogId, RecordSequence};
 
 use crate::engine::RecordUnderWay;
 use crate::phase::Phase;
@@ -142,7 +142,9 @@ fn phase_of<S: System>(system: &S, usually: Phase, slot: &AppendSlot) -> Phase {
     let begins = header.offset.0 == 0;
     let was_reset = || {
         let log = header.log;
-        system.engine().with_store(|store| store.logs().get(log).is_some_and(Log::was_reset))
+        system
+            .engine()
+            .with_store(|store| store.logs().get(log).is_some_and(|log| log.resets() > 0))
     };
     if begins && was_reset() {
         return Phase::Reset;

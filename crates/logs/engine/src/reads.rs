@@ -64,6 +64,11 @@ impl<'a, S: System> Chunks<'a, S> {
         Ok(Some(Chunk { live: chunk, within, content }))
     }
 
+    /// The log that is read.
+    pub(crate) const fn log(&self) -> LogId {
+        self.log
+    }
+
     /// Whether all chunks have been returned.
     pub(crate) fn is_over(&self) -> bool {
         self.rest.is_empty() && self.under_way.is_empty()

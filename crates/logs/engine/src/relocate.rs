@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload, Sectors};
-use manylogs_logstore::store::{Live, Relocated, Store, Ticket};
+use manylogs_logstore::store::{Live, Relocated, Store, Ticket, chunk_len};
 use manylogs_logstore::{Headers, Log, LogId, ScanOf, scan};
 use manylogs_plant::{self as plant, Bug};
 
@@ -96,16 +96,28 @@ async fn move_chunks<S: System>(
         if chunks.is_over() {
             return Ok(Moved::All);
         }
-        if !system.may_move().await {
+        if !system.may_move(from).await {
             return Ok(Moved::InPart);
         }
         for Chunk { live, within, content } in next_turn(&**system, chunks).await? {
             let engine = system.engine();
-            let moved =
-                engine.with_store(|store| store.relocate((from, to), live, (within, &content)));
-            match moved {
-                Some(moved) => under_way.push_back(submit_moved(system, to, moved)),
-                None => return Ok(Moved::InPart),
+            let room = engine.with_store(|store| store.room_of_moved(live));
+            if !system.may_take(from, room).await {
+                return Ok(Moved::InPart);
+            }
+            let still = system.moves_live_alone();
+            let still = still.then(|| engine.with_store(|store| store.still_live(live)));
+            let mut rest = still.as_deref().unwrap_or(live);
+            while !rest.is_empty() {
+                // Parts may be more than one record takes.
+                let (now, later) = rest.split_at(chunk_len(rest));
+                rest = later;
+                let read = (within, &content);
+                let moved = engine.with_store(|store| store.relocate((from, to), now, read));
+                match moved {
+                    Some(moved) => under_way.push_back(submit_moved(system, to, moved)),
+                    None => return Ok(Moved::InPart),
+                }
             }
             while under_way.len() >= system.moves_in_flight().max(1) {
                 let Some(last) = under_way.pop_front() else { break };
@@ -179,7 +191,10 @@ async fn renew_chunks<S: System>(system: &S, chunks: &mut Chunks<'_, S>) -> Resu
         }
         let Some(Chunk { live, within, content }) = chunks.next().await? else { continue };
         for live in live {
-            if !renew_when_there_is_room(system, live, within, &content).await {
+            let room = system.engine().with_store(|store| store.room_of_moved(&[*live]));
+            if !system.may_take(chunks.log(), room).await
+                || !renew_when_there_is_room(system, live, within, &content).await
+            {
                 return Ok(false);
             }
         }

@@ -86,14 +86,27 @@ pub trait System: Sized + 'static {
 
     // How a log is cleaned.
 
-    /// Whether a move of a log may go on now. Asked between two of its records.
-    fn may_move(&self) -> impl Future<Output = bool> {
+    /// Whether a move of `log` may go on now. Asked between two of its records, before more is
+    /// read.
+    fn may_move(&self, _log: LogId) -> impl Future<Output = bool> {
         async { true }
     }
 
     /// Whether renewing a log may go on now. Asked before each chunk that is read.
     fn may_renew(&self) -> impl Future<Output = bool> {
         async { true }
+    }
+
+    /// Waits until content of `log` that needs `room` may be appended elsewhere; false if that will
+    /// not be. Asked before each record of moved content, and each renewed version.
+    fn may_take(&self, _log: LogId, _room: Room) -> impl Future<Output = bool> {
+        async { true }
+    }
+
+    /// Whether only those parts of a log are moved that are still live when their record is made:
+    /// clients may have overwritten others since they were found and read.
+    fn moves_live_alone(&self) -> bool {
+        false
     }
 
     /// Records of moved versions that are in flight at a time.

@@ -50,8 +50,8 @@ pub struct Log {
     bound: DataSequence,
     /// The epoch has begun with a record without entries, and holds nothing else yet.
     only_begun: bool,
-    /// Whether an earlier epoch may still be on the disk.
-    was_reset: bool,
+    /// How often the log began anew since the store was opened.
+    resets: u32,
     /// Whether the next record begins an epoch. A log with a tail of zero may have records all the
     /// same, if headers are kept apart.
     fresh: bool,
@@ -83,7 +83,7 @@ impl Log {
             sealed: false,
             bound: DataSequence(0),
             only_begun: false,
-            was_reset: false,
+            resets: 0,
             fresh: true,
             inverse: None,
             reset_first: false,
@@ -186,10 +186,10 @@ impl Log {
         self.retired
     }
 
-    /// Whether the log has begun a new epoch since the store was opened.
+    /// How often the log began anew since the store was opened.
     #[must_use]
-    pub const fn was_reset(&self) -> bool {
-        self.was_reset
+    pub const fn resets(&self) -> u32 {
+        self.resets
     }
 
     /// Whether the log takes no more records before it begins anew.
@@ -361,7 +361,7 @@ impl Log {
         self.fresh = true;
         self.only_begun = false;
         self.sealed = false;
-        self.was_reset = true;
+        self.resets += 1;
         self.last_checksum = 0;
         self.oldest = DataSequence(u64::MAX);
         // Dropped, not cleared: most logs of a volume are not in use at a time.

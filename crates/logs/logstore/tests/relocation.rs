@@ -66,6 +66,70 @@ fn the_copy_of_an_overtaken_version_keeps_its_log() {
     assert!(an_overtaken_copy_is_kept());
 }
 
+fn with_one_version() -> Store {
+    let mut store = store();
+    put(&mut store, 1);
+    let slots = store.gather(SOURCE, RECORD);
+    let (first, _) = store.append(SOURCE, slots);
+    store.record_written(SOURCE, first);
+    store
+}
+
+/// Clients overwrite the middle of a version that was found and read. Returns the extents of what
+/// is moved.
+fn still_moved() -> Vec<Extent> {
+    let mut store = with_one_version();
+    let live = store.live_by_table(SOURCE);
+    let payload = Payload::tags(50, Sectors(10));
+    let batch = Batch::of(EntryKind::Data, Extent::new(110, 10), Some(payload));
+    let room = store.room_of(&batch);
+    store.put(batch, room, None);
+    let still = store.still_live(&live);
+    let (within, read) = (Extent::new(0, 30), Payload::tags(1, Sectors(30)));
+    let moved = store.relocate((SOURCE, TARGET), &still, (within, &read)).unwrap();
+    if moved.slot.record.entries.len() == 2 {
+        let content = |from: u64| read.slice(Sectors(from), Sectors(10));
+        let mut both = content(0);
+        both.append(content(20));
+        assert_eq!(moved.slot.payload, both, "each part has its own content");
+    }
+    moved.slot.record.entries.iter().map(|entry| entry.extent).collect()
+}
+
+#[test]
+fn what_was_overwritten_since_it_was_found_is_not_moved() {
+    assert_eq!(still_moved(), [Extent::new(100, 10), Extent::new(120, 10)]);
+}
+
+/// Records in flight with new versions, while one of them and one of moved versions are.
+fn new_in_flight() -> usize {
+    let mut store = with_one_version();
+    let live = store.live_by_table(SOURCE);
+    let read = Payload::tags(1, Sectors(30));
+    store.relocate((SOURCE, TARGET), &live, (Extent::new(0, 30), &read)).unwrap();
+    put(&mut store, 2);
+    let slots = store.gather(OTHER, RECORD);
+    let _ = store.append(OTHER, slots);
+    assert_eq!(store.entries().records.len(), 2);
+    store.entries().new_in_flight()
+}
+
+#[test]
+fn records_of_moved_versions_are_not_new() {
+    assert_eq!(new_in_flight(), 1);
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn bugs_of_moves_are_noticed() {
+    plant::plant(Some(Bug::StaleContentMoved));
+    let moved = still_moved();
+    plant::plant(Some(Bug::MovesHoldClientsBack));
+    let count = new_in_flight();
+    plant::plant(None);
+    assert_eq!((moved, count), (vec![Extent::new(100, 30)], 2));
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn that_it_does_not_is_noticed() {

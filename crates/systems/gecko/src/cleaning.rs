@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use manylogs_block::{IoError, Sectors};
 use manylogs_engine::{Moved, begin_epoch, move_log, renew_log};
-use manylogs_logstore::store::Store;
+use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{Log, LogId};
+use manylogs_plant::{self as plant, Bug};
 
-use crate::state::Inner;
+use crate::state::{Inner, State};
 
 /// Heaps that the content of a segment is offered: others, who are cleaned too, may fill one first.
 const HEAPS_MOST: usize = 4;
@@ -52,11 +53,14 @@ impl Inner {
                 continue;
             };
             let segment = job.segment();
-            if matches!(self.append_again(job).await, Ok(true)) {
+            let is_moved = matches!(self.append_again(job).await, Ok(true));
+            if is_moved || self.began_anew(segment) {
                 self.engine.state.borrow_mut().pace.appended(segment);
                 self.engine.runtime.spawn(Rc::clone(&self).finish(segment));
             } else {
                 self.engine.state.borrow_mut().pace.end(segment);
+                // Another segment is the oldest under cleaning now, and may use the spared room.
+                self.engine.wanted.notify();
                 // Clients that wait for room would ask again at once. Only the end of a record or
                 // of a read can change anything.
                 self.engine.progress.wait().await;
@@ -70,7 +74,8 @@ impl Inner {
             return None;
         }
         let state = &mut *state;
-        let is_alone = state.pace.victims().next().is_none();
+        state.pace.look_for_new_epochs(state.store.logs());
+        let is_alone = state.pace.under_way().next().is_none();
         let job = if self.settings.cleaning.is_by_segment() {
             let is_due = self.cleaning_is_due(state);
             let best = if is_due { self.best_victim(state) } else { None };
@@ -81,9 +86,76 @@ impl Inner {
         };
         let in_need = || self.victim_in_need(state).filter(|_| is_alone).map(Job::Renew);
         let job = job.or_else(in_need)?;
-        let live = state.store.logs().get(job.segment()).map_or(0, Log::live);
-        state.pace.begin(job.segment(), Sectors(live.min(self.geometry.segment.0)));
+        self.begin(state, job.segment());
         Some(job)
+    }
+
+    /// Cleaning of a segment begins.
+    fn begin(&self, state: &mut State, segment: LogId) {
+        let logs = state.store.logs();
+        let live = logs.get(segment).map_or(0, Log::live);
+        state.pace.begin(logs, segment, Sectors(live.min(self.geometry.segment.0)));
+        // Else it would fill again while it is emptied.
+        if !plant::is(Bug::EmptiedSegmentTakesRecords) {
+            state.store.seal(segment);
+        }
+    }
+
+    /// Whether the segment began anew while it was cleaned: then nothing is left to move.
+    pub(crate) fn began_anew(&self, victim: LogId) -> bool {
+        let mut state = self.engine.state.borrow_mut();
+        let state = &mut *state;
+        state.pace.look_for_new_epochs(state.store.logs());
+        state.pace.is_over(victim)
+    }
+
+    /// Waits while the segment's drive is the tail's, because reads cost the tail a seek each. If
+    /// hardly a segment is empty, the cleaning goes on all the same. False if the chain takes no
+    /// records any more, or the segment began anew.
+    pub(crate) async fn waits_until_in_body(&self, victim: LogId) -> bool {
+        loop {
+            let wanted = self.engine.wanted.wait();
+            if self.engine.is_closed() || self.began_anew(victim) {
+                return false;
+            }
+            {
+                let mut state = self.engine.state.borrow_mut();
+                if state.store.read_only().is_some() {
+                    return false;
+                }
+                let is_at_tail = state.store.logs().device(victim) == state.tail_drive();
+                let rests = is_at_tail && !self.is_short(&mut state);
+                if !rests || plant::is(Bug::TailReadByCleaning) {
+                    return true;
+                }
+            }
+            wanted.await;
+        }
+    }
+
+    /// Whether content of `victim` that needs `room` may be appended elsewhere now; waits for it.
+    /// Only the segment that has been under cleaning longest may use the room that is spared for
+    /// cleaning: if several shared that room, none might end. False if the chain takes no records
+    /// any more, or the segment began anew.
+    pub(crate) async fn waits_for_room(&self, victim: LogId, room: Room) -> bool {
+        loop {
+            let wanted = self.engine.wanted.wait();
+            if self.engine.is_closed() || self.began_anew(victim) {
+                return false;
+            }
+            {
+                let mut state = self.engine.state.borrow_mut();
+                if state.store.read_only().is_some() {
+                    return false;
+                }
+                let is_oldest = state.pace.under_way().next() == Some(victim);
+                let may = is_oldest || plant::is(Bug::SparedRoomShared);
+                if may || state.store.fits(room + self.spared) {
+                    return true;
+                }
+            }
+            wanted.await;
+        }
     }
 
     /// Appends the live content of a segment elsewhere; false if that is not possible now.
@@ -123,7 +195,9 @@ impl Inner {
         if self.engine.is_closed() || state.store.read_only().is_some() {
             return None;
         }
-        let freed = free(&mut state.store, victim);
+        let state = &mut *state;
+        state.pace.look_for_new_epochs(state.store.logs());
+        let freed = state.pace.is_over(victim) || free(&mut state.store, victim);
         if freed {
             state.pace.end(victim);
         }
@@ -142,7 +216,7 @@ impl Inner {
             if !matches!(move_log(self, victim, heap).await?, Moved::InPart) {
                 return Ok(true);
             }
-            if self.engine.is_closed() {
+            if self.engine.is_closed() || self.began_anew(victim) {
                 return Ok(false);
             }
             self.leave_heap(&mut self.engine.state.borrow_mut(), heap);
@@ -176,3 +250,6 @@ fn free(store: &mut Store, segment: LogId) -> bool {
     store.reset_small(segment);
     store.logs().is_blank(segment)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 use manylogs_block::Sectors;
 use manylogs_logstore::store::Logs;
 use manylogs_logstore::{Log, LogId};
+use manylogs_plant::{self as plant, Bug};
 
 use crate::state::{Inner, State};
 
@@ -12,9 +13,9 @@ const LEAD_SEGMENTS: u64 = 2;
 /// By segment: one segment in [`BLANK_SHARE`] should be empty, but at least [`BLANK_LEAST`] and at
 /// most [`BLANK_MOST`] in all. Added to these are the segments that buffered writes fill, because a
 /// cleaned segment is free only when such writes are durable.
-const BLANK_SHARE: u64 = 18;
+const BLANK_SHARE: u64 = 12;
 const BLANK_LEAST: u64 = 4;
-const BLANK_MOST: u64 = 24;
+const BLANK_MOST: u64 = 64;
 /// By segment: clients wait when fewer segments are empty, the rest of the tail counted in. One is
 /// for the content that cleaning moves, and one for the tail.
 const BLANK_FOR_CLIENTS: u64 = 2;
@@ -38,12 +39,17 @@ enum Stage {
     Write,
     /// All live content was appended elsewhere, and is not durable there yet.
     Wait,
+    /// The segment began anew, because clients overwrote all that was left in it. It takes records
+    /// again; whoever was cleaning it has not noticed yet.
+    Over,
 }
 
 /// A segment under cleaning.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     segment: LogId,
+    /// How often the segment had begun anew when its cleaning began.
+    resets: u32,
     stage: Stage,
     /// Live content when its cleaning began.
     live: Sectors,
@@ -51,6 +57,18 @@ struct Victim {
     read: Sectors,
     /// Live content that was appended at the tail since then.
     done: Sectors,
+}
+
+impl Victim {
+    /// Whether some of its live content was not appended elsewhere yet.
+    const fn is_at_work(&self) -> bool {
+        matches!(self.stage, Stage::Read | Stage::Write)
+    }
+}
+
+/// How often the segment began anew since the chain was opened.
+fn resets_of(logs: &Logs, segment: LogId) -> u32 {
+    logs.get(segment).map_or(0, Log::resets)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,21 +85,30 @@ struct Counted {
 
 impl Pace {
     /// Cleaning of a segment begins, with `live` sectors of live content.
-    pub(crate) fn begin(&mut self, segment: LogId, live: Sectors) {
+    pub(crate) fn begin(&mut self, logs: &Logs, segment: LogId, live: Sectors) {
         let (stage, read, done) = (Stage::Read, Sectors(0), Sectors(0));
-        self.victims.push(Victim { segment, stage, live, read, done });
+        let resets = resets_of(logs, segment);
+        self.victims.push(Victim { segment, resets, stage, live, read, done });
+    }
+
+    /// Ends the cleaning of segments that began anew.
+    pub(crate) fn look_for_new_epochs(&mut self, logs: &Logs) {
+        let is_new = |victim: &&mut Victim| resets_of(logs, victim.segment) != victim.resets;
+        if !plant::is(Bug::EmptiedSegmentTakesRecords) {
+            self.victims.iter_mut().filter(is_new).for_each(|victim| victim.stage = Stage::Over);
+        }
     }
 
     /// Move-to-tail: more content of the first segment was appended of which some is left.
     pub(crate) fn advance(&mut self, content: Sectors) {
-        if let Some(victim) = self.victims.iter_mut().find(|it| it.stage != Stage::Wait) {
+        if let Some(victim) = self.victims.iter_mut().find(|it| it.is_at_work()) {
             victim.done += content;
         }
     }
 
     /// A part of the segment was read; `is_last` says that nothing is left to read.
     pub(crate) fn read(&mut self, segment: LogId, len: Sectors, is_last: bool) {
-        if let Some(victim) = self.victims.iter_mut().find(|victim| victim.segment == segment) {
+        if let Some(victim) = self.under_way_mut(segment) {
             victim.read += len;
             victim.stage = if is_last { Stage::Write } else { Stage::Read };
         }
@@ -89,9 +116,14 @@ impl Pace {
 
     /// All live content of the segment was appended elsewhere.
     pub(crate) fn appended(&mut self, segment: LogId) {
-        if let Some(victim) = self.victims.iter_mut().find(|victim| victim.segment == segment) {
+        if let Some(victim) = self.under_way_mut(segment) {
             victim.stage = Stage::Wait;
         }
+    }
+
+    fn under_way_mut(&mut self, segment: LogId) -> Option<&mut Victim> {
+        let is_it = |it: &&mut Victim| it.segment == segment && it.stage != Stage::Over;
+        self.victims.iter_mut().find(is_it)
     }
 
     /// The segment is clean, or cleaning gave up.
@@ -100,9 +132,20 @@ impl Pace {
         self.counted = None;
     }
 
-    /// The segments under cleaning.
-    pub(crate) fn victims(&self) -> impl Iterator<Item = LogId> {
-        self.victims.iter().map(|victim| victim.segment)
+    /// Whether the segment is under cleaning, or whoever cleaned it has not noticed its new epoch.
+    pub(crate) fn contains(&self, segment: LogId) -> bool {
+        self.victims.iter().any(|victim| victim.segment == segment)
+    }
+
+    /// The segments under cleaning, in the order in which their cleaning began.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = LogId> {
+        let is_under_way = |victim: &&Victim| victim.stage != Stage::Over;
+        self.victims.iter().filter(is_under_way).map(|victim| victim.segment)
+    }
+
+    /// Whether the segment's cleaning ended because the segment began anew.
+    pub(crate) fn is_over(&self, segment: LogId) -> bool {
+        self.contains(segment) && !self.under_way().any(|victim| victim == segment)
     }
 
     /// The segments that are being read: each keeps its drive busy.
@@ -115,8 +158,10 @@ impl Pace {
     /// yet appended counts by half, so that clients are let in steadily and not in bursts.
     fn cleaned(&self, logs: &Logs, segment: Sectors) -> u64 {
         let cleaned = |victim: &Victim| {
-            if victim.stage == Stage::Wait {
-                return segment.0;
+            match victim.stage {
+                Stage::Read | Stage::Write => {}
+                Stage::Wait => return segment.0,
+                Stage::Over => return 0,
             }
             let live = victim.live.0.max(1);
             let left = logs.get(victim.segment).map_or(0, Log::live).min(live);
@@ -143,6 +188,7 @@ impl Inner {
     fn count(&self, state: &mut State) -> Counted {
         let (tail, resets) = (state.tail, state.store.counters().log_resets);
         let heaps = state.heaps.changes();
+        state.pace.look_for_new_epochs(state.store.logs());
         if let Some(counted) = state.pace.counted
             && (counted.tail, counted.resets, counted.heaps) == (tail, resets, heaps)
         {

@@ -11,7 +11,7 @@ use crate::ondisk::root_slots;
 use crate::state::{Inner, State};
 use crate::tail::Tail;
 
-/// Most records in flight: while the drive writes one, the next waits in the drive's queue.
+/// Most records of clients in flight: while the drive writes one, the next waits in its queue.
 const IN_FLIGHT: usize = 2;
 /// Queued content of at most this length goes in one record.
 const WORTH_TWO: Sectors = Sectors(128);
@@ -65,7 +65,7 @@ impl System for Inner {
         if state.store.read_only().is_some() || entries.pending.is_empty() {
             return false;
         }
-        let in_flight = entries.records.len();
+        let in_flight = entries.new_in_flight();
         let most = RECORD_PAYLOAD_MAX;
         // Two records of half the length keep the drive busy without a pause, where one would lose
         // a revolution each time.
@@ -110,8 +110,12 @@ impl System for Inner {
         self.waits_for_its_turn().await
     }
 
-    async fn may_move(&self) -> bool {
-        !self.engine.is_closed()
+    async fn may_move(&self, log: LogId) -> bool {
+        self.waits_until_in_body(log).await
+    }
+
+    async fn may_take(&self, log: LogId, room: Room) -> bool {
+        self.waits_for_room(log, room).await
     }
 
     fn moves_in_flight(&self) -> usize {
@@ -120,6 +124,10 @@ impl System for Inner {
 
     fn moves_at_once(&self) -> Sectors {
         MOVES_AT_ONCE
+    }
+
+    fn moves_live_alone(&self) -> bool {
+        true
     }
 
     fn has_read(&self, log: LogId, len: Sectors, is_last: bool) {

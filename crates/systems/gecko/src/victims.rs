@@ -18,7 +18,7 @@ impl Inner {
         let is_short = self.is_short(state);
         let tail = state.tail_drive();
         let in_body = self.best_where(state, |drive| drive != tail);
-        if in_body.is_some() || !is_short || state.pace.victims().next().is_some() {
+        if in_body.is_some() || !is_short || state.pace.under_way().next().is_some() {
             return in_body;
         }
         self.best_where(state, |_| true)
@@ -29,8 +29,8 @@ impl Inner {
         let busy: Vec<_> = state.pace.being_read().map(|id| logs.device(id)).collect();
         let may = |id: &LogId| {
             let drive = logs.device(*id);
-            let is_cleaned = state.pace.victims().any(|victim| victim == *id);
-            let is_free = *id != state.tail && !state.heaps.contains(*id) && !is_cleaned;
+            let is_free = *id != state.tail && !state.heaps.contains(*id);
+            let is_free = is_free && !state.pace.contains(*id) && self.may_seal(state, *id);
             is_free && !busy.contains(&drive) && may(drive)
         };
         let now = state.store.next_data().0;
@@ -65,7 +65,7 @@ impl Inner {
             return None;
         }
         let next = self.next_drive(state);
-        self.segments_of(next).find(|id| can_be_cleaned(state, *id))
+        self.segments_of(next).find(|id| self.can_be_cleaned(state, *id))
     }
 
     /// The segment to clean if room runs short all the same: of any drive, the tail's drive last.
@@ -76,7 +76,7 @@ impl Inner {
         let next = self.next_drive(state);
         let drives = (0..self.geometry.drives).map(|i| (next + i) % self.geometry.drives);
         let all = drives.flat_map(|drive| self.segments_of(drive));
-        all.into_iter().find(|id| can_be_cleaned(state, *id))
+        all.into_iter().find(|id| self.can_be_cleaned(state, *id))
     }
 
     /// Whether hardly more room is left than cleaning itself needs.
@@ -84,11 +84,26 @@ impl Inner {
         let wanted = self.spared.log.0 + 4 * self.geometry.largest().log.0;
         state.store.logs().room() < wanted + state.store.reserved().log.0
     }
-}
 
-fn can_be_cleaned(state: &State, id: LogId) -> bool {
-    let logs = state.store.logs();
-    let is_at_rest = || logs.get(id).is_some_and(|log: &Log| !log.is_busy());
-    let is_apart = state.heaps.contains(id) || state.pace.victims().any(|victim| victim == id);
-    id != state.tail && !is_apart && is_dirty(logs, id) && is_at_rest()
+    fn can_be_cleaned(&self, state: &State, id: LogId) -> bool {
+        let logs = state.store.logs();
+        let is_at_rest = || logs.get(id).is_some_and(|log: &Log| !log.is_busy());
+        let is_apart = state.heaps.contains(id) || state.pace.contains(id);
+        id != state.tail
+            && !is_apart
+            && is_dirty(logs, id)
+            && is_at_rest()
+            && self.may_seal(state, id)
+    }
+
+    /// Whether the segment can be sealed: the room that is left in it is not promised. If no other
+    /// segment is under cleaning, that room may be a part of what is spared for cleaning, because
+    /// the segment's content needs less then.
+    fn may_seal(&self, state: &State, id: LogId) -> bool {
+        let logs = state.store.logs();
+        let Some(log) = logs.get(id).filter(|log| !log.is_sealed()) else { return true };
+        let is_alone = state.pace.under_way().next().is_none();
+        let kept = if is_alone { 0 } else { self.spared.log.0 };
+        logs.room() >= state.store.reserved().log.0 + kept + log.free().0
+    }
 }

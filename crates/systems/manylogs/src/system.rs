@@ -70,7 +70,7 @@ impl System for Inner {
     }
 
     /// While a log moves, clients go first.
-    async fn may_move(&self) -> bool {
+    async fn may_move(&self, _: LogId) -> bool {
         if self.hurries.get() {
             // Clients need the room, so the move does not wait for them.
             return self.engine.state.borrow().store.read_only().is_none();

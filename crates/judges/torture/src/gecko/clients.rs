@@ -27,6 +27,8 @@ pub(super) struct World {
     pub(super) rng: RefCell<Rng>,
     pub(super) next_tag: Rc<Cell<u64>>,
     pub(super) longest: u64,
+    /// Whether all places are alike.
+    pub(super) everywhere: bool,
     /// Number of operations still to do.
     pub(super) left: Cell<u64>,
 }
@@ -59,12 +61,12 @@ impl World {
         self.rng.borrow_mut().below(bound)
     }
 
-    /// Half of all requests meet in a few places, so that they overlap.
+    /// Unless all places are alike, half of all requests meet in a few, so that they overlap.
     fn place(&self, len: u64) -> Extent {
         let capacity = self.chain.capabilities().capacity.0;
         let len = len.min(capacity);
         let room = capacity - len;
-        let near = if self.below(2) == 0 { room } else { room.min(40) };
+        let near = if self.everywhere || self.below(2) == 0 { room } else { room.min(40) };
         Extent::new(self.below(near + 1), len)
     }
 

@@ -256,6 +256,7 @@ async fn run(
         rng: RefCell::new(rng),
         next_tag,
         longest: plan.longest,
+        everywhere: plan.everywhere,
         left: Cell::new(plan.operations),
     });
     let running = Rc::new(Cell::new(plan.clients));

@@ -4,6 +4,9 @@ use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 use manylogs_gecko::{ChainOptions, ChainSettings, Cleaning, export_limit};
 use manylogs_sim::CrashDiskConfig;
 
+/// One history in this number is of a chain that is nearly full.
+const FULL_EVERY: u64 = 16;
+
 /// The plan of a history. The chain is so small that its tail wraps all the time.
 #[derive(Clone, Debug)]
 pub struct GeckoPlan {
@@ -15,6 +18,8 @@ pub struct GeckoPlan {
     pub(crate) export: Sectors,
     /// Longest write of a client.
     pub(crate) longest: u64,
+    /// Whether clients write everywhere alike. Else half of all requests meet in a few places.
+    pub(crate) everywhere: bool,
     /// Settings of each incarnation.
     pub(crate) settings: Vec<ChainSettings>,
     pub(crate) clients: u64,
@@ -30,6 +35,14 @@ impl GeckoPlan {
     /// The plan of a seed; the same one each time.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
+        if seed % FULL_EVERY == FULL_EVERY - 1 {
+            Self::nearly_full(seed)
+        } else {
+            Self::plain(seed)
+        }
+    }
+
+    fn plain(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x6ec0_c4a1);
         let segment = 128 + 8 * rng.below(17);
         let drives: Vec<CrashDiskConfig> = (0..2 + rng.below(3))
@@ -57,11 +70,44 @@ impl GeckoPlan {
             segment: Sectors(segment),
             export,
             longest: 1 + rng.below(40),
+            everywhere: false,
             settings,
             clients: 1 + rng.below(5),
             operations: 60 + rng.below(240),
             fork_every: 6 + rng.below(10),
             zoned: seed % 4 == 3,
+        }
+    }
+
+    /// The plan of a seed, for a chain that is nearly full. It exports the most that `format`
+    /// allows, and its clients write everywhere. So room is short all the time, on so many drives
+    /// that several segments are cleaned at a time.
+    #[must_use]
+    pub fn nearly_full(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0xf011);
+        let plan = Self::plain(seed);
+        let segment = Sectors(128 + 8 * rng.below(5));
+        let drive = CrashDiskConfig {
+            capacity: Sectors(80 + 4 * segment.0 + rng.below(segment.0)),
+            physical_sector: Sectors(if rng.one_in(2) { 8 } else { 1 }),
+            ..plan.drives[0]
+        };
+        let drives = vec![drive; to_usize(4 + rng.below(4))];
+        let export = export_limit(drives.len(), drive.capacity, segment);
+        let longest = 1 << rng.below(7);
+        // Of twelve operations eight write, half of the longest write on average.
+        let operations = ((2 + rng.below(3)) * export.0 * 3 / longest.max(4)).min(4000);
+        Self {
+            drives,
+            segment,
+            export,
+            longest,
+            everywhere: true,
+            clients: 1 + rng.below(8),
+            operations,
+            fork_every: 200,
+            zoned: rng.one_in(4),
+            ..plan
         }
     }
 

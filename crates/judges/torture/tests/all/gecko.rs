@@ -49,7 +49,11 @@ fn planted_bugs_are_noticed() {
     ];
     let bugs = [GECKO, &of_store].concat();
     let hunt = Hunt { histories: "gecko", bugs: &bugs, patience: 400 };
-    hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::of_seed(seed)));
+    let plan_for = |bug: Bug| match bug {
+        Bug::SparedRoomShared | Bug::EmptiedSegmentTakesRecords => GeckoPlan::nearly_full,
+        _ => GeckoPlan::of_seed,
+    };
+    hunt.run(|| (), |bug, seed, ()| run_gecko(&plan_for(bug)(seed)));
 }
 
 /// The same seed gives the same history.

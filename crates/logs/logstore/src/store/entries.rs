@@ -36,6 +36,17 @@ pub struct Entries {
 }
 
 impl Entries {
+    /// Number of records in flight with new versions. Records of versions that move from one log
+    /// to another do not count.
+    #[must_use]
+    pub fn new_in_flight(&self) -> usize {
+        let is_new = |id: &SlotId| {
+            self.slots.get(*id).origin == Origin::Client || plant::is(Bug::MovesHoldClientsBack)
+        };
+        let records = self.records.iter();
+        records.filter(|record| record.slots.first().is_none_or(is_new)).count()
+    }
+
     /// Inserts a slot into `pending`, in order of tickets. The oldest is always first, so an entry
     /// that a flush needs is never behind one that nobody waits for.
     pub fn line_up(&mut self, id: SlotId) {

@@ -192,6 +192,37 @@ impl Store {
         self.append_as_they_are(from, to, entries.collect())
     }
 
+    /// The parts of `chunk` that the map still names. Others were overwritten since they were
+    /// found.
+    #[must_use]
+    pub fn still_live(&self, chunk: &[Live]) -> Vec<Live> {
+        if plant::is(Bug::StaleContentMoved) {
+            return chunk.to_vec();
+        }
+        let parts = |live: &Live| {
+            let live = *live;
+            let is_it = move |now: Mapped<Place>| {
+                now.sequence == live.mapped.sequence && now.value.log() == live.mapped.value.log()
+            };
+            let parts = self.map.lookup(live.extent);
+            let parts = parts.filter(move |(_, now)| now.is_some_and(is_it));
+            parts.map(move |(extent, _)| {
+                let skip = Sectors(extent.start.0 - live.extent.start.0);
+                let value = live.mapped.value.advance(skip);
+                Live { extent, mapped: Mapped { value, ..live.mapped }, ..live }
+            })
+        };
+        chunk.iter().flat_map(parts).collect()
+    }
+
+    /// Room of a record that moves these versions.
+    #[must_use]
+    pub fn room_of_moved(&self, chunk: &[Live]) -> Room {
+        let entry = |live: &Live| Entry::new(live.extent, live.mapped.sequence, live.kind());
+        let entries: Vec<Entry> = chunk.iter().map(entry).collect();
+        Room::of(&entries, self.logs.shape())
+    }
+
     /// As [`Store::relocate`], for supersede entries of `from` behind the first `skip`: as many as
     /// a record may hold.
     pub fn relocate_supersedes(

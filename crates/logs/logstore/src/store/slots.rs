@@ -78,6 +78,11 @@ impl InFlightRecords {
         self.0.is_empty()
     }
 
+    /// All of them, in order of their sequences.
+    pub fn iter(&self) -> impl Iterator<Item = &InFlightRecord> {
+        self.0.iter().map(|(_, record)| record)
+    }
+
     /// The newest record.
     pub fn last(&self) -> Option<&InFlightRecord> {
         self.0.back().map(|(_, record)| record)
