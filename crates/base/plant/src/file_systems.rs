@@ -78,6 +78,8 @@ macro_rules! with_file_systems {
                 ReclaimEndsAtError,
                 /// A list of stores is written to one copy of the header only.
                 HeaderInOneCopy,
+                /// A store that is added is not noted on the base.
+                KeptInMemory,
             }
             /// Bugs of connections between clients and stores.
             LINKS {
