@@ -80,6 +80,10 @@ macro_rules! with_file_systems {
                 HeaderInOneCopy,
                 /// A store that is added is not noted on the base.
                 KeptInMemory,
+                /// A store believes the table that an earlier close left, whatever came after it.
+                OldTableBelieved,
+                /// A store believes a table although its checksum is wrong.
+                TornTableBelieved,
             }
             /// Bugs of connections between clients and stores.
             LINKS {

@@ -21,6 +21,7 @@ mod error;
 mod header;
 mod kept;
 mod label;
+mod left;
 mod lender;
 mod lending;
 mod locks;

@@ -123,7 +123,11 @@ fn staying(policy: Policy) -> OffloadOptions {
 
 async fn far_store(runtime: &Handle) -> Far {
     let disk: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(64 + 9 * 128 + 16)));
-    let made = CircularStore::create(runtime.clone(), vec![disk], StoreOptions { log: LOG });
+    let made = CircularStore::create(
+        runtime.clone(),
+        vec![disk],
+        StoreOptions { log: LOG, table: Sectors(0) },
+    );
     let store = Lending::open(made.await.unwrap(), None).await.unwrap();
     Far { runtime: runtime.clone(), store, link: Rc::default() }
 }
@@ -359,7 +363,11 @@ fn read_of_a_store_put_back() -> Result<Payload, IoError> {
         let base = a_base(&runtime).await;
         let device = Rc::new(MemoryDevice::new(Sectors(64 + 9 * 128 + 16)));
         let disk = || vec![Rc::clone(&device) as Rc<dyn BlockDevice>];
-        let made = CircularStore::create(runtime.clone(), disk(), StoreOptions { log: LOG });
+        let made = CircularStore::create(
+            runtime.clone(),
+            disk(),
+            StoreOptions { log: LOG, table: Sectors(0) },
+        );
         let store = Lending::open(made.await.unwrap(), None).await.unwrap();
         let mut far = Far { runtime: runtime.clone(), store, link: Rc::default() };
         let holder = Rc::new(std::cell::RefCell::new(far.store.clone()));
