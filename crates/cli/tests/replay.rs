@@ -286,6 +286,17 @@ fn ctrl_c_reports_what_is_finished() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    // Before it catches the signal, that would end it at once.
+    let catches = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() >> 1 & 1 == 1
+    };
+    let began = Instant::now();
+    while !catches() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not catch Ctrl-C");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     std::thread::sleep(Duration::from_millis(1500));
     let interrupted = Instant::now();
     let id = child.id().to_string();

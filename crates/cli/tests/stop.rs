@@ -69,7 +69,7 @@ fn of_a_server_that_was_killed() {
     stop(image.path(), &[TIMEOUT], 2, "no server has");
     stop(image.path(), &[TIMEOUT, "--force"], 2, "no server has");
     let server = serve(&image);
-    stop(image.path(), &[TIMEOUT], 0, "closed");
+    stop(image.path(), &["--timeout=20"], 0, "closed");
     assert!(server.wait().0.success());
 }
 
@@ -86,7 +86,7 @@ fn of_a_server_whose_clients_neither_send_nor_fetch() {
     let mut stalled = client(&image);
     let (request, _) = stalled.request(FUA, WRITE, 0, 1 << 20, &[1; 4096]);
     stalled.stream.write_all(&request).unwrap();
-    stop(image.path(), &[TIMEOUT], 5, "2 NBD connections");
+    stop(image.path(), &["--timeout=20"], 5, "2 NBD connections");
     stop(image.path(), &["--timeout=20", "--force"], 0, "closed");
     assert!(server.wait().0.success());
 }

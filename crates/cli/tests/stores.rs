@@ -97,6 +97,24 @@ impl Bench {
         }
     }
 
+    /// Stops a server once it knows that no client is connected any more: it learns of a client's
+    /// end some time after it.
+    fn stop(&self, device: &str) {
+        let began = Instant::now();
+        loop {
+            let said = self.place.run(&["status", device, "--json"]);
+            let status: Value = serde_json::from_str(&said.succeeds().stdout).unwrap();
+            let count =
+                |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+            if count("/nbd/connections") + count("/lent/connections") == 0 {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "{device} has clients: {status}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.place.run(&["stop", device]).succeeds();
+    }
+
     fn offload(&self) -> Value {
         let said = self.place.run(&["status", "base.img", "--json"]);
         let status: Value = serde_json::from_str(&said.succeeds().stdout).unwrap();
@@ -182,7 +200,7 @@ fn what_was_acknowledged_is_there_whoever_is_killed() {
         offload["held_bytes"] == 0 && offload["stores"].as_array().unwrap().iter().all(unused)
     });
     drop(client);
-    bench.place.run(&["stop", "base.img"]).succeeds();
+    bench.stop("base.img");
     assert!(served.wait().0.success());
     let listed = bench.place.run(&["stores", "base.img"]);
     assert!(listed.succeeds().stdout.contains("no store holds"), "{listed:?}");
@@ -249,6 +267,57 @@ fn a_base_volume_goes_on_without_its_only_store() {
     bench.write(&mut client, 200);
     bench.check(&mut client);
     drop((served, one));
+}
+
+/// A store that is added while the base volume is served is found by the next server without being
+/// named, until it is removed.
+#[test]
+fn a_store_that_is_added_is_found_after_a_restart() {
+    let mut bench = Bench::new("disk");
+    let one = bench.lend("one.img");
+    let id = one.path.rsplit_once('#').unwrap().1.to_owned();
+    bench.place.run(&["stores", "base.img", "add", &one.path]).fails(2, &["no server"]);
+    let served = bench.serve(&["--offload", "always", "--patience", "1s"]);
+    let mut client = bench.client();
+    bench.write(&mut client, 10);
+    let add = |store: &str| bench.place.run(&["stores", "base.img", "add", store]);
+    add("unix:nobody.sock").fails(1, &["nobody.sock", "No such file"]);
+    add("nobody").fails(2, &["unix:PATH or tcp:HOST:PORT"]);
+    bench.place.run(&["stores", "base.img", "add"]).fails(2, &["name the store"]);
+    // The name is not given, and the path is relative.
+    assert!(add("unix:one.sock").succeeds().stdout.contains(&id));
+    bench.wait_for_stores("lends", 1);
+    assert_eq!(bench.offload()["stores"][0]["kept"], true);
+    bench.write(&mut client, 100);
+    assert_eq!(bench.offload()["offloaded_writes"], 100);
+    served.kill();
+
+    let served = bench.serve(&["--offload", "always"]);
+    let mut client = bench.client();
+    bench.check(&mut client);
+    bench.wait_for_stores("lends", 1);
+    bench.write(&mut client, 100);
+    // Given as well, it is one store.
+    served.kill();
+    let served = bench.serve(&["--store", &one.path, "--offload", "always"]);
+    let mut client = bench.client();
+    bench.check(&mut client);
+    assert_eq!(bench.offload()["stores"].as_array().unwrap().len(), 1);
+
+    let remove = |store: &str| bench.place.run(&["stores", "base.img", "remove", store]);
+    remove("one").fails(2, &["32 digits"]);
+    remove(&"7".repeat(32)).fails(2, &["no store of this base volume"]);
+    assert!(remove(&id).succeeds().stdout.contains("holds nothing any more"));
+    assert_eq!(bench.offload()["stores"].as_array().unwrap().len(), 0);
+    one.kill();
+    bench.write(&mut client, 10);
+    drop(client);
+    bench.stop("base.img");
+    assert!(served.wait().0.success());
+    let served = bench.serve(&[]);
+    bench.check(&mut bench.client());
+    assert_eq!(bench.offload()["stores"].as_array().unwrap().len(), 0);
+    served.kill();
 }
 
 /// Leaves a base volume whose server was killed while a store held data of it.
@@ -358,7 +427,7 @@ fn mistakes_with_lent_parts_are_told() {
     fs::copy(place.path("one.img"), place.path("copy.img")).unwrap();
     lend(&["copy.img", "--listen", "unix:copy.sock"]).fails(5, &["is open already"]);
     place.run(&["status", "one.img"]).succeeds();
-    place.run(&["stop", "one.img"]).succeeds();
+    bench.stop("one.img");
     assert!(one.wait().0.success());
     lend(&["one.img", "--size", "64M", "--listen", "unix:one.sock"])
         .fails(2, &["33554432 bytes, not 67108864"]);

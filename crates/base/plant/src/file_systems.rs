@@ -92,6 +92,12 @@ macro_rules! with_file_systems {
                 ReclaimEndsAtError,
                 /// A list of stores is written to one copy of the header only.
                 HeaderInOneCopy,
+                /// A store that is added is not noted on the base.
+                KeptInMemory,
+                /// A store believes the table that an earlier close left, whatever came after it.
+                OldTableBelieved,
+                /// A store believes a table although its checksum is wrong.
+                TornTableBelieved,
             }
             /// Bugs of connections between clients and stores.
             LINKS {

@@ -65,7 +65,8 @@ impl StoreArgs {
         let sealed = self.stores.iter().any(|store| store.key.is_some());
         let identity = sealed.then(|| Identity::of_file(&self.key)).transpose()?;
         let (copies, patience) = (self.copies, self.patience);
-        Ok(Borrowing { stores: self.stores.clone(), identity, copies, patience, policy })
+        let (stores, key) = (self.stores.clone(), self.key.clone());
+        Ok(Borrowing { stores, identity, key, copies, patience, policy })
     }
 }
 
@@ -103,10 +104,12 @@ pub(crate) struct LendArgs {
 pub(crate) struct StoresArgs {
     /// The base volume's disk, partition or image.
     pub(crate) device: PathBuf,
-    /// What is asked: key prints the key of this machine, by which `manylogs lend --allow` lets it
-    /// in. The stores and what they hold, if not given.
+    /// What is asked. The stores and what they hold, if not given.
     #[arg(value_enum, value_name = "WHAT")]
     pub(crate) ask: Option<StoresAsk>,
+    /// The store: to add one, its address as `manylogs lend` prints it; to remove one, its name.
+    #[arg(value_name = "STORE")]
+    pub(crate) store: Option<String>,
     /// The key of this machine; made if it is not there.
     #[arg(long, value_name = "FILE", default_value = KEY_FILE)]
     pub(crate) key: PathBuf,
@@ -117,8 +120,12 @@ pub(crate) struct StoresArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StoresAsk {
-    /// The public key of this machine.
+    /// Print the public key of this machine, by which `manylogs lend --allow` lets it in.
     Key,
+    /// Borrow one more store, while the base volume is served: now, and at every later start.
+    Add,
+    /// Give a store up, while the base volume is served: done when all that it holds is home.
+    Remove,
 }
 
 fn listen(text: &str) -> Result<NbdAddress, Unexpected> {

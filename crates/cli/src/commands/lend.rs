@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use manylogs::Volume;
 use manylogs_block::Sectors;
 use manylogs_everest::{OffloadError, Offloaded, store_name};
-use manylogs_operate::control::ControlSocket;
+use manylogs_operate::control::{ControlSocket, Order, connect};
 use manylogs_operate::log::{Level, line, set_format};
 use manylogs_operate::runtime_dir::store_socket;
 use manylogs_operate::status::OffloadStatus;
@@ -22,7 +22,9 @@ use manylogs_storage::{Contents, ImageError, OpenMode, create_image, survey};
 use serde_json::json;
 
 use super::live;
-use super::serve::{key_failure, listen_failure, offload_failure, on_signal, serve_failure};
+use super::serve::{
+    control_failure, key_failure, listen_failure, offload_failure, on_signal, serve_failure,
+};
 use super::volume::{Session, human, in_use};
 use crate::args::stores::{LendArgs, StoresArgs, StoresAsk};
 use crate::args::volume::{BackendArg, VolumeArgs};
@@ -158,6 +160,12 @@ pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
     if args.ask == Some(StoresAsk::Key) {
         return print(&format!("{}\n", identity(&args.key)?.public()));
     }
+    if let Some(ask @ (StoresAsk::Add | StoresAsk::Remove)) = args.ask {
+        return change(args, ask);
+    }
+    if args.store.is_some() {
+        return Err(Failure::input("only add and remove take a store"));
+    }
     if let Some(mut server) = live::server(&args.device)? {
         let status = live::ask(&mut server)?;
         let none = || Failure::input(format!("{} is no base volume", args.device.display()));
@@ -183,6 +191,26 @@ pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
             let _ = writeln!(out, "{store}  may hold newer data: serve it with this store");
             out
         })),
+    }
+}
+
+/// `manylogs stores BASE add` and `remove`.
+fn change(args: &StoresArgs, ask: StoresAsk) -> Result<(), Failure> {
+    let none = || Failure::input("name the store: manylogs stores BASE lists them");
+    let given = args.store.clone().ok_or_else(none)?;
+    let (order, done) = match ask {
+        StoresAsk::Remove => (Order::RemoveStore { store: given }, "holds nothing any more"),
+        _ => {
+            let address: StoreAddress = given.parse().map_err(Failure::input)?;
+            let address = address.absolute().to_string();
+            (Order::AddStore { address }, "is borrowed from now on")
+        }
+    };
+    let mut server = connect(&args.device).map_err(control_failure)?;
+    let answer = server.ask(&order).map_err(control_failure)?;
+    match args.json {
+        true => print(&pretty(&answer)),
+        false => print(&format!("store {} {done}\n", answer["store"].as_str().unwrap_or("?"))),
     }
 }
 

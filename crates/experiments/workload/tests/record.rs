@@ -6,7 +6,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use manylogs_block::Extent;
 use manylogs_workload::record::{RecordError, RecordOptions, record};
@@ -66,19 +67,28 @@ fn requests(path: &Path) -> Vec<TraceRequest> {
     std::iter::from_fn(|| source.next_request()).map(Result::unwrap).collect()
 }
 
+/// Tells when the kernel traces. The receiver has nothing if the recorder ended before.
+fn begin() -> (Sender<()>, Receiver<()>) {
+    channel()
+}
+
 /// Records `device` while `load` runs on it; `None` if this machine cannot.
 fn recorded(device: &Path, event: BlockEvent, load: &str) -> Option<Vec<TraceRequest>> {
     let out = tempfile::NamedTempFile::new().unwrap();
     let stop = AtomicBool::new(false);
     let options = RecordOptions { event, ..RecordOptions::default() };
+    let (begun, traces) = begin();
     let summary = std::thread::scope(|scope| {
         let recorder = scope.spawn(|| {
             let file = File::create(out.path()).unwrap();
-            record(device, &options, file, &stop, &mut |_| {})
+            let begun = begun;
+            record(device, &options, file, &stop, &mut |_| {
+                let _ = begun.send(());
+            })
         });
-        std::thread::sleep(Duration::from_millis(300));
-        run(load);
-        std::thread::sleep(Duration::from_millis(300));
+        if traces.recv().is_ok() {
+            run(load);
+        }
         stop.store(true, Ordering::Relaxed);
         recorder.join().unwrap()
     });
@@ -159,7 +169,10 @@ fn a_partition_is_recorded_by_its_own_addresses() {
     // Added by hand: works without support for partition tables in the kernel.
     let added = Command::new("addpart").args([&disk, "1", "20480", "81920"]).status();
     let partition = PathBuf::from(format!("{disk}p1"));
-    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    while !partition.exists() && began.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     if !added.is_ok_and(|status| status.success()) || !partition.exists() {
         manylogs_testkit::skip(format_args!("no partition on {disk}"));
         return;
@@ -191,14 +204,20 @@ fn lost_events_are_counted() {
     let stop = AtomicBool::new(false);
     // Room for some fifty events: far fewer than arrive between two looks at the buffer.
     let options = RecordOptions { buffer_kib: 4, ..RecordOptions::default() };
+    let (begun, traces) = begin();
     let summary = std::thread::scope(|scope| {
         let recorder = scope.spawn(|| {
             let file = File::create(out.path()).unwrap();
-            record(&device.device, &options, file, &stop, &mut |_| {})
+            let begun = begun;
+            record(&device.device, &options, file, &stop, &mut |_| {
+                let _ = begun.send(());
+            })
         });
-        std::thread::sleep(Duration::from_millis(300));
-        let path = device.device.display();
-        run(&format!("dd if=/dev/zero of={path} bs=4k count={WRITES} oflag=direct status=none"));
+        if traces.recv().is_ok() {
+            let path = device.device.display();
+            let load = "oflag=direct status=none";
+            run(&format!("dd if=/dev/zero of={path} bs=4k count={WRITES} {load}"));
+        }
         stop.store(true, Ordering::Relaxed);
         recorder.join().unwrap()
     });

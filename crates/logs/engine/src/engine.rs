@@ -30,6 +30,8 @@ pub struct Engine<S: System> {
     pub(crate) records: Watchers<RecordUnderWay<S>>,
     /// Log that placement would like to use, but may not use before it is opened.
     pub(crate) unopened: Cell<Option<LogId>>,
+    /// The opener is at work.
+    pub(crate) opening: Cell<bool>,
     closed: Cell<bool>,
 }
 
@@ -55,6 +57,7 @@ impl<S: System> Engine<S> {
             wanted: Signal::default(),
             log_wanted: Signal::default(),
             unopened: Cell::default(),
+            opening: Cell::default(),
             closed: Cell::default(),
         }
     }
@@ -83,6 +86,13 @@ impl<S: System> Engine<S> {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.get()
+    }
+
+    /// Whether the opener is at work: it may write the root, or the begin of a log. When it is not,
+    /// and the engine is closed, it writes nothing more. Tasks that wait for progress are notified.
+    #[must_use]
+    pub fn is_opening(&self) -> bool {
+        self.opening.get()
     }
 
     /// Ends the engine's tasks. The system's own tasks are woken by the signals, and must look at

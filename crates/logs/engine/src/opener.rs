@@ -19,7 +19,12 @@ pub async fn run_opener<S: System>(system: Rc<S>) {
         if engine.is_closed() {
             return;
         }
+        engine.opening.set(true);
         open_wanted_log(&*system).await;
+        engine.opening.set(false);
+        if engine.is_closed() {
+            engine.progress.notify();
+        }
         log_wanted.await;
     }
 }

@@ -48,6 +48,16 @@ pub enum Order {
     Checkpoint,
     /// Write a table snapshot.
     Snapshot,
+    /// Borrow one more store, now and at every opening.
+    AddStore {
+        /// Its address, as `manylogs lend` prints it.
+        address: String,
+    },
+    /// Give a store up, and return when it holds nothing any more.
+    RemoveStore {
+        /// Its name.
+        store: String,
+    },
     /// Start the count of the emulated drive's lateness anew.
     ForgetLateness,
     /// Finish what is under way, close the volume, and end.
@@ -288,6 +298,8 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
         Order::Set { changes } if !changes.is_empty() => format!("set {}", changes.join(" ")),
         Order::Checkpoint => "checkpoint".to_owned(),
         Order::Snapshot => "snapshot".to_owned(),
+        Order::AddStore { address } => format!("add-store {address}"),
+        Order::RemoveStore { store } => format!("remove-store {store}"),
         Order::ForgetLateness => "forget-lateness".to_owned(),
         Order::Stop { .. } => "stop".to_owned(),
         Order::Status | Order::Set { .. } => return obey(order),

@@ -21,6 +21,6 @@ mod watch;
 pub use emulation::Emulated;
 pub use meter::Asked;
 pub use operated::{Counted, Operated, Subject};
-pub use system::{Closing, ServedSystem};
+pub use system::{Closing, Obeying, ServedSystem};
 pub use under_way::{Token, UnderWay};
 pub use watch::watch;

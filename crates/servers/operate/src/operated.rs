@@ -225,6 +225,11 @@ impl Operated {
                 let written = self.volume()?.snapshot().await.map_err(OrderError::new)?;
                 Ok(serde_json::json!({ "written": written }))
             }
+            Order::AddStore { .. } | Order::RemoveStore { .. } => {
+                let none =
+                    || OrderError::bad_input("no base volume is served: it borrows no stores");
+                self.subject.system.as_ref().ok_or_else(none)?.obey(order).await
+            }
             Order::ForgetLateness => {
                 let no_drive = || OrderError::bad_input("no drive is emulated");
                 let emulated = self.subject.drive.as_ref().ok_or_else(no_drive)?;

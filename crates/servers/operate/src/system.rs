@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use manylogs_block::IoError;
 
+use crate::control::{Answer, Order, OrderError};
 use crate::status::Status;
 
 /// A block device over others, as the operator of its server sees it: a chain of drives instead of
@@ -20,10 +21,19 @@ pub trait ServedSystem: Debug {
     /// Adds its part to a status.
     fn tell(&self, status: &mut Status);
 
+    /// Carries out an order that only this kind of system knows.
+    fn obey(&self, _order: Order) -> Obeying {
+        let refused = format!("the device is served as {}: it borrows no stores", self.kind());
+        Box::pin(std::future::ready(Err(OrderError::bad_input(refused))))
+    }
+
     /// Makes all answered writes durable, and ends its tasks. A volume below it stays open. Fails
     /// if a device fails.
     fn close(&self) -> Closing;
 }
+
+/// An order under way.
+pub type Obeying = Pin<Box<dyn Future<Output = Answer>>>;
 
 /// The closing of a system under way.
 pub type Closing = Pin<Box<dyn Future<Output = Result<(), IoError>>>>;

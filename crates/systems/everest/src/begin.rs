@@ -71,6 +71,18 @@ pub enum OffloadError {
         /// Its error.
         source: LenderError,
     },
+    /// The address of a store is too long to be kept.
+    #[error("the address of a store that is kept has at most {most} bytes")]
+    Address {
+        /// Most bytes.
+        most: usize,
+    },
+    /// The store is none of this base volume.
+    #[error("store {} is no store of this base volume", name(store))]
+    Unknown {
+        /// Name of the store.
+        store: StoreId,
+    },
     /// No incarnation is left.
     #[error("the base volume was opened too often: reclaim everything and make it anew")]
     Worn,

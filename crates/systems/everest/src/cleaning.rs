@@ -14,16 +14,24 @@ impl Inner {
     pub(crate) async fn run_cleaner(self: Rc<Self>) {
         loop {
             let asked = self.engine.wanted.wait();
-            while !self.engine.is_closed() && self.clean_one().await.unwrap_or(false) {}
-            if self.engine.is_closed() {
+            while !self.is_over() && self.clean_one().await.unwrap_or(false) {}
+            if self.is_over() {
                 return;
             }
             asked.await;
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.engine.is_closed() || self.closing.get()
+    }
+
     /// Empties one log; false if there is nothing to gain.
     async fn clean_one(&self) -> Result<bool, IoError> {
+        let _turn = self.cleaning.take().await;
+        if self.is_over() {
+            return Ok(false);
+        }
         let job = {
             let state = self.engine.state.borrow();
             if state.store.read_only().is_some() {

@@ -23,6 +23,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::call::{BaseId, Opening, StoreId};
+use crate::kept::{self, KEPT_BYTES_MAX, KeptStore};
 use crate::versions::{Range, Version};
 
 pub(crate) const MAGIC: [u8; 8] = *b"EVBASE01";
@@ -36,8 +37,11 @@ pub(crate) const PLACES: [Extent; 2] =
 const LINEAGE_MAX: usize = 512;
 /// Stores that may hold data at a time.
 pub(crate) const STORES_MAX: usize = 16;
+/// A flag in the number of openings: a list of kept stores follows. Programs that do not know it
+/// find too many openings, and refuse the header.
+const KEEPS: u32 = 1 << 31;
 /// Most void ranges in a header.
-const VOIDS_MAX: usize = 1024;
+pub(crate) const VOIDS_MAX: usize = 1024;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -83,6 +87,8 @@ pub(crate) struct Content {
     /// Void ranges: versions that the store has of the range, up to that of the range, count as if
     /// they were not there.
     pub(crate) voids: Vec<(StoreId, Range)>,
+    /// Stores that every opening borrows.
+    pub(crate) kept: Vec<KeptStore>,
 }
 
 impl Content {
@@ -94,6 +100,7 @@ impl Content {
             lineage: Vec::new(),
             stores: Vec::new(),
             voids: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -111,10 +118,11 @@ impl Content {
     }
 
     fn encode(&self) -> Vec<u8> {
+        let keeps = if self.kept.is_empty() { 0 } else { KEEPS };
         let mut raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
-            openings: U32::new(narrow(self.lineage.len())),
+            openings: U32::new(narrow::<_, u32>(self.lineage.len()) | keeps),
             base: self.base,
             generation: U64::new(self.generation),
             sectors: U64::new(self.sectors.0),
@@ -133,6 +141,9 @@ impl Content {
             let raw = RawVoid { store, start, sectors, version: U64::new(version.0) };
             rest.extend_from_slice(raw.as_bytes());
         }
+        if keeps != 0 {
+            kept::encode(&self.kept, &mut rest);
+        }
         raw.checksum = U32::new(crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), &rest));
         let mut bytes = raw.as_bytes().to_vec();
         bytes.extend_from_slice(&rest);
@@ -142,8 +153,8 @@ impl Content {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (mut raw, rest) = Raw::read_from_prefix(bytes).ok()?;
-        let (openings, stores, voids) =
-            (raw.openings.get() as usize, raw.stores.get() as usize, raw.voids.get() as usize);
+        let openings = (raw.openings.get() & !KEEPS) as usize;
+        let (stores, voids) = (raw.stores.get() as usize, raw.voids.get() as usize);
         if raw.magic != MAGIC || openings > LINEAGE_MAX || stores > STORES_MAX || voids > VOIDS_MAX
         {
             return None;
@@ -151,13 +162,18 @@ impl Content {
         let of_openings = openings * size_of::<RawOpening>();
         let of_stores = stores * size_of::<StoreId>();
         let used = of_openings + of_stores + voids * size_of::<RawVoid>();
-        let rest = rest.get(..used)?;
+        let (kept, of_kept) = match raw.openings.get() & KEEPS {
+            0 => (Vec::new(), 0),
+            _ => kept::decode(rest.get(used..)?)?,
+        };
+        let rest = rest.get(..used + of_kept)?;
         let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
         if crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), rest) != checksum {
             return None;
         }
         let (lineage, rest) = rest.split_at(of_openings);
-        let (stores, voids) = rest.split_at(of_stores);
+        let (stores, rest) = rest.split_at(of_stores);
+        let (voids, _) = rest.split_at(voids * size_of::<RawVoid>());
         let opening = |raw: &RawOpening| Opening {
             incarnation: raw.incarnation.get(),
             token: raw.token.get(),
@@ -173,6 +189,7 @@ impl Content {
             lineage: <[RawOpening]>::ref_from_bytes(lineage).ok()?.iter().map(opening).collect(),
             stores: <[StoreId]>::ref_from_bytes(stores).ok()?.to_vec(),
             voids: <[RawVoid]>::ref_from_bytes(voids).ok()?.iter().map(void).collect(),
+            kept,
         })
     }
 }
@@ -333,40 +350,6 @@ impl Header {
         self.leaving.set(None);
         result.map(drop)
     }
-
-    /// Notes durably that versions in a store are void. False if there is no room for that.
-    pub(crate) async fn void(&self, store: StoreId, range: Range) -> Result<bool, IoError> {
-        let change = |content: &mut Content| {
-            let covered = |(of, old): &(StoreId, Range)| {
-                *of == store && range.extent.contains(old.extent) && old.version <= range.version
-            };
-            content.voids.retain(|old| !covered(old));
-            let fits = content.voids.len() < VOIDS_MAX;
-            if fits {
-                content.voids.push((store, range));
-            }
-            fits
-        };
-        self.update(change).await
-    }
-
-    /// The void ranges of a store.
-    pub(crate) fn voids_of(&self, store: StoreId) -> Vec<Range> {
-        let content = self.content.borrow();
-        let of_store = content.voids.iter().filter(|(of, _)| *of == store);
-        of_store.map(|(_, range)| *range).collect()
-    }
-
-    /// Drops the void ranges `gone` from the header: the store has durably forgotten their
-    /// versions.
-    pub(crate) async fn forgotten(&self, store: StoreId, gone: &[Range]) -> Result<(), IoError> {
-        let change = |content: &mut Content| {
-            let before = content.voids.len();
-            content.voids.retain(|(of, range)| *of != store || !gone.contains(range));
-            content.voids.len() < before
-        };
-        self.update(change).await.map(drop)
-    }
 }
 
 async fn write(
@@ -379,8 +362,19 @@ async fn write(
     device.submit(Request::write_fua(extent, payload)).await.map(drop)
 }
 
+const _: () = assert!(
+    size_of::<Raw>()
+        + LINEAGE_MAX * size_of::<RawOpening>()
+        + STORES_MAX * size_of::<StoreId>()
+        + VOIDS_MAX * size_of::<RawVoid>()
+        + KEPT_BYTES_MAX
+        <= 128 * 512
+);
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
     use super::*;
 
     #[test]
@@ -393,17 +387,32 @@ mod tests {
         content.stores = vec![*b"0123456789abcdef"; STORES_MAX];
         let range = Range { extent: Extent::new(8, 8), version: Version(7) };
         content.voids = vec![(*b"0123456789abcdef", range); 3];
+        no_bit_flip_passes(&content, size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40);
+        // A list of kept stores makes another number of openings, which older programs refuse.
+        let address = "unix:/run/a".to_owned();
+        content.kept = vec![KeptStore { id: *b"0123456789abcdef", address }; 2];
+        let openings = U32::read_from_bytes(&content.encode()[12..16]).unwrap().get();
+        assert!(openings as usize > LINEAGE_MAX, "{openings}");
+        let of_kept = 4 + 2 * (16 + 4 + 11);
+        no_bit_flip_passes(
+            &content,
+            size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40 + of_kept,
+        );
+        content.voids = vec![(*b"0123456789abcdef", range); VOIDS_MAX];
+        content.lineage = vec![Opening::default(); LINEAGE_MAX];
+        let kept = KeptStore { id: *b"0123456789abcdef", address: "x".repeat(512) };
+        content.kept = vec![kept; STORES_MAX];
+        assert!(content.encode().len() as u64 <= COPY.bytes());
+        assert_eq!(Content::decode(&content.encode()), Some(content));
+    }
+
+    fn no_bit_flip_passes(content: &Content, used: usize) {
         let bytes = content.encode();
-        assert_eq!(Content::decode(&bytes), Some(content.clone()));
-        let used = size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40;
+        assert_eq!(Content::decode(&bytes).as_ref(), Some(content));
         for bit in 0..used * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Content::decode(&bad), None, "bit {bit}");
         }
-        content.voids = vec![(*b"0123456789abcdef", range); VOIDS_MAX];
-        content.lineage = vec![Opening::default(); LINEAGE_MAX];
-        assert!(content.encode().len() as u64 <= COPY.bytes());
-        assert!(Content::decode(&content.encode()).is_some());
     }
 }

@@ -8,6 +8,7 @@ use manylogs_engine::{PatientReads, read_copy};
 use crate::begin::OffloadError;
 use crate::call::{BaseId, StoreId};
 use crate::header::{COPY, HEADER, Header, MAGIC, PLACES};
+use crate::kept::KeptStore;
 use crate::offload::Offloaded;
 
 /// What the header of a base volume says.
@@ -19,6 +20,8 @@ pub struct BaseLabel {
     pub sectors: Sectors,
     /// Stores that may hold newer data.
     pub stores: Vec<StoreId>,
+    /// Stores that every opening borrows.
+    pub kept: Vec<KeptStore>,
     /// Openings so far.
     pub openings: u32,
 }
@@ -41,6 +44,7 @@ impl Offloaded {
             id: content.base,
             sectors: content.sectors,
             stores: content.stores.clone(),
+            kept: content.kept.clone(),
             openings: content.opening().incarnation,
         }))
     }

@@ -15,6 +15,7 @@ use crate::lender::Load;
 use crate::locks::{Locks, Use};
 use crate::meter::Meter;
 use crate::peer::Peer;
+use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::table::Table;
 use crate::versions::Version;
@@ -81,7 +82,7 @@ pub(crate) struct Client {
     pub(crate) header: Header,
     pub(crate) base_id: BaseId,
     pub(crate) opening: Opening,
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) peers: Peers,
     pub(crate) table: RefCell<Table>,
     pub(crate) locks: Locks,
     pub(crate) options: OffloadOptions,
@@ -123,7 +124,7 @@ impl Client {
             header,
             base_id,
             opening,
-            peers,
+            peers: Peers::new(peers),
             table,
             locks: Locks::default(),
             options,

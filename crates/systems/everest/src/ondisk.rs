@@ -21,6 +21,9 @@ const MAGIC: [u8; 8] = *b"EVERSTOR";
 const ROOTS_ON_ONE: u32 = 1;
 /// The format of a store whose two roots are on two devices.
 const ROOTS_ON_TWO: u32 = 2;
+/// The format of a store with room for its table. The roots are as in the two others, by the number
+/// of devices.
+const WITH_TABLE: u32 = 3;
 /// Least number of logs of a device. One and a half are reserved for cleaning and deletions, and
 /// each log is left while it still has room for the largest record.
 const LOGS_LEAST: u64 = 6;
@@ -49,6 +52,9 @@ mod bytes_of_superblock {
     const _: () = assert!(BYTES == 56);
 }
 
+/// Bytes of a superblock with room for a table.
+const WITH_TABLE_BYTES: usize = BYTES + size_of::<u64>();
+
 /// Label of a device of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -61,6 +67,9 @@ pub(crate) struct Superblock {
     pub(crate) sectors: Sectors,
     /// Whether the two roots are on two devices.
     pub(crate) roots_on_two: bool,
+    /// Room for the table that an orderly close leaves, before the last copy of the superblock.
+    /// `None` in stores of older formats, and zero on all devices but the first.
+    pub(crate) table: Option<Sectors>,
 }
 
 impl Superblock {
@@ -73,7 +82,11 @@ impl Superblock {
         let raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
-            version: U32::new(if self.roots_on_two { ROOTS_ON_TWO } else { ROOTS_ON_ONE }),
+            version: U32::new(match self.table {
+                Some(_) => WITH_TABLE,
+                None if self.roots_on_two => ROOTS_ON_TWO,
+                None => ROOTS_ON_ONE,
+            }),
             store: self.store,
             device: U16::new(self.device),
             devices: U16::new(self.devices),
@@ -81,7 +94,10 @@ impl Superblock {
             log_sectors: U64::new(self.log.0),
             device_sectors: U64::new(self.sectors.0),
         };
-        equal_logs::seal(raw.as_bytes())
+        match self.table {
+            None => equal_logs::seal(raw.as_bytes()),
+            Some(table) => equal_logs::seal(&[raw.as_bytes(), &table.0.to_le_bytes()].concat()),
+        }
     }
 
     /// The superblock in `bytes`; `None` if it is not whole, or says something impossible.
@@ -90,10 +106,16 @@ impl Superblock {
         if raw.magic != MAGIC {
             return None;
         }
-        let (found, known) = (raw.version.get(), ROOTS_ON_TWO);
+        let (found, known) = (raw.version.get(), WITH_TABLE);
         if !(ROOTS_ON_ONE..=known).contains(&found) {
             return Some(Err(StoreError::Version { found, known }));
         }
+        let table = match found {
+            WITH_TABLE => Some(bytes.get(BYTES..WITH_TABLE_BYTES)?),
+            _ => None,
+        };
+        let sectors = |bytes: &[u8]| U64::read_from_bytes(bytes).ok().map(|found| found.get());
+        let table = table.and_then(sectors).map(Sectors);
         let superblock = Self {
             store: raw.store,
             device: raw.device.get(),
@@ -101,9 +123,11 @@ impl Superblock {
             physical: Sectors(raw.physical_sectors.get().into()),
             log: Sectors(raw.log_sectors.get()),
             sectors: Sectors(raw.device_sectors.get()),
-            roots_on_two: found == ROOTS_ON_TWO,
+            roots_on_two: found == ROOTS_ON_TWO || (found == WITH_TABLE && raw.devices.get() > 1),
+            table,
         };
-        let whole = equal_logs::is_whole(raw.as_bytes()) && superblock.is_possible();
+        let of_checksum = if table.is_some() { WITH_TABLE_BYTES } else { BYTES };
+        let whole = equal_logs::is_whole(&bytes[..of_checksum]) && superblock.is_possible();
         whole.then_some(Ok(superblock))
     }
 
@@ -114,11 +138,20 @@ impl Superblock {
             && self.device < self.devices
             && self.log_count() > 0
             && (!self.roots_on_two || self.devices > 1)
+            && self.table.is_none_or(|table| table.0.is_multiple_of(8))
     }
 
     /// Number of logs of the device.
     pub(crate) fn log_count(&self) -> u64 {
-        equal_logs::log_count(self.sectors, self.log)
+        let table = self.table.unwrap_or_default();
+        equal_logs::log_count(Sectors(self.sectors.0.saturating_sub(table.0)), self.log)
+    }
+
+    /// Where the table is, if there is room for one.
+    pub(crate) fn table_place(&self) -> Option<Extent> {
+        let [_, last] = Self::places(self.sectors);
+        let len = self.table.filter(|len| len.0 > 0)?;
+        Some(Extent::new(last.start.0.checked_sub(len.0)?, len.0))
     }
 
     /// The device's logs, in order of address.
@@ -166,17 +199,28 @@ mod tests {
             log: Sectors(128),
             sectors: Sectors(1000),
             roots_on_two: true,
+            table: None,
         };
+        all_bits_count(superblock, BYTES);
+        let table = Some(Sectors(16));
+        all_bits_count(Superblock { table, ..superblock }, WITH_TABLE_BYTES);
+    }
+
+    fn all_bits_count(superblock: Superblock, bytes_used: usize) {
         let bytes = superblock.encode();
         assert_eq!(Superblock::decode(&bytes), Some(Ok(superblock)));
-        for bit in 0..BYTES * 8 {
+        for bit in 0..bytes_used * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(!matches!(Superblock::decode(&bad), Some(Ok(_))), "bit {bit}");
         }
         let logs: Vec<Extent> = superblock.logs().map(|(_, log)| log).collect();
         assert_eq!(logs.len(), 7);
-        assert!(logs[6].end() <= Superblock::places(superblock.sectors)[1].start);
+        let last = Superblock::places(superblock.sectors)[1].start;
+        let behind = superblock.table_place().map_or(last, |table| table.start);
+        assert!(
+            logs[6].end() <= behind && superblock.table_place().is_none_or(|t| t.end() == last)
+        );
         assert!(root_places(true).iter().all(|root| root.place.end() <= logs[0].start));
     }
 }

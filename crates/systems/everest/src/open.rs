@@ -1,8 +1,11 @@
 //! Making a store, and opening one after an orderly close or a crash.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Payload, Request, Sectors};
+use manylogs_block::{
+    BlockDevice, Extent, Handle, IoError, Nanos, Payload, Request, Sectors, TaskLock,
+};
 use manylogs_engine::{
     Engine, Member, Members, PatientReads, PhaseProbe, RootSlot, Scanner, begin_incarnation,
     find_root, read_copy, reserve_sequences, retire_failed, run_committer, run_opener,
@@ -19,6 +22,7 @@ use manylogs_schedule::Targets;
 use crate::ages::Ages;
 use crate::call::StoreId;
 use crate::error::StoreError;
+use crate::left::{LeftTable, load};
 use crate::ondisk::{Superblock, root_places, root_slots};
 use crate::store::{CircularStore, Inner, State, StoreOptions};
 use crate::versions::{Version, Versions};
@@ -102,11 +106,18 @@ impl CircularStore {
         let first = root.sequence_limit;
         let mut store = Store::new(found.superblocks[0].store, found.logs(), root, slot);
         retire_failed(&mut store);
-        let entries = found.recover(&mut store).await?;
+        let left = found.left_table(&store).await?;
+        let entries = match &left {
+            None => found.recover(&mut store).await?,
+            Some(_) => Vec::new(),
+        };
         let reused = plant::is(Bug::StoreReusesSequences);
         let first = if reused { 1 + store.map().len() as u64 } else { first.0 };
         store.number_from(first);
-        let (versions, ages) = versions_of(&store, &entries);
+        let (versions, ages) = match left {
+            None => versions_of(&store, &entries),
+            Some(table) => table.fill(&mut store),
+        };
         let head = seal_all_but_the_newest(&mut store);
         let opened = found.assemble(runtime, State { store, versions, ages, head });
         if !begin_incarnation(&*opened.0).await? {
@@ -145,9 +156,10 @@ impl Found {
         let told: Vec<_> = devices.iter().map(|device| device.capabilities()).collect();
         let physical = told.iter().map(|told| told.physical_sector).max().unwrap_or(Sectors(1));
         let store = new_volume_id(runtime);
-        let mut superblocks = Vec::new();
+        let (mut superblocks, has_table) = (Vec::new(), options.table.0 > 0);
         for (device, told) in told.iter().enumerate() {
-            let (have, need) = (told.capacity, Superblock::least(log));
+            let table = if device == 0 { options.table } else { Sectors(0) };
+            let (have, need) = (told.capacity, Superblock::least(log) + table);
             if have < need {
                 return Err(StoreError::TooSmall { device, have, need });
             }
@@ -159,6 +171,7 @@ impl Found {
                 log,
                 sectors: have,
                 roots_on_two: count > 1,
+                table: has_table.then_some(if device == 0 { options.table } else { Sectors(0) }),
             });
         }
         Ok(Self { reads: devices.clone(), devices, superblocks })
@@ -224,6 +237,16 @@ impl Found {
         Ok((root, place % 2))
     }
 
+    /// The table that an orderly close left, if nothing was written since.
+    async fn left_table(&self, store: &Store) -> Result<Option<LeftTable>, IoError> {
+        let Some(place) = self.superblocks[0].table_place() else { return Ok(None) };
+        let loaded = load(&self.reads[0], place, store.root()).await?;
+        let regions: Vec<Extent> =
+            self.superblocks.iter().flat_map(Superblock::logs).map(|(_, log)| log).collect();
+        let (physical, limit) = (self.superblocks[0].physical, store.root().sequence_limit);
+        Ok(loaded.filter(|table| table.fits(&regions, physical, limit)))
+    }
+
     /// Fills `store` from the logs. Returns the entries found, by log and in order.
     async fn recover(&self, store: &mut Store) -> Result<Vec<Entry>, StoreError> {
         let (floor, mut entries) = (store.floor(), Vec::new());
@@ -255,13 +278,16 @@ impl Found {
         let for_deletions = Room { log: Sectors(self.superblocks[0].log.0 / 2), ..largest };
         let member =
             |device| Member::new(device, PhaseProbe::default()).scheduled(&runtime, TARGETS);
-        let roots_on_two = self.roots_on_two();
+        let (roots_on_two, table) = (self.roots_on_two(), self.superblocks[0].table_place());
         let members = Members::of_all(self.devices.into_iter().map(member).collect());
         let inner = Rc::new(Inner {
             engine: Engine::new(runtime.clone(), members, state),
             roots_on_two,
             record,
             spared: [for_cleaning, for_deletions],
+            table,
+            closing: Cell::default(),
+            cleaning: TaskLock::default(),
         });
         CircularStore(inner)
     }

@@ -29,6 +29,8 @@ pub(crate) struct Peer {
     barred: Cell<bool>,
     /// Whether the store had no room when it was last asked to store a version.
     pub(crate) full: Cell<bool>,
+    /// Whether the store was given up: it takes no more writes.
+    pub(crate) leaving: Cell<bool>,
 }
 
 impl Peer {
@@ -44,6 +46,7 @@ impl Peer {
             busy: Cell::default(),
             barred: Cell::default(),
             full: Cell::default(),
+            leaving: Cell::default(),
         }
     }
 
@@ -53,7 +56,7 @@ impl Peer {
 
     /// Whether a version may be sent to the store.
     pub(crate) fn takes_writes(&self) -> bool {
-        self.live.get() && !self.full.get() && !self.barred.get()
+        self.live.get() && !self.full.get() && !self.barred.get() && !self.leaving.get()
     }
 }
 

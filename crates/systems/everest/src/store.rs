@@ -1,9 +1,10 @@
 //! The store as its clients see it.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    Completer, Completion, Extent, IoError, Payload, Sectors, Signal, completion,
+    Completer, Completion, Extent, IoError, Payload, Sectors, Signal, TaskLock, completion,
 };
 use manylogs_engine::{Engine, begin_read, wait_durable};
 use manylogs_logstore::store::{Batch, NewEntry, Place, Room, Store, Stream, Ticket};
@@ -23,6 +24,19 @@ const ORDER: Stream = Stream(0);
 pub struct StoreOptions {
     /// Length of a log, the unit of cleaning. A multiple of 8 sectors.
     pub log: Sectors,
+    /// Room on the first device for the table that an orderly close leaves, by which the next
+    /// opening need not read the logs. A multiple of 8 sectors; with zero the store is one that
+    /// programs before the table open too.
+    pub table: Sectors,
+}
+
+impl StoreOptions {
+    /// Room for the table of a store on a device of `sectors`: enough if most of what it holds
+    /// comes in blocks of 4 KiB.
+    #[must_use]
+    pub const fn table_for(sectors: Sectors) -> Sectors {
+        Sectors(sectors.0 / 64 / 8 * 8)
+    }
 }
 
 /// Content that the store has for a part of a range.
@@ -63,6 +77,12 @@ pub(crate) struct Inner {
     pub(crate) record: Sectors,
     /// Room that only cleaning may use, and room that only cleaning and deletions may use.
     pub(crate) spared: [Room; 2],
+    /// Where an orderly close leaves the table.
+    pub(crate) table: Option<Extent>,
+    /// The store is being closed: it takes no changes.
+    pub(crate) closing: Cell<bool>,
+    /// Held while a log is cleaned.
+    pub(crate) cleaning: TaskLock,
 }
 
 /// A circular store. Clones are the same store. Its tasks run until [`CircularStore::close`], even
@@ -334,11 +354,18 @@ impl CircularStore {
         &self.0.engine.progress
     }
 
-    /// Waits until all writes and deletions so far are durable, and ends the store's tasks.
+    /// Waits until all writes and deletions so far are durable, and ends the store's tasks. If the
+    /// store has room for it, its table is left for the next opening. Nothing depends on that: a
+    /// crash meanwhile leaves the logs as they were.
     ///
     /// # Errors
     /// If a device fails.
     pub async fn close(&self) -> Result<(), IoError> {
+        if let Some(place) = self.0.table
+            && !self.0.engine.is_closed()
+        {
+            return self.0.leave(place).await;
+        }
         let last = self.0.engine.state.borrow().store.entries().tickets.last();
         let done = match last {
             Some(last) => wait_durable(&*self.0, last).await,
@@ -355,6 +382,7 @@ impl Inner {
     }
 
     fn takes_changes(&self, state: &State) -> Result<(), IoError> {
-        if self.engine.is_closed() { Err(IoError::Gone) } else { state.store.writable() }
+        let over = self.engine.is_closed() || self.closing.get();
+        if over { Err(IoError::Gone) } else { state.store.writable() }
     }
 }

@@ -16,6 +16,8 @@ pub enum StoreState {
     Full,
     /// It must forget old versions before it takes new ones.
     Forgets,
+    /// It was given up: what it holds goes home.
+    Leaves,
     /// It cannot be reached.
     Away,
 }
@@ -28,6 +30,7 @@ impl StoreState {
             Self::Lends => "lends",
             Self::Full => "full",
             Self::Forgets => "forgets",
+            Self::Leaves => "leaves",
             Self::Away => "away",
         }
     }
@@ -44,6 +47,8 @@ pub struct StoreFigures {
     pub state: StoreState,
     /// Whether the base volume's header lists it as one that may hold data.
     pub is_listed: bool,
+    /// Whether the header says where it is, so that every opening borrows it.
+    pub is_kept: bool,
     /// Sectors of which it has the newest version.
     pub held: Sectors,
     /// Sectors of which it alone has the newest version.
@@ -55,10 +60,14 @@ pub struct StoreFigures {
 }
 
 impl Offloaded {
-    /// The stores of the base volume, in the order in which they were given.
+    /// The stores of the base volume, in the order in which they were given. Those that were
+    /// removed and hold nothing are left out.
     #[must_use]
     pub fn stores(&self) -> Vec<StoreFigures> {
-        (0..self.0.peers.len()).map(|store| self.0.figures_of(store)).collect()
+        let all = (0..self.0.peers.len()).map(|store| self.0.figures_of(store));
+        let has_left =
+            |one: &StoreFigures| one.state == StoreState::Leaves && !one.is_listed && !one.is_kept;
+        all.filter(|one| !has_left(one)).collect()
     }
 
     /// Whether the base volume is over the threshold of its policy.
@@ -94,6 +103,7 @@ impl Client {
             place: peer.lender.place(),
             state: peer.state(),
             is_listed: self.header.is_listed(peer.id),
+            is_kept: self.header.is_kept(peer.id),
             held: table.sectors(Some(store)),
             only_copy: table.only_copies(store),
             wait: peer.lender.load().wait,
@@ -106,6 +116,7 @@ impl Peer {
     fn state(&self) -> StoreState {
         match (self.is_live(), self.takes_writes()) {
             (false, _) => StoreState::Away,
+            (true, _) if self.leaving.get() => StoreState::Leaves,
             (true, true) => StoreState::Lends,
             (true, false) if self.full.get() => StoreState::Full,
             (true, false) => StoreState::Forgets,

@@ -74,6 +74,10 @@ impl System for Inner {
         self.engine.progress.notify();
     }
 
+    async fn may_renew(&self) -> bool {
+        !self.closing.get()
+    }
+
     fn put_renewed(&self, state: &mut State, batch: Batch, room: Room) {
         state.put(batch, room, None);
     }

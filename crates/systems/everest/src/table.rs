@@ -77,6 +77,11 @@ impl Table {
         Self { newest: ExtentMap::new(), held }
     }
 
+    /// One more store has come, which holds nothing that counts.
+    pub(crate) fn one_more(&mut self) {
+        self.held.push(ExtentMap::new());
+    }
+
     /// The table at an opening, made of the stores' answers.
     pub(crate) fn opened(stores: usize, held: &[(usize, Vec<Range>)]) -> Self {
         let mut table = Self::new(stores);

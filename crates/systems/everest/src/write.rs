@@ -160,6 +160,10 @@ impl Client {
         content: Option<Payload>,
     ) -> Result<(), IoError> {
         let peer = &self.peers[store];
+        // A store that leaves may already be dropped from the header, and must not be listed again.
+        if peer.leaving.get() {
+            return Err(IoError::Transient { extent: range.extent });
+        }
         peer.busy.set(peer.busy.get() + 1);
         let late = plant::is(Bug::ListedAfterWrite);
         let listed = if late { Ok(()) } else { self.header.list(peer.id).await };

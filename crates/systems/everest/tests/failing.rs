@@ -38,7 +38,7 @@ fn devices(device: &Device) -> Vec<Rc<dyn BlockDevice>> {
 }
 
 async fn made(runtime: &Handle, device: &Device) -> CircularStore {
-    let options = StoreOptions { log: LOG };
+    let options = StoreOptions { log: LOG, table: Sectors(0) };
     CircularStore::create(runtime.clone(), devices(device), options).await.unwrap()
 }
 
@@ -138,7 +138,7 @@ fn a_store_goes_on_without_one_of_its_devices_and_finds_all_when_it_is_back() {
         in_virtual_time(move |runtime, first| async move {
             let both = [first, device()];
             let devices = || both.iter().flat_map(devices).collect::<Vec<_>>();
-            let options = StoreOptions { log: LOG };
+            let options = StoreOptions { log: LOG, table: Sectors(0) };
             let store = CircularStore::create(runtime.clone(), devices(), options).await.unwrap();
             wrap(&store, 1).await;
             both[lost].add(Rule::new(ALL, |_| IoError::Gone));

@@ -1,5 +1,6 @@
 //! A client whose stores are behind links that can be cut.
 
+#![allow(clippy::print_stdout, reason = "the figures are of interest")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::cell::Cell;
@@ -10,7 +11,7 @@ use manylogs_block::{
     Sectors, Signal,
 };
 use manylogs_everest::{
-    Answer, Ask, Call, CircularStore, Lender, LenderError, Lending, Load, OffloadError,
+    Answer, Ask, Call, CircularStore, KeptStore, Lender, LenderError, Lending, Load, OffloadError,
     OffloadOptions, Offloaded, Opening, Policy, Reply, Session, StoreId, StoreOptions, Version,
 };
 use manylogs_filters::{Delay, Faults, Rule};
@@ -19,7 +20,8 @@ use manylogs_sim::{Sim, TaskOrder};
 
 const LOG: Sectors = Sectors(128);
 const THERE: Nanos = Nanos::from_millis(1);
-const TIMEOUT: Nanos = Nanos::from_millis(500);
+/// A link that is silent for so long is given up: that of `crates/servers/serve`, looked at each 0.1 s.
+const TIMEOUT: Nanos = Nanos::from_millis(1600);
 
 /// A store at the other end of a link.
 #[derive(Clone)]
@@ -121,7 +123,11 @@ fn staying(policy: Policy) -> OffloadOptions {
 
 async fn far_store(runtime: &Handle) -> Far {
     let disk: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(64 + 9 * 128 + 16)));
-    let made = CircularStore::create(runtime.clone(), vec![disk], StoreOptions { log: LOG });
+    let made = CircularStore::create(
+        runtime.clone(),
+        vec![disk],
+        StoreOptions { log: LOG, table: Sectors(0) },
+    );
     let store = Lending::open(made.await.unwrap(), None).await.unwrap();
     Far { runtime: runtime.clone(), store, link: Rc::default() }
 }
@@ -231,6 +237,7 @@ fn one_of_two_stores_may_go() {
             put(&volume, number, 100 * number + 1).await.unwrap();
         }
         two.set_cut(true);
+        let mut longest = Nanos(0);
         for number in 0..30 {
             let from = runtime.now();
             if number < 20 {
@@ -239,7 +246,9 @@ fn one_of_two_stores_may_go() {
             put(&volume, number, 100 * number + 50).await.unwrap();
             let waited = runtime.now().since(from);
             assert!(waited < Nanos::from_secs(2), "{waited:?} for {number}");
+            longest = longest.max(waited);
         }
+        println!("a store is gone: clients waited at most {longest:?}");
         runtime.sleep(Nanos::from_secs(60)).await;
         volume.close().await;
         // The header says that the versions in the second store are void, so they do not count. (An
@@ -253,6 +262,54 @@ fn one_of_two_stores_may_go() {
         runtime.sleep(Nanos::from_secs(2)).await;
         assert_eq!(one.store.store().ranges(Space(0)), []);
         assert_eq!(two.store.store().ranges(Space(0)), []);
+    });
+}
+
+/// A store is cut off for an hour while it holds data. Clients go on meanwhile, and all is home
+/// within a minute of the end.
+#[test]
+fn after_an_hour_of_partition_all_is_home_within_a_minute() {
+    in_virtual_time(|runtime| async move {
+        let base = a_base(&runtime).await;
+        let (one, two) = (far_store(&runtime).await, far_store(&runtime).await);
+        let volume = opened(&runtime, &base, &[&one, &two], options(Policy::Always)).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        // The second store takes writes while the first cannot be reached.
+        one.set_cut(true);
+        for number in 0..60 {
+            put(&volume, number, 100 * number + 1).await.unwrap();
+        }
+        one.set_cut(false);
+        two.set_cut(true);
+        let held = volume.figures().held;
+        assert!(held >= Sectors(8 * 20), "{held:?} are cut off");
+        let mut longest = Nanos(0);
+        for minute in 0..60 {
+            for number in 60..70 {
+                let from = runtime.now();
+                put(&volume, number, 1000 * number + 10 * minute).await.unwrap();
+                assert_eq!(get(&volume, number).await.unwrap(), tags(1000 * number + 10 * minute));
+                longest = longest.max(runtime.now().since(from));
+            }
+            runtime.sleep(Nanos::from_secs(60)).await;
+        }
+        assert!(longest < Nanos::from_secs(2), "{longest:?}");
+        let waits = volume.figures().held;
+        assert!(
+            waits > Sectors(0) && waits <= held,
+            "what is cut off waits: {waits:?} of {held:?}"
+        );
+        two.set_cut(false);
+        let from = runtime.now();
+        while volume.figures().held > Sectors(0) {
+            runtime.sleep(Nanos::from_millis(10)).await;
+        }
+        let took = runtime.now().since(from);
+        println!("{waits:?} were cut off; clients waited at most {longest:?}; home after {took:?}");
+        assert!(took < Nanos::from_secs(60), "{took:?}");
+        for number in 0..60 {
+            assert_eq!(get(&volume, number).await.unwrap(), tags(100 * number + 1));
+        }
     });
 }
 
@@ -306,7 +363,11 @@ fn read_of_a_store_put_back() -> Result<Payload, IoError> {
         let base = a_base(&runtime).await;
         let device = Rc::new(MemoryDevice::new(Sectors(64 + 9 * 128 + 16)));
         let disk = || vec![Rc::clone(&device) as Rc<dyn BlockDevice>];
-        let made = CircularStore::create(runtime.clone(), disk(), StoreOptions { log: LOG });
+        let made = CircularStore::create(
+            runtime.clone(),
+            disk(),
+            StoreOptions { log: LOG, table: Sectors(0) },
+        );
         let store = Lending::open(made.await.unwrap(), None).await.unwrap();
         let mut far = Far { runtime: runtime.clone(), store, link: Rc::default() };
         let holder = Rc::new(std::cell::RefCell::new(far.store.clone()));
@@ -548,6 +609,107 @@ fn reclaiming_goes_on_after_an_error() {
     assert!(reclaimed_after_an_error());
 }
 
+/// Adds a store to an open base volume. Whether an opening, which is told what the header keeps,
+/// then finds all that the store holds.
+fn added_store_is_kept() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let kept = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let (base, far) = (a_base(&runtime).await, far_store(&runtime).await);
+        let never = staying(Policy::Always);
+        let volume = opened(&runtime, &base, &[], never).await.unwrap();
+        put(&volume, 1, 10).await.unwrap();
+        assert_eq!(volume.figures().offloaded, 0, "there is no store");
+        let added = volume.add(Rc::new(far.clone()), "unix:/run/far#1").await;
+        assert_eq!(added, Ok(true));
+        // A crash now would not undo it.
+        let label = Offloaded::identify(&runtime, Rc::clone(&base)).await.unwrap().unwrap();
+        let named = KeptStore { id: far.id(), address: "unix:/run/far#1".to_owned() };
+        let is_durable = label.kept == [named.clone()];
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&volume, 2, 20).await.unwrap();
+        put(&volume, 1, 11).await.unwrap();
+        assert_eq!(volume.figures().offloaded, 2);
+        let stores = volume.stores();
+        assert!(stores.len() == 1 && stores[0].is_kept && stores[0].is_listed, "{stores:?}");
+        volume.close().await;
+        let label = Offloaded::identify(&runtime, Rc::clone(&base)).await.unwrap().unwrap();
+        kept.set(is_durable && label.kept == [named]);
+        let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+        for (number, tag) in [(1, 11), (2, 20)] {
+            assert_eq!(get(&volume, number).await.unwrap(), tags(tag));
+        }
+    });
+    seen.get()
+}
+
+#[test]
+fn a_store_that_is_added_is_kept() {
+    assert!(added_store_is_kept());
+}
+
+/// A store that is removed takes no more writes, is emptied, and is then forgotten by the base.
+#[test]
+fn a_store_that_is_removed_goes_home_first() {
+    in_virtual_time(|runtime| async move {
+        let base = a_base(&runtime).await;
+        let (one, two) = (far_store(&runtime).await, far_store(&runtime).await);
+        let volume = opened(&runtime, &base, &[], options(Policy::Always)).await.unwrap();
+        assert_eq!(volume.add(Rc::new(two.clone()), "unix:/two").await, Ok(true));
+        assert_eq!(volume.add(Rc::new(one.clone()), "unix:/one").await, Ok(true));
+        runtime.sleep(Nanos::from_secs(1)).await;
+        for number in 0..20 {
+            put(&volume, number, 100 * number + 1).await.unwrap();
+        }
+        assert!(volume.stores()[0].held > Sectors(0), "equally idle: the first takes writes");
+        // Clients go on meanwhile.
+        let writing = volume.clone();
+        runtime.spawn(async move {
+            for number in 0..200 {
+                put(&writing, 20 + number % 40, 7000 + 8 * number).await.unwrap();
+            }
+        });
+        volume.remove(two.id()).await.unwrap();
+        assert_eq!(two.store.store().ranges(Space(0)), []);
+        let label = Offloaded::identify(&runtime, Rc::clone(&base)).await.unwrap().unwrap();
+        assert!(label.kept.len() == 1 && label.kept[0].id == one.id(), "{label:?}");
+        assert!(!label.stores.contains(&two.id()), "{label:?}");
+        assert_eq!(volume.stores().len(), 1);
+        two.set_cut(true);
+        for number in 0..20 {
+            assert_eq!(get(&volume, number).await.unwrap(), tags(100 * number + 1));
+        }
+        let unknown = OffloadError::Unknown { store: [7; 16] };
+        assert_eq!(volume.remove([7; 16]).await, Err(unknown));
+        // It may come again.
+        two.set_cut(false);
+        assert_eq!(volume.add(Rc::new(two.clone()), "unix:/two").await, Ok(false));
+        runtime.sleep(Nanos::from_secs(5)).await;
+        for number in 0..40 {
+            put(&volume, number, 100 * number + 2).await.unwrap();
+        }
+        assert!(volume.stores()[0].held > Sectors(0), "{:?}", volume.stores());
+    });
+}
+
+/// A base volume has up to 16 stores.
+#[test]
+fn more_stores_than_a_base_volume_can_have_are_refused() {
+    in_virtual_time(|runtime| async move {
+        let base = a_base(&runtime).await;
+        let volume = opened(&runtime, &base, &[], staying(Policy::Never)).await.unwrap();
+        for number in 0..16 {
+            let far = far_store(&runtime).await;
+            assert_eq!(volume.add(Rc::new(far), &format!("unix:/{number}")).await, Ok(true));
+        }
+        let far = far_store(&runtime).await;
+        let added = volume.add(Rc::new(far.clone()), "unix:/more").await;
+        assert_eq!(added, Err(OffloadError::Stores));
+        let long = volume.add(Rc::new(far), &"x".repeat(600)).await;
+        assert_eq!(long, Err(OffloadError::Address { most: 512 }));
+    });
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
@@ -574,4 +736,5 @@ fn planted_bugs_are_noticed() {
     with(Bug::VoidForgotten, &void_is_believed);
     with(Bug::HeaderInOneCopy, &store_known_from_one_copy);
     with(Bug::ReclaimEndsAtError, &reclaimed_after_an_error);
+    with(Bug::KeptInMemory, &added_store_is_kept);
 }

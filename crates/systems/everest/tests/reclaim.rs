@@ -33,7 +33,7 @@ fn home_after_two_rounds() -> Payload {
             is_write && writes.replace(writes.get() + 1) == 0
         });
         let device: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(4096)));
-        let options = StoreOptions { log: Sectors(128) };
+        let options = StoreOptions { log: Sectors(128), table: Sectors(0) };
         let store = CircularStore::create(runtime.clone(), vec![device], options).await.unwrap();
         let store = Lending::open(store, None).await.unwrap();
         let options = OffloadOptions {

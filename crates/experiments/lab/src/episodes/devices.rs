@@ -34,7 +34,7 @@ pub(crate) async fn lend(
 ) -> Result<Lending, EpisodeFailure> {
     let device: Rc<dyn BlockDevice> = Rc::new(meter.clone());
     let part: Rc<dyn BlockDevice> = Rc::new(Part { device, extent });
-    let options = StoreOptions { log: LOG };
+    let options = StoreOptions { log: LOG, table: Sectors(0) };
     let store = CircularStore::create(runtime.clone(), vec![part], options).await?;
     Ok(Lending::open(store, Some(meter)).await?)
 }

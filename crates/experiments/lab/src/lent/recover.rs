@@ -105,7 +105,8 @@ fn fill(
 ) -> Result<(), EpisodeFailure> {
     let (runtime, case) = (sim.handle(node), case.clone());
     sim.block_on(node, async move {
-        let options = StoreOptions { log: LOG };
+        let table = StoreOptions::table_for(part.capabilities().capacity);
+        let options = StoreOptions { log: LOG, table };
         let store = CircularStore::create(runtime.clone(), vec![part], options).await?;
         let lending = Lending::open(store, None).await?;
         Offloaded::create(&runtime, Rc::clone(&home)).await?;
@@ -172,6 +173,9 @@ mod tests {
         // All logs are looked at in any case.
         let more_s = found.recovery_s - little.recovery_s;
         assert!((0.7..1.5).contains(&(more_s / found.stream_s)), "{found:?} beside {little:?}");
-        assert_eq!(recover(&case(5000, true)).unwrap().valid_mb, found.valid_mb);
+        // After an orderly close the table is read, and no log.
+        let closed = recover(&case(5000, true)).unwrap();
+        assert_eq!(closed.valid_mb, found.valid_mb);
+        assert!(closed.recovery_s < 0.2 && closed.recovery_s < found.recovery_s, "{closed:?}");
     }
 }

@@ -151,7 +151,8 @@ pub enum RecordError {
 /// Records the requests of `device` to `out` as a recording of our own format.
 ///
 /// Ends after the time in `options`, or when `stop` becomes true. The tracing instance is
-/// removed in any case. `progress` is called about twice a second.
+/// removed in any case. `progress` is called as soon as the kernel traces, and then about twice a
+/// second.
 ///
 /// # Errors
 ///
@@ -176,6 +177,7 @@ pub fn record(
     };
     instance.start(options.event, &device)?;
     let started = Instant::now();
+    progress(RecordProgress { elapsed: Duration::ZERO, requests: 0, lost: 0 });
     let mut reported = started;
     while !stop.load(Ordering::Relaxed)
         && options.duration.is_none_or(|duration| started.elapsed() < duration)

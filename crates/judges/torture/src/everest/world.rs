@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
+use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng, Sectors};
 use manylogs_everest::{Call, CircularStore, Lender, Lending, Offloaded, StoreOptions};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Sim, Survival};
 
@@ -164,7 +164,7 @@ impl Machines {
         let runtime = machine.clone();
         machine.spawn(async move {
             let opened = if fresh {
-                let options = StoreOptions { log };
+                let options = StoreOptions { log, table: Sectors(0) };
                 CircularStore::create(runtime.clone(), devices, options).await
             } else {
                 CircularStore::open(runtime.clone(), devices).await

@@ -240,8 +240,8 @@ fn checked_extent(start: u64, len: u64) -> Option<Extent> {
     (len > 0 && is_in_one_space(extent)).then_some(extent)
 }
 
-/// LEB128: seven bits a byte, lowest first.
-fn put(out: &mut Vec<u8>, mut value: u64) {
+/// Appends a number as LEB128: seven bits a byte, lowest first.
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -249,7 +249,8 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-fn get(input: &mut &[u8]) -> Option<u64> {
+/// The number at the start of `input`, which goes on behind it; `None` if there is none.
+pub fn get(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let byte = input.try_get_u8().ok()?;
@@ -262,12 +263,15 @@ fn get(input: &mut &[u8]) -> Option<u64> {
 }
 
 /// The difference from `last` as a number that is small for small differences of either sign.
-const fn zigzag(value: u64, last: u64) -> u64 {
+#[must_use]
+pub const fn zigzag(value: u64, last: u64) -> u64 {
     let difference = value.wrapping_sub(last).cast_signed();
     ((difference << 1) ^ (difference >> 63)).cast_unsigned()
 }
 
-const fn unzigzag(word: u64) -> i64 {
+/// The difference in a number that [`zigzag`] made.
+#[must_use]
+pub const fn unzigzag(word: u64) -> i64 {
     (word >> 1).cast_signed() ^ -(word & 1).cast_signed()
 }
 

@@ -30,11 +30,14 @@ pub struct StoreStatus {
     pub name: String,
     /// Where it is.
     pub address: String,
-    /// lends, full, forgets or away.
+    /// lends, full, forgets, leaves or away.
     pub state: String,
     /// Whether the base has noted that the store may hold data: opening the base then waits for the
     /// store.
     pub listed: bool,
+    /// Whether the base has noted where the store is, so that every opening borrows it.
+    #[serde(default)]
+    pub kept: bool,
     /// Bytes whose newest version is in this store.
     pub held_bytes: u64,
     /// Of those, bytes that no other store has.

@@ -1,18 +1,20 @@
 //! The base volume on a device, with the stores that it borrows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Nanos, Request};
+use manylogs_block::{BlockDevice, Handle, Nanos, Request};
 use manylogs_everest::{
-    BaseId, Lender, LenderError, OffloadError, OffloadOptions, Offloaded, Policy, store_name,
+    BaseId, KeptStore, Lender, LenderError, OffloadError, OffloadOptions, Offloaded, Policy,
+    store_name,
 };
+use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::status::Status;
-use manylogs_operate::{Closing, ServedSystem};
-use manylogs_storage::{Reactor, VolumeLock};
+use manylogs_operate::{Closing, Obeying, ServedSystem};
+use manylogs_storage::{Connector, Reactor, VolumeLock};
 
-use super::address::{StoreAddress, peer_at};
-use super::keys::Identity;
+use super::address::{StoreAddress, parse_store, peer_at};
+use super::keys::{Identity, KEY_FILE};
 use super::link::Link;
 use super::status::offload_status;
 use crate::engine::ServeError;
@@ -25,6 +27,9 @@ pub struct Borrowing {
     pub stores: Vec<StoreAddress>,
     /// The key of this machine, for stores that have one.
     pub identity: Option<Identity>,
+    /// The file of that key, if `identity` is not given and a store that the base volume keeps has
+    /// one. It is made if it is not there.
+    pub key: PathBuf,
     /// Copies of each off-loaded write.
     pub copies: usize,
     /// How long an opening waits for a store, and a read whose newest version is only there.
@@ -36,7 +41,8 @@ pub struct Borrowing {
 impl Default for Borrowing {
     fn default() -> Self {
         let OffloadOptions { policy, copies, patience, .. } = OffloadOptions::default();
-        Self { stores: Vec::new(), identity: None, copies, patience, policy }
+        let key = PathBuf::from(KEY_FILE);
+        Self { stores: Vec::new(), identity: None, key, copies, patience, policy }
     }
 }
 
@@ -45,6 +51,7 @@ impl Default for Borrowing {
 #[derive(Debug)]
 pub(crate) struct Base {
     volume: Offloaded,
+    connecting: Connecting,
     _lock: VolumeLock,
 }
 
@@ -66,6 +73,17 @@ impl ServedSystem for Base {
 
     fn tell(&self, status: &mut Status) {
         status.offload = Some(offload_status(&self.volume));
+    }
+
+    fn obey(&self, order: Order) -> Obeying {
+        let (volume, connecting) = (self.volume.clone(), self.connecting.clone());
+        Box::pin(async move {
+            match order {
+                Order::AddStore { address } => connecting.add(&volume, &address).await,
+                Order::RemoveStore { store } => remove(&volume, &store).await,
+                _ => Err(OrderError::bad_input("a base volume knows no such order")),
+            }
+        })
     }
 
     fn close(&self) -> Closing {
@@ -102,7 +120,15 @@ pub(crate) fn open_base(
         };
     }
     let lock = VolumeLock::take(label.id, path).map_err(StackError::from)?;
-    let links = connect(reactor, borrowing, label.id)?;
+    let connecting = Connecting {
+        runtime: reactor.handle(),
+        connector: reactor.connector(),
+        identity: borrowing.identity.clone(),
+        key: borrowing.key.clone(),
+        patience: borrowing.patience,
+        base: label.id,
+    };
+    let links = connect(reactor, &connecting, &borrowing.stores, &label.kept)?;
     let options = OffloadOptions {
         policy: borrowing.policy,
         copies: borrowing.copies,
@@ -118,29 +144,87 @@ pub(crate) fn open_base(
         Some(unreached) => unreached,
         None => failed(error),
     })?;
-    Ok(Some(Base { volume, _lock: lock }))
+    Ok(Some(Base { volume, connecting, _lock: lock }))
 }
 
-/// Connects to all stores. Those whose names are not given must answer within the patience.
-fn connect(
-    reactor: &Reactor,
-    borrowing: &Borrowing,
+/// What it takes to connect a base volume to one more store.
+#[derive(Clone)]
+struct Connecting {
+    runtime: Handle,
+    connector: Connector,
+    identity: Option<Identity>,
+    key: PathBuf,
+    patience: Nanos,
     base: BaseId,
-) -> Result<Vec<Link>, ServeError> {
-    let (connector, mut links) = (reactor.connector(), Vec::new());
-    for address in &borrowing.stores {
-        let sealed = match (address.key, &borrowing.identity) {
+}
+
+impl std::fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connecting").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Connecting {
+    fn link(&self, address: &StoreAddress) -> Result<Link, ServeError> {
+        let tls = |error: &dyn std::fmt::Display| ServeError::Tls(error.to_string());
+        let sealed = match (address.key, &self.identity) {
             (Some(key), Some(identity)) => Some(identity.of_client(key)),
-            (Some(_), None) => return Err(ServeError::Tls("this machine has no key".to_owned())),
+            (Some(key), None) => {
+                let identity = Identity::of_file(&self.key).map_err(|error| tls(&error))?;
+                Some(identity.of_client(key))
+            }
             (None, _) => None,
         };
         let sealed = sealed.transpose().map_err(ServeError::Tls)?;
         let peer = peer_at(&address.at, sealed.is_some())?;
-        let (runtime, connector) = (reactor.handle(), connector.clone());
-        links.push(Link::start(runtime, connector, address.clone(), (peer, sealed), base));
+        let (runtime, connector) = (self.runtime.clone(), self.connector.clone());
+        Ok(Link::start(runtime, connector, address.clone(), (peer, sealed), self.base))
     }
-    let (runtime, waited, patience) = (reactor.handle(), links.clone(), borrowing.patience);
-    let addresses = borrowing.stores.clone();
+
+    /// Lets the base volume borrow the store at an address, which must answer.
+    async fn add(&self, volume: &Offloaded, address: &str) -> Answer {
+        let given: StoreAddress = address.parse().map_err(OrderError::bad_input)?;
+        let link = self.link(&given).map_err(OrderError::bad_input)?;
+        if let Err(why) = link.reached(self.patience).await {
+            link.end();
+            return Err(OrderError::new(format!("store {given}: {why}")));
+        }
+        let named = StoreAddress { store: Some(link.id()), ..given }.to_string();
+        let added = volume.add(Rc::new(link.clone()), &named).await;
+        if added != Ok(true) {
+            link.end();
+        }
+        added.map_err(|error| refused(&error))?;
+        Ok(serde_json::json!({ "store": named }))
+    }
+}
+
+async fn remove(volume: &Offloaded, store: &str) -> Answer {
+    let name = || OrderError::bad_input(format!("{store}: a store's name has 32 digits, 0 to f"));
+    let id = parse_store(store).ok_or_else(name)?;
+    volume.remove(id).await.map_err(|error| refused(&error))?;
+    Ok(serde_json::json!({ "store": store }))
+}
+
+fn refused(error: &OffloadError) -> OrderError {
+    match error {
+        OffloadError::Base(_) => OrderError::new(error),
+        _ => OrderError::bad_input(error),
+    }
+}
+
+/// Connects to all stores: those that are given, and the others that the base volume keeps. Those
+/// whose names are not given must answer within the patience.
+fn connect(
+    reactor: &Reactor,
+    connecting: &Connecting,
+    given: &[StoreAddress],
+    kept: &[KeptStore],
+) -> Result<Vec<Link>, ServeError> {
+    let links: Result<Vec<Link>, _> = given.iter().map(|at| connecting.link(at)).collect();
+    let mut links = links?;
+    let (runtime, waited, patience) = (reactor.handle(), links.clone(), connecting.patience);
+    let addresses = given.to_vec();
     reactor.block_on(async move {
         let began = runtime.now();
         for (link, address) in waited.into_iter().zip(addresses) {
@@ -151,6 +235,16 @@ fn connect(
         }
         Ok(())
     })?;
+    for KeptStore { id, address } in kept {
+        if links.iter().any(|link| link.id() == *id) {
+            continue;
+        }
+        let wrong = |error: crate::address::AddressError| ServeError::StoreAway {
+            store: store_name(id),
+            why: format!("the address in the base volume's header is none: {error}"),
+        };
+        links.push(connecting.link(&address.parse().map_err(wrong)?)?);
+    }
     Ok(links)
 }
 

@@ -160,8 +160,8 @@ fn make(stack: &Stack, device: Rc<dyn BlockDevice>) -> Result<CircularStore, Sto
     let capacity = device.capabilities().capacity;
     // A multiple of 4096 bytes; a small store has smaller logs.
     let log = Sectors((capacity.0 / LOGS).min(LOG.0) & !7);
-    let runtime = stack.runtime();
-    let made = CircularStore::create(runtime, vec![device], StoreOptions { log });
+    let (runtime, table) = (stack.runtime(), StoreOptions::table_for(capacity));
+    let made = CircularStore::create(runtime, vec![device], StoreOptions { log, table });
     stack.run(made)
 }
 

@@ -57,6 +57,8 @@ struct State {
     /// Why there is no connection.
     trouble: RefCell<String>,
     progress: Signal,
+    /// Nobody uses the link any more.
+    ended: Cell<bool>,
 }
 
 struct Connection {
@@ -106,6 +108,7 @@ impl Link {
             connection: RefCell::default(),
             trouble: RefCell::default(),
             progress: Signal::default(),
+            ended: Cell::default(),
             runtime: runtime.clone(),
         }));
         let state = Rc::clone(&link.0);
@@ -118,16 +121,36 @@ impl Link {
     /// # Errors
     /// Why it is still unknown after `patience`.
     pub(crate) async fn known(&self, patience: Nanos) -> Result<(), String> {
+        self.until(patience, |state| state.store.get().is_some()).await
+    }
+
+    /// Waits until the store has answered.
+    ///
+    /// # Errors
+    /// Why it has not after `patience`.
+    pub(crate) async fn reached(&self, patience: Nanos) -> Result<(), String> {
+        self.until(patience, |state| state.connection.borrow().is_some()).await
+    }
+
+    async fn until(&self, patience: Nanos, is_so: impl Fn(&State) -> bool) -> Result<(), String> {
         let deadline = self.0.runtime.now() + patience;
         loop {
             let progress = self.0.progress.wait();
-            if self.0.store.get().is_some() {
+            if is_so(&self.0) {
                 return Ok(());
             }
             let left = deadline.since(self.0.runtime.now());
             if self.0.runtime.within(left, progress).await.is_none() {
                 return Err(self.trouble());
             }
+        }
+    }
+
+    /// Ends the connection, and makes no other.
+    pub(crate) fn end(&self) {
+        self.0.ended.set(true);
+        if let Some(connection) = &*self.0.connection.borrow() {
+            connection.line.end();
         }
     }
 
@@ -145,6 +168,9 @@ impl State {
                 Some(Err(error)) => error,
                 None => LineError::Silent(GREETING),
             };
+            if self.ended.get() {
+                return;
+            }
             self.say(ended.to_string());
             self.runtime.sleep(RETRY).await;
         }

@@ -25,6 +25,7 @@ fn store_status(store: &StoreFigures) -> StoreStatus {
         address: store.place.clone(),
         state: store.state.name().to_owned(),
         listed: store.is_listed,
+        kept: store.is_kept,
         held_bytes: store.held.bytes(),
         only_copy_bytes: store.only_copy.bytes(),
         wait_ms: store.wait.0 as f64 / 1e6,

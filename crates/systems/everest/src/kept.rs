@@ -1,0 +1,147 @@
+//! Stores that a base volume keeps: where they are is in its header, so that an opening finds them
+//! again.
+
+use std::rc::Rc;
+
+use bytes::{Buf, BufMut};
+use manylogs_block::{IoError, narrow};
+use manylogs_plant::{self as plant, Bug};
+
+use crate::begin::OffloadError;
+use crate::call::StoreId;
+use crate::header::{Content, Header, STORES_MAX};
+use crate::lender::Lender;
+use crate::offload::Offloaded;
+use crate::peer::Peer;
+
+/// Longest address, in bytes.
+const ADDRESS_MAX: usize = 512;
+
+/// A store that a base volume borrows whenever it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptStore {
+    /// Its name.
+    pub id: StoreId,
+    /// Where it is, as whoever added it wrote it, with its key if it has one. At most 512 bytes.
+    pub address: String,
+}
+
+/// Most bytes of a list.
+pub(crate) const KEPT_BYTES_MAX: usize = 4 + STORES_MAX * (size_of::<StoreId>() + 4 + ADDRESS_MAX);
+
+/// Appends the list: a count, and for each store its id, the length of its address, and that.
+pub(crate) fn encode(kept: &[KeptStore], out: &mut Vec<u8>) {
+    out.put_u32_le(narrow(kept.len()));
+    for KeptStore { id, address } in kept {
+        out.put_slice(id);
+        out.put_u32_le(narrow(address.len()));
+        out.put_slice(address.as_bytes());
+    }
+}
+
+/// The list at the start of `bytes`, and its length; `None` if it makes no sense.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Vec<KeptStore>, usize)> {
+    let (mut rest, mut kept) = (bytes, Vec::new());
+    let count = rest.try_get_u32_le().ok()? as usize;
+    if count > STORES_MAX {
+        return None;
+    }
+    for _ in 0..count {
+        let mut id = StoreId::default();
+        rest.try_copy_to_slice(&mut id).ok()?;
+        let len = rest.try_get_u32_le().ok()? as usize;
+        let (address, others) = rest.split_at_checked(len).filter(|_| len <= ADDRESS_MAX)?;
+        let address = String::from_utf8(address.to_vec()).ok()?;
+        kept.push(KeptStore { id, address });
+        rest = others;
+    }
+    Some((kept, bytes.len() - rest.len()))
+}
+
+impl Content {
+    fn keep(&mut self, store: &KeptStore) -> bool {
+        self.kept.retain(|kept| kept.id != store.id);
+        self.kept.push(store.clone());
+        true
+    }
+}
+
+impl Header {
+    /// Whether a store is kept.
+    pub(crate) fn is_kept(&self, store: StoreId) -> bool {
+        self.content().kept.iter().any(|kept| kept.id == store)
+    }
+
+    async fn keep(&self, store: KeptStore) -> Result<(), IoError> {
+        if plant::is(Bug::KeptInMemory) {
+            self.pretend(|content| content.keep(&store));
+            return Ok(());
+        }
+        self.update(|content| content.keep(&store)).await.map(drop)
+    }
+}
+
+impl Offloaded {
+    /// Borrows one more store, from now on and whenever the base volume is opened: where it is gets
+    /// durable on the base before this returns. A store that was given at the opening is kept from
+    /// now on. One that is leaving stays. False if `lender` is not used, because there was one to
+    /// this store already.
+    ///
+    /// # Errors
+    /// [`OffloadError::Stores`] if there are too many, [`OffloadError::Address`] if the address is
+    /// too long, and [`OffloadError::Base`] if the header cannot be written.
+    pub async fn add(&self, lender: Rc<dyn Lender>, address: &str) -> Result<bool, OffloadError> {
+        if address.len() > ADDRESS_MAX {
+            return Err(OffloadError::Address { most: ADDRESS_MAX });
+        }
+        let (client, id) = (&self.0, lender.id());
+        let known = || client.peers.iter().find(|peer| peer.id == id);
+        let kept = client.header.content().kept.len();
+        if (known().is_none() && client.peers.len() >= STORES_MAX) || kept >= STORES_MAX {
+            return Err(OffloadError::Stores);
+        }
+        client.header.keep(KeptStore { id, address: address.to_owned() }).await?;
+        if let Some(peer) = known() {
+            peer.leaving.set(false);
+            client.changed.notify();
+            return Ok(false);
+        }
+        client.table.borrow_mut().one_more();
+        let number = client.peers.push(Peer::new(lender)).ok_or(OffloadError::Stores)?;
+        client.runtime.spawn(Rc::clone(client).run_peer(number));
+        Ok(true)
+    }
+
+    /// Gives up a store: it takes no more writes, and what it holds goes home. Returns when it
+    /// holds nothing and the base, durably, neither lists nor keeps it.
+    ///
+    /// # Errors
+    /// [`OffloadError::Unknown`] if it is no store of this base volume, and [`OffloadError::Base`]
+    /// if the header cannot be written, or the base volume is closed meanwhile. If
+    /// [`Offloaded::add`] calls it back meanwhile, this returns, and it stays.
+    pub async fn remove(&self, store: StoreId) -> Result<(), OffloadError> {
+        let client = &self.0;
+        let known = client.peers.iter().find(|peer| peer.id == store);
+        let peer = known.ok_or(OffloadError::Unknown { store })?;
+        peer.leaving.set(true);
+        loop {
+            let drop_it = |content: &mut Content| {
+                let is_idle = peer.busy.get() == 0 && !content.stores.contains(&store);
+                let may_go = peer.leaving.get() && is_idle;
+                let before = content.kept.len();
+                content.kept.retain(|kept| !may_go || kept.id != store);
+                content.kept.len() < before
+            };
+            if client.header.update(drop_it).await? || !peer.leaving.get() {
+                return Ok(());
+            }
+            if !client.header.is_listed(store) && peer.busy.get() == 0 {
+                return Ok(());
+            }
+            if client.is_over() {
+                return Err(IoError::Gone.into());
+            }
+            client.runtime.sleep(client.options.reclaim_every).await;
+        }
+    }
+}
