@@ -34,8 +34,8 @@ impl InDoubt {
     /// `physical`.
     ///
     /// The first record is in doubt, too: on another drive the first record of the next epoch may
-    /// have taken its place. In a damaged log only records are in doubt, because another copy may be
-    /// whole where this one is damaged.
+    /// have taken its place. Of a damaged log only records are in doubt, because another copy may
+    /// be whole where this one is damaged.
     pub(crate) fn add(
         &mut self,
         (device, region): (Device, Extent),
