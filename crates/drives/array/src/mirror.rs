@@ -259,7 +259,7 @@ mod tests {
         let copies = Copies::new(&[false; 2], false);
         let mirror = Mirror::with(sim.handle(node), devices, copies.clone());
         let extent = Extent::new(10, 8);
-        let write = |tag| Request::write_fua(extent, Payload::tags(tag, extent.len));
+        let write = move |tag| Request::write_fua(extent, Payload::tags(tag, extent.len));
         let medium = || Rule::new(&[RequestKind::Write], |extent| IoError::Medium { extent });
         sim.block_on(node, async move {
             mirror.submit(write(1)).await.unwrap();
