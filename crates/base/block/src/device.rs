@@ -273,6 +273,13 @@ pub trait BlockDevice {
     fn geometry(&self) -> Option<Geometry> {
         None
     }
+
+    /// Whether several drives hold the content of each sector. Then a crash may leave a write that
+    /// was in flight on some of them only, and which content is read may change until the array has
+    /// brought them in step. False if that is unknown. Constant while the device is open.
+    fn has_copies(&self) -> bool {
+        self.geometry().is_some_and(|geometry| geometry.copies > 1)
+    }
 }
 
 /// A shared device is a device: a layer need not know which others use the device below it.
@@ -307,6 +314,10 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 
     fn geometry(&self) -> Option<Geometry> {
         (**self).geometry()
+    }
+
+    fn has_copies(&self) -> bool {
+        (**self).has_copies()
     }
 }
 

@@ -1,10 +1,21 @@
-//! Bugs of file systems, of chains of drives and of Everest's clients. In the list of all bugs they
-//! follow those of [`crate::bugs`].
+//! Bugs of file systems, of chains of drives, of arrays with copies and of Everest's clients. In
+//! the list of all bugs they follow those of [`crate::bugs`].
 
 macro_rules! with_file_systems {
     ($($others:tt)*) => {
         bugs! {
             $($others)*
+            /// Bugs of a volume on an array with copies that its crash histories show.
+            COPIES {
+                /// Home writes of clients that overlap are in flight together.
+                HomeWritesOverlap,
+                /// An opening relies on records that were in flight and may be on one copy only.
+                InDoubtNotRewritten,
+                /// A log gets no end where another copy may have a further record.
+                EndNotMade,
+                /// What an opening writes to make copies the same is not flushed.
+                InDoubtNotFlushed,
+            }
             /// Bugs of a chain of drives that its crash histories show.
             GECKO {
                 /// A zone is not reset before it is written again.

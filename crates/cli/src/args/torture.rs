@@ -33,8 +33,9 @@ pub(crate) struct TortureArgs {
     /// The system that is crashed.
     #[arg(long, value_name = "SYSTEM", value_enum, default_value = "volume")]
     pub(crate) system: TorturedSystem,
-    /// With --system volume: the volume is on an array, raid0:N. A crash takes of each member's
-    /// cache by itself, and arrays are reshaped between two openings. The seed decides the chunk.
+    /// With --system volume: the volume is on an array, raid0:N or raid10:N. A crash takes of each
+    /// member's cache by itself, and arrays are reshaped between two openings. The seed decides the
+    /// chunk.
     #[arg(long, value_name = "ARRAY")]
     pub(crate) array: Option<Shape>,
     /// The histories to run, first and last included, as 1..1000000 or 4711..4711.

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         jobs: args.jobs.map_or(cores, manylogs_block::to_usize),
         faults: args.faults,
         trouble: args.trouble,
-        members: args.array.map(|array| array.members),
+        array: args.array,
         ext4: ext4(args, system)?,
     };
     let progress = Arc::new(Progress::default());
@@ -88,8 +88,8 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
             let message = "--array is for volumes, without --faults and --trouble: leave it out";
             return Err(Failure::input(message));
         }
-        if array.level != Level::Raid0 {
-            let message = format!("--array {array}: histories know raid0:N only");
+        if !matches!(array.level, Level::Raid0 | Level::Raid10) {
+            let message = format!("--array {array}: histories know raid0:N and raid10:N only");
             return Err(Failure::input(message));
         }
     }

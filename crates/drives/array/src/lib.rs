@@ -15,6 +15,6 @@ mod stripe;
 
 pub use columns::Columns;
 pub use map::ColumnMap;
-pub use mirror::Mirror;
+pub use mirror::{Copies, Mirror};
 pub use shape::{Level, Shape, ShapeError, Unknown, assemble};
 pub use stripe::Stripe;

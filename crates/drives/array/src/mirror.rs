@@ -3,19 +3,62 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Capabilities, Completion, Handle, Lba, Request, completion};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Handle, IoError, Lba, Payload, Request, completion,
+};
 
 use crate::join::join;
 
 /// RAID-1 over members of equal size. Writes go to all members. A read goes, as with md, to the
 /// member whose last request it continues; else to an idle member; else to the one whose head is
-/// nearest. A read that fails is repeated on the other members. Clones are the same array.
+/// nearest. A read that fails is repeated on the other members. A member that fails a write or a
+/// flush is lost, unless it is the last: the request succeeds if another member carried it out.
+/// Clones are the same array.
 #[derive(Clone)]
 pub struct Mirror(Rc<Shared>);
+
+/// What a mirror knows of its members, and keeps when it is stopped and started again. Clones are
+/// the same knowledge.
+#[derive(Clone, Debug)]
+pub struct Copies(Rc<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// Whether each member is lost: it has missed a write.
+    lost: Vec<Cell<bool>>,
+    apart: bool,
+}
+
+impl Copies {
+    /// The knowledge that the members in `lost` are lost. `apart` says whether the others may
+    /// differ, because writes were in flight when the array stopped, and were not brought in step
+    /// since. Then all reads go to the first of them, as with md, so that a reader gets the same
+    /// content each time.
+    #[must_use]
+    pub fn new(lost: &[bool], apart: bool) -> Self {
+        Self(Rc::new(Known { lost: lost.iter().copied().map(Cell::new).collect(), apart }))
+    }
+
+    /// Whether the member is lost.
+    #[must_use]
+    pub fn is_lost(&self, member: usize) -> bool {
+        self.0.lost[member].get()
+    }
+
+    /// Takes the member out of the array; false if it is the last.
+    pub fn lose(&self, member: usize) -> bool {
+        let is_last = (0..self.0.lost.len()).all(|at| at == member || self.is_lost(at));
+        if !is_last {
+            self.0.lost[member].set(true);
+        }
+        !is_last
+    }
+}
 
 struct Shared {
     runtime: Handle,
     members: Vec<Member>,
+    copies: Copies,
     capabilities: Capabilities,
 }
 
@@ -33,6 +76,17 @@ impl Mirror {
     /// If `members` is empty.
     #[must_use]
     pub fn new(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>) -> Self {
+        let copies = Copies::new(&vec![false; members.len()], false);
+        Self::with(runtime, members, copies)
+    }
+
+    /// An array of `members` of which `copies` is known.
+    ///
+    /// # Panics
+    /// If `members` is empty, or not as many as `copies` knows.
+    #[must_use]
+    pub fn with(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>, copies: Copies) -> Self {
+        assert_eq!(members.len(), copies.0.lost.len(), "members of a mirror");
         let each: Vec<Capabilities> = members.iter().map(BlockDevice::capabilities).collect();
         let Some(first) = each.first() else { panic!("a mirror has members") };
         let capabilities = each.iter().skip(1).fold(*first, |all, one| Capabilities {
@@ -46,7 +100,7 @@ impl Mirror {
         });
         let member = |device| Member { device, head: Cell::default(), under_way: Cell::default() };
         let members = members.into_iter().map(member).collect();
-        Self(Rc::new(Shared { runtime, members, capabilities }))
+        Self(Rc::new(Shared { runtime, members, copies, capabilities }))
     }
 
     fn go(&self, request: &Request, urgent: bool) -> Completion {
@@ -56,7 +110,7 @@ impl Mirror {
         if matches!(request, Request::Read { .. }) {
             return self.read(request.clone(), urgent);
         }
-        let parts = (0..self.0.members.len()).map(|at| self.send(at, request.clone(), urgent));
+        let parts = self.0.live().map(|at| self.send(at, request.clone(), urgent));
         join(None, parts.collect())
     }
 
@@ -71,6 +125,9 @@ impl Mirror {
                 if result.is_ok() {
                     break;
                 }
+                if array.0.copies.is_lost(other) {
+                    continue;
+                }
                 result = array.send(other, request.clone(), urgent).await;
             }
             completer.complete(result);
@@ -84,6 +141,7 @@ impl Mirror {
             member.head.set(extent.end());
         }
         member.under_way.set(member.under_way.get() + 1);
+        let reads = matches!(request, Request::Read { .. });
         let answer = match urgent {
             true => member.device.submit_urgent(request),
             false => member.device.submit(request),
@@ -91,7 +149,11 @@ impl Mirror {
         let (completer, told) = completion();
         let shared = Rc::clone(&self.0);
         self.0.runtime.spawn(async move {
-            let result = answer.await;
+            let mut result = answer.await;
+            let failed = !matches!(result, Ok(_) | Err(IoError::Unsupported));
+            if failed && !reads && shared.copies.lose(at) {
+                result = Ok(Payload::default());
+            }
             let under_way = &shared.members[at].under_way;
             under_way.set(under_way.get() - 1);
             completer.complete(result);
@@ -101,16 +163,24 @@ impl Mirror {
 }
 
 impl Shared {
+    /// The members that are not lost.
+    fn live(&self) -> impl Iterator<Item = usize> {
+        (0..self.members.len()).filter(|at| !self.copies.is_lost(*at))
+    }
+
     fn choose(&self, start: Lba) -> usize {
-        let goes_on = self.members.iter().position(|member| member.head.get() == start);
+        if self.copies.0.apart {
+            return self.live().next().unwrap_or_default();
+        }
+        let goes_on = self.live().find(|at| self.members[*at].head.get() == start);
         let idle = || {
             let idle = |at: &usize| self.members[*at].under_way.get() == 0;
             let distance = |at: &usize| self.members[*at].head.get().distance(start);
-            (0..self.members.len()).filter(idle).min_by_key(distance)
+            self.live().filter(idle).min_by_key(distance)
         };
         let nearest = || {
             let distance = |at: &usize| self.members[*at].head.get().distance(start);
-            (0..self.members.len()).min_by_key(distance)
+            self.live().min_by_key(distance)
         };
         goes_on.or_else(idle).or_else(nearest).unwrap_or_default()
     }
@@ -132,6 +202,10 @@ impl BlockDevice for Mirror {
     fn has_priorities(&self) -> bool {
         self.0.members.iter().all(|member| member.device.has_priorities())
     }
+
+    fn has_copies(&self) -> bool {
+        self.0.members.len() > 1
+    }
 }
 
 impl std::fmt::Debug for Mirror {
@@ -142,7 +216,7 @@ impl std::fmt::Debug for Mirror {
 
 #[cfg(test)]
 mod tests {
-    use manylogs_block::{Extent, IoError, MemoryDevice, Payload, RequestKind, Sectors};
+    use manylogs_block::{Extent, MemoryDevice, RequestKind, Sectors};
     use manylogs_filters::{Faults, Rule, Trace};
     use manylogs_sim::{Sim, TaskOrder};
 
@@ -173,5 +247,32 @@ mod tests {
         for member in &members {
             assert_eq!(member.below().writes(), [extent]);
         }
+    }
+
+    #[test]
+    fn a_member_that_fails_a_write_is_lost_and_the_last_one_is_not() {
+        let sim = Sim::new(1, TaskOrder::Shuffled);
+        let node = sim.node();
+        let members: Vec<_> =
+            (0..2).map(|_| Rc::new(Faults::new(MemoryDevice::new(Sectors(100))))).collect();
+        let devices = members.iter().map(|member| Rc::clone(member) as Rc<_>).collect();
+        let copies = Copies::new(&[false; 2], false);
+        let mirror = Mirror::with(sim.handle(node), devices, copies.clone());
+        let extent = Extent::new(10, 8);
+        let write = move |tag| Request::write_fua(extent, Payload::tags(tag, extent.len));
+        let medium = || Rule::new(&[RequestKind::Write], |extent| IoError::Medium { extent });
+        sim.block_on(node, async move {
+            mirror.submit(write(1)).await.unwrap();
+            members[0].add(medium());
+            mirror.submit(write(100)).await.unwrap();
+            assert!(copies.is_lost(0) && !copies.is_lost(1));
+            for _ in 0..3 {
+                let read = mirror.submit(Request::Read { extent }).await;
+                assert_eq!(read, Ok(Payload::tags(100, extent.len)), "never the older content");
+            }
+            members[1].add(medium());
+            assert_eq!(mirror.submit(write(200)).await, Err(IoError::Medium { extent }));
+            assert!(!copies.is_lost(1));
+        });
     }
 }

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use manylogs_array::Shape;
 use manylogs_block::Rng;
 
 use crate::adopt::{self, AdoptPlan};
@@ -70,8 +71,9 @@ pub struct Campaign {
     /// [`System::Everest`]. Few crashes are forked then, except with MLFS: such a campaign tests
     /// the answers of requests and the history's own recoveries.
     pub trouble: bool,
-    /// Puts [`System::Volume`] on RAID-0 of this many members, whose caches are lost apart.
-    pub members: Option<u16>,
+    /// Puts [`System::Volume`] on an array, RAID-0 or RAID-10, whose members lose their caches
+    /// apart. The seed decides the chunk.
+    pub array: Option<Shape>,
     /// Options for [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,
 }
@@ -170,8 +172,8 @@ impl Campaign {
 
     fn plan_of(&self, seed: u64) -> Plan {
         let plan = Plan::of_seed(seed);
-        match self.members {
-            Some(members) => plan.on_raid0(members),
+        match &self.array {
+            Some(array) => plan.on(array),
             None if self.trouble => Plan::troubled(seed).sparse(),
             None => plan,
         }

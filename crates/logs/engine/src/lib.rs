@@ -10,6 +10,7 @@
 //! crate `manylogs` and the circular store of `manylogs_everest` are systems.
 
 mod commit;
+mod doubt;
 mod engine;
 mod floor;
 mod member;
@@ -27,6 +28,7 @@ mod system;
 mod wait;
 
 pub use commit::{begin_epoch, run_committer, submit_record};
+pub use doubt::InDoubt;
 pub use engine::Engine;
 pub use floor::{raise_floor, raise_floor_to_oldest};
 pub use member::{Member, Reader};

@@ -112,6 +112,10 @@ impl BlockDevice for PatientReads {
     fn geometry(&self) -> Option<Geometry> {
         self.device.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.device.has_copies()
+    }
 }
 
 impl std::fmt::Debug for PatientReads {

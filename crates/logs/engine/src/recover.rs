@@ -8,6 +8,8 @@ use manylogs_logstore::store::{Device, Logs, Store};
 use manylogs_logstore::{BLANK, DataSequence, LogId, ScanOf, Scanned, VolumeId, scan};
 use manylogs_plant::{self as plant, Bug};
 
+use crate::doubt::InDoubt;
+
 /// Number of logs whose starts are read together.
 const LOOKS: usize = 32;
 
@@ -29,6 +31,7 @@ pub struct Scanner<'a> {
     places: Vec<(Device, Extent)>,
     wanted: std::vec::IntoIter<LogId>,
     asked: VecDeque<(LogId, Completion)>,
+    in_doubt: InDoubt,
 }
 
 impl<'a> Scanner<'a> {
@@ -45,7 +48,8 @@ impl<'a> Scanner<'a> {
         let places = logs.ids().map(|log| (logs.device(log), logs.region(log))).collect();
         let of =
             ScanOf { volume, log: LogId(0), region: Extent::default(), physical, floor, capacity };
-        Self { devices, of, places, wanted: wanted.into_iter(), asked: VecDeque::new() }
+        let (wanted, in_doubt) = (wanted.into_iter(), InDoubt::default());
+        Self { devices, of, places, wanted, asked: VecDeque::new(), in_doubt }
     }
 
     /// The records of the next log that is not blank; none after the last.
@@ -58,7 +62,14 @@ impl<'a> Scanner<'a> {
         let (device, region) = self.places[log.0 as usize];
         let of = ScanOf { log, region, ..self.of };
         let scanned = scan(&self.devices[usize::from(device.0)], of, start).await?;
+        self.in_doubt.add((device, region), of.physical, &scanned);
         Ok(Some((log, scanned)))
+    }
+
+    /// What the logs that were read leave in doubt after a crash.
+    #[must_use]
+    pub fn in_doubt(self) -> InDoubt {
+        self.in_doubt
     }
 
     /// The next log that is not blank, and the content of its start.
@@ -74,7 +85,10 @@ impl<'a> Scanner<'a> {
             }
             let Some((log, start)) = self.asked.pop_front() else { return Ok(None) };
             match start.await {
-                Ok(start) if start.is_zero() => {}
+                Ok(start) if start.is_zero() => {
+                    let place = self.places[log.0 as usize];
+                    self.in_doubt.add_blank(place, self.of.physical);
+                }
                 Ok(start) => return Ok(Some((log, start))),
                 // The scan finds out what can be read.
                 Err(IoError::Medium { .. }) => return Ok(Some((log, Payload::default()))),

@@ -1,6 +1,7 @@
 //! Plans of volumes on arrays.
 
 use manylogs::{LogPlacement, VolumeConfig};
+use manylogs_array::{Level, Shape};
 use manylogs_block::{Geometry, Rng, Sectors};
 
 use crate::volume::plan::{Plan, Trouble};
@@ -14,11 +15,29 @@ impl Plan {
     /// This plan on RAID-0 of `members` disks, in chunks that the seed decides. Its devices do not
     /// fail.
     #[must_use]
-    pub fn on_raid0(mut self, members: u16) -> Self {
+    pub fn on_raid0(self, members: u16) -> Self {
+        self.on_columns(members, 1)
+    }
+
+    /// As [`Plan::on_raid0`], on RAID-10 of `members` disks, two of which hold the same content.
+    #[must_use]
+    pub fn on_raid10(self, members: u16) -> Self {
+        self.on_columns(members / 2, 2)
+    }
+
+    /// This plan on an array of this shape, if the histories know its level.
+    pub(crate) fn on(self, array: &Shape) -> Self {
+        match array.level {
+            Level::Raid10 => self.on_raid10(array.members),
+            Level::Raid0 | Level::Raid1 => self.on_raid0(array.members),
+        }
+    }
+
+    fn on_columns(mut self, columns: u16, copies: u16) -> Self {
         let chunk = Sectors(8 << Rng::new(self.seed ^ ARRAY).below(3));
-        self.array = Some(Geometry { chunk, columns: members, copies: 1, first: Sectors(0) });
+        self.array = Some(Geometry { chunk, columns, copies, first: Sectors(0) });
         self.trouble = Trouble::Never;
-        let columns = u64::from(members);
+        let columns = u64::from(columns);
         let least = self.disk.capacity.0 * columns;
         self.disk.capacity = Sectors(least.next_multiple_of(columns * CHUNK_MOST));
         self

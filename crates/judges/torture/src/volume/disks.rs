@@ -1,10 +1,10 @@
 //! The disk of a world: a single disk, or the members of an array.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs::{Phase, PhaseProbe};
-use manylogs_array::Stripe;
+use manylogs::{Layout, Phase, PhaseProbe};
+use manylogs_array::{Copies, Mirror, Stripe};
 use manylogs_block::{
     BlockDevice, Extent, Geometry, Handle, Lba, Payload, Rng, Sector, Sectors, Split,
 };
@@ -12,23 +12,33 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use crate::device::{PhasedDisk, last_phase};
 
-/// Content of a disk, or of each member of an array.
+/// Content of a disk, or of each member of an array: the copies of a column follow one another.
 #[derive(Clone)]
 pub(crate) struct DiskImages {
     pub(crate) each: Vec<DiskImage>,
     pub(crate) array: Option<Geometry>,
+    /// Which members have missed a write. The array goes on without them.
+    pub(crate) lost: Vec<bool>,
+    /// Whether the copies of a column may differ, in what is not in `homes`.
+    pub(crate) apart: bool,
+    /// The homes of the volume, once it is made.
+    pub(crate) homes: Option<Rc<[Extent]>>,
 }
 
 impl DiskImages {
     /// Blank disks.
     pub(crate) fn blank(array: Option<Geometry>) -> Self {
-        let members = array.map_or(1, |array| usize::from(array.columns));
-        Self { each: vec![DiskImage::default(); members], array }
+        let members = array.map_or(1, |array| usize::from(array.columns * array.copies));
+        Self::of(vec![DiskImage::default(); members], array)
     }
 
     /// A single disk.
     pub(crate) fn one(disk: DiskImage) -> Self {
-        Self { each: vec![disk], array: None }
+        Self::of(vec![disk], None)
+    }
+
+    fn of(each: Vec<DiskImage>, array: Option<Geometry>) -> Self {
+        Self { lost: vec![false; each.len()], each, array, apart: false, homes: None }
     }
 
     /// The only disk, or the first member of an array.
@@ -45,7 +55,9 @@ impl DiskImages {
         let (first, others) = (self.each[0].fingerprint(), &self.each[1..]);
         let of_member =
             |(member, image): (u64, &DiskImage)| Rng::new(image.fingerprint() ^ member).next_u64();
-        (1..).zip(others).map(of_member).fold(first, u64::wrapping_add)
+        let content = (1..).zip(others).map(of_member).fold(first, u64::wrapping_add);
+        let lost = (1..).zip(&self.lost).filter(|(_, lost)| **lost);
+        lost.map(|(member, _)| Rng::new(!member).next_u64()).fold(content, u64::wrapping_add)
     }
 
     pub(crate) fn settle(&mut self) {
@@ -56,7 +68,7 @@ impl DiskImages {
     pub(crate) fn read(&self, extent: Extent) -> Payload {
         let Some(array) = self.array else { return self.first().read(extent) };
         let split = Split::of(array.chunks(extent));
-        let read = |column: u16, extent| self.each[usize::from(column)].read(extent);
+        let read = |column: u16, extent| self.each[self.copies(column)[0]].read(extent);
         split.assemble(split.shares.iter().map(|share| read(share.column, share.extent)).collect())
     }
 
@@ -64,13 +76,15 @@ impl DiskImages {
     /// All of it is durable.
     pub(crate) fn reshaped(mut self, to: Geometry, capacity: Sectors) -> Self {
         self.settle();
-        let mut new = Self::blank(Some(to));
+        let mut new = Self { homes: self.homes.clone(), ..Self::blank(Some(to)) };
         let content = self.read(Extent { start: Lba(0), len: capacity });
         for (at, sector) in (0..).zip(content.sectors()) {
             let sector = sector.unwrap_or_default();
             if sector != Sector::default() {
                 let (column, place) = to.locate(Lba(at));
-                new.each[usize::from(column)].corrupt(place, sector);
+                for member in new.copies(column) {
+                    new.each[member].corrupt(place, sector.clone());
+                }
             }
         }
         new
@@ -82,6 +96,10 @@ impl DiskImages {
 pub(crate) struct Disks {
     each: Vec<CrashDisk>,
     array: Option<Geometry>,
+    /// What the array knows of the copies in each column, if there are copies.
+    known: Vec<Copies>,
+    apart: bool,
+    homes: Rc<RefCell<Option<Rc<[Extent]>>>>,
     /// The runtime of the array, which is the kernel's: it outlives the volume's process.
     runtime: Handle,
     /// The phase of the last request to an array.
@@ -91,12 +109,16 @@ pub(crate) struct Disks {
 impl Disks {
     /// Disks that hold `images` and together have the capacity in `config`; see [`CrashDisk::new`].
     pub(crate) fn new(runtime: Handle, config: CrashDiskConfig, images: DiskImages) -> Self {
-        let DiskImages { each, array } = images;
-        let capacity = Sectors(config.capacity.0 / each.len() as u64);
+        let DiskImages { each, array, lost, apart, homes } = images;
+        let copies = array.map_or(1, |array| usize::from(array.copies));
+        let capacity = Sectors(config.capacity.0 * copies as u64 / each.len() as u64);
         let config = CrashDiskConfig { capacity, ..config };
         let disk = |image| CrashDisk::new(runtime.clone(), config, image);
         let each = each.into_iter().map(disk).collect();
-        Self { each, array, runtime, last: Rc::default() }
+        let columns = if copies > 1 { lost.chunks(copies) } else { [].chunks(1) };
+        let known = columns.map(|lost| Copies::new(lost, apart)).collect();
+        let homes = Rc::new(RefCell::new(homes));
+        Self { each, array, known, apart, homes, runtime, last: Rc::default() }
     }
 
     /// The only disk, or the first member of an array.
@@ -111,8 +133,23 @@ impl Disks {
             Rc::new(PhasedDisk { disk, probe, last })
         };
         let Some(array) = self.array else { return member(self.first()) };
-        let members = self.each.iter().map(member).collect();
-        Rc::new(Stripe::new(self.runtime.clone(), members, array.chunk, array.copies))
+        let mut columns: Vec<Rc<dyn BlockDevice>> = self.each.iter().map(member).collect();
+        if array.copies > 1 {
+            let pairs = columns.chunks(usize::from(array.copies)).zip(&self.known);
+            let mirror = |(pair, known): (&[_], &Copies)| -> Rc<dyn BlockDevice> {
+                Rc::new(Mirror::with(self.runtime.clone(), pair.to_vec(), known.clone()))
+            };
+            columns = pairs.map(mirror).collect();
+        }
+        Rc::new(Stripe::new(self.runtime.clone(), columns, array.chunk, array.copies))
+    }
+
+    /// Tells the disks where the homes of the volume on them are: see [`DiskImages::resync`].
+    pub(crate) fn set_homes(&self, layout: &Layout) {
+        if !self.known.is_empty() {
+            let homes = layout.homes().iter().map(|(_, extent)| *extent).collect();
+            self.homes.replace(Some(homes));
+        }
     }
 
     pub(crate) fn remember_writes(&self) {
@@ -132,10 +169,21 @@ impl Disks {
         }
     }
 
+    fn images(&self, each: Vec<DiskImage>) -> DiskImages {
+        let copies = self.array.map_or(1, |array| usize::from(array.copies));
+        let lost = |known: &Copies| (0..copies).map(|at| known.is_lost(at)).collect::<Vec<_>>();
+        let lost = match self.known.as_slice() {
+            [] => vec![false; each.len()],
+            known => known.iter().flat_map(lost).collect(),
+        };
+        let homes = self.homes.borrow().clone();
+        DiskImages { each, array: self.array, lost, apart: self.apart, homes }
+    }
+
     /// Content of the disks after their user was killed.
     pub(crate) fn after_kill(&self, rng: &mut Rng) -> DiskImages {
         let each = self.each.iter().map(|disk| disk.after_kill(rng)).collect();
-        DiskImages { each, array: self.array }
+        self.images(each).resync(rng)
     }
 
     /// Content of the disks after a power cut. Each member's cache is lost in its own way.
@@ -150,6 +198,44 @@ impl Disks {
             let survival = draw(rng);
             each.push(disk.after_power_cut(survival, rng));
         }
-        DiskImages { each, array: self.array }
+        self.images(each).resync(rng)
+    }
+
+    /// Content of the disks after a crash that takes the member with it that each column read from.
+    /// Nothing was brought in step. `None` if there are no copies, or they did not differ.
+    pub(crate) fn after_loss(
+        &self,
+        rng: &mut Rng,
+        draw: impl Fn(&mut Rng) -> Survival,
+    ) -> Option<DiskImages> {
+        if self.known.is_empty() || !self.apart {
+            return None;
+        }
+        let kill = rng.one_in(2);
+        let after = |disk: &CrashDisk| {
+            let survival = draw(rng);
+            if kill { disk.after_kill(rng) } else { disk.after_power_cut(survival, rng) }
+        };
+        let each = self.each.iter().map(after).collect();
+        let mut images = self.images(each);
+        for column in 0..self.array.map_or(0, |array| array.columns) {
+            let first = images.copies(column)[0];
+            images.lost[first] = true;
+        }
+        Some(images)
+    }
+
+    /// Checks that the copies of each column hold the same. Nothing may be in flight.
+    ///
+    /// # Errors
+    /// Where they differ, unless the array was started with copies that may.
+    pub(crate) fn check_copies(&self) -> Result<(), String> {
+        if self.known.is_empty() || self.apart {
+            return Ok(());
+        }
+        // Nothing is in flight, so there is nothing to draw.
+        let mut rng = Rng::new(0);
+        let each = self.each.iter().map(|disk| disk.after_kill(&mut rng)).collect();
+        self.images(each).check_copies(self.first().capabilities().capacity)
     }
 }

@@ -189,10 +189,12 @@ impl History<'_> {
         ran: Result<(), String>,
     ) -> Result<Images, String> {
         self.kept.borrow_mut().crash();
+        let copies = if watch.left.get() { machine.disk.check_copies() } else { Ok(()) };
         let images = machine.crash(&mut self.rng);
         // The next incarnation recovers by itself. Versions that it may or may not find stay
         // possible.
         let mut forks = self.forks.borrow_mut();
+        let ran = ran.and(copies);
         let ran = ran.and_then(|()| forks.judge(&images, None).map(drop));
         let ran = ran.and_then(|()| forks.check_homes(&images.disk, watch));
         let trouble = || watch.trouble.take().map(|words| format!(" ({words})"));

@@ -22,6 +22,8 @@ pub(crate) struct Watch {
     pub(crate) volume: Rc<RefCell<Option<Volume>>>,
     /// Whether all clients have ended and the other work is done.
     pub(crate) ended: Rc<Cell<bool>>,
+    /// Whether the volume was left in order, drained or not: nothing is in flight.
+    pub(crate) left: Rc<Cell<bool>>,
     /// Whether the volume is drained.
     pub(crate) drained: Rc<Cell<bool>>,
     pub(crate) operations: Rc<Cell<u64>>,
@@ -105,6 +107,7 @@ impl Incarnation {
         if let Err(problem) = adopt(&volume, &self.oracle, self.fresh, lossy).await {
             return self.watch.note(problem);
         }
+        self.machine.disk.set_homes(volume.layout());
         self.watch.volume.replace(Some(volume.clone()));
         self.begin_trouble(&volume);
         let world = Rc::new(World {
@@ -202,6 +205,7 @@ impl Incarnation {
             // All acknowledged writes are durable now.
             Ok(()) => {
                 self.oracle.borrow_mut().acknowledge_flush(flush);
+                self.watch.left.set(true);
                 self.watch.drained.set(matches!(self.end, End::Drain(_)));
             }
             Err(_) if self.device != Device::Sound => {}

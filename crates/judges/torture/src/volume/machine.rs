@@ -102,6 +102,14 @@ impl Machine {
         }
     }
 
+    /// Crashes as [`Machine::crash`], and the member of each column that was read is lost. The
+    /// copies are not brought in step before. `None` if they did not differ, or there are none.
+    pub(crate) fn lose_members(&self, rng: &mut Rng) -> Option<Images> {
+        let disk = self.disk.after_loss(rng, survival)?;
+        let nvram = self.nvram.as_ref().map(CrashNvram::after_kill);
+        Some(Images { disk, nvram })
+    }
+
     /// Kills the user or cuts the power of all devices now.
     pub(crate) fn crash(&self, rng: &mut Rng) -> Images {
         let nvram = self.nvram.as_ref();

@@ -3,6 +3,7 @@
 pub(crate) mod arrays;
 pub(crate) mod between;
 pub(crate) mod clients;
+pub(crate) mod copies;
 pub(crate) mod disks;
 pub(crate) mod epoch;
 pub(crate) mod fault;

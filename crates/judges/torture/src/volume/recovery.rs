@@ -116,17 +116,45 @@ impl Recovered {
     }
 }
 
+/// As [`open_once`]. If the copies of an array may differ, the members that were read fail soon
+/// after the opening, and what was read must be found on the others.
 fn open_and_read(
     images: Images,
     config: CrashDiskConfig,
     seed: u64,
-    (ignore_snapshot, lossy): (bool, bool),
+    options: (bool, bool),
 ) -> Result<Option<Opened>, String> {
+    let (opened, left) = open_once(images, config, seed, options)?;
+    if let (Some(opened), Some(left)) = (&opened, left) {
+        let again = open_once(left, config, seed, options);
+        let (again, _) = again.map_err(|wrong| format!("a member is lost: {wrong}"))?;
+        let again = again.ok_or("a member is lost: no volume")?;
+        let mut both = opened.content.sectors().zip(again.content.sectors()).zip(0..);
+        if let Some(((one, two), lba)) = both.find(|((one, two), _)| one != two) {
+            let version = |opened: &Opened| {
+                opened.table.iter().find(|it| it.extent.range().contains(&lba)).copied()
+            };
+            let (before, now) = (version(opened), version(&again));
+            return Err(format!(
+                "a member is lost: sector {lba} was read as {one:?} of {before:?}, and is {two:?} \
+                 of {now:?} now"
+            ));
+        }
+    }
+    Ok(opened)
+}
+
+fn open_once(
+    images: Images,
+    config: CrashDiskConfig,
+    seed: u64,
+    (ignore_snapshot, lossy): (bool, bool),
+) -> Result<(Option<Opened>, Option<Images>), String> {
     let sim = Sim::new(seed, TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let machine = Machine::new(sim.handle(drive), config, images);
-    let runtime = sim.handle(user);
-    sim.block_on(user, async move {
+    let (runtime, used) = (sim.handle(user), machine.clone());
+    let opened = sim.block_on(user, async move {
         let options = OpenOptions { ignore_snapshot, ..OpenOptions::default() };
         let (volume, report) = match machine.open(runtime, options).await {
             Ok(opened) => opened,
@@ -139,7 +167,8 @@ fn open_and_read(
         let content = content.map_err(|error| format!("read after recovery: {error}"))?;
         let settings = volume.settings();
         Ok(Some(Opened { content, table, from_snapshot: report.from_snapshot, settings }))
-    })
+    })?;
+    Ok((opened, used.lose_members(&mut Rng::new(seed))))
 }
 
 /// Starts a recovery, and crashes somewhere in it or in the checkpoint after it.

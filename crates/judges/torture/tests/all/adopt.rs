@@ -19,7 +19,7 @@ fn no_file_is_lost_on_the_way_to_mlfs_and_back() {
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         faults: false,
         trouble: false,
-        members: None,
+        array: None,
         ext4: Some(Ext4Campaign {
             images: Templates::make().unwrap(),
             e2fsck_every: 20,

@@ -3,8 +3,15 @@
 use manylogs_torture::{Campaign, Progress, System};
 
 #[test]
-fn nothing_is_lost_on_arrays_of_two_to_five() {
-    for (members, first) in [(2, 1), (3, 101), (4, 201), (5, 301)] {
+fn nothing_is_lost_on_arrays() {
+    for (array, first) in [
+        ("raid0:2", 1),
+        ("raid0:3", 101),
+        ("raid0:4", 201),
+        ("raid0:5", 301),
+        ("raid10:4", 401),
+        ("raid10:6", 501),
+    ] {
         let campaign = Campaign {
             system: System::Volume,
             seeds: first..=first + 1,
@@ -12,12 +19,12 @@ fn nothing_is_lost_on_arrays_of_two_to_five() {
             jobs: 2,
             faults: false,
             trouble: false,
-            members: Some(members),
+            array: Some(array.parse().unwrap()),
             ext4: None,
         };
         let summary = campaign.run(&Progress::default());
-        let repeated = format!("manylogs torture --array raid0:{members} --seeds");
-        assert_eq!(summary.failure, None, "repeat it with: {repeated} SEED..SEED");
+        let repeated = format!("manylogs torture --array {array} --seeds SEED..SEED");
+        assert_eq!(summary.failure, None, "repeat it with: {repeated}");
         assert!(summary.tally.phases.total() > 40, "{:?}", summary.tally.phases.total());
     }
 }
@@ -32,4 +39,16 @@ fn every_bug_planted_on_arrays_is_caught() {
     const FIRST: u64 = 9000;
     let hunt = Hunt { histories: "array", bugs: ARRAY, patience: 200 };
     hunt.run(|| (), |_, seed, ()| run_plan(&Plan::plain(FIRST + seed).on_raid0(3), false));
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn every_bug_planted_on_arrays_with_copies_is_caught() {
+    use crate::common::Hunt;
+    use manylogs_plant::COPIES;
+    use manylogs_torture::{Plan, run_plan};
+
+    const FIRST: u64 = 9000;
+    let hunt = Hunt { histories: "copies", bugs: COPIES, patience: 200 };
+    hunt.run(|| (), |_, seed, ()| run_plan(&Plan::plain(FIRST + seed).on_raid10(4), false));
 }

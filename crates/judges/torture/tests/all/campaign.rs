@@ -12,7 +12,7 @@ fn jobs() -> usize {
 fn campaign(states: u64, jobs: usize) -> Campaign {
     let (seeds, states) = (1..=u64::MAX - 1, Some(states));
     let (system, faults, trouble) = (System::Volume, true, false);
-    Campaign { system, seeds, states, jobs, faults, trouble, members: None, ext4: None }
+    Campaign { system, seeds, states, jobs, faults, trouble, array: None, ext4: None }
 }
 
 #[test]
@@ -37,7 +37,7 @@ const TROUBLED: u64 = 500;
 fn every_request_is_answered_and_nothing_is_lost_whatever_fails() {
     let trouble = Campaign {
         trouble: true,
-        members: None,
+        array: None,
         faults: false,
         seeds: 1..=TROUBLED,
         states: None,

@@ -17,7 +17,7 @@ fn run(seeds: RangeInclusive<u64>, trouble: bool) -> Summary {
         jobs,
         faults: false,
         trouble,
-        members: None,
+        array: None,
         ext4: None,
     };
     let summary = campaign.run(&Progress::default());

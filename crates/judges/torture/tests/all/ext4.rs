@@ -73,7 +73,7 @@ fn run_system(
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         faults: false,
         trouble: false,
-        members: None,
+        array: None,
         ext4: Some(Ext4Campaign { images: templates()?, e2fsck_every: 40, mutate }),
     };
     Some(campaign.run(&Progress::default()))

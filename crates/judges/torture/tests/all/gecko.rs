@@ -11,8 +11,8 @@ fn run(seeds: RangeInclusive<u64>) -> Summary {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let system = System::Gecko;
     let (faults, trouble) = (false, false);
-    let (states, members, ext4) = (None, None, None);
-    let campaign = Campaign { system, seeds, states, jobs, faults, trouble, members, ext4 };
+    let (states, array, ext4) = (None, None, None);
+    let campaign = Campaign { system, seeds, states, jobs, faults, trouble, array, ext4 };
     let summary = campaign.run(&Progress::default());
     assert_eq!(summary.failure, None);
     summary

@@ -27,7 +27,7 @@ fn tortured(states: u64, trouble: bool) -> Option<Tally> {
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         faults: false,
         trouble,
-        members: None,
+        array: None,
         ext4: Some(Ext4Campaign { images, e2fsck_every: 40, mutate: false }),
     };
     let summary = campaign.run(&Progress::default());

@@ -199,7 +199,7 @@ pub async fn inspect_with(
     let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
     let options = OpenOptions { accept_damage: true, ..options.clone() };
     let store = Store::new(superblock.volume, logs, root.clone(), root_slot);
-    let store = recover::rebuild(device, &superblock, &options, store, &mut report).await?;
+    let (store, _) = recover::rebuild(device, &superblock, &options, store, &mut report).await?;
     report.mapped_extents = store.map().len() as u64;
     Ok(Inspection {
         volume: superblock.volume,

@@ -17,8 +17,7 @@ use crate::ondisk::superblock::Superblock;
 use crate::records::largest::{largest_record, longest_batch};
 use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
-use manylogs_engine::PatientReads;
-use manylogs_engine::{Member, Phase, update_root};
+use manylogs_engine::{InDoubt, Member, PatientReads, Phase, update_root};
 use manylogs_plant::{self as plant, Bug};
 
 /// A volume of which an opening has read all it needs, and written nothing yet.
@@ -31,6 +30,8 @@ pub struct Opening {
     /// The root that will make it open.
     root: Root,
     largest: Room,
+    /// What must be written again first, because copies of an array may differ.
+    in_doubt: Option<InDoubt>,
     options: OpenOptions,
     report: RecoveryReport,
     started: Time,
@@ -101,7 +102,8 @@ impl Opening {
             apart::settle(&**memory)?;
         }
         let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
-        let mut store = found.await?;
+        let (mut store, in_doubt) = found.await?;
+        let in_doubt = Some(in_doubt).filter(|_| reads.has_copies() && !report.was_closed);
         if superblock.keeps {
             store.keep();
         }
@@ -119,7 +121,7 @@ impl Opening {
         volume.inner().pace.set(options.pace);
         volume.inner().record_least.set(options.record_least);
         let options = options.clone();
-        Ok(Self { volume, superblock, older, root, largest, options, report, started })
+        Ok(Self { volume, superblock, older, root, largest, in_doubt, options, report, started })
     }
 
     /// The volume's content. Only reads are served before [`Opening::begin`].
@@ -133,9 +135,11 @@ impl Opening {
     /// # Errors
     /// Those of the device.
     pub async fn begin(self) -> Result<(Volume, RecoveryReport), VolumeError> {
-        let Self { volume, superblock, older, mut root, largest, options, mut report, started } =
-            self;
+        let Self { volume, superblock, older, mut root, largest, options, mut report, .. } = self;
         let inner = volume.inner();
+        if let Some(in_doubt) = self.in_doubt {
+            in_doubt.settle(&inner.engine.members, |_| true).await?;
+        }
         if let Some(older) = older {
             finish_change(&inner.device, &superblock, &older).await?;
         }
@@ -153,7 +157,7 @@ impl Opening {
         if !options.to_read {
             volume.run();
         }
-        report.duration = inner.engine.runtime.now().since(started);
+        report.duration = inner.engine.runtime.now().since(self.started);
         Ok((volume, report))
     }
 }

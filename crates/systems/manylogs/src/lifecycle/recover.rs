@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Nvram, Sectors};
-use manylogs_engine::{Scanner, retire_failed};
+use manylogs_engine::{InDoubt, Scanner, retire_failed};
 use manylogs_logstore::ondisk::root::Left;
 use manylogs_logstore::store::{Store, Versions, apart};
 use manylogs_logstore::{LogId, NvramError, Scanned, VolumeId};
@@ -22,22 +22,23 @@ use manylogs_plant::{self as plant, Bug};
 ///
 /// Only sectors that the medium cannot return count as damaged. A snapshot is ignored if its
 /// sectors cannot be read, because the logs hold the same entries. Any other failed read ends the
-/// recovery.
+/// recovery. Also returns what the logs leave in doubt after a crash.
 pub(crate) async fn rebuild(
     device: &Rc<dyn BlockDevice>,
     superblock: &Superblock,
     options: &OpenOptions,
     mut store: Store,
     report: &mut RecoveryReport,
-) -> Result<Store, VolumeError> {
+) -> Result<(Store, InDoubt), VolumeError> {
     report.reshaped = is_reshaped(device, &superblock.layout);
     let device = &arranged_reads(device, &superblock.layout);
     report.was_closed = store.root().left != Left::Open;
     retire_failed(&mut store);
     match (superblock.nvram, &options.nvram) {
-        (true, Some(_)) if options.give_up_nvram => return Ok(store),
+        (true, Some(_)) if options.give_up_nvram => return Ok((store, InDoubt::default())),
         (true, Some(memory)) => {
-            return look_up(Rc::clone(memory), superblock.volume, store, report);
+            let store = look_up(Rc::clone(memory), superblock.volume, store, report)?;
+            return Ok((store, InDoubt::default()));
         }
         (true, None) => return Err(NvramError::Missing.into()),
         (false, Some(_)) => return Err(NvramError::Unused.into()),
@@ -92,8 +93,9 @@ pub(crate) async fn rebuild(
         let LogDamage { log, damage } = *unknown;
         return Err(VolumeError::Damaged { log, offset: damage.offset, sectors: damage.sectors });
     }
+    let in_doubt = scanner.in_doubt();
     store.fill(versions);
-    Ok(store)
+    Ok((store, in_doubt))
 }
 
 fn note(report: &mut RecoveryReport, layout: &Layout, log: LogId, scanned: &Scanned) {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use manylogs_plant::{
-    ARRAY, Bug, DURABLE_FILES, EVEREST, EXT4, GECKO, KEPT, LAZY, LENDERS, MLFS, NEAR, NEAR_TROUBLE,
-    NVRAM, VOLUME, plant,
+    ARRAY, Bug, COPIES, DURABLE_FILES, EVEREST, EXT4, GECKO, KEPT, LAZY, LENDERS, MLFS, NEAR,
+    NEAR_TROUBLE, NVRAM, VOLUME, plant,
 };
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::{Report, Violation, run_ext4};
@@ -25,6 +25,7 @@ const PATIENCE: u64 = 1000;
 /// All bugs that the campaigns' tests plant in histories.
 const SETS: &[&[Bug]] = &[
     ARRAY,
+    COPIES,
     DURABLE_FILES,
     EVEREST,
     EXT4,

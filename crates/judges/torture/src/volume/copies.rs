@@ -1,0 +1,89 @@
+//! Copies of an array's columns after a crash.
+
+use std::ops::Range;
+
+use manylogs_block::{Extent, Lba, Rng, Sectors};
+
+use crate::volume::disks::DiskImages;
+
+/// A crash in this number leaves copies that were brought in step before the volume is opened.
+const IN_STEP: u64 = 3;
+
+impl DiskImages {
+    /// The members with the content of a column, the one that is read first.
+    pub(crate) fn copies(&self, column: u16) -> Vec<usize> {
+        let copies = self.array.map_or(1, |array| usize::from(array.copies));
+        let first = usize::from(column) * copies;
+        let all: Range<usize> = first..first + copies;
+        let live: Vec<usize> = all.clone().filter(|member| !self.lost[*member]).collect();
+        if live.is_empty() { all.collect() } else { live }
+    }
+
+    fn columns(&self) -> u16 {
+        self.array.map_or(1, |array| array.columns)
+    }
+
+    /// What the array does of its resync before the volume is opened again. The content of the
+    /// first member of each column goes to the others: all of it, or that of the homes. What a
+    /// crash leaves of writes in flight to homes is told nobody, so a home may change until its
+    /// resync. All else must not.
+    pub(crate) fn resync(mut self, rng: &mut Rng) -> Self {
+        if self.array.is_none_or(|array| array.copies == 1) {
+            return self;
+        }
+        self.settle();
+        let homes = self.homes.clone().filter(|_| !rng.one_in(IN_STEP));
+        self.apart = homes.is_some();
+        match homes {
+            None => {
+                for column in 0..self.columns() {
+                    let copies = self.copies(column);
+                    for other in &copies[1..] {
+                        self.each[*other] = self.each[copies[0]].clone();
+                    }
+                }
+            }
+            Some(homes) => homes.iter().for_each(|home| self.copy_home(*home)),
+        }
+        self
+    }
+
+    fn copy_home(&mut self, home: Extent) {
+        let Some(array) = self.array else { return };
+        for chunk in array.chunks(home) {
+            let (copies, place) =
+                (self.copies(chunk.column), Extent { start: chunk.at, ..chunk.extent });
+            let content = self.each[copies[0]].read(place);
+            for other in &copies[1..] {
+                let own = self.each[*other].read(place);
+                for (at, (right, own)) in place.range().zip(content.sectors().zip(own.sectors())) {
+                    if right != own {
+                        self.each[*other].corrupt(Lba(at), right.unwrap_or_default());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that the copies of each column hold the same; each member has the length `each`.
+    ///
+    /// # Errors
+    /// The first place where they differ.
+    pub(crate) fn check_copies(&self, each: Sectors) -> Result<(), String> {
+        for column in 0..self.columns() {
+            let copies = self.copies(column);
+            let all = Extent { start: Lba(0), len: each };
+            let content = self.each[copies[0]].read(all);
+            for other in &copies[1..] {
+                let own = self.each[*other].read(all);
+                let mut both = all.range().zip(content.sectors().zip(own.sectors()));
+                if let Some((at, (one, two))) = both.find(|(_, (one, two))| one != two) {
+                    return Err(format!(
+                        "copies of column {column} differ at sector {at}: {one:?} and {two:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Logs whose copies may differ after a crash, where several drives hold the same content.
+//!
+//! A record that was in flight may be whole on one drive and missing on another. The array reads
+//! one of them, and brings the others in step some time later. If the drive that was read fails
+//! before that, a record that the opening has found is gone, with all that was appended behind it;
+//! or a record appears that the opening has not found, and covers newer content at home. So an
+//! opening after a crash first writes what it has found once more, in place, and makes an end
+//! behind it.
+
+use manylogs_block::{Extent, IoError, Lba, Payload, Request, Sectors};
+use manylogs_logstore::Scanned;
+use manylogs_logstore::store::Device;
+use manylogs_plant::{self as plant, Bug};
+
+use crate::member::{Member, Reader};
+use crate::members::Members;
+use crate::phase::Phase;
+
+/// Longest piece that is read and written at a time.
+const PIECE: Sectors = Sectors(2048);
+
+/// The places of logs that may differ between copies: see the module.
+#[derive(Clone, Debug, Default)]
+pub struct InDoubt {
+    /// Records that no later record calls durable.
+    records: Vec<(Device, Extent)>,
+    /// Physical sectors where a record might begin, and none was found: behind the last record of a
+    /// log, and in front of an old epoch whose first record is torn.
+    ends: Vec<(Device, Extent)>,
+}
+
+impl InDoubt {
+    /// Adds what the scan of the log at `region` leaves in doubt. Records begin at multiples of
+    /// `physical`.
+    ///
+    /// The first record is in doubt, too: on another drive the first record of the next epoch may
+    /// have taken its place. Of a damaged log only records are in doubt, because another copy may
+    /// be whole where this one is damaged.
+    pub(crate) fn add(
+        &mut self,
+        (device, region): (Device, Extent),
+        physical: Sectors,
+        scanned: &Scanned,
+    ) {
+        let place = |from: u64, to: u64| {
+            let end = Lba(region.start.0 + to.min(region.len.0));
+            Extent::between(Lba(region.start.0 + from), end)
+        };
+        let whole = scanned.records.iter().filter(|record| scanned.is_whole(record));
+        let span = |record: &manylogs_logstore::Record| {
+            let from = u64::from(record.header.offset.0);
+            (from, from + record.record_sectors.0)
+        };
+        let durable = scanned.records.last().map_or(0, |last| last.header.durable_tail.0.into());
+        for (from, to) in whole.map(span).filter(|(from, to)| *from == 0 || *to > durable) {
+            match self.records.last_mut() {
+                Some((of, last)) if (*of, last.end()) == (device, place(from, to).start) => {
+                    *last = Extent::between(last.start, place(from, to).end());
+                }
+                _ => self.records.push((device, place(from, to))),
+            }
+        }
+        if !scanned.damage.is_empty() || !scanned.unreadable.is_empty() || scanned.begins_absent {
+            return;
+        }
+        let mut at = 0;
+        for (from, to) in scanned.records.iter().map(span).chain([(region.len.0, 0)]) {
+            if at < from {
+                self.ends.push((device, place(at, at + physical.0)));
+            }
+            at = to;
+        }
+    }
+
+    /// Adds a log that begins with zeroes.
+    pub(crate) fn add_blank(&mut self, (device, region): (Device, Extent), physical: Sectors) {
+        self.ends.push((device, Extent { len: physical.min(region.len), ..region }));
+    }
+
+    /// Makes the copies the same in all these places, durably, on the members for which
+    /// `has_copies` is true: with the content that the opening has found. Must end before the first
+    /// record of the opening is appended, and before the first request is answered. A crash while
+    /// it runs changes nothing of what an opening finds, because the same bytes are written.
+    ///
+    /// A place that the medium cannot read or write stays as it is.
+    ///
+    /// # Errors
+    /// Those of the device, except for bad places.
+    pub async fn settle(
+        &self,
+        members: &Members,
+        has_copies: impl Fn(Device) -> bool,
+    ) -> Result<(), IoError> {
+        let settles =
+            |device: Device| has_copies(device) && !members.of(device).device().is_reset_first();
+        let mut written = Vec::new();
+        for (device, extent) in self.records.iter().filter(|(device, _)| settles(*device)) {
+            if plant::is(Bug::InDoubtNotRewritten) {
+                break;
+            }
+            written.push(*device);
+            write_again(members.of(*device), *extent).await?;
+        }
+        for (device, extent) in self.ends.iter().filter(|(device, _)| settles(*device)) {
+            if plant::is(Bug::EndNotMade) {
+                break;
+            }
+            written.push(*device);
+            write(members.of(*device), *extent, Payload::zeroes(extent.len)).await?;
+        }
+        written.sort_unstable();
+        written.dedup();
+        for device in written {
+            if !plant::is(Bug::InDoubtNotFlushed) {
+                members.of(device).submit(Phase::Recovery, Request::Flush).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn write_again(member: &Member, extent: Extent) -> Result<(), IoError> {
+    let mut rest = extent;
+    while !rest.is_empty() {
+        let piece = Extent { len: rest.len.min(PIECE), ..rest };
+        rest = Extent::between(piece.end(), rest.end());
+        match member.read(Reader::Client, piece).await {
+            Ok(content) => write(member, piece, content).await?,
+            Err(error) if error.is_local() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn write(member: &Member, extent: Extent, payload: Payload) -> Result<(), IoError> {
+    let hint = manylogs_block::Hint::None;
+    let write = Request::Write { extent, payload, fua: false, hint };
+    match member.submit(Phase::Recovery, write).await {
+        Err(error) if !error.is_local() => Err(error),
+        _ => Ok(()),
+    }
+}
