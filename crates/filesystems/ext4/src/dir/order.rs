@@ -26,7 +26,7 @@ const SECOND: u32 = 32;
 /// Behind all positions.
 const END: u64 = 1 << 63;
 /// Names that are held at a time: more than have one position.
-const MOST: usize = 2 * ALIKE as usize;
+const MOST: usize = 2 << 16;
 
 /// The position of a cookie behind the directory's own names; `None` for one that no name has.
 pub(super) fn position_at(cookie: u64) -> Option<u64> {
