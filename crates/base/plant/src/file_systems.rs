@@ -245,6 +245,15 @@ macro_rules! with_file_systems {
                 /// Removing an attribute that is not there fails with another error.
                 Ext4XattrWrongError,
             }
+            /// Bugs of lists of directories that change while they are read.
+            EXT4_LISTS {
+                /// Names of an indexed directory are listed in the order of its blocks.
+                Ext4ListedByPlace,
+                /// Of names with equal hashes one is listed.
+                Ext4ListDropsAlike,
+                /// Names with equal hashes that go on in the next block are not waited for.
+                Ext4ListCutsHash,
+            }
             /// Bugs of taking file systems over and giving them back.
             MLFS {
                 /// The pointer says that the file system is adopted before the log file is durable.

@@ -54,21 +54,36 @@ impl Hash {
         Ok(Self { function, seed, signed: !geometry.hashes_unsigned })
     }
 
+    /// A hash for tests.
+    #[cfg(test)]
+    pub(super) const fn unseeded() -> Self {
+        Self { function: Function::HalfMd4, seed: INITIAL, signed: true }
+    }
+
     /// The hash of a name; its lowest bit is clear.
     pub(super) fn of(self, name: &[u8]) -> u32 {
-        let mut state = self.seed;
         let hash = match self.function {
             Function::Legacy => self.legacy(name),
-            Function::HalfMd4 => {
-                self.each(name, |words| half_md4(&mut state, words));
-                state[1]
-            }
+            Function::HalfMd4 => self.half_md4(name)[1],
             Function::Tea => {
+                let mut state = self.seed;
                 self.each(name, |words| tea(&mut state, words));
                 state[0]
             }
         } & !1;
         if hash == END { END - 2 } else { hash }
+    }
+
+    /// The hash of a name, and a second one that tells names with equal hashes apart. It is that of
+    /// MD4 whatever the first is: names can be made to have all of TEA's in common.
+    pub(super) fn both(self, name: &[u8]) -> (u32, u32) {
+        (self.of(name), self.half_md4(name)[2])
+    }
+
+    fn half_md4(self, name: &[u8]) -> [u32; 4] {
+        let mut state = self.seed;
+        self.each(name, |words| half_md4(&mut state, words));
+        state
     }
 
     /// Passes a name to `step` in pieces of N words.

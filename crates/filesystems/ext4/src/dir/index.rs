@@ -16,12 +16,20 @@ use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::units::{BLOCK, Ino};
 
 /// A node on the way to a leaf.
-struct Step {
+pub(super) struct Step {
     buffer: Rc<Buffer>,
     layout: IndexLayout,
-    children: Vec<Child>,
+    pub(super) children: Vec<Child>,
     /// Index of the child that the way follows.
     at: usize,
+}
+
+/// What the root of an index says of it.
+pub(super) struct Info {
+    /// The version of the hash.
+    pub(super) version: u8,
+    /// Levels of nodes below the root.
+    pub(super) levels: u8,
 }
 
 /// A name that moves to another block.
@@ -66,14 +74,9 @@ impl Core {
 
     /// The nodes on the way to a name's leaf, and its hash.
     async fn way(&self, dir: Ino, raw: &RawInode, name: &[u8]) -> Result<(Vec<Step>, u32)> {
-        let buffer = self.directory_block(dir, raw, 0).await?;
-        let bytes = buffer.bytes();
-        let bad = || Corruption::of(Location::Block(dir, buffer.block()), "the root of its index");
-        let (version, levels) = root_info(&bytes).ok_or_else(bad)?;
+        let (root, Info { version, levels }) = self.index_root(dir, raw).await?;
         let hash = Hash::new(version, &self.geometry)?.of(name);
-        let layout = IndexLayout { root: true, seed: self.inode_seed(dir, raw) };
-        let children = layout.decode(&bytes).ok_or_else(bad)?;
-        let mut path = vec![Step { at: child_for(&children, hash), buffer, layout, children }];
+        let mut path = vec![Step { at: child_for(&root.children, hash), ..root }];
         if levels == 1 {
             let block = path[0].children[path[0].at].block;
             let mut node = self.index_node(dir, raw, block).await?;
@@ -83,7 +86,18 @@ impl Core {
         Ok((path, hash))
     }
 
-    async fn index_node(&self, dir: Ino, raw: &RawInode, number: u32) -> Result<Step> {
+    /// The root of a directory's index, and what it says of the index.
+    pub(super) async fn index_root(&self, dir: Ino, raw: &RawInode) -> Result<(Step, Info)> {
+        let buffer = self.directory_block(dir, raw, 0).await?;
+        let bytes = buffer.bytes();
+        let bad = || Corruption::of(Location::Block(dir, buffer.block()), "the root of its index");
+        let (version, levels) = root_info(&bytes).ok_or_else(bad)?;
+        let layout = IndexLayout { root: true, seed: self.inode_seed(dir, raw) };
+        let children = layout.decode(&bytes).ok_or_else(bad)?;
+        Ok((Step { at: 0, buffer, layout, children }, Info { version, levels }))
+    }
+
+    pub(super) async fn index_node(&self, dir: Ino, raw: &RawInode, number: u32) -> Result<Step> {
         let buffer = self.directory_block(dir, raw, number).await?;
         let layout = IndexLayout { root: false, seed: self.inode_seed(dir, raw) };
         let children = layout.decode(&buffer.bytes());
@@ -218,7 +232,7 @@ impl Core {
 
 /// The last child whose hash is at most `hash`. A child that continues the hash of the one before
 /// has that hash with the lowest bit set.
-fn child_for(children: &[Child], hash: u32) -> usize {
+pub(super) fn child_for(children: &[Child], hash: u32) -> usize {
     children.partition_point(|child| child.hash <= hash).saturating_sub(1)
 }
 

@@ -2,13 +2,15 @@
 //!
 //! A directory is a file of blocks, each a chain of records. Small directories are searched from
 //! the first block. Larger ones may have an index by hash, in blocks that look empty to programs
-//! that do not know it, so that reading works without the index.
+//! that do not know it, so that reading works without the index. Where there is one, or will be one
+//! as soon as names no longer fit into a block, names are listed by hash too.
 
 mod blocks;
 mod change;
 mod hash;
 mod index;
 mod list;
+mod order;
 
 pub(crate) use blocks::Entry;
 pub(crate) use change::{NAME_CREDITS, touch};

@@ -1,5 +1,6 @@
 //! Names with the same hash in directories with an index.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::common::{Judged, SMALL, SMALL_MIB, World, has, load, mkfs, save};
@@ -55,6 +56,15 @@ fn names_of_one_hash_are_found() {
             assert_eq!(fs.lookup(dir, name).await.map(|known| known.ino), Ok(*ino));
             assert_eq!(fs.create(dir, name, new()).await.unwrap_err(), Error::Exists);
         }
+        let (mut seen, mut cookie) = (BTreeSet::new(), 0);
+        loop {
+            // As few as a small buffer has room for.
+            let listed = fs.list(dir, cookie).await.unwrap();
+            let Some(last) = listed.iter().take(3).next_back() else { break };
+            cookie = last.next;
+            listed.iter().take(3).for_each(|listed| assert!(seen.insert(listed.name.clone())));
+        }
+        assert!(made.iter().all(|(_, name)| seen.contains(name)), "a name is not listed");
         for (_, name) in made.iter().step_by(3) {
             fs.unlink(dir, name).await.unwrap();
         }
@@ -78,4 +88,14 @@ fn an_index_that_does_not_say_that_a_hash_goes_on_is_noticed() {
     use manylogs_plant::Bug;
 
     crate::common::assert_noticed(Bug::Ext4HashEndsWithBlock, names_of_one_hash_are_found);
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn lists_that_miss_names_of_one_hash_are_noticed() {
+    use manylogs_plant::Bug;
+
+    for bug in [Bug::Ext4ListDropsAlike, Bug::Ext4ListCutsHash] {
+        crate::common::assert_noticed(bug, names_of_one_hash_are_found);
+    }
 }

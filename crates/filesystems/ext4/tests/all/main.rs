@@ -15,6 +15,7 @@ mod failing;
 mod kernel;
 mod lazy;
 mod limits;
+mod lists;
 mod memory;
 mod promises;
 mod replay;
