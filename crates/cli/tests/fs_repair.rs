@@ -81,3 +81,48 @@ fn damaged_logs_are_refused_repaired_and_left_to_e2fsck() {
     place.run(&["fs", "release", "crashed.img"]).succeeds();
     assert_eq!(e2fsck("-fn"), Some(0));
 }
+
+/// Damages a descriptor in the middle of ext4's journal. Returns how many there are.
+fn damage_a_descriptor(image: &Path) -> usize {
+    let content = fs::read(image).unwrap();
+    let is_descriptor =
+        |block: &[u8]| block.starts_with(&[0xC0, 0x3B, 0x39, 0x98, 0x00, 0x00, 0x00, 0x01]);
+    let blocks = content.chunks(4096).enumerate().filter(|(_, block)| is_descriptor(block));
+    let mut descriptors: Vec<_> =
+        blocks.map(|(number, block)| (block[8..12].to_vec(), number as u64 * 4096)).collect();
+    descriptors.sort();
+    let at = descriptors[descriptors.len() / 2].1 + 100;
+    File::options().write(true).open(image).unwrap().write_all_at(b"damaged", at).unwrap();
+    descriptors.len()
+}
+
+#[test]
+fn a_damaged_journal_is_refused_repaired_and_left_to_e2fsck() {
+    let place = Place::new();
+    if !can_mount() || image(&place, 64, &["-J", "size=8"]).is_none() {
+        return;
+    }
+    fs::create_dir_all(place.path("mlfs")).unwrap();
+    let lazy = ["fs", "mount", "disk.img", "mlfs", "--mode", "lazy"];
+    place.run(&[&lazy[..], &["--background"]].concat()).succeeds();
+    for number in 0..FILES {
+        sync(&place.path("mlfs").join(format!("file {number}")), &format!("content {number}\n"));
+    }
+    unmount(&place);
+    place.run(&["fs", "check", "disk.img"]).succeeds();
+    assert!(damage_a_descriptor(&place.path("disk.img")) >= FILES);
+
+    let check = ["fs", "check", "disk.img"];
+    place.run(&check).fails(4, &["the journal is damaged", "manylogs fs check --repair"]);
+    let ordered = ["fs", "mount", "disk.img", "mlfs"];
+    for mount in [&lazy[..], &ordered[..]] {
+        place.run(mount).fails(3, &["the journal is damaged", "manylogs fs check --repair"]);
+    }
+    let repair = [&check[..], &["--repair"]].concat();
+    place.run(&repair).fails(4, &["lost", "e2fsck -f"]);
+    place.run(&repair).fails(2, &["not adopted"]);
+    place.run(&ordered).fails(2, &["errors were found"]);
+    let e2fsck = program("e2fsck").arg("-fy").arg(place.path("disk.img")).output().unwrap();
+    assert!(matches!(e2fsck.status.code(), Some(0 | 1)), "{e2fsck:?}");
+    place.run(&check).succeeds();
+}

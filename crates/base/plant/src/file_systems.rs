@@ -194,6 +194,18 @@ macro_rules! with_file_systems {
                 /// A copy in the journal that begins with zero instead of the magic number is
                 /// taken as it is.
                 LazyNotUnescaped,
+                /// What lies behind a transaction that is not whole is not looked at.
+                LazyDamageIsTail,
+                /// What a damaged journal lost is not told.
+                LazyLossNotTold,
+                /// A damaged copy in the journal goes home.
+                LazyBadCopyReplayed,
+                /// A damaged copy in the journal is read as if it were whole.
+                LazyCopyNotCompared,
+                /// What an earlier replay left behind damage is replayed over newer blocks.
+                LazyOlderReplayed,
+                /// A repair of a journal does not note that there are errors.
+                LazyRepairNotNoted,
                 /// A journal with content of files is opened without a replay.
                 LazyOpensContent,
                 /// A block that was read ahead is served though it was written since.

@@ -251,8 +251,9 @@ fn sequential(text: &str) -> Result<StreamKind, String> {
 pub(crate) struct FsCheckArgs {
     /// The disk, partition or image file.
     pub(crate) source: PathBuf,
-    /// Repair the logs of an adopted file system: bring home what can be read, and give up what
-    /// cannot. The file system itself is e2fsck's, after `manylogs fs release`.
+    /// Repair the logs of an adopted file system, or a damaged journal: bring home what can be
+    /// read, and give up what cannot. The file system itself is e2fsck's, of an adopted one after
+    /// `manylogs fs release`.
     #[arg(long, conflicts_with = "json")]
     pub(crate) repair: bool,
     /// Print JSON.

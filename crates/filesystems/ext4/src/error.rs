@@ -20,6 +20,9 @@ pub enum Error {
     /// Metadata says something impossible.
     #[error("corrupted: {0}")]
     Corrupt(#[from] Corruption),
+    /// The journal is damaged, and what it held is lost.
+    #[error(transparent)]
+    JournalLost(Box<JournalLoss>),
     /// The image cannot be mounted.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -104,6 +107,65 @@ pub enum Location {
     Journal(u32),
 }
 
+/// What a damaged journal held and nothing else holds.
+#[derive(Clone, Debug, Default, Error, PartialEq, Eq)]
+#[error(
+    "the journal is damaged: {}: manylogs fs check --repair replays what is whole and gives up \
+     the rest", self.lost()
+)]
+pub struct JournalLoss {
+    /// Blocks of the journal that are not whole, counted from its beginning, of which nothing says
+    /// what they held: each, and perhaps blocks behind it, is of one transaction.
+    pub unknown: Vec<u32>,
+    /// Blocks of the file system whose newest content is lost.
+    pub homes: Vec<BlockNo>,
+    /// Whole transactions behind the first damaged one: a kernel's replay would lose them silently.
+    pub later: u32,
+    /// Whether what lies behind the damage is older than what lies before it: somebody's replay
+    /// ended there earlier, and it is not replayed any more.
+    pub is_older: bool,
+}
+
+/// Numbers that a message names.
+const NAMED_MOST: usize = 8;
+
+impl JournalLoss {
+    /// Whether nothing is lost.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.unknown.is_empty() && self.homes.is_empty()
+    }
+
+    /// What is lost, in words.
+    #[must_use]
+    pub fn lost(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.homes.is_empty() {
+            let homes = named(self.homes.iter().map(|home| home.0));
+            parts.push(format!("the newest content of {homes} is lost"));
+        }
+        if !self.unknown.is_empty() {
+            let unknown = named(self.unknown.iter().copied().map(u64::from));
+            parts.push(format!("what transactions held at {unknown} of the journal is lost"));
+        }
+        if self.is_older {
+            parts.push("what lies behind is older, and an earlier replay left it".to_owned());
+        }
+        if self.later > 0 {
+            parts.push(format!("whole transactions behind it: {}", self.later));
+        }
+        parts.join("; ")
+    }
+}
+
+fn named(numbers: impl ExactSizeIterator<Item = u64>) -> String {
+    let more = numbers.len().saturating_sub(NAMED_MOST);
+    let word = if numbers.len() == 1 { "block" } else { "blocks" };
+    let first: Vec<String> = numbers.take(NAMED_MOST).map(|number| number.to_string()).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{word} {}{more}", first.join(", "))
+}
+
 /// Why an image cannot be mounted, and what helps.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -180,13 +242,19 @@ impl Corruption {
 }
 
 impl Error {
+    /// Whether something on the disk is damaged and must be repaired before a mount.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::JournalLost(_))
+    }
+
     /// The error number that Linux gives for it.
     #[must_use]
     pub const fn errno(&self) -> i32 {
         match self {
             Self::Io(_) => 5,
             Self::Aborted(_) | Self::ReadOnly => 30,
-            Self::Corrupt(_) => 117,
+            Self::Corrupt(_) | Self::JournalLost(_) => 117,
             Self::Refused(_) | Self::Invalid(_) => 22,
             Self::NotPermitted => 1,
             Self::BeyondEnd => 6,

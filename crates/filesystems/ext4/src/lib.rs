@@ -102,7 +102,7 @@ mod xattr;
 pub use ahead::ReadAhead;
 pub use core::Mode;
 pub use dir::Listed;
-pub use error::{Corruption, Error, Location, Refusal, Result};
+pub use error::{Corruption, Error, JournalLoss, Location, Refusal, Result};
 pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{
@@ -115,8 +115,9 @@ pub use ondisk::inode::FileKind;
 pub use ondisk::jbd2::Tid;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
-    AccessTimes, Attributes, Caller, Change, Changed, Credentials, Durability, Ext4, LOG_FILE_NAME,
-    LogFile, New, NewTime, OpenFor, Options, SetIds, SetXattr, Taken, Usage, Wanted,
+    AccessTimes, Attributes, Caller, Change, Changed, Credentials, Durability, Ext4,
+    JournalRepaired, LOG_FILE_NAME, LogFile, New, NewTime, OpenFor, Options, SetIds, SetXattr,
+    Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

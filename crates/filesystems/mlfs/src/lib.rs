@@ -49,7 +49,7 @@ impl MountError {
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         match self {
-            Self::FileSystem(manylogs_ext4::Error::Corrupt(_)) => true,
+            Self::FileSystem(error) => error.is_damage(),
             Self::Logs(NearError::Volume(error)) => adopt::is_damage(error),
             _ => false,
         }

@@ -57,7 +57,7 @@ const RARE: [&str; 11] = [
 ];
 
 /// Counts that only histories of ext4 have.
-const OF_EXT4: [&str; 8] = [
+const OF_EXT4: [&str; 10] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -66,6 +66,8 @@ const OF_EXT4: [&str; 8] = [
     "mutated_found_by_neither",
     "mutated_found_by_check",
     "mutated_found_by_e2fsck",
+    "damaged_logs",
+    "damaged_logs_told",
 ];
 
 impl FaultCount {
@@ -193,6 +195,10 @@ tally! {
     mutated_found_by_check,
     /// Those in which only e2fsck found something, as expected.
     mutated_found_by_e2fsck,
+    /// Crash states of a journal that keeps its transactions, used with a block of it damaged.
+    damaged_logs,
+    /// Those of them in which an error told of it; in the others everything was there.
+    damaged_logs_told,
 }
 
 impl Tally {

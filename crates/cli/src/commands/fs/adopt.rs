@@ -145,8 +145,8 @@ pub(super) fn failure(source: &Path, error: &AdoptError) -> Failure {
     match error {
         AdoptError::FileSystem(error) if contents::is_other(error) => contents::no_ext4(source),
         AdoptError::FileSystem(Error::Io(_) | Error::Aborted(_)) => Failure::Failed(message),
-        AdoptError::FileSystem(Error::Corrupt(_))
-        | AdoptError::Damaged(_)
+        AdoptError::FileSystem(error) if error.is_damage() => Failure::Damage(message),
+        AdoptError::Damaged(_)
         | AdoptError::BitWithoutPointer
         | AdoptError::LogsMoved(_)
         | AdoptError::BitTakenAway

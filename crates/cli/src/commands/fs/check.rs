@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use manylogs::{Finding, Severity};
-use manylogs_ext4::Summary;
+use manylogs_ext4::{JournalRepaired, Summary};
 use manylogs_ext4check::{Report, Unreadable, check};
-use manylogs_mlfs::adopt::{LogState, Repaired, Site, check_logs, repair};
+use manylogs_mlfs::adopt::{AdoptError, LogState, Repaired, Site, check_logs, repair};
 use manylogs_storage::{OpenMode, Reactor};
 use serde_json::json;
 
@@ -30,6 +30,8 @@ struct Checked {
     in_logs: Vec<Finding>,
     /// Why a mount would fail.
     problem: Option<String>,
+    /// Whether that is as the journal lost something.
+    journal_lost: bool,
 }
 
 /// Checks a file system that is not in use, as a mount would show it, and changes nothing. Fails
@@ -69,7 +71,7 @@ fn checked(
     };
     let is_lost = in_logs.iter().any(|finding| finding.severity == Severity::Loss);
     if is_lost || matches!(logs, Some(LogState::Unusable(_))) {
-        return Ok(Checked { known, report: None, in_logs, problem: None });
+        return Ok(Checked { known, report: None, in_logs, problem: None, journal_lost: false });
     }
     let has_logs = matches!(logs, Some(LogState::InUse(_) | LogState::Drained(_)));
     let summary = &known.summary;
@@ -78,8 +80,12 @@ fn checked(
     } else {
         (Shown::as_it_is(reactor, source)?, None)
     };
-    let report = Some(judged(source, &shown)?);
-    Ok(Checked { known, report, in_logs, problem: problem.map(|error| error.to_string()) })
+    let journal_lost =
+        matches!(problem, Some(AdoptError::FileSystem(manylogs_ext4::Error::JournalLost(_))));
+    // What is home alone may be weeks old, and does not fit together.
+    let report = if journal_lost { None } else { Some(judged(source, &shown)?) };
+    let problem = problem.map(|error| error.to_string());
+    Ok(Checked { known, report, in_logs, problem, journal_lost })
 }
 
 fn judged(source: &Path, shown: &Shown<'_>) -> Result<Report, Failure> {
@@ -104,6 +110,9 @@ fn verdict(source: &Path, checked: &Checked) -> Result<(), Failure> {
             _ => Failure::Damage(message + " loss"),
         });
     }
+    if let Some(problem) = checked.problem.as_ref().filter(|_| checked.journal_lost) {
+        return Err(Failure::Loss(format!("{path}: {problem}")));
+    }
     let state = &checked.known.state;
     let is_adopted = checked.known.looked.is_some();
     let is_sound = checked.report.as_ref().is_none_or(Report::is_clean);
@@ -121,9 +130,13 @@ fn verdict(source: &Path, checked: &Checked) -> Result<(), Failure> {
     }
 }
 
-/// Repairs the logs, and prints what to do next.
+/// Repairs the logs or the journal, and prints what to do next.
 fn repair_logs(source: &Path) -> Result<(), Failure> {
     let (reactor, site) = adopt::open(source, OpenMode::Exclusive)?;
+    let first = Summary::of(&first_block(source)?).ok();
+    if first.is_some_and(|first| first.needs_recovery && !marks::is_marked(&first)) {
+        return repair_journal(source, &reactor, site);
+    }
     let repaired = reactor.block_on(async move { repair(&site).await });
     let Repaired { findings, logs, lost, has_errors } =
         repaired.map_err(|error| adopt::failure(source, &error))?;
@@ -149,11 +162,33 @@ fn repair_logs(source: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Replays what is whole in ext4's own journal, and tells what is lost.
+fn repair_journal(source: &Path, reactor: &Reactor, site: Site) -> Result<(), Failure> {
+    let path = source.display();
+    let repaired = reactor.block_on(async move { site.repair_journal().await });
+    match repaired.map_err(|error| adopt::failure(source, &error))? {
+        JournalRepaired::Lossy(loss) => {
+            print(&format!("the journal was replayed: {}\n", loss.lost()))?;
+            Err(Failure::Loss(format!(
+                "{path}: acknowledged changes are lost, and mounts are refused: run e2fsck -f, \
+                 which mends what no longer fits together; debugfs -R 'icheck BLOCK' tells whose a \
+                 block is"
+            )))
+        }
+        JournalRepaired::Whole | JournalRepaired::Empty => {
+            print("the journal was replayed: nothing is lost\n")
+        }
+    }
+}
+
 fn text(checked: &Checked) -> String {
-    let Checked { known, report, in_logs, problem } = checked;
+    let Checked { known, report, in_logs, problem, journal_lost } = checked;
     let mut out = String::new();
     match report {
         Some(report) => report_text(&mut out, report),
+        None if *journal_lost => {
+            out += "the file system cannot be judged before its journal is repaired\n";
+        }
         None => out += "the file system cannot be judged before its logs are whole\n",
     }
     if let Some(looked) = &known.looked {
@@ -190,7 +225,7 @@ fn report_text(out: &mut String, report: &Report) {
 }
 
 fn as_json(checked: &Checked) -> String {
-    let Checked { known, report, in_logs, problem } = checked;
+    let Checked { known, report, in_logs, problem, .. } = checked;
     let found = report.as_ref();
     let is_clean = found.is_some_and(Report::is_clean) && problem.is_none();
     let findings = found.map(|report| &report.findings).into_iter().flatten();

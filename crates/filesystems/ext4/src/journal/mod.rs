@@ -267,7 +267,7 @@ impl Journal {
     /// which finds what the device holds. No transaction is closed meanwhile.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the device, and [`IoError::Checksum`] for a damaged copy in the log.
     pub(crate) async fn read(
         &self,
         fetch: impl AsyncFn(BlockNo) -> Result<Bytes, IoError>,
@@ -275,15 +275,19 @@ impl Journal {
     ) -> Result<Bytes, IoError> {
         loop {
             let newest = self.newest(block);
-            let bytes = match &newest {
+            let copy = match &newest {
                 Some(Newest::Bytes(bytes)) => return Ok(bytes.clone()),
-                Some(Newest::InLog(copy)) => jbd2::unescaped(fetch(copy.at).await?, copy.escaped),
+                Some(Newest::InLog(copy)) => copy,
                 None => return fetch(block).await,
             };
+            let bytes = fetch(copy.at).await?;
             // Meanwhile the block may have gone home, and its place in the log may have been
             // reused.
             if self.newest(block) == newest || is(Bug::LazyPlaceNotAsked) {
-                return Ok(bytes);
+                return match self.sink.is_whole(copy, &bytes) {
+                    true => Ok(jbd2::unescaped(bytes, copy.escaped)),
+                    false => Err(IoError::Checksum { extent: copy.at.sectors() }),
+                };
             }
         }
     }

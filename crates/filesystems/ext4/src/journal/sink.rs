@@ -172,6 +172,11 @@ pub trait CommitSink {
     /// The newest content of a block, if it is durable in the log and not at home yet.
     fn newest(&self, block: BlockNo) -> Option<Newest>;
 
+    /// Whether `bytes`, which were read where the copy is, are what was written there.
+    fn is_whole(&self, _copy: &LogCopy, _bytes: &[u8]) -> bool {
+        true
+    }
+
     /// The blocks of `run` whose content a recovery may take from the log.
     fn logged(&self, run: Run) -> Vec<BlockNo>;
 
@@ -218,6 +223,8 @@ pub struct LogCopy {
     pub tid: Tid,
     /// Its first word is zero in the log (see `Tag` in `ondisk/jbd2`).
     pub escaped: bool,
+    /// Its checksum in the log, for [`CommitSink::is_whole`].
+    pub checksum: u32,
 }
 
 /// Most blocks that a handle changes: every sink must take as many in one transaction.

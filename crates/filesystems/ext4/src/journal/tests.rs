@@ -37,7 +37,7 @@ impl CommitSink for Moving {
     }
 
     fn newest(&self, _: BlockNo) -> Option<Newest> {
-        let copy = LogCopy { at: IN_LOG, tid: Tid(1), escaped: false };
+        let copy = LogCopy { at: IN_LOG, tid: Tid(1), escaped: false, checksum: 0 };
         (!self.0.replace(true)).then_some(Newest::InLog(copy))
     }
 

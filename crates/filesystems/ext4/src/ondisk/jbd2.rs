@@ -27,6 +27,7 @@ const METADATA_ALONE: u32 = 0x4D45_5441;
 pub(crate) mod incompat {
     pub(crate) const REVOKE: u32 = 0x1;
     pub(crate) const BITS64: u32 = 0x2;
+    pub(crate) const ASYNC_COMMIT: u32 = 0x4;
     pub(crate) const CSUM_V2: u32 = 0x8;
     pub(crate) const CSUM_V3: u32 = 0x10;
     pub(crate) const FAST_COMMIT: u32 = 0x20;
@@ -287,6 +288,16 @@ impl Format {
         be32(block, 0x3C) == METADATA_ALONE
     }
 
+    /// When the transaction of a commit block was closed.
+    pub(crate) fn closed_at(block: &[u8]) -> Timestamp {
+        Timestamp { seconds: be64(block, 0x30).cast_signed(), nanos: be32(block, 0x38) }
+    }
+
+    /// Whether blocks of the log have checksums.
+    pub(crate) const fn has_checksums(self) -> bool {
+        self.seed().is_some()
+    }
+
     /// Whether a commit block is whole.
     pub(crate) fn is_whole_commit(self, block: &[u8]) -> bool {
         let sum = |seed| crc(crc(crc(seed, &block[..0x10]), &[0; 4]), &block[0x14..]);
@@ -330,6 +341,7 @@ mod tests {
                 let now = Timestamp { seconds: -1, nanos: 7 };
                 let commit = format.commit_block(Tid(u32::MAX), now, metadata);
                 assert!(format.is_whole_commit(&commit));
+                assert_eq!(Format::closed_at(&commit), now);
                 assert_eq!(Format::is_metadata_alone(&commit), metadata);
             }
         }

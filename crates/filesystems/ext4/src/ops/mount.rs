@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Handle as Executor, Nanos, Request, Signal};
+use manylogs_block::{BlockDevice, Handle as Executor, IoError, Nanos, Request, Signal};
 use manylogs_plant::{Bug, is};
 
 use super::durability::{Caller, Durability};
@@ -14,17 +14,16 @@ use crate::alloc::Space;
 use crate::cache::{Cache, read_block};
 use crate::core::{Core, Mode};
 use crate::error::{Corruption, Error, Location, Refusal, Result};
-use crate::extents::Mapping;
 use crate::geometry::{Geometry, check_state};
 use crate::inode::{Known, Losses};
-use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
+use crate::journal::jbd2::{self, Jbd2Sink, Journalled, OnLoss};
 use crate::journal::{CommitSink, Journal};
 use crate::marks::without_bit;
 use crate::memory::Memory;
 use crate::ondisk::group::Group;
 use crate::ondisk::jbd2::Tid;
 use crate::ondisk::superblock::Superblock;
-use crate::units::{BLOCK, BlockNo, FileBlock, GroupNo, Run, Timestamp};
+use crate::units::{BlockNo, GroupNo, Run, Timestamp};
 use crate::xattr::{DurableNames, Judge};
 
 /// How a file system is mounted.
@@ -107,15 +106,17 @@ impl Ext4 {
         if mode.stays_in_journal() && superblock.needs_recovery() {
             let (format, blocks) = (geometry.journal_format(), geometry.blocks);
             let opened = jbd2::open(&device, &journal, format, blocks, &options.memory).await?;
-            if let Some(sink) = opened {
-                return Self::go_on(sink, &runs, &device, &runtime, &options).await;
+            if let Some(sink) = opened
+                && let Some(fs) = Self::go_on(sink, &runs, &device, &runtime, &options).await?
+            {
+                return Ok(fs);
             }
             if options.read_only {
                 return Err(Refusal::NeedsCheck("the journal must be replayed").into());
             }
         }
         let replayed = if superblock.needs_recovery() {
-            jbd2::replay(&device, &journal.place, &journal.superblock, geometry).await?
+            jbd2::replay(&device, &journal, geometry, OnLoss::Refuse).await?.next
         } else {
             journal.superblock.sequence()
         };
@@ -126,30 +127,37 @@ impl Ext4 {
     }
 
     /// Mounts with the log of `sink` as it is: its blocks are read in place of their homes. Nothing
-    /// was written before.
+    /// was written before. `None` if a copy is damaged that the mount needs: a replay says
+    /// what is lost.
     async fn go_on(
         sink: Jbd2Sink,
         runs: &[Run],
         device: &Rc<dyn BlockDevice>,
         runtime: &Executor,
         options: &Options,
-    ) -> Result<Self> {
+    ) -> Result<Option<Self>> {
         let next = sink.next();
         let journal = Journal::new(Rc::new(sink), next, &options.memory);
-        let loaded = Self::load(Mode::Lazy, journal, device, runtime, options).await?;
-        loaded.check_journal(runs).await?;
+        let loading = async {
+            let loaded = Self::load(Mode::Lazy, journal, device, runtime, options).await?;
+            loaded.check_journal(runs).await.map(|()| loaded)
+        };
+        let loaded = match loading.await {
+            Err(Error::Io(IoError::Checksum { .. })) => return Ok(None),
+            loaded => loaded?,
+        };
         let mut core = loaded.alone();
         core.geometry.add_journal(runs);
         if core.read_only {
-            return Ok(Self::of(Rc::new(core)));
+            return Ok(Some(Self::of(Rc::new(core))));
         }
         let fs = Self::start(core).await?;
         fs.core.log_superblock(Superblock::set_has_large_files).await?;
-        Ok(fs)
+        Ok(Some(fs))
     }
 
     /// Checks that the journal lies where it was found before the replay.
-    async fn check_journal(&self, runs: &[Run]) -> Result<()> {
+    pub(super) async fn check_journal(&self, runs: &[Run]) -> Result<()> {
         if self.core.journal_runs().await? == runs {
             return Ok(());
         }
@@ -227,7 +235,7 @@ impl Ext4 {
         Ok(superblock)
     }
 
-    async fn superblock_of(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
+    pub(super) async fn superblock_of(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
         let block = read_block(&**device, BlockNo(0)).await?;
         let superblock = Superblock::decode(&block)?;
         superblock.check_size(device.capabilities().capacity)?;
@@ -371,25 +379,6 @@ impl Core {
         }
         *self.orphans.borrow_mut() = orphans;
         self.finish_orphans().await
-    }
-
-    /// The blocks of the journal.
-    async fn journal_runs(&self) -> Result<Vec<Run>> {
-        let ino = self.geometry.journal;
-        let raw = self.inode(ino).await?;
-        let (mut runs, mut at) = (Vec::new(), 0);
-        let blocks = u32::try_from(raw.size() / BLOCK).unwrap_or(u32::MAX);
-        while at < blocks {
-            match self.map(ino, &raw, FileBlock(at)).await? {
-                Mapping::Mapped(extent) if extent.written => {
-                    let blocks = extent.blocks.min(blocks - at);
-                    runs.push(Run { start: extent.block, blocks });
-                    at += blocks;
-                }
-                _ => return Err(Error::from(Corruption::inode(ino, "the journal has a hole"))),
-            }
-        }
-        Ok(runs)
     }
 }
 

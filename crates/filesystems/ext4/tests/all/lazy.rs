@@ -13,7 +13,11 @@ const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 const JOURNAL_BYTES: u64 = 4 << 20;
 
 /// Mounts the world's disk in this mode and calls `work`.
-fn run_in<T: 'static>(mode: Mode, world: &World, work: impl AsyncFnOnce(Ext4) -> T + 'static) -> T {
+pub(crate) fn run_in<T: 'static>(
+    mode: Mode,
+    world: &World,
+    work: impl AsyncFnOnce(Ext4) -> T + 'static,
+) -> T {
     let mounting = mount_in(mode, Rc::new(world.disk.clone()), world.runtime());
     world.sim.block_on(world.user, async move { work(mounting.await.unwrap()).await })
 }
@@ -31,7 +35,7 @@ fn target(number: u64) -> Vec<u8> {
 }
 
 /// Makes directories with symbolic links in them, removes one, and makes a file.
-async fn make_tree(fs: &Ext4) {
+pub(crate) async fn make_tree(fs: &Ext4) {
     for number in 0..40 {
         let dir = directory(fs, Ino::ROOT, &format!("dir {number}")).await;
         let new = New { target: target(number).into(), ..New::plain(FileKind::Symlink, 0o777) };
@@ -46,7 +50,7 @@ async fn make_tree(fs: &Ext4) {
 }
 
 /// Checks the tree of [`make_tree`].
-async fn check_tree(fs: &Ext4) -> Result<(), Error> {
+pub(crate) async fn check_tree(fs: &Ext4) -> Result<(), Error> {
     for number in (0..40).filter(|number| *number != 7) {
         let dir = fs.lookup(Ino::ROOT, format!("dir {number}").as_bytes()).await?.ino;
         let link = fs.lookup(dir, b"link").await?.ino;
@@ -62,7 +66,7 @@ async fn check_tree(fs: &Ext4) -> Result<(), Error> {
 }
 
 /// A disk whose journal keeps the tree after an unmount; `None` without mkfs.
-fn left_full() -> Option<World> {
+pub(crate) fn left_full() -> Option<World> {
     let world = World::new(1, SMALL_MIB, mkfs(SMALL_MIB, SMALL)?);
     let home = run_in(Mode::Lazy, &world, async |fs: Ext4| {
         make_tree(&fs).await;

@@ -6,6 +6,7 @@
 
 mod basic;
 mod blockmap;
+mod broken_log;
 mod calls;
 mod collisions;
 mod common;

@@ -31,7 +31,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle};
-use manylogs_ext4::{Durability, LogFile, Refusal, Run, Timestamp};
+use manylogs_ext4::{Durability, JournalRepaired, LogFile, Refusal, Run, Timestamp};
 use thiserror::Error;
 
 pub use give_back::release;
@@ -264,6 +264,16 @@ impl Site {
         let (durability, memory) = (Durability::default(), manylogs_ext4::Memory::default());
         let clock = Rc::clone(&self.clock);
         manylogs_ext4::Options { clock, read_only, durability, memory }
+    }
+
+    /// Replays what is whole in the own journal of a file system that is not adopted and that
+    /// nobody uses, and gives up the rest: see [`manylogs_ext4::Ext4::repair_journal`].
+    ///
+    /// # Errors
+    /// Those of [`manylogs_ext4::Ext4::repair_journal`].
+    pub async fn repair_journal(&self) -> Result<JournalRepaired, AdoptError> {
+        let (device, options) = (Rc::clone(&self.device), self.options(false));
+        Ok(manylogs_ext4::Ext4::repair_journal(device, self.runtime.clone(), options).await?)
     }
 
     /// Mounts it as ext4 with its own journal, which is replayed.

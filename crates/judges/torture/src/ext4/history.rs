@@ -8,6 +8,7 @@ use manylogs::{Layout, Phase};
 use manylogs_block::Rng;
 use manylogs_sim::DiskImage;
 
+use super::broken_log::{self, Broken};
 use super::client::Client;
 use super::images::Images;
 use super::judge::{self, AllHeld, Left};
@@ -184,6 +185,9 @@ impl History<'_> {
         if left == Left::WithoutLogs && !self.plan.trouble {
             return Err("every log has failed".to_owned());
         }
+        let broken = broken_log::use_broken(image, &self.journal, &models)?;
+        self.report.tally.damaged_logs += u64::from(broken != Broken::Spared);
+        self.report.tally.damaged_logs_told += u64::from(broken == Broken::Told);
         self.judged.insert((fingerprint, moment), left);
         Ok(left)
     }

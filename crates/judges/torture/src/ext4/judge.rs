@@ -149,7 +149,7 @@ pub(super) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Resul
 }
 
 /// Returns the content of the clients' directories on a plain ext4, and the disk after its unmount.
-fn use_plain(
+pub(super) fn use_plain(
     image: &DiskImage,
     models: &[Model],
     seed: u64,
@@ -265,7 +265,7 @@ pub async fn names(fs: &Ext4, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, manylogs_
     Ok(names)
 }
 
-fn compare(models: &[Model], found: &[Option<Held>]) -> Result<(), String> {
+pub(super) fn compare(models: &[Model], found: &[Option<Held>]) -> Result<(), String> {
     for (number, (model, found)) in models.iter().zip(found).enumerate() {
         let Some((names, contents)) = found else { continue };
         let checked = model.check(names, contents);

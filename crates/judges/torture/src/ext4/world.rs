@@ -268,6 +268,14 @@ impl Log {
         Self(Rc::new(runs))
     }
 
+    /// Its blocks, in its order.
+    pub(super) fn blocks(&self) -> Vec<u64> {
+        let blocks = |run: &std::ops::Range<u64>| {
+            (run.start / BLOCK_SECTORS..run.end / BLOCK_SECTORS).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(blocks).collect()
+    }
+
     /// The purpose of a request: blocks of a transaction; the journal's superblock, which frees
     /// room; or writes home, data included.
     fn phase(&self, extent: Extent) -> Phase {

@@ -108,6 +108,9 @@ fn a_journal_that_keeps_what_it_holds_loses_nothing() {
     assert_eq!(of_each, 5, "mounts, logs, homes, tails and recoveries are crashed");
     assert!(tally.judged_by_e2fsck >= STATES / 200 && tally.replayed_by_e2fsck >= STATES / 400);
     assert!(tally.nested >= STATES / 20);
+    // What a block of the journal held is there, or its loss is told.
+    let (damaged, told) = (tally.damaged_logs, tally.damaged_logs_told);
+    assert!(told >= STATES / 100 && damaged - told >= STATES / 200, "{told} of {damaged}");
 }
 
 #[test]

@@ -17,6 +17,9 @@ const OTHERS: &[Bug] = &[
     Bug::Ext4SyncNotAwaited,
     Bug::Ext4OrphansNotEnded,
     Bug::Ext4ReplayIgnoresRevokes,
+    Bug::LazyDamageIsTail,
+    Bug::LazyLossNotTold,
+    Bug::LazyRepairNotNoted,
 ];
 
 /// Histories of any kind. e2fsck is not needed to notice these bugs.

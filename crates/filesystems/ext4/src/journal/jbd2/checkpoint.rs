@@ -150,6 +150,10 @@ impl Jbd2Sink {
             let bytes = payload.to_bytes().ok_or(IoError::Unsupported)?;
             for (number, waiting) in now.iter().enumerate() {
                 let block = bytes.slice(number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES);
+                if !self.is_as_logged(waiting.copy.tid, waiting.copy.checksum, &block) {
+                    let extent = self.place.home(waiting.copy.at).sectors();
+                    return Err(IoError::Checksum { extent });
+                }
                 contents.push((waiting.home, unescaped(block, waiting.copy.escaped)));
             }
             rest = later;

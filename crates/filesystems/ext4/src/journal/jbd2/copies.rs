@@ -14,6 +14,8 @@ pub(super) struct Copy {
     pub(super) tid: Tid,
     /// The block of the journal where it is.
     pub(super) at: u32,
+    /// Its checksum there, as its descriptor has it.
+    pub(super) checksum: u32,
     /// Whether its first word is replaced by zero there.
     pub(super) escaped: bool,
     /// Whether it is newer than the home content, and the block was not freed since.
@@ -126,7 +128,7 @@ mod tests {
     use super::*;
 
     fn copy(tid: u32, at: u32) -> Copy {
-        Copy { tid: Tid(tid), at, escaped: false, is_live: true }
+        Copy { tid: Tid(tid), at, checksum: 0, escaped: false, is_live: true }
     }
 
     #[test]

@@ -22,8 +22,9 @@ impl Jbd2Sink {
         let mut copies = Vec::with_capacity(transaction.blocks.len());
         for Piece { bytes, of } in body {
             placed.push((self.place.home(at), bytes));
-            let copy = |escaped| Copy { tid, at, escaped, is_live: true };
-            copies.extend(of.map(|(home, escaped)| (home, copy(escaped))));
+            copies.extend(of.map(|Tag { home, escaped, checksum }| {
+                (home, Copy { tid, at, checksum, escaped, is_live: true })
+            }));
             at = self.place.after(at);
         }
         let blocks: u32 = manylogs_block::narrow(placed.len() as u64 + 1);
@@ -93,8 +94,8 @@ impl Jbd2Sink {
             bytes.clone()
         };
         let checksum = self.format.checksum(tid, &content).unwrap_or(0);
-        let piece = Piece { bytes: content, of: Some((home, escaped)) };
-        (Tag { home, escaped, checksum }, piece)
+        let tag = Tag { home, escaped, checksum };
+        (tag, Piece { bytes: content, of: Some(tag) })
     }
 
     /// Notes that the transaction is durable, with its copies.
@@ -116,7 +117,6 @@ impl Jbd2Sink {
 /// A block of the log as it is written.
 struct Piece {
     bytes: Bytes,
-    /// The block that it is a copy of, and whether it is escaped; `None` for the journal's own
-    /// blocks.
-    of: Option<(BlockNo, bool)>,
+    /// How its descriptor names it; `None` for the journal's own blocks.
+    of: Option<Tag>,
 }

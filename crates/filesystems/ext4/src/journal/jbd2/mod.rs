@@ -7,6 +7,7 @@
 //! ([`crate::Mode::Lazy`]) brings only its oldest part home, when it is nearly full, and the next
 //! mount opens it as it is.
 
+mod behind;
 mod checkpoint;
 mod copies;
 mod log;
@@ -30,10 +31,10 @@ use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 use super::sink::{Closed, CommitSink, LogCopy, Newest, SinkStats, Step};
 pub(crate) use checkpoint::unescaped;
-use copies::Copies;
+use copies::{Copies, Copy};
 pub(crate) use open::open;
 pub(crate) use place::LogPlace;
-pub(crate) use replay::{Journalled, read_superblock, replay, reset};
+pub(crate) use replay::{Journalled, OnLoss, read_superblock, replay, reset};
 
 /// The longest run of content that goes into a transaction in [`crate::Mode::Runs`]: 32 KiB, as for
 /// the file systems of the Manylogs paper (section V-A).
@@ -44,6 +45,9 @@ pub(crate) const BLOCKS_LEAST: u32 = 1024;
 /// Bytes of memory of a waiting block's content, and of any block's entry.
 const PENDING_COST: u64 = BLOCK_BYTES as u64 + 256;
 const COPY_COST: u64 = 48;
+/// Most blocks of a transaction, whatever the memory and the log allow. An opening looks so far for
+/// what lies behind a transaction that is not whole.
+pub(super) const LARGEST_MOST: usize = 4096;
 /// Most runs of blocks that a transaction may free: they are in memory until it is durable.
 const FREED_MOST: usize = 1 << 16;
 
@@ -162,17 +166,28 @@ impl Jbd2Sink {
         self.state.borrow().used
     }
 
-    /// The most blocks of the log that a transaction of `blocks` blocks may take. Revoke blocks
-    /// name only blocks that have copies in the log, and the commit block takes one more.
+    /// See [`needed`].
     fn needed(&self, blocks: usize) -> u64 {
-        let revokes = (self.place.blocks() as usize).div_ceil(self.format.revokes()) + 1;
-        (blocks + blocks.div_ceil(self.format.tags()) + 2 * revokes + 4) as u64
+        needed(&self.place, self.format, blocks)
     }
+
+    /// Whether a copy in the log has the checksum that its descriptor has.
+    fn is_as_logged(&self, tid: Tid, checksum: u32, bytes: &[u8]) -> bool {
+        let sum = self.format.checksum(tid, bytes);
+        sum.is_none_or(|sum| sum == checksum) || is(Bug::LazyCopyNotCompared)
+    }
+}
+
+/// The most blocks of the log that a transaction of `blocks` blocks may take. Revoke blocks name
+/// only blocks that have copies in the log, and the commit block takes one more.
+fn needed(place: &LogPlace, format: Format, blocks: usize) -> u64 {
+    let revokes = (place.blocks() as usize).div_ceil(format.revokes()) + 1;
+    (blocks + blocks.div_ceil(format.tags()) + 2 * revokes + 4) as u64
 }
 
 impl CommitSink for Jbd2Sink {
     fn largest(&self) -> usize {
-        self.place.blocks() as usize / 4
+        (self.place.blocks() as usize / 4).min(LARGEST_MOST)
     }
 
     fn most_freed(&self) -> usize {
@@ -220,10 +235,15 @@ impl CommitSink for Jbd2Sink {
         Some(waiting.bytes.map_or_else(
             || {
                 let (at, copy) = (self.place.home(waiting.copy.at), waiting.copy);
-                Newest::InLog(LogCopy { at, tid: copy.tid, escaped: copy.escaped })
+                let Copy { tid, escaped, checksum, .. } = copy;
+                Newest::InLog(LogCopy { at, tid, escaped, checksum })
             },
             Newest::Bytes,
         ))
+    }
+
+    fn is_whole(&self, copy: &LogCopy, bytes: &[u8]) -> bool {
+        self.is_as_logged(copy.tid, copy.checksum, bytes)
     }
 
     fn logged(&self, run: Run) -> Vec<BlockNo> {

@@ -5,20 +5,21 @@ use std::rc::Rc;
 use manylogs_block::BlockDevice;
 use manylogs_plant::{Bug, is};
 
+use super::behind::Spot;
 use super::copies::Copy;
 use super::replay::Journalled;
-use super::scan::{Contents, Found, Scan};
+use super::scan::{Announced, Contents, Found, Scan};
 use super::{InLog, Jbd2Sink};
 use crate::core::Mode;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::ondisk::jbd2::Tid;
-use crate::units::Run;
+use crate::units::{Run, Timestamp};
 
 /// A sink that goes on in the log that `journal` describes, with the copies that are in it. `None`
 /// if the log must be replayed instead: a transaction may hold content of files, for which reads
-/// would not look there, or the log has another format than ours (`format`: wide numbers,
-/// checksums). Nothing is written.
+/// would not look there, the log has another format than ours (`format`: wide numbers, checksums),
+/// or it is damaged. Nothing is written.
 ///
 /// Copies are found by the descriptors. They were durable before their commit block was written.
 /// Only the copies of the newest transaction are compared with their checksums, because another
@@ -44,13 +45,17 @@ pub(crate) async fn open(
     let sink =
         Jbd2Sink::new(Mode::Lazy, Rc::clone(device), place.clone(), superblock.clone(), memory);
     sink.state.borrow_mut().head = start;
+    let mut last = None;
     while let Some(found) = sink.next_in(&scan, Contents::Skipped).await? {
         if !found.is_metadata && !is(Bug::LazyOpensContent) {
             return Ok(None);
         }
-        sink.append(found);
+        last = Some(found.closed_at);
+        sink.append(&scan, found).await?;
     }
-    sink.compare_newest(&scan).await?;
+    if !sink.newest_is_whole(&scan).await? || sink.is_damaged(&scan, last).await? {
+        return Ok(None);
+    }
     if is(Bug::LazyHeadForgotten) {
         sink.state.borrow_mut().head = place.first();
     }
@@ -68,13 +73,18 @@ impl Jbd2Sink {
     }
 
     /// Notes a whole transaction, which is newer than those before it.
-    fn append(&self, found: Found) {
+    async fn append(&self, scan: &Scan<'_>, found: Found) -> Result<()> {
+        for at in &found.revokes {
+            let revoked = scan.revoked_at(*at).await?;
+            let revoked = revoked.into_iter().filter(|_| !is(Bug::LazyOpensRevoked));
+            let state = &mut *self.state.borrow_mut();
+            revoked.for_each(|block| state.copies.free(Run { start: block, blocks: 1 }));
+        }
         let mut state = self.state.borrow_mut();
         let tid = state.next;
-        let revoked = found.revoked.into_iter().filter(|_| !is(Bug::LazyOpensRevoked));
-        revoked.for_each(|block| state.copies.free(Run { start: block, blocks: 1 }));
-        for (tag, at) in found.copies {
-            let copy = Copy { tid, at, escaped: tag.escaped, is_live: true };
+        for Announced { tag, at, .. } in found.copies {
+            let (escaped, checksum) = (tag.escaped, tag.checksum);
+            let copy = Copy { tid, at, escaped, checksum, is_live: true };
             state.copies.insert(tag.home, copy, None);
         }
         let (start, blocks) = (state.head, found.blocks);
@@ -84,14 +94,27 @@ impl Jbd2Sink {
         state.durable = Some(tid);
         state.next = tid.next();
         state.count();
+        Ok(())
     }
 
-    async fn compare_newest(&self, scan: &Scan<'_>) -> Result<()> {
+    /// Compares the copies of the newest transaction with their checksums.
+    async fn newest_is_whole(&self, scan: &Scan<'_>) -> Result<bool> {
         let newest = self.state.borrow().transactions.back().copied();
-        if let Some(InLog { tid, start, blocks }) = newest {
-            scan.transaction(tid, start, blocks, Contents::Compared).await?;
-        }
-        Ok(())
+        let Some(InLog { tid, start, blocks }) = newest else { return Ok(true) };
+        let found = scan.transaction(tid, start, blocks, Contents::Compared).await?;
+        Ok(found.is_some_and(|found| !found.copies.iter().any(|copy| copy.is_bad)))
+    }
+
+    /// Whether the transaction behind those that were found was durable and is not whole. If none
+    /// was found, any program may have written the log: else it was this crate alone.
+    async fn is_damaged(&self, scan: &Scan<'_>, last: Option<Timestamp>) -> Result<bool> {
+        let (spot, is_empty) = {
+            let state = self.state.borrow();
+            let left = self.place.blocks() - state.used;
+            (Spot { tid: state.next, at: state.head, left }, state.transactions.is_empty())
+        };
+        let proof = scan.proof_for(spot, last, !is_empty).await?;
+        Ok(proof.is_some())
     }
 
     /// The number of the next transaction.

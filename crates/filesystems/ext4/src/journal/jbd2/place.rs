@@ -44,6 +44,14 @@ impl LogPlace {
         if at + 1 >= self.end { self.first } else { at + 1 }
     }
 
+    /// The blocks of the log from `at` on that lie together on the device, `most` at most.
+    pub(crate) fn run(&self, at: u32, most: u32) -> Run {
+        let start = self.home(at);
+        let most = most.min(self.end - at);
+        let together = (1..most).take_while(|n| self.home(at + n).0 == start.0 + u64::from(*n));
+        Run { start, blocks: 1 + manylogs_block::narrow::<_, u32>(together.count() as u64) }
+    }
+
     /// Where block `at` of the journal is.
     pub(crate) fn home(&self, at: u32) -> BlockNo {
         let mut left = at;

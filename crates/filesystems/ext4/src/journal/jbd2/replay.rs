@@ -1,18 +1,21 @@
 //! Replay of a journal that this crate or the kernel left, also after a crash in an earlier replay.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bytes::{Bytes, BytesMut};
 use manylogs_block::{BlockDevice, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
+use super::behind::{Proof, Spot};
 use super::checkpoint::unescaped;
 use super::place::{LogPlace, write_blocks};
-use super::scan::{Contents, Found, Scan};
+use super::scan::{Announced, Contents, Found, Scan};
 use crate::cache::read_block;
-use crate::error::{Corruption, Location, Refusal, Result};
+use crate::error::{Corruption, Error, JournalLoss, Location, Refusal, Result};
 use crate::geometry::Geometry;
 use crate::ondisk::jbd2::{JournalSuperblock, Tid, incompat};
+use crate::ondisk::superblock::Superblock;
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 /// Blocks that are written home in parallel.
@@ -21,66 +24,149 @@ const BATCH: usize = 256;
 /// The place in the log of the newest content of a block.
 struct Copy {
     at: u32,
-    tid: Tid,
     escaped: bool,
+    is_bad: bool,
 }
 
 struct Replay<'a> {
     scan: Scan<'a>,
     copies: BTreeMap<BlockNo, Copy>,
-    revoked: HashMap<BlockNo, Tid>,
+    loss: JournalLoss,
 }
 
-/// Brings home the blocks of the log that `superblock` describes, and returns the number of the
-/// next transaction. The superblock is left as it is: after a crash in between, the replay is done
-/// again.
+/// What is done about a damaged log of which something is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnLoss {
+    /// Nothing is written.
+    Refuse,
+    /// What is whole goes home, and the superblock says that there are errors.
+    GoOn,
+}
+
+/// The result of a replay.
+pub(crate) struct Replayed {
+    /// The number of the next transaction.
+    pub(crate) next: Tid,
+    /// What is lost; `None` if nothing is.
+    pub(crate) loss: Option<JournalLoss>,
+}
+
+/// Brings home the blocks of the log that `journal` describes. Its superblock is left as it is:
+/// after a crash in between, the replay is done again.
+///
+/// Behind a transaction that is not whole it looks for later ones: these prove that the transaction
+/// was durable, and is damaged. Nothing is lost if later transactions have newer copies of the
+/// damaged blocks or revoke them, or if only a commit block is damaged.
 ///
 /// # Errors
-/// Those of the device, and [`crate::Error::Corrupt`] if a transaction that was durable is not
-/// whole.
+/// Those of the device, [`crate::Error::JournalLost`] if something is lost and `on_loss` says so,
+/// and [`crate::Error::Corrupt`] if a transaction that was durable is not sound.
 pub(crate) async fn replay(
     device: &Rc<dyn BlockDevice>,
-    place: &LogPlace,
-    superblock: &JournalSuperblock,
+    journal: &Journalled,
     geometry: &Geometry,
-) -> Result<Tid> {
-    let mut next = superblock.sequence();
-    let Some((scan, start)) = Scan::of(device, place, superblock, geometry.blocks)? else {
-        return Ok(next);
+    on_loss: OnLoss,
+) -> Result<Replayed> {
+    let Journalled { place, superblock } = journal;
+    let tid = superblock.sequence();
+    let Some((mut scan, at)) = Scan::of(device, place, superblock, geometry.blocks)? else {
+        return Ok(Replayed { next: tid, loss: None });
     };
-    let mut replay = Replay { scan, copies: BTreeMap::new(), revoked: HashMap::new() };
-    let (mut at, mut left) = (start, place.blocks());
-    while let Some(found) = replay.scan.transaction(next, at, left, Contents::Compared).await? {
-        (at, left) = (found.behind, left - found.blocks);
-        replay.take(next, found);
-        next = next.next();
+    scan.gives_up = on_loss == OnLoss::GoOn;
+    let mut replay = Replay { scan, copies: BTreeMap::new(), loss: JournalLoss::default() };
+    let next = replay.read(Spot { tid, at, left: place.blocks() }).await?;
+    replay.find_lost();
+    let is_lossy = !replay.loss.is_empty() && !is(Bug::LazyLossNotTold);
+    if is_lossy && on_loss == OnLoss::Refuse {
+        return Err(Error::JournalLost(Box::new(replay.loss)));
     }
-    replay.bring_home().await?;
-    // Blocks of a torn transaction in the log must not be taken for the next one.
-    Ok(next.next())
+    if is_lossy && !is(Bug::LazyRepairNotNoted) {
+        replay.note_errors().await?;
+    }
+    replay.bring_home(is_lossy).await?;
+    Ok(Replayed { next, loss: Some(replay.loss).filter(|_| is_lossy) })
 }
 
 impl Replay<'_> {
-    /// Notes a whole transaction, which is newer than those before it.
-    fn take(&mut self, tid: Tid, found: Found) {
-        for (tag, at) in found.copies {
-            self.copies.insert(tag.home, Copy { at, tid, escaped: tag.escaped });
+    /// Reads the log from `spot` on. Returns the number of the next transaction.
+    async fn read(&mut self, mut spot: Spot) -> Result<Tid> {
+        let (mut last, mut is_ours, mut is_damaged) = (None, false, false);
+        loop {
+            let whole = self.scan.transaction(spot.tid, spot.at, spot.left, Contents::Compared);
+            if let Some(found) = whole.await? {
+                (last, is_ours) = (Some(found.closed_at), found.is_metadata);
+                self.loss.later += u32::from(is_damaged);
+                spot = spot.behind(&found, spot.tid.next());
+                self.take(found).await?;
+                continue;
+            }
+            match self.scan.proof_for(spot, last, is_ours).await? {
+                None if !is_damaged => break,
+                None => return Ok(self.scan.beyond(spot.tid)),
+                Some(Proof::Older) if !is(Bug::LazyOlderReplayed) => {
+                    self.loss.is_older = true;
+                    self.loss.unknown.push(spot.at);
+                    return Ok(self.scan.beyond(spot.tid));
+                }
+                Some(_) => is_damaged = true,
+            }
+            let Some(damaged) = self.scan.damaged(spot).await? else {
+                self.loss.unknown.push(spot.at);
+                return Ok(self.scan.beyond(spot.tid));
+            };
+            self.loss.unknown.extend(damaged.unknown);
+            spot = spot.behind(&damaged.found, damaged.next);
+            self.take(damaged.found).await?;
         }
-        self.revoked.extend(found.revoked.into_iter().map(|block| (block, tid)));
+        // Blocks of a torn transaction in the log must not be taken for the next one.
+        Ok(spot.tid.next())
     }
 
-    /// Writes the newest content of each block home, unless it was revoked since, and flushes.
-    async fn bring_home(&self) -> Result<()> {
-        let is_wanted = |block: &BlockNo, copy: &Copy| {
-            let revoked = self.revoked.get(block).filter(|_| !is(Bug::Ext4ReplayIgnoresRevokes));
-            revoked.is_none_or(|revoked| !revoked.is_at_least(copy.tid))
-        };
-        let wanted: Vec<_> = self.copies.iter().filter(|(b, copy)| is_wanted(b, copy)).collect();
+    /// Notes a transaction, which is newer than those before it. What it revokes is taken out at
+    /// once, so that memory is bounded by the length of the log.
+    async fn take(&mut self, found: Found) -> Result<()> {
+        for Announced { tag, at, is_bad } in found.copies {
+            let is_bad = is_bad && !is(Bug::LazyBadCopyReplayed);
+            self.copies.insert(tag.home, Copy { at, escaped: tag.escaped, is_bad });
+        }
+        for at in found.revokes {
+            for block in self.scan.revoked_at(at).await? {
+                if !is(Bug::Ext4ReplayIgnoresRevokes) {
+                    self.copies.remove(&block);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes out the copies that are damaged, and notes them as lost. Their homes prove nothing:
+    /// blocks that end with a CRC of their own, as superblocks do, have the same CRC in the log
+    /// whatever they hold.
+    fn find_lost(&mut self) {
+        let bad = self.copies.iter().filter(|(_, copy)| copy.is_bad).map(|(home, _)| *home);
+        self.loss.homes = bad.collect();
+        self.copies.retain(|_, copy| !copy.is_bad);
+    }
+
+    /// Notes in the superblock that there are errors, durably, before anything is given up.
+    async fn note_errors(&self) -> Result<()> {
+        let block = read_block(&**self.scan.device, BlockNo(0)).await?;
+        let request = Request::write_fua(BlockNo(0).sectors(), Payload::bytes(with_errors(block)?));
+        self.scan.device.submit(request).await?;
+        Ok(())
+    }
+
+    /// Writes the newest content of each block home, and flushes. If something is lost, the
+    /// superblock goes home with a note of it.
+    async fn bring_home(&self, is_lossy: bool) -> Result<()> {
+        let wanted: Vec<_> = self.copies.iter().collect();
         for batch in wanted.chunks(BATCH) {
             let mut blocks = Vec::with_capacity(batch.len());
             for (home, copy) in batch {
-                let content = self.scan.read(copy.at).await?;
-                blocks.push((**home, unescaped(content, copy.escaped)));
+                let content = unescaped(self.scan.read(copy.at).await?, copy.escaped);
+                let is_noted = is_lossy && home.0 == 0 && !is(Bug::LazyRepairNotNoted);
+                let content = if is_noted { with_errors(content)? } else { content };
+                blocks.push((**home, content));
             }
             all_done(write_blocks(self.scan.device, blocks)).await?;
         }
@@ -89,6 +175,15 @@ impl Replay<'_> {
         }
         Ok(())
     }
+}
+
+/// Block 0 with a superblock that says that there are errors.
+fn with_errors(block: Bytes) -> Result<Bytes> {
+    let mut superblock = Superblock::decode(&block)?;
+    superblock.set_errors();
+    let mut content = BytesMut::from(&block[..]);
+    superblock.encode(&mut content);
+    Ok(content.freeze())
 }
 
 /// The journal, as a mount reads it.

@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::BlockDevice;
+use manylogs_block::{BlockDevice, IoError};
 use manylogs_plant::{Bug, is};
 
 use super::place::LogPlace;
 use crate::cache::read_block;
-use crate::error::{Corruption, Location, Refusal, Result};
+use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::ondisk::jbd2::{self, BlockKind, Format, JournalSuperblock, Tag, Tid, incompat};
-use crate::units::BlockNo;
+use crate::units::{BlockNo, Timestamp};
 
 /// A log to be read.
 pub(super) struct Scan<'a> {
@@ -19,22 +19,38 @@ pub(super) struct Scan<'a> {
     pub(super) format: Format,
     /// Blocks of the file system.
     pub(super) blocks: u64,
+    /// Whether commit blocks may be durable before the blocks that they commit: some kernels write
+    /// them together (`journal_async_commit`).
+    pub(super) commits_early: bool,
+    /// Whether a block that the medium does not give counts as damaged. Else reads of it fail.
+    pub(super) gives_up: bool,
+}
+
+/// A copy that a descriptor announces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Announced {
+    pub(super) tag: Tag,
+    /// Its place in the journal.
+    pub(super) at: u32,
+    /// Whether its checksum does not match, if contents were compared.
+    pub(super) is_bad: bool,
 }
 
 /// A transaction that was found in the log.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Its copies, each with its place in the journal.
-    pub(super) copies: Vec<(Tag, u32)>,
-    pub(super) revoked: Vec<BlockNo>,
+    pub(super) copies: Vec<Announced>,
+    /// Its revoke blocks, by their places. What they revoke is read when it is needed: a log can
+    /// name far more blocks than it has.
+    pub(super) revokes: Vec<u32>,
     /// The block behind it.
     pub(super) behind: u32,
     /// How many blocks of the log it takes.
     pub(super) blocks: u32,
     /// Whether it says that it holds no content of files.
     pub(super) is_metadata: bool,
-    /// A copy whose checksum does not match, if contents were compared.
-    mismatch: Option<u32>,
+    /// When it was closed.
+    pub(super) closed_at: Timestamp,
 }
 
 /// How much is read of a transaction.
@@ -64,15 +80,45 @@ impl<'a> Scan<'a> {
         if !place.contains(start) {
             return Err(Corruption::of(Location::Journal(0), "the log begins outside").into());
         }
-        Ok(Some((Self { device, place, format: superblock.format(), blocks }, start)))
+        let (format, commits_early) = (superblock.format(), superblock.commits_early());
+        let scan = Self { device, place, format, blocks, commits_early, gives_up: false };
+        Ok(Some((scan, start)))
     }
 
     pub(super) async fn read(&self, at: u32) -> Result<Bytes> {
         Ok(read_block(&**self.device, self.place.home(at)).await?)
     }
 
-    /// The transaction `tid` at block `at`; `None` if it is not whole. `left` blocks of the log
-    /// were not looked at yet.
+    /// As [`Scan::read`]; `None` for a block that is given up.
+    pub(super) async fn read_if_readable(&self, at: u32) -> Result<Option<Bytes>> {
+        match self.read(at).await {
+            Err(Error::Io(IoError::Medium { .. })) if self.gives_up => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// What a block of the journal's own is, if it is whole: its kind and its transaction.
+    pub(super) fn own(&self, block: &[u8]) -> Option<(BlockKind, Tid)> {
+        let (kind, tid) = jbd2::header(block)?;
+        let is_whole = match kind {
+            BlockKind::Commit => self.format.is_whole_commit(block),
+            BlockKind::Descriptor | BlockKind::Revoke => self.format.is_whole(block),
+        };
+        is_whole.then_some((kind, tid))
+    }
+
+    /// The blocks that the revoke block at `at` names.
+    ///
+    /// # Errors
+    /// Those of the device, and [`crate::Error::Corrupt`].
+    pub(super) async fn revoked_at(&self, at: u32) -> Result<Vec<BlockNo>> {
+        let revoked = self.format.revoked(&self.read(at).await?);
+        let bad = || Corruption::of(Location::Journal(at), "impossible revokes");
+        Ok(revoked.ok_or_else(bad)?)
+    }
+
+    /// The transaction `tid` at block `at`; `None` if it is not whole, but for contents of copies.
+    /// `left` blocks of the log were not looked at yet.
     ///
     /// # Errors
     /// Those of the device, and [`crate::Error::Corrupt`] if one that was durable is not sound.
@@ -85,29 +131,20 @@ impl<'a> Scan<'a> {
     ) -> Result<Option<Found>> {
         let mut found = Found { behind: at, ..Found::default() };
         while found.blocks < left {
-            let here = found.behind;
-            let block = self.read(here).await?;
-            self.step(&mut found);
-            let kind = jbd2::header(&block).filter(|(_, of)| *of == tid).map(|(kind, _)| kind);
-            match kind {
-                Some(BlockKind::Descriptor) if self.format.is_whole(&block) => {
-                    let tags = self.format.tags_of(&block);
-                    if tags.len() > (left - found.blocks) as usize {
+            let Some(block) = self.read_if_readable(found.behind).await? else { return Ok(None) };
+            match self.own(&block).filter(|(_, of)| *of == tid) {
+                Some((kind, _)) => {
+                    if !self.take(kind, &block, left, contents, &mut found).await? {
                         return Ok(None);
                     }
-                    self.announced(tid, tags, contents, &mut found).await?;
-                }
-                Some(BlockKind::Revoke) if self.format.is_whole(&block) => {
-                    let revoked = self.format.revoked(&block);
-                    let bad = || Corruption::of(Location::Journal(here), "impossible revokes");
-                    found.revoked.extend(revoked.ok_or_else(bad)?);
-                }
-                Some(BlockKind::Commit) if self.format.is_whole_commit(&block) => {
-                    found.is_metadata = Format::is_metadata_alone(&block);
-                    self.check(&found)?;
-                    return Ok(Some(found));
+                    if kind == BlockKind::Commit {
+                        self.check(&found)?;
+                        let is_torn = self.commits_early && found.copies.iter().any(|it| it.is_bad);
+                        return Ok(Some(found).filter(|_| !is_torn));
+                    }
                 }
                 _ if is(Bug::LazyMapAheadOfCommit) && contents == Contents::Skipped => {
+                    self.step(&mut found);
                     found.is_metadata = true;
                     return Ok(Some(found).filter(|found| !found.copies.is_empty()));
                 }
@@ -117,7 +154,37 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    const fn step(&self, found: &mut Found) {
+    /// Notes a whole block of the journal's own, and the copies that it announces. Returns whether
+    /// these fit into the log.
+    pub(super) async fn take(
+        &self,
+        kind: BlockKind,
+        block: &[u8],
+        left: u32,
+        contents: Contents,
+        found: &mut Found,
+    ) -> Result<bool> {
+        let here = found.behind;
+        self.step(found);
+        match kind {
+            BlockKind::Descriptor => {
+                let tags = self.format.tags_of(block);
+                if tags.len() > (left - found.blocks) as usize {
+                    return Ok(false);
+                }
+                let tid = jbd2::header(block).map_or(Tid::default(), |(_, tid)| tid);
+                self.announced(tid, tags, contents, found).await?;
+            }
+            BlockKind::Revoke => found.revokes.push(here),
+            BlockKind::Commit => {
+                found.is_metadata = Format::is_metadata_alone(block);
+                found.closed_at = Format::closed_at(block);
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) const fn step(&self, found: &mut Found) {
         found.behind = self.place.after(found.behind);
         found.blocks += 1;
     }
@@ -132,26 +199,27 @@ impl<'a> Scan<'a> {
     ) -> Result<()> {
         for tag in tags {
             let at = found.behind;
+            let mut is_bad = false;
             if contents == Contents::Compared {
-                let sum = self.format.checksum(tid, &self.read(at).await?);
-                if sum.is_some_and(|sum| sum != tag.checksum) {
-                    found.mismatch = Some(at);
-                }
+                is_bad = match self.read_if_readable(at).await? {
+                    Some(block) => {
+                        let sum = self.format.checksum(tid, &block);
+                        sum.is_some_and(|sum| sum != tag.checksum)
+                    }
+                    None => true,
+                };
             }
-            found.copies.push((tag, at));
+            found.copies.push(Announced { tag, at, is_bad });
             self.step(found);
         }
         Ok(())
     }
 
-    /// Checks a transaction with a commit block: all of it was durable before that was written.
-    fn check(&self, found: &Found) -> Result<()> {
-        if let Some(at) = found.mismatch {
-            return Err(Corruption::of(Location::Journal(at), "wrong checksum").into());
-        }
-        match found.copies.iter().find(|(tag, _)| tag.home.0 >= self.blocks) {
-            Some((_, at)) => {
-                Err(Corruption::of(Location::Journal(*at), "a block beyond the end").into())
+    /// Checks the tags of a transaction with a commit block.
+    pub(super) fn check(&self, found: &Found) -> Result<()> {
+        match found.copies.iter().find(|copy| copy.tag.home.0 >= self.blocks) {
+            Some(copy) => {
+                Err(Corruption::of(Location::Journal(copy.at), "a block beyond the end").into())
             }
             None => Ok(()),
         }

@@ -80,6 +80,11 @@ impl JournalSuperblock {
         self.u32(0x28)
     }
 
+    /// Whether a commit block may be durable before the blocks that it commits.
+    pub(crate) fn commits_early(&self) -> bool {
+        self.incompat() & incompat::ASYNC_COMMIT != 0
+    }
+
     /// Whether the log has the format that [`JournalSuperblock::set_format`] would set.
     pub(crate) fn is_of_format(&self, wide: bool, checksums: bool) -> bool {
         let mut other = self.clone();
