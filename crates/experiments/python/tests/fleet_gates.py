@@ -3,12 +3,15 @@
 memory    of a scheduler after 100,000 empty tasks over that after 10,000 (at most 1.2)
 overhead  CPU of driver, scheduler and workers over that of the same replays by `sweep`, at tasks of
           10 s (at most 1.05), from runs of two lengths, as beginning costs the same for any length
+long      memory of a worker with its runner while it replays a trace of --requests (at most what
+          --worker-memory allows, and no more than a tenth of the requests take, but for 16 MB)
 
 CPU is counted, not time: others may use the machine.
 """
 
 import argparse
 import contextlib
+import ctypes
 import os
 import pathlib
 import resource
@@ -19,6 +22,9 @@ import time
 
 from common import PROGRAM
 from manylogs.fleet import _engine
+
+#: Of prctl(2): orphans below this process become its children.
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def wait_for(holds, seconds=60):
@@ -89,9 +95,14 @@ def write_traces(folder, count, requests):
 
 def cpu_of(command):
     """CPU of a command with all processes that it had."""
+    # A runner may end after its worker, which nobody waits for then but this process.
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
 
@@ -124,17 +135,65 @@ def overhead(disks, requests):
     return more[0] / more[1] <= 1.05
 
 
+def write_long(path, requests):
+    """A load of so many requests, one in twenty of them a small write."""
+    import numpy
+    import pyarrow
+    import pyarrow.csv
+
+    columns = {"t_us": "i8", "op": "U1", "lba": "i8", "sectors": "i8"}
+    schema = pyarrow.table({name: numpy.zeros(0, kind) for name, kind in columns.items()}).schema
+    plain = pyarrow.csv.WriteOptions(quoting_style="none")
+    with pyarrow.csv.CSVWriter(path, schema, write_options=plain) as writer:
+        for begun in range(0, requests, 1_000_000):
+            count = min(requests - begun, 1_000_000)
+            rng = numpy.random.default_rng(begun)
+            times = (begun + numpy.arange(count)) * 15_000 + rng.integers(0, 15_000, count)
+            writes = rng.random(count) < 0.05
+            writer.write_table(pyarrow.table({
+                "t_us": times, "op": numpy.where(writes, "W", "R"),
+                "lba": rng.integers(0, 1 << 25, count) * 8, "sectors": numpy.full(count, 8)}))
+
+
+def long_mb(requests):
+    """The most memory that a worker and its runner had over a trace of so many requests."""
+    import fleet_poison
+    import test_fleet
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "traces").mkdir()
+        write_long(folder / "traces/sda.csv", requests)
+        (folder / "map.toml").write_text("default = 'exos-x20'\n")
+        began = time.monotonic()
+        with fleet_poison.Watch("manylogs.fleet._runner") as watch:
+            code, told = test_fleet.run(
+                folder / "traces", "--out", folder / "out", "--drives", folder / "map.toml",
+                "--fit", "--workers", 1, "--worker-memory", f"{fleet_poison.MEMORY_MB}M")
+        assert code == 0, told
+    print(f"{requests} requests: a worker had {watch.most_mb:.0f} of {fleet_poison.MEMORY_MB} MB "
+          f"at most ({time.monotonic() - began:.0f} s)", flush=True)
+    return watch.most_mb, fleet_poison.MEMORY_MB
+
+
+def long(requests):
+    (few, _), (many, limit) = long_mb(requests // 10), long_mb(requests)
+    return many <= min(limit, few + 16)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("gate", choices=("memory", "overhead"))
+    parser.add_argument("gate", choices=("memory", "overhead", "long"))
     parser.add_argument("--few", type=int, default=10_000)
     parser.add_argument("--many", type=int, default=100_000)
     parser.add_argument("--disks", type=int, default=24)
-    parser.add_argument("--requests", type=int, default=600_000)
+    parser.add_argument("--requests", type=int)
     args = parser.parse_args()
     if args.gate == "memory":
         return 0 if memory(args.few, args.many) else 1
-    return 0 if overhead(args.disks, args.requests) else 1
+    if args.gate == "long":
+        return 0 if long(args.requests or 100_000_000) else 1
+    return 0 if overhead(args.disks, args.requests or 600_000) else 1
 
 
 if __name__ == "__main__":

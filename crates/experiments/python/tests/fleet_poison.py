@@ -80,14 +80,14 @@ def write_bad(folder, count):
 class Watch:
     """The most memory that a worker and its runner had together."""
 
-    def __init__(self):
-        self.most_mb = 0.0
+    def __init__(self, runner="odd_runner"):
+        self.most_mb, self._runner = 0.0, runner
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def _look(self):
         while not self._ends.wait(0.2):
-            for runner in test_fleet.children(os.getpid(), "odd_runner"):
+            for runner in test_fleet.children(os.getpid(), self._runner):
                 with contextlib.suppress(OSError, IndexError, ValueError):
                     stat = pathlib.Path(f"/proc/{runner}/stat").read_text().rpartition(")")[2]
                     both = [rss_mb(runner), rss_mb(int(stat.split()[1]))]

@@ -17,7 +17,7 @@ import fleet_scale
 import manylogs
 from common import PROGRAM, SAMPLE, shared_traces
 from manylogs import fleet
-from manylogs.fleet import _computing, _engine, _judge, _planner, _runner, _search, _worker
+from manylogs.fleet import _computing, _engine, _journal, _judge, _planner, _runner, _search, _worker
 
 import pyarrow
 import pyarrow.compute
@@ -253,6 +253,59 @@ class Fleets(unittest.TestCase):
         self.assertIn("trace must be there", self.fleet(listed, out)[1])
         listed.write_text("trace\n\"\"\n")
         self.assertIn("row 1 names no trace", self.fleet(listed, out)[1])
+        # As a spreadsheet writes it.
+        listed.write_text("\ufeff" + "\n".join(lines) + "\n", encoding="utf-8")
+        code, told = self.fleet(listed, out, "--plan")
+        self.assertEqual(code, 0, told)
+        self.assertIn("disks: 4,", told)
+        listed.write_text("host,trace,host\na,traces/host0/sd0.csv,b\n")
+        self.assertIn("column host is there twice", self.fleet(listed, out)[1])
+        listed.write_text("trace,serial\ntraces/host0/sd0.csv,S\ntraces/host1/sd1.csv,S\n")
+        self.assertIn("serial number S is listed twice", self.fleet(listed, out)[1])
+
+    def test_options_that_make_no_sense(self):
+        for option in ("--workers", "--limit"):
+            for value in ("0", "-1", "x"):
+                with self.assertRaises(SystemExit) as caught:
+                    self.fleet(self.traces, self.folder / "x", "--plan", f"{option}={value}")
+                self.assertEqual(caught.exception.code, 2)
+
+    def test_nobody_reads_what_is_printed(self):
+        reads, writes = os.pipe()
+        os.close(reads)
+        words = [self.traces, "--out", self.whole, "--drives", self.map, *self.OPTIONS]
+        for more in ([], ["--plan"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "manylogs.fleet", *map(str, words), *more], stdout=writes,
+                stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        os.close(writes)
+
+    def test_a_full_disk_of_the_driver(self):
+        out, traces = self.folder / "full", self.folder / "few"
+        write_trace(traces / "sda.csv", 1, requests=300)
+        keep, kept = _journal.Journal.keep, []
+
+        def full(journal, key, entry):
+            kept.append(key)
+            if len(kept) == 2:
+                raise OSError(28, "No space left on device")
+            keep(journal, key, entry)
+
+        with unittest.mock.patch.object(_journal.Journal, "keep", full):
+            code, told = self.fleet(traces, out)
+        self.assertEqual(code, 1, told)
+        self.assertIn("No space left on device: the same command goes on", told)
+        code, told = self.fleet(traces, out)
+        self.assertEqual(code, 0, told)
+        self.assertIn("computed: 1 of 1", told)
+
+    def test_workers_only_work(self):
+        with _engine.Workers(None, 1, 512 << 20) as workers:
+            found = workers._begun().run(lambda dask_worker: list(dask_worker.periodic_callbacks))
+        for callbacks in found.values():
+            self.assertIn("heartbeat", callbacks)
+            self.assertNotIn("profile", callbacks)
 
     def test_models_are_found(self):
         listed = self.folder / "models.csv"

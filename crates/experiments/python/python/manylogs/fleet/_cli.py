@@ -24,6 +24,12 @@ def _size(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
+def _count(text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {text!r}")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="manylogs-fleet", description="Judges a fleet of disks: docs/fleet.md."
@@ -36,11 +42,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rate", default="1")
     parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("--limit", type=_count)
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--scheduler")
     parser.add_argument("--insecure", action="store_true")
-    parser.add_argument("--workers", type=int)
+    parser.add_argument("--workers", type=_count)
     parser.add_argument("--worker-memory", type=_size, default="512M")
     parser.add_argument("--version", action="version", version=__version__)
     return parser
@@ -73,6 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Error as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        # The disk below --out is full, or its rights changed.
+        print(f"error: {args.out}: {error}: the same command goes on", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted: the same command goes on", file=sys.stderr)
         return 130

@@ -7,6 +7,7 @@ import heapq
 import itertools
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -27,6 +28,14 @@ AHEAD, AHEAD_MIN = 3, 64
 LOOK_S = 5.0
 #: How often a task may lose its worker. A trace that ends its runner ends no worker.
 DEATHS_MAX = 20
+#: What Dask's processes look at beside their tasks, less often or not at all: as it comes, each
+#: takes 2 to 3 % of a processor for that all the time. docs/fleet.md has it for a cluster.
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.worker.memory.monitor-interval": "1s",
+}
 #: Takes a task with its answers, and returns tasks that follow from them.
 Done = Callable[[dict[str, Any], list[dict[str, Any]]], Iterable[dict[str, Any]]]
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -90,6 +99,7 @@ class Workers:
         settings = {
             "distributed.scheduler.allowed-failures": DEATHS_MAX,
             "distributed.comm.timeouts.connect": "30s",
+            **QUIET,
         }
         self._kept.enter_context(dask.config.set(settings))
         try:
@@ -97,6 +107,8 @@ class Workers:
             client = self._kept.enter_context(distributed.Client(where, timeout="30s"))
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise Error(f"{self._where or 'workers'}: {error}", exit_code=1) from error
+        if self._where and not client.nthreads():
+            print(f"{self._where}: waiting for workers", file=sys.stderr, flush=True)
         client.wait_for_workers(1)
         _same_version(client)
         return client

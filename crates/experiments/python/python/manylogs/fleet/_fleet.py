@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +81,13 @@ class Fleet:
             works.append(planned(self._options, self._replays, disk.trace, size * a_byte))
         tasks = _planner.tasks_of(works)
         costs = [_planner.sum_s(task) for task in tasks]
-        print(f"disks: {len(self._disks)}, traces of {total / 1e9:.3f} GB")
-        print(f"tasks: {len(tasks)}, of {min(costs):.1f} to {max(costs):.1f} s of CPU")
-        print(f"CPU-days: {sum(costs) / 86_400:.3f} (guessed from {a_byte:.3f} requests a byte)")
+        _say(f"disks: {len(self._disks)}, traces of {total / 1e9:.3f} GB")
+        _say(f"tasks: {len(tasks)}, of {min(costs):.1f} to {max(costs):.1f} s of CPU")
+        _say(f"CPU-days: {sum(costs) / 86_400:.3f} (guessed from {a_byte:.3f} requests a byte)")
         for workers in _WORKERS:
             share = _planner.busy_share(costs, workers, _planner.SCHEDULER_S_A_TASK)
             took = _planner.hours(costs, workers)
-            print(f"workers: {workers}: {took:.2f} hours, busy {share * 100:.0f} % of them")
+            _say(f"workers: {workers}: {took:.2f} hours, busy {share * 100:.0f} % of them")
         return 0
 
     def _requests_a_byte(self, sizes: Sequence[int]) -> float:
@@ -130,11 +131,11 @@ class Fleet:
         self._journal.close()
         decisions = Counter(judged.entry["decision"] for judged in found)
         told = ", ".join(f"{count} {decision}" for decision, count in sorted(decisions.items()))
-        print(f"disks: {len(self._disks)}: {told or 'none judged'}, {len(bad)} in quarantine")
-        print(f"computed: {computed} of {len({one.key for one in asked})}, the rest was kept")
-        print(f"results: {self._out / 'results'}\nreport: {self._out / 'report.html'}")
+        _say(f"disks: {len(self._disks)}: {told or 'none judged'}, {len(bad)} in quarantine")
+        _say(f"computed: {computed} of {len({one.key for one in asked})}, the rest was kept")
+        _say(f"results: {self._out / 'results'}\nreport: {self._out / 'report.html'}")
         if bad:
-            print(f"quarantine: {self._out / 'quarantine.parquet'}")
+            _say(f"quarantine: {self._out / 'quarantine.parquet'}")
         return 2 if bad else 0
 
     def _look(self, workers: Workers) -> dict[Disk, str]:
@@ -236,6 +237,15 @@ class Fleet:
         entry = self._journal.get(key)
         rows: list[dict[str, Any]] = entry["rows"] if entry else []
         return rows
+
+
+def _say(text: str) -> None:
+    """Prints; that nobody reads it any more is no error, as with the program."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python would try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _bytes_of(trace: str) -> int:

@@ -115,8 +115,15 @@ def _rows(inventory: str) -> list[Mapping[str, Any]]:
                 inventory
             ).to_pylist()
             return rows
-        with open(inventory, encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
+        # Spreadsheets begin a list with a mark of the encoding.
+        with open(inventory, encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            names = list(reader.fieldnames or [])
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                message = f"{inventory}: column {twice[0]} is there twice"
+                raise Error(message, exit_code=2, file=inventory, line=1)
+            return list(reader)
     except FileNotFoundError as error:
         message = f"{inventory}: no folder, pattern or list of this name"
         raise Error(message, exit_code=2, file=inventory) from error
@@ -150,7 +157,7 @@ def _once(disks: list[Disk]) -> list[Disk]:
     seen: dict[tuple[str, ...], Disk] = {}
     for disk in disks:
         keys: list[tuple[str, ...]] = [(disk.host, disk.disk)]
-        keys += [("serial number", "", disk.serial)] if disk.serial else []
+        keys += [("serial", "number", disk.serial)] if disk.serial else []
         for key in keys:
             other = seen.setdefault(key, disk)
             if other is not disk:
