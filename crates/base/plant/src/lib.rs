@@ -21,6 +21,8 @@ macro_rules! bugs {
 
 #[macro_use]
 mod file_systems;
+#[macro_use]
+mod systems;
 
 mod bugs;
 

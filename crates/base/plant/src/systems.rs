@@ -1,0 +1,175 @@
+//! Bugs of chains of drives, of arrays with copies and of Everest's clients. In the list of all bugs
+//! they follow those of [`crate::bugs`].
+
+macro_rules! with_systems {
+    ($($others:tt)*) => {
+        with_file_systems! {
+            $($others)*
+            /// Bugs of a volume on an array with copies that its crash histories show.
+            COPIES {
+                /// Home writes of clients that overlap are in flight together.
+                HomeWritesOverlap,
+                /// An opening relies on records that were in flight and may be on one copy only.
+                InDoubtNotRewritten,
+                /// A log gets no end where another copy may have a further record.
+                EndNotMade,
+                /// What an opening writes to make copies the same is not flushed.
+                InDoubtNotFlushed,
+            }
+            /// Bugs of a chain of drives that its crash histories show.
+            GECKO {
+                /// A zone is not reset before it is written again.
+                ZoneNotReset,
+                /// After a crash the zone that was written last is written on.
+                ZoneGoesOnAfterCrash,
+                /// A crash does not keep the order of the clients' changes.
+                ChangesInNoOrder,
+                /// A FUA write is answered before it is durable.
+                ChainAnswersEarly,
+                /// A discard is answered and does nothing.
+                TrimForgotten,
+                /// A chain is opened with sequences that its last opening used.
+                ChainReusesSequences,
+                /// A drive with an older state than the others counts as a member.
+                StaleDriveBelieved,
+                /// All segments under cleaning use the room that is spared for cleaning.
+                SparedRoomShared,
+                /// A segment that was emptied while it is cleaned stays under cleaning, and takes
+                /// records.
+                EmptiedSegmentTakesRecords,
+            }
+            /// Bugs of a chain of drives; a test of one case shows each.
+            GECKO_CASES {
+                /// Content that was overwritten after its read is moved all the same.
+                StaleContentMoved,
+                /// Records of moved content count among the clients' records in flight.
+                MovesHoldClientsBack,
+                /// A segment is read although its drive is the tail's now.
+                TailReadByCleaning,
+            }
+            /// Bugs of a client of several of Everest's stores, and of the stores' dealings with
+            /// clients, that crash histories of many nodes show.
+            LENDERS {
+                /// A store is noted on the base after the first write there.
+                ListedAfterWrite,
+                /// An opening goes on without a store that may hold data.
+                OpenedWithoutStore,
+                /// Stores get requests before the incarnation is durable on the base.
+                IncarnationNotDurable,
+                /// A store carries out calls of an earlier session.
+                OldSessionServed,
+                /// A store carries out a call twice that arrives twice.
+                CallDoneTwice,
+                /// Closing a client does not wait for its change of the header, which then undoes
+                /// the next opening.
+                ClosedBeforeTasksEnd,
+                /// A write that timed out at a store is forgotten.
+                TimedOutForgotten,
+                /// A write over an off-loaded range goes home.
+                OverwriteGoesHome,
+                /// Only the first sector of a write decides whether its range is off-loaded.
+                OverlapSeenAtStart,
+                /// The highest version is deleted before the older ones.
+                HighestDeletedFirst,
+                /// A write is acknowledged with one copy less than it should have.
+                OneCopyLess,
+                /// A store's versions are noted as void before the newer one is home.
+                VoidBeforeHome,
+                /// An opening does not believe notes that versions are void.
+                VoidForgotten,
+                /// Reclaiming takes no lock.
+                ReclaimWithoutLock,
+                /// A flush is not passed on to the base.
+                BaseFlushSkipped,
+                /// Versions count as home before the base was flushed.
+                CleanBeforeFlush,
+                /// A store is taken off the list while it holds data.
+                UnlistedTooEarly,
+                /// Writes that go home over off-loaded ranges are not durable before the stores
+                /// delete their versions.
+                ThroughNotDurable,
+            }
+            /// Bugs of the same parts; a test of one case shows each.
+            LENDERS_CASES {
+                /// A store believes every claim of an older incarnation.
+                OlderClaimAccepted,
+                /// A store does not compare tokens.
+                TokenIgnored,
+                /// A store takes an older version over a newer one.
+                OlderVersionTaken,
+                /// A store is believed that returns with less than it had acknowledged.
+                RolledBackBelieved,
+                /// Reclaiming ends at an error that would have passed.
+                ReclaimEndsAtError,
+                /// A list of stores is written to one copy of the header only.
+                HeaderInOneCopy,
+                /// A store that is added is not noted on the base.
+                KeptInMemory,
+                /// A store believes the table that an earlier close left, whatever came after it.
+                OldTableBelieved,
+                /// A store believes a table although its checksum is wrong.
+                TornTableBelieved,
+            }
+            /// Bugs of connections between clients and stores.
+            LINKS {
+                /// A frame whose checksum is wrong is taken.
+                FrameDamageTaken,
+                /// Calls are never answered if their connection has ended.
+                LostCallsUnanswered,
+                /// Calls are answered as done if their connection has ended.
+                LostCallsDone,
+                /// A connection stays open although its other side is silent.
+                SilenceUnnoticed,
+                /// Another store at the same address is taken for the former one.
+                OtherStoreTaken,
+                /// A store's server answers calls before they are done.
+                LentAnsweredEarly,
+                /// A store lets clients in whose keys were not named, and a client any store.
+                AnyKeyIsKnown,
+                /// Whoever shows a public key is taken for its owner.
+                KeyNotProved,
+            }
+            /// Bugs of the file system ext4 that its crash histories show.
+            EXT4 {
+                /// A commit block is written before the blocks that it commits.
+                Ext4CommitBeforeBody,
+                /// A commit block is written before the device was flushed.
+                Ext4CommitWithoutFlush,
+                /// Data is written after the transaction that refers to it.
+                Ext4DataAfterMetadata,
+                /// Blocks that the log has copies of are freed without being revoked.
+                Ext4RevokeForgotten,
+                /// Freed blocks are used again before the freeing is durable.
+                Ext4ReuseBeforeDurable,
+                /// The log's room is given back before its blocks are durable at home.
+                Ext4TailBeforeHome,
+                /// An inode without a name is not in the list of orphans.
+                Ext4OrphanAfterFree,
+                /// A bitmap's checksum is wrong.
+                Ext4BitmapChecksumWrong,
+                /// One freed block too many is counted.
+                Ext4FreeCountOff,
+                /// A block of names loses a name when it is split.
+                Ext4SplitLosesName,
+                /// A hole punched into an extent also takes away the rest of the extent behind it.
+                Ext4PieceLost,
+                /// A new name and the new count of names are in different updates.
+                Ext4LinkCountLater,
+                /// A sync does not wait for the commit.
+                Ext4SyncNotAwaited,
+                /// A replay brings back blocks that were revoked.
+                Ext4ReplayIgnoresRevokes,
+                /// The log is reset before the replayed blocks are durable at home.
+                Ext4ReplayNotFlushed,
+                /// A mount does not free the orphans that it finds.
+                Ext4OrphansNotEnded,
+                /// A file that is created without a name is no orphan.
+                Ext4UnnamedNoOrphan,
+                /// A file that replaces another may be found empty.
+                Ext4RenameLeavesData,
+                /// A file that was truncated to zero, written and closed may be found empty.
+                Ext4CloseLeavesData,
+            }
+        }
+    };
+}
