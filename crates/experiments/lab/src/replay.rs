@@ -11,6 +11,7 @@ mod policies;
 mod pump;
 mod recorder;
 mod run;
+mod served;
 mod stack;
 mod streams;
 mod syncs;
@@ -25,6 +26,7 @@ pub use policies::{NamedPolicy, Own, OwnPolicies, PolicyListError, parse_policie
 pub use pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, SMALL_WRITE, pump};
 pub use recorder::{Answered, LatencyClass, Recorder};
 pub use run::{Outcome, Plan, ReplayError, run, run_all};
+pub use served::Served;
 pub(crate) use stack::Stack;
 pub use stack::{DriveSettings, HeadPoint, QueueSettings, exported_capacity};
 pub(crate) use utilisation::{Probe, find_rate_by, highest_rate_by};

@@ -45,7 +45,8 @@ class Tables(unittest.TestCase):
         result = manylogs.replay(
             self.trace, policies=["nologging", "mlb"], requests=True, seeds=1, fit=True)
         requests, _ = self.shares_memory(result["mlb"].requests)
-        self.assertEqual(requests.column_names, ["arrived_s", "kind", "latency_us"])
+        self.assertEqual(requests.column_names, [
+            "arrived_s", "kind", "latency_us", "request", "lba", "sectors", "served"])
         self.assertGreater(len(requests), 10_000)
         sweep = manylogs.sweep(
             traces=[SAMPLE], drives=["exos-x20"], policies=["nologging", "mlb"], seeds=1, limit=500,
@@ -60,6 +61,13 @@ class Tables(unittest.TestCase):
         wanted = result["mlb"]["latency_us"]["reads"]
         self.assertEqual(len(reads), wanted["requests"])
         self.assertAlmostEqual(reads.mean(), wanted["mean"], delta=0.001 * wanted["mean"])
+        wrote = frame.filter(polars.col("kind").str.ends_with("-write"))
+        logged = wrote.filter(polars.col("served").is_in(["log", "both"]))
+        # A write may be logged in two parts, before and behind whole sectors that go home.
+        counted = result["mlb"]["logged_writes"]
+        self.assertLessEqual(len(logged), counted)
+        self.assertGreater(2 * len(logged), counted)
+        self.assertEqual(sorted(frame["request"]), list(range(len(frame))))
         with self.assertRaises(ValueError):
             manylogs.replay(self.trace, policies="mlb", fit=True)["mlb"].requests
 

@@ -41,7 +41,7 @@ pub use records::own::{LogsWithRoom, OwnPolicy, OwnWrite};
 pub use reports::backlog::Backlog;
 pub use reports::home_pace::{HomePace, measure_homes};
 pub use reports::outlook::DrainEstimate;
-pub use reports::stats::{Health, LogOccupancy, VolumeStats};
+pub use reports::stats::{Health, LogOccupancy, VolumeStats, WritePaths};
 pub use settings::config::{CheckpointPolicy, LogPlacement, TablePlace, VolumeConfig};
 pub use settings::config_error::ConfigError;
 pub use settings::durable::DurableOnly;

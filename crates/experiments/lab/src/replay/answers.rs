@@ -10,6 +10,7 @@ use manylogs_workload::TraceOp;
 use super::asks::Ask;
 use super::pump::PumpError;
 use super::recorder::{Answered, LatencyClass, Recorder};
+use super::served::{Served, Watch};
 use super::syncs::{SyncId, Syncs};
 
 /// Number of idle tasks kept for the next burst: as many as a drive's queue takes.
@@ -24,6 +25,10 @@ pub(super) struct Answers {
     pub(super) recorder: Rc<RefCell<Recorder>>,
     pub(super) in_flight: Cell<u32>,
     syncs: RefCell<Syncs>,
+    /// Says where requests are served, if that is asked for.
+    watch: Watch,
+    /// Number of requests handed to the device.
+    submitted: Cell<u64>,
     watchers: Watchers<(Rc<Answers>, Job)>,
     /// Waker of the feed while it waits for a completion.
     pub(super) waiting: RefCell<Option<Waker>>,
@@ -43,6 +48,9 @@ struct Job {
     is_stream: bool,
     /// The sync that covers the request.
     sync: Option<SyncId>,
+    /// Its number, in the order of submission.
+    request: u64,
+    served: Served,
 }
 
 impl Answers {
@@ -50,6 +58,7 @@ impl Answers {
         runtime: Handle,
         device: Rc<dyn BlockDevice>,
         recorder: Rc<RefCell<Recorder>>,
+        watch: Watch,
     ) -> Rc<Self> {
         let origin = runtime.now();
         let finish = |(answers, job): (Rc<Self>, Job), result| answers.finish(&job, result);
@@ -61,6 +70,8 @@ impl Answers {
             recorder,
             in_flight: Cell::new(0),
             syncs: RefCell::default(),
+            watch,
+            submitted: Cell::default(),
             watchers,
             waiting: RefCell::default(),
             failure: RefCell::default(),
@@ -82,14 +93,24 @@ impl Answers {
             let now = self.runtime.now();
             self.recorder.borrow_mut().streams.begin(now, ask.window);
         }
-        let completion = self.device.submit(request);
+        let (completion, served) = self.watch.over(request, |request| self.device.submit(request));
         let (op, extent) = (ask.request.op, ask.request.extent);
         let Ask { class, window, is_stream, .. } = *ask;
         let counts_from = arrived;
-        self.watch(
-            completion,
-            Job { class, op, extent, window, arrived, counts_from, is_stream, sync },
-        );
+        let request = self.next_number();
+        let job = Job {
+            class,
+            op,
+            extent,
+            window,
+            arrived,
+            counts_from,
+            is_stream,
+            sync,
+            request,
+            served,
+        };
+        self.watch(completion, job);
     }
 
     fn finish(self: &Rc<Self>, job: &Job, result: IoResult) {
@@ -101,6 +122,9 @@ impl Answers {
                 arrived: Time(job.arrived.since(self.origin).0),
                 latency: now.since(job.counts_from),
                 window: job.window,
+                request: job.request,
+                extent: job.extent,
+                served: job.served,
             });
             if job.is_stream {
                 recorder.streams.end(now, job.window, job.extent.len.bytes());
@@ -121,6 +145,10 @@ impl Answers {
         }
     }
 
+    fn next_number(&self) -> u64 {
+        self.submitted.replace(self.submitted.get() + 1)
+    }
+
     /// Hands over the flushes whose writes are answered.
     fn release(self: &Rc<Self>) {
         loop {
@@ -136,6 +164,8 @@ impl Answers {
                 counts_from: flush.counts_from,
                 is_stream: false,
                 sync: None,
+                request: self.next_number(),
+                served: Served::Nowhere,
             };
             self.watch(completion, job);
         }

@@ -18,6 +18,7 @@ use super::answers::Answers;
 use super::asks::{Ask, Asks};
 use super::durability::Durability;
 use super::recorder::Recorder;
+use super::served::Watch;
 use super::workload::Workload;
 
 /// The progress counter, which another thread reads, is updated once in this many requests.
@@ -114,10 +115,23 @@ pub async fn pump(
     recorder: Rc<RefCell<Recorder>>,
     progress: Arc<Progress>,
 ) -> Result<PumpReport, PumpError> {
+    let recorded = (recorder, Watch::Off);
+    pump_watched(runtime, device, (workload, rate), settings, recorded, progress).await
+}
+
+/// [`pump`], with `watch` to say where requests are served.
+pub(super) async fn pump_watched(
+    runtime: Handle,
+    device: Rc<dyn BlockDevice>,
+    (workload, rate): (&Workload, f64),
+    settings: PumpSettings,
+    (recorder, watch): (Rc<RefCell<Recorder>>, Watch),
+    progress: Arc<Progress>,
+) -> Result<PumpReport, PumpError> {
     let can_discard = device.capabilities().discard;
     let PumpSettings { durability, small_write_max, .. } = settings;
     let feed = Feed {
-        answers: Answers::new(runtime, device, recorder),
+        answers: Answers::new(runtime, device, recorder, watch),
         asks: Asks::new(workload.start(rate)?, workload.requests(), durability, small_write_max),
         settings,
         progress,

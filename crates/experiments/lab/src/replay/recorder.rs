@@ -1,7 +1,8 @@
 //! Records the latency and class of each request of a replay.
 
-use manylogs_block::{Nanos, Time};
+use manylogs_block::{Extent, Nanos, Time};
 
+use super::served::Served;
 use crate::stats::{Latencies, Series, StreamMeter, StreamMoved, Total, WINDOWS, Window};
 
 /// Classes of requests whose latencies are recorded separately.
@@ -55,6 +56,12 @@ pub struct Answered {
     pub arrived: Time,
     /// Latency.
     pub latency: Nanos,
+    /// Number of the request in the order in which requests were handed to the device, from 0.
+    pub request: u64,
+    /// The sectors that it is for; none for a flush.
+    pub extent: Extent,
+    /// Where it was served, if requests are kept.
+    pub served: Served,
     /// Index of the part of the replay in which the request arrived, below [`WINDOWS`].
     pub window: usize,
 }
@@ -96,7 +103,7 @@ impl Recorder {
         if let Some(requests) = &mut self.requests {
             requests.push(*answered);
         }
-        let Answered { class, arrived, latency, window } = *answered;
+        let Answered { class, arrived, latency, window, .. } = *answered;
         self.classes[class as usize].record(latency);
         let window = &mut self.windows[0][window];
         if class == LatencyClass::Read {

@@ -14,8 +14,9 @@ use thiserror::Error;
 
 use super::durability::Durability;
 use super::policies::NamedPolicy;
-use super::pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, pump};
+use super::pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, pump_watched};
 use super::recorder::Recorder;
+use super::served::Watch;
 use super::stack::{DriveSettings, HeadPoint, Stack};
 use super::workload::Workload;
 use crate::parallel::on_threads;
@@ -197,7 +198,7 @@ pub fn run(
     let wall = started.elapsed();
     let drive_busy = Nanos(stack.drive_busy().0.saturating_sub(busy_before.0));
     recorder.borrow_mut().finish(sim.now());
-    let recorder = recorder.borrow().clone();
+    let recorder = recorder.take();
     let (volume, occupancy) = (stack.volume_stats(), stack.occupancy());
     let head = stack.take_head_points();
     let smr = stack.smr_figures();
@@ -242,10 +243,12 @@ fn feed(
 ) -> Result<PumpReport, ReplayError> {
     let slot = Rc::new(RefCell::new(None));
     let (runtime, top, settings, rate) = (stack.runtime(), stack.top(), plan.pump, plan.rate);
-    let (workload, recorder) = (plan.workload.clone(), Rc::clone(recorder));
+    let watch = if plan.keep_requests { stack.watch() } else { Watch::Off };
+    let (workload, recorded) = (plan.workload.clone(), (Rc::clone(recorder), watch));
     let (answer, progress) = (Rc::clone(&slot), Arc::clone(progress));
     stack.runtime().spawn(async move {
-        let report = pump(runtime, top, (&workload, rate), settings, recorder, progress).await;
+        let report =
+            pump_watched(runtime, top, (&workload, rate), settings, recorded, progress).await;
         *answer.borrow_mut() = Some(report);
     });
     if sim.run_until(|| slot.borrow().is_some()) == Stopped::Stalled {

@@ -21,6 +21,7 @@ use emptied::checkpoint;
 use super::drives::{ArraySettings, Drives};
 use super::policies::{NamedPolicy, OURS, SHINGLED};
 use super::run::ReplayError;
+use super::served::Watch;
 use crate::results::{Checkpoint, Occupancy};
 use crate::smr::{Metered, SmrFigures};
 use crate::stats::{Thinned, round3};
@@ -213,6 +214,11 @@ impl Stack {
             (None, Some(volume)) => Rc::new(volume.clone()),
             (None, None) => self.drives.top(),
         }
+    }
+
+    /// Says where requests to [`Stack::top`] are served.
+    pub(super) fn watch(&self) -> Watch {
+        self.volume.clone().map_or(Watch::Plain, Watch::Volume)
     }
 
     /// From now on the requests to [`Stack::top`] are measured second by second, for about `span`.

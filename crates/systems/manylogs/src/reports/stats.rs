@@ -101,6 +101,19 @@ pub enum Health {
     ReadOnly(&'static str),
 }
 
+/// Numbers of requests by the way that they took. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WritePaths {
+    /// Writes, or parts of writes, that are logged.
+    pub logged: u64,
+    /// Writes, or parts of writes, that go home.
+    pub home: u64,
+    /// Writes that found the logs full.
+    pub starved: u64,
+    /// Reads of which at least a part is in the logs.
+    pub redirected: u64,
+}
+
 /// Occupancy of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOccupancy {
@@ -118,6 +131,18 @@ impl Volume {
     #[must_use]
     pub fn schedule(&self) -> ScheduleStats {
         self.inner().device.schedule_stats()
+    }
+
+    /// Counts that say which way requests took, at little cost: [`Volume::stats`] has these, too.
+    #[must_use]
+    pub fn write_paths(&self) -> WritePaths {
+        let state = self.inner().engine.state.borrow();
+        WritePaths {
+            logged: state.counters.logged_writes,
+            home: state.counters.bypassed_writes,
+            starved: state.counters.starved_writes,
+            redirected: state.counters.redirected_reads,
+        }
     }
 
     /// The present counters and sizes.
