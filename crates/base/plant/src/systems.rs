@@ -1,5 +1,5 @@
-//! Bugs of chains of drives, of arrays with copies and of Everest's clients. In the list of all bugs
-//! they follow those of [`crate::bugs`].
+//! Bugs of chains of drives, of arrays with copies and of Everest's clients. In the list of all
+//! bugs they follow those of [`crate::bugs`].
 
 macro_rules! with_systems {
     ($($others:tt)*) => {

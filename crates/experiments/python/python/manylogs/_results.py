@@ -33,9 +33,10 @@ class PolicyResult:
 
     @property
     def requests(self) -> Table:
-        """One row a request of the first seed, in the order of the answers: ``arrived_s``, ``kind``,
-        ``latency_us``, ``request``, ``lba``, ``sectors`` and ``served`` (``home``, ``log``,
-        ``both``, ``later``, or nothing for a flush). Only with ``replay(..., requests=True)``."""
+        """One row a request of the first seed, in the order of the answers: ``arrived_s``,
+        ``kind``, ``latency_us``, ``request``, ``lba``, ``sectors`` and ``served`` (``home``,
+        ``log``, ``both``, ``later``, or nothing for a flush). Only with
+        ``replay(..., requests=True)``."""
         if self._requests is None:
             raise ValueError("requests are kept only by replay(..., requests=True)")
         return self._requests
