@@ -70,6 +70,10 @@ impl<B: BlockDevice> BlockDevice for Delay<B> {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }
 
 #[cfg(test)]

@@ -143,6 +143,10 @@ impl<B: BlockDevice> BlockDevice for Faults<B> {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }
 
 #[cfg(test)]

@@ -154,6 +154,10 @@ impl<B: BlockDevice> BlockDevice for Overlay<B> {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }
 
 impl<B> std::fmt::Debug for Overlay<B> {

@@ -45,6 +45,10 @@ impl<B: BlockDevice> BlockDevice for Reported<B> {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }
 
 #[cfg(test)]

@@ -109,6 +109,10 @@ impl<B: BlockDevice> BlockDevice for Stop<B> {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }
 
 impl<B: std::fmt::Debug> std::fmt::Debug for Stop<B> {

@@ -104,6 +104,10 @@ impl<B: BlockDevice> BlockDevice for Trace<B> {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }
 
 #[cfg(test)]

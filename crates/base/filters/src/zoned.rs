@@ -81,6 +81,10 @@ impl<B: BlockDevice> BlockDevice for Zoned<B> {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }
 
 fn refused() -> Completion {

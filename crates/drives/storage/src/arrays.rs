@@ -8,6 +8,8 @@ use crate::levels::Step;
 use crate::loops::Object;
 use crate::sysfs::{Disk, SECTOR, System};
 
+/// Levels of md that survive the loss of a drive.
+const REDUNDANT: [&str; 5] = ["raid1", "raid10", "raid4", "raid5", "raid6"];
 /// Sectors of a KiB: sysfs gives the lengths of members in KiB.
 const SECTORS_OF_KIB: u64 = 1024 / SECTOR;
 
@@ -33,6 +35,27 @@ impl System {
             }
         }
         None
+    }
+}
+
+impl System {
+    /// Whether the bytes of `disk` lie on an array of md's that holds each of them on more than one
+    /// drive, or could compute it from others, at any depth.
+    ///
+    /// Arrays with parity count: after a crash the parity of a row may not fit its content, so that
+    /// the content changes when a drive is lost. As md recomputes the parity of such a row from all
+    /// of its content when a part of the row is written, writing the same content again mends it.
+    pub(crate) fn has_copies(&self, disk: &Disk) -> bool {
+        let is_redundant = |disk: &Disk| {
+            let level = disk.attribute("md/level");
+            level.is_some_and(|level| REDUNDANT.contains(&level.as_str()))
+        };
+        let below = self.below(disk, disk.bytes());
+        let on_disk = |object: Option<Object>| match object {
+            Some(Object::Disk(number)) => is_redundant(&self.disk(number)),
+            _ => false,
+        };
+        is_redundant(disk) || below.into_iter().any(|level| on_disk(level.object))
     }
 }
 
@@ -145,6 +168,21 @@ mod tests {
         assert_eq!(found("raid10", "258", &[102_400; 2]), None, "one pair");
         for (level, layout) in [("raid1", "0"), ("raid5", "2"), ("raid6", "2"), ("linear", "0")] {
             assert_eq!(found(level, layout, &[102_400; 4]), None, "{level}");
+        }
+    }
+
+    #[test]
+    fn levels_with_copies_say_so_through_partitions_and_mapped_devices() {
+        for (level, expected) in [("raid0", false), ("raid1", true), ("raid6", true)] {
+            let machine = Machine::new();
+            let disk = array(&machine, level, "2", &[102_400; 4]);
+            assert_eq!(machine.system.has_copies(&disk), expected, "{level}");
+            let part = machine.partition("md0/md0p1", "259:0", MIB, 100 * MIB);
+            assert_eq!(machine.system.has_copies(&part), expected, "{level}");
+            let mapped = machine.disk("dm-0", "253:0", 20 * MIB);
+            symlink(disk.dir(), mapped.dir().join("slaves/md0")).unwrap();
+            assert_eq!(machine.system.has_copies(&mapped), expected, "{level}");
+            assert!(!machine.system.has_copies(&machine.disk("sda", "8:0", MIB)));
         }
     }
 

@@ -86,6 +86,8 @@ pub struct FileDevice {
     backend: Backend,
     /// The array that the device is or lies on.
     geometry: Option<Geometry>,
+    /// Whether an array below holds each sector on more than one drive.
+    has_copies: bool,
     /// Locks that keep others from the devices and files that this one lies on.
     _below: Vec<File>,
 }
@@ -128,6 +130,7 @@ impl FileDevice {
         let in_memory = automatic && is_in_memory(&opened);
         let io = DeviceIo { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
         let geometry = opened.disk.as_ref().and_then(|disk| System::this().geometry(disk));
+        let has_copies = opened.disk.as_ref().is_some_and(|disk| System::this().has_copies(disk));
         let below = std::mem::take(&mut opened.below);
         let core = Core {
             file: Arc::new(opened.file),
@@ -141,7 +144,8 @@ impl FileDevice {
             in_flight: 0.into(),
             flush_failed: false.into(),
         };
-        Ok(Self { core: Rc::new(core), path: path.to_owned(), backend, geometry, _below: below })
+        let (core, path) = (Rc::new(core), path.to_owned());
+        Ok(Self { core, path, backend, geometry, has_copies, _below: below })
     }
 
     /// The backend through which requests reach the kernel: the one that [`Backend::Auto`] chose.
@@ -196,6 +200,10 @@ impl BlockDevice for FileDevice {
 
     fn geometry(&self) -> Option<Geometry> {
         self.geometry
+    }
+
+    fn has_copies(&self) -> bool {
+        self.has_copies
     }
 
     fn extents(&self, within: Extent) -> Completion<Extents> {

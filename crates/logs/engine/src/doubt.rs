@@ -82,10 +82,11 @@ impl InDoubt {
     /// record of the opening is appended, and before the first request is answered. A crash while
     /// it runs changes nothing of what an opening finds, because the same bytes are written.
     ///
-    /// A place that the medium cannot read or write stays as it is.
+    /// A place that the medium cannot read or write stays as it is. After any other error nothing
+    /// may be appended: the opening fails, and another one begins anew.
     ///
     /// # Errors
-    /// Those of the device, except for bad places.
+    /// Those of the device, except for bad places of the medium.
     pub async fn settle(
         &self,
         members: &Members,
@@ -126,7 +127,7 @@ async fn write_again(member: &Member, extent: Extent) -> Result<(), IoError> {
         rest = Extent::between(piece.end(), rest.end());
         match member.read(Reader::Client, piece).await {
             Ok(content) => write(member, piece, content).await?,
-            Err(error) if error.is_local() => {}
+            Err(IoError::Medium { .. }) => {}
             Err(error) => return Err(error),
         }
     }
@@ -137,7 +138,7 @@ async fn write(member: &Member, extent: Extent, payload: Payload) -> Result<(), 
     let hint = manylogs_block::Hint::None;
     let write = Request::Write { extent, payload, fua: false, hint };
     match member.submit(Phase::Recovery, write).await {
-        Err(error) if !error.is_local() => Err(error),
-        _ => Ok(()),
+        Ok(_) | Err(IoError::Medium { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }

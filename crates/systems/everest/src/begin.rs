@@ -136,11 +136,16 @@ impl Offloaded {
             return Err(OffloadError::Stores);
         }
         let (copies, stores) = (options.copies, peers.len());
-        if copies == 0 || (copies > stores && stores > 0) {
+        if copies == 0 {
             return Err(OffloadError::Copies { copies, stores });
         }
         let header = Header::find(&runtime, Rc::clone(&base)).await?;
         let header = header.ok_or(OffloadError::NoHeader)?;
+        // Stores that are kept come and go while the base volume is used. With too few of them
+        // writes go home, as they do while stores are away.
+        if copies > stores && stores > 0 && header.content().kept.is_empty() {
+            return Err(OffloadError::Copies { copies, stores });
+        }
         let (made, have) = (header.content().sectors, base.capabilities().capacity);
         if made > have {
             return Err(OffloadError::Shorter { made, have });

@@ -59,7 +59,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Vec<KeptStore>, usize)> {
 }
 
 impl Content {
+    /// False if the list is full: adds may overlap, so each looks when its turn has come.
     fn keep(&mut self, store: &KeptStore) -> bool {
+        let is_new = self.kept.iter().all(|kept| kept.id != store.id);
+        if is_new && self.kept.len() >= STORES_MAX {
+            return false;
+        }
         self.kept.retain(|kept| kept.id != store.id);
         self.kept.push(store.clone());
         true
@@ -72,12 +77,13 @@ impl Header {
         self.content().kept.iter().any(|kept| kept.id == store)
     }
 
-    async fn keep(&self, store: KeptStore) -> Result<(), IoError> {
+    /// Keeps a store if there is room, which `has_room` says for the caller. Returns whether it is.
+    async fn keep(&self, store: KeptStore, has_room: impl Fn() -> bool) -> Result<bool, IoError> {
         if plant::is(Bug::KeptInMemory) {
             self.pretend(|content| content.keep(&store));
-            return Ok(());
+            return Ok(true);
         }
-        self.update(|content| content.keep(&store)).await.map(drop)
+        self.update(|content| has_room() && content.keep(&store)).await
     }
 }
 
@@ -96,18 +102,18 @@ impl Offloaded {
         }
         let (client, id) = (&self.0, lender.id());
         let known = || client.peers.iter().find(|peer| peer.id == id);
-        let kept = client.header.content().kept.len();
-        if (known().is_none() && client.peers.len() >= STORES_MAX) || kept >= STORES_MAX {
+        let has_room = || known().is_some() || client.peers.len() < STORES_MAX;
+        let store = KeptStore { id, address: address.to_owned() };
+        if !client.header.keep(store, has_room).await? {
             return Err(OffloadError::Stores);
         }
-        client.header.keep(KeptStore { id, address: address.to_owned() }).await?;
         if let Some(peer) = known() {
             peer.leaving.set(false);
             client.changed.notify();
             return Ok(false);
         }
-        client.table.borrow_mut().one_more();
         let number = client.peers.push(Peer::new(lender)).ok_or(OffloadError::Stores)?;
+        client.table.borrow_mut().one_more();
         client.runtime.spawn(Rc::clone(client).run_peer(number));
         Ok(true)
     }
@@ -122,7 +128,16 @@ impl Offloaded {
     pub async fn remove(&self, store: StoreId) -> Result<(), OffloadError> {
         let client = &self.0;
         let known = client.peers.iter().find(|peer| peer.id == store);
-        let peer = known.ok_or(OffloadError::Unknown { store })?;
+        let Some(peer) = known else {
+            // A store of which nothing is needed may be kept though no opening can reach it.
+            let forget = |content: &mut Content| {
+                let before = content.kept.len();
+                content.kept.retain(|kept| kept.id != store || content.stores.contains(&store));
+                content.kept.len() < before
+            };
+            let is_forgotten = client.header.update(forget).await?;
+            return is_forgotten.then_some(()).ok_or(OffloadError::Unknown { store });
+        };
         peer.leaving.set(true);
         loop {
             let drop_it = |content: &mut Content| {

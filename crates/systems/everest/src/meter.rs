@@ -93,6 +93,10 @@ impl BlockDevice for Meter {
     fn geometry(&self) -> Option<Geometry> {
         self.0.device.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.0.device.has_copies()
+    }
 }
 
 impl std::fmt::Debug for Meter {

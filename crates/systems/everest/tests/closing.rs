@@ -259,10 +259,10 @@ fn a_damaged_table_is_not_believed() {
 fn a_table_that_does_not_fit_is_not_left() {
     let (world, model) = (World::new(1, DiskImage::default()), Model::default());
     world.run(|runtime, devices| async move {
-        let options = StoreOptions { log: LOG, table: Sectors(0) };
+        let options = StoreOptions { log: LOG, table: Sectors(8) };
         let store = CircularStore::create(runtime.clone(), devices.clone(), options).await;
         let store = store.unwrap();
-        work(&store, &model, 1..100, &mut Rng::new(7)).await;
+        work(&store, &model, 1..300, &mut Rng::new(7)).await;
         store.close().await.unwrap();
         let store = CircularStore::open(runtime, devices).await.unwrap();
         holds(&store, &model).await.unwrap();

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "the figures are of interest")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
@@ -707,6 +707,32 @@ fn more_stores_than_a_base_volume_can_have_are_refused() {
         assert_eq!(added, Err(OffloadError::Stores));
         let long = volume.add(Rc::new(far), &"x".repeat(600)).await;
         assert_eq!(long, Err(OffloadError::Address { most: 512 }));
+    });
+}
+
+/// Adds that overlap keep 16 stores together, and the header stays readable.
+#[test]
+fn adds_that_overlap_keep_no_more_stores_than_there_may_be() {
+    in_virtual_time(|runtime| async move {
+        let base = a_base(&runtime).await;
+        let volume = opened(&runtime, &base, &[], staying(Policy::Never)).await.unwrap();
+        let answers = Rc::new(RefCell::new(Vec::new()));
+        for number in 0..18 {
+            let far = far_store(&runtime).await;
+            let (volume, answers) = (volume.clone(), Rc::clone(&answers));
+            runtime.spawn(async move {
+                let added = volume.add(Rc::new(far), &format!("unix:/{number}")).await;
+                answers.borrow_mut().push(added);
+            });
+        }
+        while answers.borrow().len() < 18 {
+            runtime.sleep(Nanos::from_millis(1)).await;
+        }
+        let is_in = |answer: &&Result<bool, OffloadError>| **answer == Ok(true);
+        assert_eq!(answers.borrow().iter().filter(is_in).count(), 16, "{answers:?}");
+        volume.close().await.unwrap();
+        let label = Offloaded::identify(&runtime, base).await.unwrap().unwrap();
+        assert_eq!(label.kept.len(), 16);
     });
 }
 

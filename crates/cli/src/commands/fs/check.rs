@@ -175,6 +175,11 @@ fn repair_journal(source: &Path, reactor: &Reactor, site: Site) -> Result<(), Fa
                  block is"
             )))
         }
+        JournalRepaired::ErrorsNoted => Err(Failure::Loss(format!(
+            "{path}: the journal is empty, and errors are noted: what an earlier repair said is \
+             lost is lost, and mounts are refused: run e2fsck -f, which mends what no longer fits \
+             together"
+        ))),
         JournalRepaired::Whole | JournalRepaired::Empty => {
             print("the journal was replayed: nothing is lost\n")
         }

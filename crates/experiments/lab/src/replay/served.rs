@@ -12,7 +12,8 @@ pub enum Served {
     Log,
     /// A write of which a part is logged and the rest goes home.
     Both,
-    /// A write that finds the logs full: where it goes is decided when there is room.
+    /// A write for which this is decided later: it finds the logs full, or waits in memory to go
+    /// home with its neighbours, unless a flush logs it first.
     Later,
     /// A flush or a discard.
     #[default]
@@ -36,11 +37,14 @@ impl Served {
     /// `after`. A volume decides before it returns from the call that takes a request.
     fn between(before: WritePaths, after: WritePaths) -> Self {
         let is_logged = after.logged > before.logged || after.redirected > before.redirected;
+        if after.gathered > before.gathered {
+            // The call may also have sent home, or logged, writes that waited before.
+            return Self::Later;
+        }
         match (is_logged, after.home > before.home) {
             (true, true) => Self::Both,
             (true, false) => Self::Log,
             (false, false) if after.starved > before.starved => Self::Later,
-            // A small write of a run waits in memory to go home with its neighbours.
             (false, _) => Self::Home,
         }
     }
@@ -95,6 +99,7 @@ mod tests {
         assert_eq!(of(WritePaths { redirected: 1, ..none }), Served::Log);
         assert_eq!(of(WritePaths { logged: 2, home: 1, ..none }), Served::Both);
         assert_eq!(of(WritePaths { starved: 1, ..none }), Served::Later);
+        assert_eq!(of(WritePaths { gathered: 1, home: 3, ..none }), Served::Later);
         let sent_home = WritePaths { starved: 1, home: 1, ..none };
         assert_eq!(of(sent_home), Served::Home, "the logs were full, and the block was free");
     }

@@ -106,4 +106,8 @@ impl BlockDevice for Metered {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }

@@ -300,6 +300,10 @@ impl BlockDevice for Ahead {
     fn geometry(&self) -> Option<Geometry> {
         self.below.geometry()
     }
+
+    fn has_copies(&self) -> bool {
+        self.below.has_copies()
+    }
 }
 
 #[cfg(test)]

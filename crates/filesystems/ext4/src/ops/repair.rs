@@ -21,6 +21,9 @@ pub enum JournalRepaired {
     Empty,
     /// It was replayed; nothing is lost.
     Whole,
+    /// Nothing is lost now, but errors were noted before: perhaps by a repair that was interrupted
+    /// when it had lost something. Nothing mounts the file system until e2fsck has looked at it.
+    ErrorsNoted,
     /// What was whole was replayed. The superblock says that there are errors: nothing mounts the
     /// file system until e2fsck has looked at it.
     Lossy(JournalLoss),
@@ -42,7 +45,10 @@ impl Ext4 {
     ) -> Result<JournalRepaired> {
         let superblock = Self::superblock_of(&device).await?;
         if !superblock.needs_recovery() {
-            return Ok(JournalRepaired::Empty);
+            return Ok(match superblock.has_errors() {
+                true => JournalRepaired::ErrorsNoted,
+                false => JournalRepaired::Empty,
+            });
         }
         device.submit(Request::Flush).await?;
         let fs = Self::load_whatever(&superblock, &device, &runtime, &options).await?;
@@ -60,7 +66,11 @@ impl Ext4 {
         superblock.encode(&mut block);
         let request = Request::write_fua(BlockNo(0).sectors(), Payload::bytes(block));
         device.submit(request).await?;
-        Ok(replayed.loss.map_or(JournalRepaired::Whole, JournalRepaired::Lossy))
+        Ok(match replayed.loss {
+            Some(loss) => JournalRepaired::Lossy(loss),
+            None if superblock.has_errors() => JournalRepaired::ErrorsNoted,
+            None => JournalRepaired::Whole,
+        })
     }
 
     /// Loads a file system even if errors were found in it, to read its journal.

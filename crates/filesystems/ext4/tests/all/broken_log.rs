@@ -73,6 +73,12 @@ fn a_descriptor_that_is_damaged_is_told() {
     assert!(matches!(found, JournalRepaired::Lossy(loss) if loss.unknown == [block.at]));
     let refused = used(Mode::Lazy, &image).unwrap_err().to_string();
     assert!(refused.contains("errors were found"), "{refused}");
+    let (again, image) = repaired(&image);
+    assert_eq!(
+        again,
+        JournalRepaired::ErrorsNoted,
+        "a second repair does not say that all is well"
+    );
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     save(&image, SMALL_MIB, &path);

@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Nanos, Request};
 use manylogs_everest::{
-    BaseId, KeptStore, Lender, LenderError, OffloadError, OffloadOptions, Offloaded, Policy,
-    store_name,
+    BaseId, BaseLabel, KeptStore, Lender, LenderError, OffloadError, OffloadOptions, Offloaded,
+    Policy, store_name,
 };
 use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::Status;
 use manylogs_operate::{Closing, Obeying, ServedSystem};
 use manylogs_storage::{Connector, Reactor, VolumeLock};
@@ -128,7 +129,7 @@ pub(crate) fn open_base(
         patience: borrowing.patience,
         base: label.id,
     };
-    let links = connect(reactor, &connecting, &borrowing.stores, &label.kept)?;
+    let links = connect(reactor, &connecting, &borrowing.stores, &label)?;
     let options = OffloadOptions {
         policy: borrowing.policy,
         copies: borrowing.copies,
@@ -219,7 +220,7 @@ fn connect(
     reactor: &Reactor,
     connecting: &Connecting,
     given: &[StoreAddress],
-    kept: &[KeptStore],
+    label: &BaseLabel,
 ) -> Result<Vec<Link>, ServeError> {
     let links: Result<Vec<Link>, _> = given.iter().map(|at| connecting.link(at)).collect();
     let mut links = links?;
@@ -235,7 +236,7 @@ fn connect(
         }
         Ok(())
     })?;
-    for KeptStore { id, address } in kept {
+    for KeptStore { id, address } in &label.kept {
         if links.iter().any(|link| link.id() == *id) {
             continue;
         }
@@ -243,7 +244,16 @@ fn connect(
             store: store_name(id),
             why: format!("the address in the base volume's header is none: {error}"),
         };
-        links.push(connecting.link(&address.parse().map_err(wrong)?)?);
+        let link = address.parse().map_err(wrong).and_then(|at| connecting.link(&at));
+        match link {
+            Ok(link) => links.push(link),
+            // An opening does not need it: `manylogs stores BASE remove` forgets it.
+            Err(error) if !label.stores.contains(id) => {
+                let message = format!("store {} is left out: {error}", store_name(id));
+                line(Level::Warning, None, &message, &[]);
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(links)
 }

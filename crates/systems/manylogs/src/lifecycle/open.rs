@@ -103,7 +103,9 @@ impl Opening {
         }
         let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
         let (mut store, in_doubt) = found.await?;
-        let in_doubt = Some(in_doubt).filter(|_| reads.has_copies() && !report.was_closed);
+        // Nothing is appended where a record would share a sector with a durable one.
+        let may_differ = reads.has_copies() && !report.was_closed && !has_short_sectors;
+        let in_doubt = Some(in_doubt).filter(|_| may_differ);
         if superblock.keeps {
             store.keep();
         }

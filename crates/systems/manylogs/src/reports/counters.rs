@@ -12,6 +12,8 @@ pub(crate) struct Counters {
     pub(crate) snapshots: u64,
     pub(crate) redirected_reads: u64,
     pub(crate) starved_writes: u64,
+    /// Small writes that began to wait for the neighbours with which they go home.
+    pub(crate) gathered_writes: u64,
     /// Small writes that went home because the adaptive threshold had fallen.
     pub(crate) sent_home_writes: u64,
     pub(crate) logged_since_checkpoint: u64,

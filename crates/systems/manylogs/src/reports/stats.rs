@@ -110,6 +110,8 @@ pub struct WritePaths {
     pub home: u64,
     /// Writes that found the logs full.
     pub starved: u64,
+    /// Small writes that wait in memory to go home with their neighbours, or to be logged.
+    pub gathered: u64,
     /// Reads of which at least a part is in the logs.
     pub redirected: u64,
 }
@@ -141,6 +143,7 @@ impl Volume {
             logged: state.counters.logged_writes,
             home: state.counters.bypassed_writes,
             starved: state.counters.starved_writes,
+            gathered: state.counters.gathered_writes,
             redirected: state.counters.redirected_reads,
         }
     }

@@ -166,6 +166,7 @@ impl Inner {
             return None;
         }
         let id = state.store.put_homebound(extent, payload.clone(), reserved);
+        state.counters.gathered_writes += 1;
         let apart = state.runs.gather(extent, id, now);
         self.log_gathered(state, apart);
         let full = state.volatile_sectors() > config.buffer.0;
