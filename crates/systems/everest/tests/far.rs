@@ -730,7 +730,7 @@ fn adds_that_overlap_keep_no_more_stores_than_there_may_be() {
         }
         let is_in = |answer: &&Result<bool, OffloadError>| **answer == Ok(true);
         assert_eq!(answers.borrow().iter().filter(is_in).count(), 16, "{answers:?}");
-        volume.close().await.unwrap();
+        volume.close().await;
         let label = Offloaded::identify(&runtime, base).await.unwrap().unwrap();
         assert_eq!(label.kept.len(), 16);
     });
