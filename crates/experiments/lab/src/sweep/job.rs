@@ -247,9 +247,7 @@ pub fn requests(answered: &[Answered]) -> Columns {
     columns.add("arrived_s", real(|answered| answered.arrived.as_secs_f64()));
     columns.add("kind", Column::Text(class));
     columns.add("latency_us", real(|answered| answered.latency.0 as f64 / 1e3));
-    let whole = |of: fn(&Answered) -> u64| {
-        Column::Whole(answered.iter().map(|answered| of(answered)).collect())
-    };
+    let whole = |of: fn(&Answered) -> u64| Column::Whole(answered.iter().map(of).collect());
     columns.add("request", whole(|answered| answered.request));
     columns.add("lba", whole(|answered| answered.extent.start.0));
     columns.add("sectors", whole(|answered| answered.extent.len.0));

@@ -114,9 +114,12 @@ fn block(image: &DiskImage, sector: u64) -> Vec<u8> {
     image.read(Extent::new(sector, 8)).to_bytes().unwrap().to_vec()
 }
 
+/// Changes a block.
+type Change = fn(&mut [u8]);
+
 /// Changes to the root of an index, whose children begin at byte 32 with the first one's block 4
 /// bytes on: hash, block, hash, block.
-const HOSTILE: [(&str, fn(&mut [u8])); 6] = [
+const HOSTILE: [(&str, Change); 6] = [
     ("sound", |_| {}),
     ("all children are one block", |root| {
         let first: [u8; 4] = root[36..40].try_into().unwrap();
