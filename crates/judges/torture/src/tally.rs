@@ -127,7 +127,7 @@ tally! {
     unborn,
     /// Volumes drained.
     drained,
-    /// Volumes closed in order.
+    /// Volumes, and stores of Everest, closed in order.
     closed,
     /// Openings on a device that then failed requests.
     troubled,

@@ -92,6 +92,7 @@ impl History<'_> {
         tally.failed_requests += failed;
         tally.transient_errors += transient;
         tally.troubled_openings += u64::from(opens && failed > 0);
+        tally.closed += machines.closed.get();
         tally.troubled += u64::from(self.plan.trouble && !opens);
         let images = machines.after_crash(&mut self.rng);
         self.judge(&images, Phase::Recovery, true)?;
@@ -121,6 +122,9 @@ impl History<'_> {
             let total = events.0 + events.1;
             if life.is_over() && last.is_none() {
                 last = Some(total + linger);
+                if self.plan.table.0 > 0 && self.rng.one_in(2) {
+                    life.close_stores();
+                }
             }
             let hangs = steps > STEPS_MOST || sim.now() > PATIENCE;
             let over = last.is_some_and(|last| total >= last);

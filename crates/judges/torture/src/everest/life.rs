@@ -15,6 +15,8 @@ use super::world::{Machines, read_all};
 
 /// The longest time that a machine is down or a link is cut.
 const DOWN_MAX: Nanos = Nanos::from_secs(1);
+/// Time in which a crash hits most stores that are being closed.
+const CLOSING_MAX: Nanos = Nanos::from_millis(20);
 /// The most outages at a time, and in a life: more would leave no time for work.
 const AT_A_TIME: usize = 2;
 const OUTAGES_MAX: u64 = 40;
@@ -25,6 +27,8 @@ const OPENINGS: u32 = 20;
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     Store(usize),
+    /// A store is closed in order, and crashes in that or after it.
+    Closing(usize),
     Base(usize),
     Cut(usize, usize),
 }
@@ -124,7 +128,7 @@ impl Life {
             return;
         }
         self.begin_trouble();
-        self.end_outages(sim);
+        self.end_outages(sim, rng);
         let few = self.outages.len() < AT_A_TIME && self.crashes < OUTAGES_MAX;
         let may = self.plan.outages.0 > 0 && few && !self.is_over();
         if may && sim.now() >= self.next_outage {
@@ -140,13 +144,17 @@ impl Life {
         }
     }
 
-    fn end_outages(&mut self, sim: &Sim) {
+    fn end_outages(&mut self, sim: &Sim, rng: &mut Rng) {
         let now = sim.now();
         let (over, on): (Vec<_>, Vec<_>) = self.outages.iter().partition(|(end, _)| *end <= now);
         self.outages = on;
         for (_, outage) in over {
             match outage {
                 Outage::Store(store) => self.machines.start_store(sim, &self.plan, store, false),
+                Outage::Closing(store) => {
+                    self.machines.crash_store(sim, store, rng);
+                    self.machines.start_store(sim, &self.plan, store, false);
+                }
                 Outage::Base(base) => self.start_base(sim, base, false),
                 Outage::Cut(base, store) => {
                     self.machines.wires.borrow()[base][store].set_cut([false; 2]);
@@ -155,15 +163,33 @@ impl Life {
         }
     }
 
+    fn is_closing(&self, store: usize) -> bool {
+        self.outages.iter().any(|(_, on)| matches!(on, Outage::Closing(s) if *s == store))
+    }
+
+    /// Begins to close all stores that are up.
+    pub(super) fn close_stores(&self) {
+        let stores = (0..self.plan.stores.len()).filter(|store| !self.is_closing(*store));
+        stores.for_each(|store| self.machines.close_store(store));
+    }
+
     fn begin_outage(&mut self, sim: &Sim, rng: &mut Rng) {
         let now = sim.now();
         self.next_outage = now + Nanos(1 + rng.below(2 * self.plan.outages.0));
         let base = manylogs_block::to_usize(rng.below(self.volumes.len() as u64));
         let store = manylogs_block::to_usize(rng.below(self.plan.stores.len() as u64));
         let outage = match rng.below(4) {
-            0 if self.machines.serving[store].is_up() => {
-                self.machines.crash_store(sim, store, rng);
-                Outage::Store(store)
+            0 if self.machines.serving[store].is_up() && !self.is_closing(store) => {
+                match self.plan.table.0 > 0 && rng.one_in(2) {
+                    true => {
+                        self.machines.close_store(store);
+                        Outage::Closing(store)
+                    }
+                    false => {
+                        self.machines.crash_store(sim, store, rng);
+                        Outage::Store(store)
+                    }
+                }
             }
             1 if !self
                 .outages
@@ -182,7 +208,12 @@ impl Life {
             }
         };
         self.crashes += 1;
-        let end = now + Nanos(1 + rng.below(DOWN_MAX.0));
+        let longest = match outage {
+            // Some stores crash while they are closed.
+            Outage::Closing(_) if rng.one_in(2) => CLOSING_MAX,
+            _ => DOWN_MAX,
+        };
+        let end = now + Nanos(1 + rng.below(longest.0));
         self.outages.push((end, outage));
         // Timers make time pass, whatever the machines do.
         for alarm in [end, self.next_outage] {

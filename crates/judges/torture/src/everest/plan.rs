@@ -32,6 +32,9 @@ pub struct EverestPlan {
     /// The devices of each store.
     pub(crate) stores: Vec<Vec<CrashDiskConfig>>,
     pub(crate) log: Sectors,
+    /// Room of each store for the table that an orderly close leaves; with zero it leaves none, and
+    /// stores are not closed in order.
+    pub(crate) table: Sectors,
     pub(crate) options: OffloadOptions,
     pub(crate) net: NetPlan,
     /// Machines crash and links are cut, one after the other, with a pause of up to this between;
@@ -79,7 +82,9 @@ impl EverestPlan {
             });
             disks.collect()
         });
-        let stores: Vec<Vec<CrashDiskConfig>> = stores.collect();
+        let mut stores: Vec<Vec<CrashDiskConfig>> = stores.collect();
+        let table = table(seed);
+        stores.iter_mut().for_each(|disks| disks[0].capacity.0 += table.0);
         let bases = 1 + rng.below(2);
         let bases = (0..bases).map(|_| {
             let sectors = HEADER.0 + 8 * (20 + rng.below(60));
@@ -100,6 +105,7 @@ impl EverestPlan {
             seed,
             bases,
             log: Sectors(log),
+            table,
             options: options(&mut rng, stores.len()),
             stores,
             net,
@@ -112,6 +118,12 @@ impl EverestPlan {
             trouble: false,
         }
     }
+}
+
+/// Room for tables, in half of the plans, from too little to ample.
+fn table(seed: u64) -> Sectors {
+    let mut rng = Rng::new(seed ^ 0x7ab1_e000);
+    Sectors(if rng.one_in(2) { 0 } else { 8 << rng.below(4) })
 }
 
 fn disk(rng: &mut Rng, sectors: u64) -> CrashDiskConfig {

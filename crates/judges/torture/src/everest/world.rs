@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng, Sectors};
+use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
 use manylogs_everest::{Call, CircularStore, Lender, Lending, Offloaded, StoreOptions};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Sim, Survival};
 
@@ -115,6 +115,8 @@ pub(super) struct Machines {
     pub(super) wires: RefCell<Vec<Vec<Wire>>>,
     /// Why a store did not open.
     pub(super) problem: Rc<RefCell<Option<String>>>,
+    /// Number of stores that were closed in order.
+    pub(super) closed: Rc<Cell<u64>>,
 }
 
 impl Machines {
@@ -133,6 +135,7 @@ impl Machines {
             serving: plan.stores.iter().map(|_| Serving::default()).collect(),
             wires: RefCell::default(),
             problem: Rc::default(),
+            closed: Rc::default(),
             drive,
             net,
         }
@@ -160,11 +163,11 @@ impl Machines {
     pub(super) fn start_store(&self, sim: &Sim, plan: &EverestPlan, store: usize, fresh: bool) {
         let machine = sim.handle(self.stores[store].node.get());
         let (devices, serving) = (self.stores[store].devices(), self.serving[store].clone());
-        let (log, problem) = (plan.log, Rc::clone(&self.problem));
+        let options = StoreOptions { log: plan.log, table: plan.table };
+        let problem = Rc::clone(&self.problem);
         let runtime = machine.clone();
         machine.spawn(async move {
             let opened = if fresh {
-                let options = StoreOptions { log, table: Sectors(0) };
                 CircularStore::create(runtime.clone(), devices, options).await
             } else {
                 CircularStore::open(runtime.clone(), devices).await
@@ -185,6 +188,19 @@ impl Machines {
     pub(super) fn crash_store(&self, sim: &Sim, store: usize, rng: &mut Rng) {
         self.serving[store].set(None);
         self.stores[store].crash(sim, &self.drive, rng);
+    }
+
+    /// Begins to close a store in order, as a lent part's server does at its end: calls that arrive
+    /// from now on are refused.
+    pub(super) fn close_store(&self, store: usize) {
+        let Some((runtime, lending)) = self.serving[store].get() else { return };
+        let closed = Rc::clone(&self.closed);
+        runtime.spawn(async move {
+            // A store whose device fails leaves no table.
+            if lending.store().close().await.is_ok() {
+                closed.set(closed.get() + 1);
+            }
+        });
     }
 
     /// Links every base to every store. All stores must be up.

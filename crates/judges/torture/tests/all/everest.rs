@@ -41,6 +41,7 @@ fn what_was_off_loaded_survives_every_crash() {
     assert!(states >= 2000, "{states} crash states are too few");
     let of_each = summary.tally.phases.iter().filter(|(_, states)| *states > 0).count();
     assert_eq!(of_each, 4, "formats, records, homes and recoveries are crashed");
+    assert!(summary.tally.closed >= 30, "{} stores closed in order", summary.tally.closed);
 }
 
 #[cfg(feature = "plant")]
@@ -57,7 +58,8 @@ fn planted_bugs_are_noticed() {
         Bug::CallDoneTwice,
         Bug::VoidForgotten,
     ];
-    let bugs = EVEREST.iter().chain(LENDERS).filter(|bug| !rare.contains(bug));
+    let tables = [Bug::OldTableBelieved];
+    let bugs = EVEREST.iter().chain(LENDERS).filter(|bug| !rare.contains(bug)).chain(&tables);
     let bugs: Vec<Bug> = bugs.copied().collect();
     let hunt = Hunt { histories: "everest", bugs: &bugs, patience: 400 };
     hunt.run(|| (), |_, seed, ()| run_everest(&EverestPlan::of_seed(seed)));

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use manylogs_plant::{
-    ARRAY, Bug, COPIES, DURABLE_FILES, EVEREST, EXT4, GECKO, KEPT, LAZY, LENDERS, MLFS, NEAR,
-    NEAR_TROUBLE, NVRAM, VOLUME, plant,
+    ARRAY, Bug, COPIES, DURABLE_FILES, EVEREST, EXT4, GECKO, KEPT, LAZY, LENDERS, LENDERS_CASES,
+    MLFS, NEAR, NEAR_TROUBLE, NVRAM, VOLUME, plant,
 };
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::{Report, Violation, run_ext4};
@@ -33,6 +33,7 @@ const SETS: &[&[Bug]] = &[
     KEPT,
     LAZY,
     LENDERS,
+    LENDERS_CASES,
     MLFS,
     NEAR,
     NEAR_TROUBLE,
