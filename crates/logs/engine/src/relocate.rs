@@ -34,11 +34,13 @@ pub async fn live_in<S: System>(system: &S, log: LogId) -> Result<Vec<Live>, IoE
     let engine = system.engine();
     let found = engine.with_store(|store| {
         let shape = store.logs().shape();
-        if let Some(live) = store.live_by_inverse(log) {
+        if !system.reads_to_find()
+            && let Some(live) = store.live_by_inverse(log)
+        {
             return Err(live);
         }
         if shape.headers == Headers::Apart {
-            return Err(store.live_by_table(log));
+            return Err(live_from_memory(store, log));
         }
         let of = ScanOf {
             volume: store.volume(),
@@ -57,9 +59,16 @@ pub async fn live_in<S: System>(system: &S, log: LogId) -> Result<Vec<Live>, IoE
     let scanned = scan(engine.members.of(device).device(), of, Payload::default()).await?;
     if scanned.begins_absent {
         // On a modelled drive that keeps no content, the scan takes its time but finds no records.
-        return Ok(engine.with_store(|store| store.live_by_table(log)));
+        return Ok(engine.with_store(|store| live_from_memory(store, log)));
     }
     Ok(engine.with_store(|store| store.live_in(log, &scanned.records)))
+}
+
+/// The live versions of a log whose records cannot be read. A search of the whole table for each
+/// log takes far longer than to note its entries, so the logs note them from now on.
+fn live_from_memory(store: &mut Store, log: LogId) -> Vec<Live> {
+    store.keep_inverse();
+    store.live_by_inverse(log).unwrap_or_else(|| store.live_by_table(log))
 }
 
 /// Copies the entries of `from` that recovery needs to `to`, and points the table at the copies.

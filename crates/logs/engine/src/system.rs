@@ -109,6 +109,12 @@ pub trait System: Sized + 'static {
         false
     }
 
+    /// Whether the content of a log is found by the log's records, which are read, and not by the
+    /// extents that the logs keep of their entries.
+    fn reads_to_find(&self) -> bool {
+        true
+    }
+
     /// Records of moved versions that are in flight at a time.
     fn moves_in_flight(&self) -> usize {
         1

@@ -95,9 +95,11 @@ impl Log {
         self.reset_first = true;
     }
 
-    /// From now on the log keeps the extents of its entries.
+    /// From the next epoch on the log keeps the extents of its entries; from now on if it is empty.
     pub fn keep_inverse(&mut self) {
-        self.inverse.get_or_insert_default();
+        if self.inverse.is_none() && self.is_empty() {
+            self.inverse = Some(Inverse::default());
+        }
     }
 
     /// The extents of its entries in the order of the log, if the log keeps them. Some may be of an

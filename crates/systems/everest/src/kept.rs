@@ -69,6 +69,13 @@ impl Content {
         self.kept.push(store.clone());
         true
     }
+
+    /// Keeps a store no longer; false if it was not kept.
+    fn forget(&mut self, store: StoreId) -> bool {
+        let before = self.kept.len();
+        self.kept.retain(|kept| kept.id != store);
+        self.kept.len() < before
+    }
 }
 
 impl Header {
@@ -130,24 +137,18 @@ impl Offloaded {
         let known = client.peers.iter().find(|peer| peer.id == store);
         let Some(peer) = known else {
             // A store of which nothing is needed may be kept though no opening can reach it.
-            let forget = |content: &mut Content| {
-                let before = content.kept.len();
-                content.kept.retain(|kept| kept.id != store || content.stores.contains(&store));
-                content.kept.len() < before
-            };
+            let forget =
+                |content: &mut Content| !content.stores.contains(&store) && content.forget(store);
             let is_forgotten = client.header.update(forget).await?;
             return is_forgotten.then_some(()).ok_or(OffloadError::Unknown { store });
         };
         peer.leaving.set(true);
         loop {
-            let drop_it = |content: &mut Content| {
+            let forget = |content: &mut Content| {
                 let is_idle = peer.busy.get() == 0 && !content.stores.contains(&store);
-                let may_go = peer.leaving.get() && is_idle;
-                let before = content.kept.len();
-                content.kept.retain(|kept| !may_go || kept.id != store);
-                content.kept.len() < before
+                peer.leaving.get() && is_idle && content.forget(store)
             };
-            if client.header.update(drop_it).await? || !peer.leaving.get() {
+            if client.header.update(forget).await? || !peer.leaving.get() {
                 return Ok(());
             }
             if !client.header.is_listed(store) && peer.busy.get() == 0 {

@@ -130,6 +130,10 @@ impl System for Inner {
         true
     }
 
+    fn reads_to_find(&self) -> bool {
+        false
+    }
+
     fn has_read(&self, log: LogId, len: Sectors, is_last: bool) {
         self.engine.state.borrow_mut().pace.read(log, len, is_last);
         if is_last {

@@ -93,6 +93,11 @@ impl Logs {
         Self { inverse: true, ..self }
     }
 
+    /// As [`Logs::with_inverse`], for logs that are in use: each begins with its next epoch.
+    pub const fn keep_inverse(&mut self) {
+        self.inverse = true;
+    }
+
     /// The same logs on devices that must be reset before they are written again, such as the zones
     /// of a shingled drive: each epoch must begin ([`Log::begin`]) before its first entry.
     #[must_use]

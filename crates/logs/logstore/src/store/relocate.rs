@@ -134,13 +134,22 @@ impl Store {
         live
     }
 
+    /// From now on the logs keep the extents of their entries, each from its next epoch on, for
+    /// [`Store::live_by_inverse`].
+    pub const fn keep_inverse(&mut self) {
+        self.logs.keep_inverse();
+    }
+
     /// As [`Store::live_in`], without a read of the log: by the kept extents of its entries. `None`
     /// if the logs do not keep them.
     #[must_use]
     pub fn live_by_inverse(&self, log: LogId) -> Option<Vec<Live>> {
-        let inverse = self.logs.get(log)?.inverse()?;
+        // In order of address, as the table is, and without those that were written again.
+        let mut named: Vec<Extent> = self.logs.get(log)?.inverse()?.iter().collect();
+        named.sort_unstable_by_key(|extent| (extent.start, extent.len));
+        named.dedup();
         let mut live: Vec<Live> = Vec::new();
-        for named in inverse.iter() {
+        for named in named {
             for (extent, mapped) in self.map.lookup(named) {
                 if let Some(mapped) = mapped.filter(|mapped| mapped.value.log() == Some(log)) {
                     live.push(Live { extent, mapped, version: 0 });

@@ -162,8 +162,10 @@ impl Link {
 
 impl State {
     async fn run(self: Rc<Self>) {
-        loop {
+        while !self.ended.get() {
             let ended = match self.runtime.within(GREETING, self.greet()).await {
+                // The link was ended while it was connecting.
+                Some(Ok((line, _))) if self.ended.get() => return line.end(),
                 Some(Ok((line, frames))) => self.serve(line, frames).await,
                 Some(Err(error)) => error,
                 None => LineError::Silent(GREETING),

@@ -178,6 +178,23 @@ fn is_another(mut stream: UnixStream) {
     }
 }
 
+/// Greets after a while, and says then that it is alive for as long as somebody listens.
+fn greets_late(mut stream: UnixStream) {
+    read_frame(&mut stream);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let welcome = Welcome { store: STORE, longest_write: Sectors(64) }.encode();
+    let alive = Frame::new(FrameKind::Load, Vec::new());
+    let mut said = vec![welcome];
+    said.resize(100, alive);
+    for frame in said {
+        if stream.write_all(&frame.encode().concat()).is_err() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("the connection stays");
+}
+
 /// Reads a frame; false at the end of the connection.
 fn read_some(stream: &mut UnixStream) -> bool {
     let mut head = [0; FRAME_HEAD_BYTES];
@@ -204,6 +221,17 @@ pub(crate) fn a_store_that_is_silent_is_gone() {
     let link = bench.link();
     assert_eq!(bench.ask(&link, delete()), Some(Err(LenderError::Unreachable)));
     assert!(link.trouble().contains("nothing was heard"), "{}", link.trouble());
+    server.join().unwrap();
+}
+
+#[test]
+fn a_link_that_ends_while_it_connects_leaves_no_connection() {
+    let bench = Bench::new();
+    let server = bench.fake(vec![greets_late]);
+    let link = bench.link();
+    bench.rest(Nanos::from_millis(100));
+    link.end();
+    bench.until(|| server.is_finished());
     server.join().unwrap();
 }
 
