@@ -226,12 +226,16 @@ pub(crate) fn rows(measured: Vec<PyRef<'_, Measured>>) -> PyResult<String> {
     let columns = columns(&rows);
     let cell = |column: &Column, row: usize| match column {
         Column::Text(values) => Value::from(values[row].as_str()),
+        Column::Named(names, values) => Value::from(names[usize::from(values[row])].as_str()),
         Column::Whole(values) => Value::from(values[row]),
+        Column::Small(values) => Value::from(values[row]),
         Column::Real(values) => Value::from(values[row]),
+        Column::Exact(values) => Value::from(values[row]),
         Column::Flag(values) => Value::from(values[row]),
     };
     let object = |row| -> Map<String, Value> {
-        columns.iter().map(|(name, column)| (name.to_owned(), cell(column, row))).collect()
+        let cells = columns.chunks().iter().flatten().map(|column| cell(column, row));
+        columns.names().map(str::to_owned).zip(cells).collect()
     };
     let objects: Vec<_> = (0..rows.len()).map(object).collect();
     Ok(serde_json::to_string(&objects).map_err(Failure::program)?)
@@ -241,12 +245,14 @@ pub(crate) fn rows(measured: Vec<PyRef<'_, Measured>>) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn columns_of_rows() -> Vec<(String, &'static str)> {
     let kind = |column: &Column| match column {
-        Column::Text(_) => "text",
-        Column::Whole(_) => "whole",
-        Column::Real(_) => "real",
+        Column::Text(_) | Column::Named(..) => "text",
+        Column::Whole(_) | Column::Small(_) => "whole",
+        Column::Real(_) | Column::Exact(_) => "real",
         Column::Flag(_) => "flag",
     };
-    columns(&[]).iter().map(|(name, column)| (name.to_owned(), kind(column))).collect()
+    let columns = columns(&[]);
+    let kinds = columns.chunks().iter().flatten().map(kind);
+    columns.names().map(str::to_owned).zip(kinds).collect()
 }
 
 /// How many times as fast the runs `other` are as the runs `base` from the same seeds, in the form
