@@ -166,7 +166,8 @@ pub(crate) fn advice_replays(
 }
 
 /// The replays that advice about a load with this `summary` needs next, if the replays `known` are
-/// done (each with its text); or the advice. See [`Apart`].
+/// done (each with its text), with the policy that the advice is likely to be about; or the advice.
+/// See [`Apart`].
 #[pyfunction]
 #[pyo3(signature = (drive, summary, known, guesses, **options))]
 pub(crate) fn advice_next(
@@ -176,7 +177,7 @@ pub(crate) fn advice_next(
     known: Vec<(String, String)>,
     guesses: bool,
     options: Option<Bound<'_, PyDict>>,
-) -> PyResult<(Vec<String>, Option<String>)> {
+) -> PyResult<(Vec<String>, Option<String>, Option<String>)> {
     let loading = load_of(PathBuf::new(), &Named::of(options.as_ref()))?;
     let summary: TraceSummary = serde_json::from_str(summary).map_err(Failure::program)?;
     let profile = drive.profile.clone();
@@ -188,7 +189,7 @@ pub(crate) fn advice_next(
         let ours = fitted_policies().map_err(Failure::input)?;
         let apart = Apart::new(Load::of_summary(profile, &loading, summary), ours);
         match apart.next(&known.map_err(Failure::program)?, guesses)? {
-            Next::Wanted(asks) => Ok((asks, None)),
+            Next::Wanted(asks, likely) => Ok((asks, likely, None)),
             Next::Done(advised) => {
                 let advice = advised.advice;
                 let told = json!({
@@ -198,7 +199,7 @@ pub(crate) fn advice_next(
                     "durable_mean": advice.gain.durable_mean,
                     "too_much": advice.too_much.is_some(),
                 });
-                Ok((Vec::new(), Some(told.to_string())))
+                Ok((Vec::new(), None, Some(told.to_string())))
             }
         }
     })
