@@ -12,6 +12,9 @@
 #   make test-python  tests of the Python package, in a venv of its own in target/
 #   make fleet-scale, fleet-gates   how busy many workers are in virtual time; what a fleet costs beside
 #               its replays (after test-python; some minutes each)
+#   make fleet-long   memory of a worker that replays a trace of REQUESTS=100000000
+#   make package-gates   instructions of the package over those of the program, false discoveries
+#               of fleets that gain nothing, and disks that a screen clears wrongly (the public traces)
 #   make fleet-deaths, fleet-poison   fleets to which things happen, by SEEDS=1-100, in network
 #               namespaces (root); a thousand traces of which fifty are bad
 #   make lint   formatter, clippy and documentation, warnings as errors
@@ -72,7 +75,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: wheel test-python fleet-scale fleet-deaths fleet-poison fleet-gates reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+.PHONY: wheel test-python fleet-scale fleet-deaths fleet-poison fleet-gates fleet-long package-gates reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
 	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays applications keeping tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
@@ -207,6 +210,13 @@ fleet-poison:
 fleet-gates:
 	$(FLEET) fleet_gates.py memory
 	$(FLEET) fleet_gates.py overhead
+fleet-long:
+	$(FLEET) fleet_gates.py long --requests $(or $(REQUESTS),100000000)
+package-gates:
+	@command -v valgrind >/dev/null || sh tools/install.sh valgrind
+	$(FLEET) package_gates.py instructions
+	$(FLEET) package_gates.py false
+	$(FLEET) package_gates.py screen
 
 figures: tools
 	FIGURES=write $(CARGO) test --locked --package manylogs-cli --test figures

@@ -52,10 +52,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let workload = Workload::measure(Arc::new(open))?;
     let plan = Plan { keep_requests: true, ..Plan::new(workload, drive, Durability::All) };
     for name in ["nologging", "mlb"] {
-        let outcome = run(&plan, &NamedPolicy::parse(name)?, &Arc::default())?;
-        for answered in outcome.recorder.requests() {
-            let (kind, ms) = (answered.class.name(), answered.latency.as_secs_f64() * 1e3);
-            println!("{name}: {kind} took {ms:.2} ms");
+        let mut outcome = run(&plan, &NamedPolicy::parse(name)?, &Arc::default())?;
+        for kept in outcome.recorder.take_requests().iter() {
+            println!("{name}: {} took {:.2} ms", kept.kind, kept.latency_us / 1e3);
         }
     }
     Ok(())

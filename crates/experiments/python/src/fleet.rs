@@ -166,7 +166,8 @@ pub(crate) fn advice_replays(
 }
 
 /// The replays that advice about a load with this `summary` needs next, if the replays `known` are
-/// done (each with its text); or the advice. See [`Apart`].
+/// done (each with its text), with the policy that the advice is likely to be about; or the advice.
+/// See [`Apart`].
 #[pyfunction]
 #[pyo3(signature = (drive, summary, known, guesses, **options))]
 pub(crate) fn advice_next(
@@ -176,7 +177,7 @@ pub(crate) fn advice_next(
     known: Vec<(String, String)>,
     guesses: bool,
     options: Option<Bound<'_, PyDict>>,
-) -> PyResult<(Vec<String>, Option<String>)> {
+) -> PyResult<(Vec<String>, Option<String>, Option<String>)> {
     let loading = load_of(PathBuf::new(), &Named::of(options.as_ref()))?;
     let summary: TraceSummary = serde_json::from_str(summary).map_err(Failure::program)?;
     let profile = drive.profile.clone();
@@ -188,7 +189,7 @@ pub(crate) fn advice_next(
         let ours = fitted_policies().map_err(Failure::input)?;
         let apart = Apart::new(Load::of_summary(profile, &loading, summary), ours);
         match apart.next(&known.map_err(Failure::program)?, guesses)? {
-            Next::Wanted(asks) => Ok((asks, None)),
+            Next::Wanted(asks, likely) => Ok((asks, likely, None)),
             Next::Done(advised) => {
                 let advice = advised.advice;
                 let told = json!({
@@ -198,7 +199,7 @@ pub(crate) fn advice_next(
                     "durable_mean": advice.gain.durable_mean,
                     "too_much": advice.too_much.is_some(),
                 });
-                Ok((Vec::new(), Some(told.to_string())))
+                Ok((Vec::new(), None, Some(told.to_string())))
             }
         }
     })
@@ -226,12 +227,16 @@ pub(crate) fn rows(measured: Vec<PyRef<'_, Measured>>) -> PyResult<String> {
     let columns = columns(&rows);
     let cell = |column: &Column, row: usize| match column {
         Column::Text(values) => Value::from(values[row].as_str()),
+        Column::Named(names, values) => Value::from(names[usize::from(values[row])].as_str()),
         Column::Whole(values) => Value::from(values[row]),
+        Column::Small(values) => Value::from(values[row]),
         Column::Real(values) => Value::from(values[row]),
+        Column::Exact(values) => Value::from(values[row]),
         Column::Flag(values) => Value::from(values[row]),
     };
     let object = |row| -> Map<String, Value> {
-        columns.iter().map(|(name, column)| (name.to_owned(), cell(column, row))).collect()
+        let cells = columns.chunks().iter().flatten().map(|column| cell(column, row));
+        columns.names().map(str::to_owned).zip(cells).collect()
     };
     let objects: Vec<_> = (0..rows.len()).map(object).collect();
     Ok(serde_json::to_string(&objects).map_err(Failure::program)?)
@@ -241,12 +246,14 @@ pub(crate) fn rows(measured: Vec<PyRef<'_, Measured>>) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn columns_of_rows() -> Vec<(String, &'static str)> {
     let kind = |column: &Column| match column {
-        Column::Text(_) => "text",
-        Column::Whole(_) => "whole",
-        Column::Real(_) => "real",
+        Column::Text(_) | Column::Named(..) => "text",
+        Column::Whole(_) | Column::Small(_) => "whole",
+        Column::Real(_) | Column::Exact(_) => "real",
         Column::Flag(_) => "flag",
     };
-    columns(&[]).iter().map(|(name, column)| (name.to_owned(), kind(column))).collect()
+    let columns = columns(&[]);
+    let kinds = columns.chunks().iter().flatten().map(kind);
+    columns.names().map(str::to_owned).zip(kinds).collect()
 }
 
 /// How many times as fast the runs `other` are as the runs `base` from the same seeds, in the form

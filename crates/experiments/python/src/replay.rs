@@ -6,6 +6,7 @@ use manylogs_lab::advise::{Asked as AskedFor, advise as advise_load, fitted_poli
 use manylogs_lab::load::Load;
 use manylogs_lab::replay::{NamedPolicy, Plan, PolicyListError, Progress, parse_policies, run_all};
 use manylogs_lab::report;
+use manylogs_lab::sweep::requests as rows_of;
 use manylogs_lab::table::text;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -55,10 +56,10 @@ pub(crate) fn replay(
         // Checked first: a failed policy has ended all replays.
         failed.result()?;
         let outcomes = outcomes?;
-        let (result, finished) = load.result(&plan, rate, command, outcomes);
+        let (result, mut finished) = load.result(&plan, rate, command, outcomes);
         let mut requests = Vec::new();
-        for outcome in finished.iter().filter(|_| keep_requests) {
-            let table = Table::of_answers(outcome.recorder.requests())?;
+        for outcome in finished.iter_mut().filter(|_| keep_requests) {
+            let table = Table::new(rows_of(outcome.recorder.take_requests()))?;
             requests.push((outcome.policy.name.clone(), table));
         }
         let json = result.to_json().map_err(Failure::program)? + "\n";

@@ -27,6 +27,6 @@ pub(crate) fn sweep(
         let jobs = jobs(&sweep).map_err(Failure::input)?;
         let (rows, left_out) = run_jobs(&jobs, progress, threads);
         let left_out = left_out.iter().map(ToString::to_string).collect();
-        Ok((Table::new(&columns(&rows))?, left_out))
+        Ok((Table::new(columns(&rows))?, left_out))
     })
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, UInt64Type};
+use arrow_array::types::{Float64Type, UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, RecordBatchIterator,
-    RecordBatchReader, StringViewArray, UInt64Array,
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float64Array, RecordBatch, RecordBatchIterator,
+    RecordBatchReader, StringArray, StringViewArray, UInt8Array, UInt32Array, UInt64Array,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use manylogs_lab::replay::Answered;
 use manylogs_lab::sweep::{Column, Columns};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -21,88 +20,84 @@ use crate::failure::Failure;
 #[pyclass(frozen, module = "manylogs")]
 #[derive(Debug)]
 pub(crate) struct Table {
-    batch: RecordBatch,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+/// The values of a column as Arrow has them. Numbers stay where they are.
+fn array(column: Column) -> Result<ArrayRef, ArrowError> {
+    Ok(match column {
+        Column::Text(values) => Arc::new(StringViewArray::from_iter_values(values)),
+        Column::Named(names, values) => {
+            let names = Arc::new(StringArray::from_iter_values(names.iter()));
+            Arc::new(DictionaryArray::<UInt8Type>::try_new(UInt8Array::from(values), names)?)
+        }
+        Column::Whole(values) => Arc::new(UInt64Array::from(values)),
+        Column::Small(values) => Arc::new(UInt32Array::from(values)),
+        Column::Real(values) => Arc::new(Float64Array::from(values)),
+        Column::Exact(values) => Arc::new(Float64Array::from(values)),
+        Column::Flag(values) => Arc::new(BooleanArray::from(values)),
+    })
+}
+
+/// The values of an array that [`array`] has made.
+fn column(array: &ArrayRef) -> Column {
+    let text = |value: &str| value.to_owned();
+    match array.data_type() {
+        DataType::UInt64 => Column::Whole(array.as_primitive::<UInt64Type>().values().to_vec()),
+        DataType::UInt32 => Column::Small(array.as_primitive::<UInt32Type>().values().to_vec()),
+        DataType::Float64 => Column::Real(array.as_primitive::<Float64Type>().iter().collect()),
+        DataType::Boolean => Column::Flag(array.as_boolean().values().iter().collect()),
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_dictionary::<UInt8Type>();
+            let names = dictionary.values().as_string::<i32>().iter().flatten().map(text);
+            Column::Named(names.collect(), dictionary.keys().values().to_vec())
+        }
+        _ => Column::Text(array.as_string_view().iter().flatten().map(text).collect()),
+    }
 }
 
 impl Table {
-    /// The table of these columns.
-    pub(crate) fn new(columns: &Columns) -> Result<Self, Failure> {
-        let array = |column: &Column| -> ArrayRef {
-            match column {
-                Column::Text(values) => Arc::new(StringViewArray::from_iter_values(values)),
-                Column::Whole(values) => Arc::new(UInt64Array::from(values.clone())),
-                Column::Real(values) => Arc::new(Float64Array::from(values.clone())),
-                Column::Flag(values) => Arc::new(BooleanArray::from(values.clone())),
+    /// The table of these columns, with a batch for each chunk.
+    pub(crate) fn new(columns: Columns) -> Result<Self, Failure> {
+        let names: Vec<String> = columns.names().map(str::to_owned).collect();
+        let mut schema = Arc::new(Schema::empty());
+        let mut batches = Vec::new();
+        for chunk in columns.into_chunks() {
+            let arrays: Result<Vec<ArrayRef>, _> = chunk.into_iter().map(array).collect();
+            let arrays = arrays.map_err(Failure::program)?;
+            if batches.is_empty() {
+                let field = |(name, array): (&String, &ArrayRef)| {
+                    let nullable = *array.data_type() == DataType::Float64;
+                    Field::new(name, array.data_type().clone(), nullable)
+                };
+                let fields: Vec<Field> = names.iter().zip(&arrays).map(field).collect();
+                schema = Arc::new(Schema::new(fields));
             }
-        };
-        Self::of_arrays(columns.iter().map(|(name, column)| (name, array(column))))
-    }
-
-    /// One row for each answer, in 72 bytes. Its text is made when it is asked for.
-    pub(crate) fn of_answers(answers: &[Answered]) -> Result<Self, Failure> {
-        let real = |of: fn(&Answered) -> f64| -> ArrayRef {
-            Arc::new(Float64Array::from_iter_values(answers.iter().map(of)))
-        };
-        let whole = |of: fn(&Answered) -> u64| -> ArrayRef {
-            Arc::new(UInt64Array::from_iter_values(answers.iter().map(of)))
-        };
-        let served = answers.iter().map(|one| one.served.name());
-        let kinds = answers.iter().map(|one| one.class.name());
-        Self::of_arrays([
-            ("arrived_s", real(|one| one.arrived.as_secs_f64())),
-            ("kind", Arc::new(StringViewArray::from_iter_values(kinds)) as ArrayRef),
-            ("latency_us", real(|one| one.latency.0 as f64 / 1e3)),
-            ("request", whole(|one| one.request)),
-            ("lba", whole(|one| one.extent.start.0)),
-            ("sectors", whole(|one| one.extent.len.0)),
-            ("served", Arc::new(StringViewArray::from_iter_values(served)) as ArrayRef),
-        ])
-    }
-
-    fn of_arrays<'a>(
-        arrays: impl IntoIterator<Item = (&'a str, ArrayRef)>,
-    ) -> Result<Self, Failure> {
-        let of = |(name, array): (&str, ArrayRef)| {
-            let nullable = *array.data_type() == DataType::Float64;
-            (Field::new(name, array.data_type().clone(), nullable), array)
-        };
-        let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = arrays.into_iter().map(of).unzip();
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
-        Ok(Self { batch: batch.map_err(Failure::program)? })
+            let batch = RecordBatch::try_new(Arc::clone(&schema), arrays);
+            batches.push(batch.map_err(Failure::program)?);
+        }
+        Ok(Self { schema, batches })
     }
 
     /// The columns as the program writes them to files.
     fn columns(&self) -> Columns {
-        let mut columns = Columns::default();
-        for (field, array) in self.batch.schema().fields().iter().zip(self.batch.columns()) {
-            let column = match array.data_type() {
-                DataType::UInt64 => {
-                    Column::Whole(array.as_primitive::<UInt64Type>().values().to_vec())
-                }
-                DataType::Float64 => {
-                    Column::Real(array.as_primitive::<Float64Type>().iter().collect())
-                }
-                DataType::Boolean => Column::Flag(array.as_boolean().values().iter().collect()),
-                _ => Column::Text(
-                    array.as_string_view().iter().flatten().map(str::to_owned).collect(),
-                ),
-            };
-            columns.add(field.name(), column);
-        }
-        columns
+        let names = self.schema.fields().iter().map(|field| field.name().as_str());
+        let chunk = |batch: &RecordBatch| batch.columns().iter().map(column).collect();
+        Columns::of_chunks(names, self.batches.iter().map(chunk).collect())
     }
 }
 
 #[pymethods]
 impl Table {
     fn __len__(&self) -> usize {
-        self.batch.num_rows()
+        self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
     /// Names of the columns, in order.
     #[getter]
     fn column_names(&self) -> Vec<String> {
-        self.batch.schema().fields().iter().map(|field| field.name().clone()).collect()
+        self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -113,7 +108,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface allows us to ignore the requested schema.
         drop(requested_schema);
-        export(py, shared(self.batch.schema(), vec![self.batch.clone()]))
+        export(py, shared(Arc::clone(&self.schema), self.batches.clone()))
     }
 
     /// The table as the text of a CSV file.

@@ -14,13 +14,14 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 
-from common import PROGRAM
+from common import PROGRAM, ROOT
 from manylogs.fleet import _engine
 
 #: Of prctl(2): orphans below this process become its children.
@@ -35,11 +36,19 @@ def wait_for(holds, seconds=60):
         time.sleep(0.05)
 
 
+def documented():
+    """The environment that docs/fleet.md gives the processes of a cluster."""
+    text = (ROOT / "docs/fleet.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^export (DASK_\w+)=(\S+)", text, re.MULTILINE)
+    return {name: value for name, value in lines if "TLS" not in name and "ENCRYPTION" not in name}
+
+
 @contextlib.contextmanager
 def cluster(folder, threads=4):
     """A scheduler and a worker; the address, and the scheduler's process."""
     told = pathlib.Path(folder) / "scheduler.json"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL,
+             "env": {**os.environ, **documented()}}
     dask = [sys.executable, "-m", "dask"]
     scheduler = subprocess.Popen(
         [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",

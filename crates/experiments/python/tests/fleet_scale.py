@@ -117,7 +117,9 @@ def simulate(requests, workers, advise, screens=3):
         works = [
             work if is_long[nth] else _planner.Work(work.key, whole[nth])
             for nth, work in enumerate(works)]
-    fair_s = sum(whole) / workers
+    fair_s = sum(
+        replay_s[nth] * (screens + _search.REPLAYS) if is_long[nth] else cost
+        for nth, cost in enumerate(whole)) / workers
     order, ready, runs_left = itertools.count(), [], {}
     for task in _planner.tasks_of(works):
         disks = [int(work.key) for work in task if is_long[int(work.key)]]
@@ -126,7 +128,8 @@ def simulate(requests, workers, advise, screens=3):
         cost = _planner.sum_s(task)
         first = max([cost] + [replay_s[disk] * _search.STEPS for disk in disks])
         heapq.heappush(ready, (-first, next(order), cost, disks, 0.0))
-    steps, running = {}, []
+    #: Steps of searches that are left, and one of each that was looked at already.
+    steps, ahead, running = {}, {}, []
     now = handed = driven = busy = wasted = 0.0
     idle, tasks, end = workers, 0, 0.0
     while ready or running:
@@ -147,7 +150,14 @@ def simulate(requests, workers, advise, screens=3):
                 needed = sum(shapes[False][disk % SHAPES])
                 wasted += (sum(shapes[guesses][disk % SHAPES]) - needed) * replay_s[disk]
             driven = max(driven, now) + DRIVER_S
-            count = next(steps[disk], 0)
+            count = ahead.pop(disk, 0) or next(steps[disk], 0)
+            at_a_time = _planner.replays_at_a_time(replay_s[disk])
+            while count < at_a_time:
+                # The worker goes on with the next step.
+                ahead[disk] = next(steps[disk], 0)
+                if not ahead[disk] or count + ahead[disk] > at_a_time:
+                    break
+                count += ahead.pop(disk)
             if count:
                 made = _planner.steps_of(["x"] * count, replay_s[disk])
                 runs_left[disk] = len(made)

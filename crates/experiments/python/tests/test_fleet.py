@@ -345,11 +345,12 @@ class Fleets(unittest.TestCase):
         """Searches whose replays are tasks of their own come to the same bytes, with guesses and
         without, and after a driver that ended in between."""
         options = ["--effort", "advise", "--limit", 1500]
-        taken = []
+        taken, further = [], []
         stepped = _computing.Computing._stepped
 
         def counted(computing, question, found, memory):
-            taken.append(len(question["asks"]))
+            taken.append(len(found.get("step", ())))
+            further.append(taken[-1] > len(question["asks"]))
             if len(taken) == ends_after:
                 raise KeyboardInterrupt
             return stepped(computing, question, found, memory)
@@ -359,6 +360,7 @@ class Fleets(unittest.TestCase):
                 unittest.mock.patch.object(_computing.Computing, "_stepped", counted):
             for steps, ends in [(0, None), (10**9, 5)]:
                 taken.clear()
+                further.clear()
                 ends_after = ends
                 out = self.folder / f"divided-{steps}"
                 with unittest.mock.patch.object(_search, "STEPS", steps):
@@ -370,6 +372,8 @@ class Fleets(unittest.TestCase):
                 self.assertEqual(code, 0, told)
                 self.assertGreater(len(taken), 10)
                 self.assertGreater(sum(taken), 60)
+                # With steps as short as these workers go on with the next.
+                self.assertTrue(any(further))
                 self.assertEqual(files(out), files(whole))
 
     def test_nothing_that_would_be_used_is_cleared(self):

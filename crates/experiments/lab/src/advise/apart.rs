@@ -25,8 +25,9 @@ pub struct Apart {
 /// The next step.
 #[derive(Debug)]
 pub enum Next {
-    /// These replays are needed, as texts of [`Ask`]s. They are independent of one another.
-    Wanted(Vec<String>),
+    /// These replays are needed, as texts of [`Ask`]s. They are independent of one another. The
+    /// policy is the one that the advice is likely to be about, by what is known.
+    Wanted(Vec<String>, Option<String>),
     /// No more replays are needed: this is the advice.
     Done(Box<Advised>),
 }
@@ -39,17 +40,19 @@ impl Apart {
     }
 
     /// The next step, if these replays are `known`, by the texts of their [`Ask`]s. With `guesses`
-    /// it also names replays that it will need if no setting helps: a long search then has a few
-    /// steps instead of some twenty, and a few useless replays.
+    /// it also names replays that it will need if settings help together as they do alone: a long
+    /// search then has a few steps instead of some twenty, and some useless replays.
     ///
     /// # Errors
     /// None is expected: replays fail where they are done.
     pub fn next(&self, known: &HashMap<String, Brief>, guesses: bool) -> Result<Next, ReplayError> {
-        let mut replays = Known { known, wanted: Vec::new(), guesses };
+        let mut replays = Known { known, wanted: Vec::new(), guesses, likely: None };
         match self.advised(&mut replays) {
             Ok(advised) => Ok(Next::Done(Box::new(advised))),
             Err(Halt::Failed(error)) => Err(error),
-            Err(Halt::Interrupted | Halt::Wanted) => Ok(Next::Wanted(replays.wanted)),
+            Err(Halt::Interrupted | Halt::Wanted) => {
+                Ok(Next::Wanted(replays.wanted, replays.likely))
+            }
         }
     }
 

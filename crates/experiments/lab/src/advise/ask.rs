@@ -65,6 +65,11 @@ pub trait Replays {
     fn guesses(&self) -> bool {
         false
     }
+
+    /// Takes note of the policy that the advice is likely to be about.
+    fn likely(&mut self, policy: &str) {
+        let _ = policy;
+    }
 }
 
 impl Ask {
@@ -161,6 +166,7 @@ pub(super) struct Known<'a> {
     pub(super) known: &'a HashMap<String, Brief>,
     pub(super) wanted: Vec<String>,
     pub(super) guesses: bool,
+    pub(super) likely: Option<String>,
 }
 
 impl Replays for Known<'_> {
@@ -193,5 +199,9 @@ impl Replays for Known<'_> {
 
     fn guesses(&self) -> bool {
         self.guesses
+    }
+
+    fn likely(&mut self, policy: &str) {
+        self.likely = Some(policy.to_owned());
     }
 }

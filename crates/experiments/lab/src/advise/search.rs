@@ -84,7 +84,8 @@ pub fn replays_at_most() -> u64 {
 /// streams keep 0.99 of the plain drive's speed.
 ///
 /// It asks `replays` for the results that it needs. If `replays` guesses, the search goes on past
-/// unknown results to the end of a round, as if no value helped.
+/// unknown results to its end, as if each value helped as much as it does alone, and asks for the
+/// final replays that this leads to.
 ///
 /// # Errors
 /// As the replays themselves.
@@ -92,7 +93,15 @@ pub fn search(plan: &Plan, replays: &mut dyn Replays) -> Result<Found, Halt> {
     let names = plain_drives(plan);
     let plan = Plan { checkpoint_after: false, ..plan.clone() };
     let default = plan.drive.default_policy();
-    let mut tries = Tries { plan, base: None, replays, default, tried: Vec::new(), is_open: false };
+    let mut tries = Tries {
+        plan,
+        base: None,
+        replays: &mut *replays,
+        default,
+        tried: Vec::new(),
+        unknown: Vec::new(),
+        is_open: false,
+    };
     let plain = tries.replay(&names)?.unwrap_or_default();
     tries.base = plain.into_iter().min_by(|a, b| a.durable_us().total_cmp(&b.durable_us()));
     let mut best = Options::new();
@@ -102,14 +111,19 @@ pub fn search(plan: &Plan, replays: &mut dyn Replays) -> Result<Found, Halt> {
         for (key, values) in TRIED {
             best = tries.best_of(best, key, values)?;
         }
-        if tries.is_open {
-            return Err(Halt::Wanted);
-        }
         if best == before {
             break;
         }
     }
-    Ok(tries.finish(names))
+    let (plan, is_open) = (tries.plan.clone(), tries.is_open);
+    let found = tries.finish(names);
+    if is_open {
+        return Err(match replays.judged(&plan, &found.finalists) {
+            Ok(_) => Halt::Wanted,
+            Err(halt) => halt,
+        });
+    }
+    Ok(found)
 }
 
 /// The plain drive with its write cache as the durability demands, and with the other setting.
@@ -132,7 +146,9 @@ struct Tries<'a> {
     /// See [`Found`].
     default: &'static str,
     tried: Vec<(Options, Tried)>,
-    /// Whether some requested results are still unknown.
+    /// Policies whose results were requested and are still unknown.
+    unknown: Vec<Options>,
+    /// Whether some requested results are still unknown, those of plain drives included.
     is_open: bool,
 }
 
@@ -167,14 +183,35 @@ impl Tries<'_> {
     }
 
     fn rank(&self, options: &Options) -> f64 {
-        let found = self.tried.iter().find(|(tried, _)| tried == options);
-        found.map_or(0.0, |(_, tried)| tried.rank())
+        let guess = || self.unknown.contains(options).then(|| self.guess(options)).flatten();
+        self.known(options).cloned().or_else(guess).map_or(0.0, |tried| tried.rank())
+    }
+
+    fn known(&self, options: &Options) -> Option<&Tried> {
+        self.tried.iter().find(|(tried, _)| tried == options).map(|(_, tried)| tried)
+    }
+
+    /// What a policy gains if each of its settings changes as much as it does alone. `None` if that
+    /// is not known of all.
+    fn guess(&self, options: &Options) -> Option<Tried> {
+        let default = self.known(&Options::new())?;
+        let pairs: Vec<_> = options.clone().into_iter().collect();
+        let policy = NamedPolicy::ours(self.default, &pairs).ok()?.name;
+        let mut guess = Tried { policy, ..default.clone() };
+        for pair in pairs {
+            let alone = self.known(&Options::from([pair]))?;
+            guess.durable_mean *= alone.durable_mean / default.durable_mean;
+            guess.reads_mean *= alone.reads_mean / default.reads_mean;
+            guess.stream_mb_s *= alone.stream_mb_s / default.stream_mb_s;
+        }
+        Some(guess)
     }
 
     /// Measures the policies that were not measured before. Policies that do not fit the drive are
     /// left out.
     fn measure(&mut self, candidates: Vec<Options>) -> Result<(), Halt> {
-        let new = candidates.into_iter().filter(|c| !self.tried.iter().any(|(t, _)| t == c));
+        let is_new = |c: &Options| self.known(c).is_none() && !self.unknown.contains(c);
+        let new = candidates.into_iter().filter(is_new);
         let capacity = self.plan.drive.capacity();
         let policy = |options: Options| {
             let pairs: Vec<_> = options.clone().into_iter().collect();
@@ -183,6 +220,7 @@ impl Tries<'_> {
         };
         let (options, policies): (Vec<_>, Vec<_>) = new.filter_map(policy).unzip();
         let (Some(briefs), Some(base)) = (self.replay(&policies)?, &self.base) else {
+            self.unknown.extend(options);
             return Ok(());
         };
         let tried = policies.iter().zip(&briefs).map(|(policy, brief)| tried(base, policy, brief));
@@ -209,7 +247,10 @@ impl Tries<'_> {
         }
     }
 
-    fn finish(self, mut finalists: Vec<NamedPolicy>) -> Found {
+    fn finish(mut self, mut finalists: Vec<NamedPolicy>) -> Found {
+        let guess = |options: &Options| Some((options.clone(), self.guess(options)?));
+        let guessed: Vec<_> = self.unknown.iter().filter_map(guess).collect();
+        self.tried.extend(guessed);
         let mut ranked: Vec<&Tried> = self.tried.iter().map(|(_, tried)| tried).collect();
         ranked.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
         let default = NamedPolicy::parse(self.default);
@@ -224,6 +265,9 @@ impl Tries<'_> {
             }
             NamedPolicy::ours(self.default, &options.into_iter().collect::<Vec<_>>()).ok()
         });
+        if let Some((_, best)) = best {
+            self.replays.likely(&best.policy);
+        }
         let policies = ranked.into_iter().take(FINALISTS);
         let policies = policies.filter_map(|tried| NamedPolicy::parse(&tried.policy).ok());
         for policy in policies.chain(twin) {

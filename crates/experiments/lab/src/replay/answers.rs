@@ -115,9 +115,9 @@ impl Answers {
 
     fn finish(self: &Rc<Self>, job: &Job, result: IoResult) {
         let now = self.runtime.now();
-        {
+        let kept = {
             let mut recorder = self.recorder.borrow_mut();
-            recorder.record(&Answered {
+            let kept = recorder.record(&Answered {
                 class: job.class,
                 arrived: Time(job.arrived.since(self.origin).0),
                 latency: now.since(job.counts_from),
@@ -129,9 +129,13 @@ impl Answers {
             if job.is_stream {
                 recorder.streams.end(now, job.window, job.extent.len.bytes());
             }
-        }
+            kept
+        };
         self.last_completion.set(now);
         self.in_flight.set(self.in_flight.get() - 1);
+        if let Err(too_many) = kept {
+            self.failure.borrow_mut().get_or_insert(too_many.into());
+        }
         if let Err(source) = result {
             let error = PumpError::Io { what: name(job.op), extent: job.extent, source };
             self.failure.borrow_mut().get_or_insert(error);

@@ -18,6 +18,7 @@ use super::answers::Answers;
 use super::asks::{Ask, Asks};
 use super::durability::Durability;
 use super::recorder::Recorder;
+use super::requests::TooMany;
 use super::served::Watch;
 use super::workload::Workload;
 
@@ -79,6 +80,9 @@ pub enum PumpError {
         /// The reason.
         source: IoError,
     },
+    /// Requests are kept, and there are too many.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
 }
 
 /// Counters of a finished replay.

@@ -2,6 +2,7 @@
 
 use manylogs_block::{Extent, Nanos, Time};
 
+use super::requests::{Requests, TooMany};
 use super::served::Served;
 use crate::stats::{Latencies, Series, StreamMeter, StreamMoved, Total, WINDOWS, Window};
 
@@ -33,16 +34,23 @@ impl LatencyClass {
     pub const MOVES_DATA: [Self; 5] =
         [Self::Read, Self::DurableSmall, Self::DurableLarge, Self::CachedSmall, Self::CachedLarge];
     const COUNT: usize = 7;
+    /// Names in tables, each once.
+    pub const NAMES: [&'static str; 5] = ["read", "durable-write", "cached-write", "sync", "other"];
 
     /// Name of the class in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
+        Self::NAMES[self.name_index() as usize]
+    }
+
+    /// Index of the name in [`NAMES`](Self::NAMES).
+    pub(super) const fn name_index(self) -> u8 {
         match self {
-            Self::Read => "read",
-            Self::DurableSmall | Self::DurableLarge => "durable-write",
-            Self::CachedSmall | Self::CachedLarge => "cached-write",
-            Self::Sync => "sync",
-            Self::Other => "other",
+            Self::Read => 0,
+            Self::DurableSmall | Self::DurableLarge => 1,
+            Self::CachedSmall | Self::CachedLarge => 2,
+            Self::Sync => 3,
+            Self::Other => 4,
         }
     }
 }
@@ -75,7 +83,7 @@ pub struct Recorder {
     /// Measurements of each part of the replay, for each seed.
     windows: Vec<Vec<Window>>,
     pub(super) streams: StreamMeter,
-    requests: Option<Vec<Answered>>,
+    requests: Option<Requests>,
 }
 
 impl Default for Recorder {
@@ -89,7 +97,7 @@ impl Recorder {
     #[must_use]
     pub fn new(keep_requests: bool) -> Self {
         Self {
-            requests: keep_requests.then(Vec::new),
+            requests: keep_requests.then(Requests::default),
             classes: [(); LatencyClass::COUNT].map(|()| Latencies::default()),
             durable: Series::default(),
             reads: Series::default(),
@@ -99,10 +107,11 @@ impl Recorder {
     }
 
     /// Records the answer to a request.
-    pub fn record(&mut self, answered: &Answered) {
-        if let Some(requests) = &mut self.requests {
-            requests.push(*answered);
-        }
+    ///
+    /// # Errors
+    /// If requests are kept and their number does not fit; the answer is counted nevertheless.
+    pub fn record(&mut self, answered: &Answered) -> Result<(), TooMany> {
+        let kept = self.requests.as_mut().map_or(Ok(()), |requests| requests.push(answered));
         let Answered { class, arrived, latency, window, .. } = *answered;
         self.classes[class as usize].record(latency);
         let window = &mut self.windows[0][window];
@@ -113,6 +122,7 @@ impl Recorder {
             self.durable.record(arrived, latency.0);
             window.durable.record(latency);
         }
+        kept
     }
 
     /// Ends the recording. Later answers are ignored.
@@ -152,10 +162,11 @@ impl Recorder {
         &self.reads
     }
 
-    /// All requests in the order of their answers, if the recorder keeps them.
+    /// All requests in the order of their answers, if the recorder keeps them. They are handed out
+    /// once, as they may take more memory than all else.
     #[must_use]
-    pub fn requests(&self) -> &[Answered] {
-        self.requests.as_deref().unwrap_or_default()
+    pub fn take_requests(&mut self) -> Requests {
+        self.requests.take().unwrap_or_default()
     }
 
     /// Measurements of each part of the replay, for each seed.

@@ -21,16 +21,13 @@ pub enum Served {
 }
 
 impl Served {
+    /// Names in tables, in the order of the variants.
+    pub const NAMES: [&'static str; 5] = ["home", "log", "both", "later", ""];
+
     /// The name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Home => "home",
-            Self::Log => "log",
-            Self::Both => "both",
-            Self::Later => "later",
-            Self::Nowhere => "",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// Where a read or write was served that a volume took while its counts went from `before` to

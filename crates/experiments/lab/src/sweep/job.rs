@@ -13,7 +13,8 @@ use super::file::Sweep;
 use super::load::{LoadSpec, Shared};
 use super::row::{Ask, Row};
 use crate::replay::{
-    Answered, DriveSettings, NamedPolicy, Plan, Progress, Recorder, ReplayError, run,
+    DriveSettings, LatencyClass, NamedPolicy, Plan, Progress, Recorder, ReplayError, Requests,
+    Served, run,
 };
 use crate::results::TraceSummary;
 use crate::runs::{KeyBuilder, RunKey};
@@ -189,7 +190,7 @@ impl Job {
         progress: &Arc<Progress>,
     ) -> Result<Option<(Row, Columns)>, JobError> {
         let done = self.outcome(keep_requests, progress)?;
-        Ok(done.map(|(row, recorder)| (row, requests(recorder.requests()))))
+        Ok(done.map(|(row, mut recorder)| (row, requests(recorder.take_requests()))))
     }
 
     /// Does the run and returns its row, with the measurements that [`compare`] takes.
@@ -238,20 +239,21 @@ impl Job {
 
 /// One line for each request; `docs/sweeps.md` describes the columns.
 #[must_use]
-pub fn requests(answered: &[Answered]) -> Columns {
-    let real = |of: fn(&Answered) -> f64| {
-        Column::Real(answered.iter().map(|answered| Some(of(answered))).collect())
-    };
-    let class = answered.iter().map(|answered| answered.class.name().to_owned()).collect();
-    let mut columns = Columns::default();
-    columns.add("arrived_s", real(|answered| answered.arrived.as_secs_f64()));
-    columns.add("kind", Column::Text(class));
-    columns.add("latency_us", real(|answered| answered.latency.0 as f64 / 1e3));
-    let whole = |of: fn(&Answered) -> u64| Column::Whole(answered.iter().map(of).collect());
-    columns.add("request", whole(|answered| answered.request));
-    columns.add("lba", whole(|answered| answered.extent.start.0));
-    columns.add("sectors", whole(|answered| answered.extent.len.0));
-    let served = answered.iter().map(|answered| answered.served.name().to_owned()).collect();
-    columns.add("served", Column::Text(served));
-    columns
+pub fn requests(kept: Requests) -> Columns {
+    let names =
+        |names: &[&str]| -> Arc<[String]> { names.iter().map(|&name| name.to_owned()).collect() };
+    let (kinds, places) = (names(&LatencyClass::NAMES), names(&Served::NAMES));
+    let column_names = ["arrived_s", "kind", "latency_us", "request", "lba", "sectors", "served"];
+    let chunks = kept.into_chunks().into_iter().map(|chunk| {
+        vec![
+            Column::Exact(chunk.arrived_s),
+            Column::Named(Arc::clone(&kinds), chunk.kind),
+            Column::Exact(chunk.latency_us),
+            Column::Small(chunk.request),
+            Column::Whole(chunk.lba),
+            Column::Whole(chunk.sectors),
+            Column::Named(Arc::clone(&places), chunk.served),
+        ]
+    });
+    Columns::of_chunks(column_names, chunks.collect())
 }

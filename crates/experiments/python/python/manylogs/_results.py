@@ -35,7 +35,8 @@ class PolicyResult:
     def requests(self) -> Table:
         """One row a request of the first seed, in the order of the answers: ``arrived_s``,
         ``kind``, ``latency_us``, ``request``, ``lba``, ``sectors`` and ``served`` (``home``,
-        ``log``, ``both``, ``later``, or nothing for a flush). Only with
+        ``log``, ``both``, ``later``, or nothing for a flush). ``kind`` and ``served`` are
+        dictionaries of text. A request takes 38 bytes. Only with
         ``replay(..., requests=True)``."""
         if self._requests is None:
             raise ValueError("requests are kept only by replay(..., requests=True)")

@@ -120,7 +120,7 @@ class Computing:
         self._under_way: dict[str, int] = {}
         whole = [planned(options, len(asks), key, one.requests) for key, one in new.items()]
         self._long = {work.key for work in whole if self._is_long(work)}
-        self._whole_s = sum(work.cost_s for work in whole)
+        self._whole_s = sum(self._whole(work, len(asks)) for work in whole)
         self._steps: dict[str, list[str]] = {}
         for kept in journal:
             key, _, step = kept.partition(":")
@@ -130,6 +130,12 @@ class Computing:
     def _is_long(self, work: _planner.Work) -> bool:
         """Whether a disk's search is divided."""
         return self._options.effort == "advise" and work.cost_s > _planner.TASK_S_MAX
+
+    def _whole(self, work: _planner.Work, runs: int) -> float:
+        """What a disk takes with its search. A divided one reads the trace for each replay."""
+        if work.key not in self._long:
+            return work.cost_s
+        return self._replay_s(work.key) * (runs + _search.REPLAYS)
 
     def tasks(self) -> list[dict[str, Any]]:
         """The first ones."""
@@ -268,9 +274,13 @@ class Computing:
             del self._searches[key]
             return []
         tasks = []
+        at_a_time = _planner.replays_at_a_time(replay_s)
         for asks in _planner.steps_of(found, replay_s):
             question = {**search.question, "ask": "step", "asks": asks}
-            question["cost_s"] = replay_s * len(asks)
+            question["cost_s"] = replay_s * max(len(asks), at_a_time)
+            if len(found) < at_a_time:
+                question.update(
+                    known=_search.pack(search.known), summary=search.summary, replays=at_a_time)
             tasks.append(self._task([question], replay_s * _search.STEPS))
         self._under_way[key] = len(tasks)
         return tasks

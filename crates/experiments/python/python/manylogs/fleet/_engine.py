@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 AHEAD, AHEAD_MIN = 3, 64
 #: How often it is asked how many workers there are.
 LOOK_S = 5.0
+#: Tasks after which the scheduler forgets the names of those that are done. Dask keeps the last
+#: 100,000 that it has split, which takes half a kB each.
+FORGET_TASKS = 10_000
 #: How often a task may lose its worker. A trace that ends its runner ends no worker.
 DEATHS_MAX = 20
 #: What Dask's processes look at beside their tasks, less often or not at all: as it comes, each
@@ -156,13 +159,20 @@ def _same_version(client: Any) -> None:
         raise Error(f"{message}: install the same wheel everywhere", exit_code=7)
 
 
+def _forget(client: Any) -> None:
+    split = package("dask.utils").key_split
+    # It is no error if that cannot be done: a scheduler that is lost is noticed elsewhere.
+    with contextlib.suppress(OSError, AttributeError):
+        client.run_on_scheduler(split.cache_clear)
+
+
 def _run(client: Any, tasks: Sequence[dict[str, Any]], done: Done) -> None:
     distributed = package("distributed")
     numbers = itertools.count()
     waiting: list[tuple[float, int, dict[str, Any], int]] = []
     under_way: dict[Any, tuple[dict[str, Any], int]] = {}
     finished = distributed.as_completed()
-    room, looked = AHEAD_MIN, 0.0
+    room, looked, ended = AHEAD_MIN, 0.0, 0
 
     def add(task: dict[str, Any], deaths: int = 0) -> None:
         heapq.heappush(waiting, (-task.get("first", 0.0), next(numbers), task, deaths))
@@ -193,6 +203,9 @@ def _run(client: Any, tasks: Sequence[dict[str, Any]], done: Done) -> None:
             for more in done(task, answers):
                 add(more)
         future.release()
+        ended += 1
+        if ended % FORGET_TASKS == 0:
+            _forget(client)
         if time.monotonic() - looked > LOOK_S:
             looked = time.monotonic()
             room = max(AHEAD_MIN, AHEAD * sum(client.nthreads().values()))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 #: Tasks take so long at least, if there is enough to do, and at most, if it can be divided.
 TASK_S_MIN, TASK_S_MAX = 10.0, 60.0
 #: Tasks of replays that a search asks for take about so long.
-STEP_S = 30.0
+STEP_S = 40.0
 #: CPU that a request takes in one replay, with its share of reading the trace.
 REPLAY_S_A_REQUEST = 2.0e-6
 #: CPU that a request takes in a search.
@@ -80,12 +80,22 @@ def steps_of(asks: Sequence[str], replay_s: float) -> list[list[str]]:
     """The replays that a search asks for in tasks of about the same size: those of a replay each
     if that is long, else no shorter than they must be.
 
-    >>> steps_of(["a", "b", "c"], 40.0), steps_of(["a", "b", "c"], 12.0), steps_of(["a"], 0.1)
+    >>> steps_of(["a", "b", "c"], 40.0), steps_of(["a", "b", "c"], 16.0), steps_of(["a"], 0.1)
     ([['a'], ['b'], ['c']], [['a', 'b'], ['c']], [['a']])
     """
     count = min(len(asks), max(1, round(len(asks) * replay_s / STEP_S)))
     size = -(-len(asks) // count)
     return [list(asks[at : at + size]) for at in range(0, len(asks), size)]
+
+
+def replays_at_a_time(replay_s: float) -> int:
+    """How many replays of a search one task does. If a step has fewer, the worker goes on with the
+    next one: neither driver nor scheduler could keep many workers busy with steps of a second.
+
+    >>> replays_at_a_time(0.5), replays_at_a_time(90.0)
+    (80, 1)
+    """
+    return max(1, int(STEP_S / replay_s))
 
 
 def sum_s(task: Sequence[Work]) -> float:

@@ -85,7 +85,7 @@ def advice(question: dict[str, Any]) -> dict[str, Any]:
 
 def step(question: dict[str, Any]) -> dict[str, Any]:
     """Replays that a search wants."""
-    return _search.answers(question, _drive(question))
+    return _search.many_answers(question, _drive(question))
 
 
 _ASKED = {"look": look, "runs": runs, "advice": advice, "step": step}

@@ -3,8 +3,10 @@ known, and from nothing else."""
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
+import zlib
 from typing import TYPE_CHECKING, Any, Union
 
 from .. import _manylogs
@@ -18,6 +20,8 @@ FINALISTS = 5
 CARRIES_MAX, CARRIES_STEP = 16.0, 1.05
 #: Replays that follow one another in a search, about: with and without guesses.
 STEPS, STEPS_GUESSED = 26, 8
+#: Replays of a search without guesses, about.
+REPLAYS = 120
 
 #: A rate as a replay takes it.
 Rate = Union[float, str]
@@ -52,7 +56,10 @@ def carries(
             raise WantedError([ask for ask in wanted if row_of(ask) is None])
         return [row for row in found if row is not None]
 
-    plain, with_logs = rows([(0, rate), (1, rate)], [])
+    # A rate that is found by replays is not known before.
+    factor = 0.0 if rate == "auto" else float(str(rate).rstrip("x"))
+    early = [(1, factor * 2.0**nth) for nth in range(1, 5)] if factor else []
+    plain, with_logs = rows([(0, rate), (1, rate)], list(early))
 
     def no_worse(row: dict[str, Any]) -> bool:
         figures = ("durable_p99_us", "reads_mean_us")
@@ -111,7 +118,7 @@ class Search:
     def __init__(self, question: dict[str, Any], toml: str, summary: str) -> None:
         self.question = question
         self._drive = _drive(question["profile"], toml)
-        self._summary = summary
+        self.summary = summary
         #: Answers by what was asked.
         self.known: dict[str, str] = {}
         #: What the advice is, once that is known.
@@ -122,18 +129,28 @@ class Search:
         options = self.question["options"]
         if self._advice is None:
             known = [item for item in self.known.items() if not item[0].startswith("row ")]
-            wanted, told = _manylogs.advice_next(
-                self._drive, self._summary, known, guesses, **options
+            wanted, likely, told = _manylogs.advice_next(
+                self._drive, self.summary, known, guesses, **options
             )
             if told is None:
+                # Those whose parts count are the last ones: the search has come to its end.
+                is_searched = all(ask.endswith(" 1") for ask in wanted)
+                if guesses and is_searched and likely is not None:
+                    rows = self._carries(likely, guesses)
+                    wanted += rows if isinstance(rows, list) else []
                 return wanted
             self._advice = json.loads(told)
         advice: dict[str, Any] = self._advice or {}
         if advice["decision"] != "use" or advice["too_much"]:
             return advised(advice, None)
+        found = self._carries(advice["policy"], guesses)
+        return found if isinstance(found, list) else advised(advice, found)
+
+    def _carries(self, policy: str, guesses: bool) -> list[str] | float:
+        """How many times its load the disk carries under this policy, or what is wanted first."""
 
         def text(ask: RowAsk) -> str:
-            return f"row {advice['policy']} {ask[0]} {ask[1]}"
+            return f"row {policy} {ask[0]} {ask[1]}"
 
         def row_of(ask: RowAsk) -> dict[str, Any] | None:
             found = self.known.get(text(ask))
@@ -141,7 +158,7 @@ class Search:
             return row
 
         try:
-            return advised(advice, carries(row_of, options["rate"], guesses))
+            return carries(row_of, self.question["options"]["rate"], guesses)
         except WantedError as wants:
             return [text(ask) for ask in wants.asks]
 
@@ -165,10 +182,41 @@ def answers(question: dict[str, Any], drive: _manylogs.Drive) -> dict[str, Any]:
     return {"step": known, "content": content}
 
 
+def pack(known: dict[str, str]) -> str:
+    """Answers in a form that is short, as many tasks with them may be with a scheduler."""
+    return base64.b64encode(zlib.compress(json.dumps(known).encode())).decode()
+
+
+def unpack(text: str) -> dict[str, str]:
+    """The answers again."""
+    found: dict[str, str] = json.loads(zlib.decompress(base64.b64decode(text)))
+    return found
+
+
+def many_answers(question: dict[str, Any], drive: _manylogs.Drive) -> dict[str, Any]:
+    """The answers to the asks of a step, and to those of the steps that follow from it, up to so
+    many replays as the question says."""
+    found = answers(question, drive)
+    if "known" not in question:
+        return found
+    search = Search(question, question["toml"], question["summary"])
+    search.known = {**unpack(question["known"]), **found["step"]}
+    while True:
+        wanted = search.next(False)
+        if isinstance(wanted, dict) or len(found["step"]) + len(wanted) > question["replays"]:
+            return found
+        more = answers({**question, "asks": wanted}, drive)
+        if more["content"] != found["content"]:
+            # The trace was changed, which the worker finds by the hash that it is told.
+            return more
+        found["step"].update(more["step"])
+        search.known.update(more["step"])
+
+
 def row_of(question: dict[str, Any], drive: _manylogs.Drive, ask: str) -> dict[str, Any]:
     """The row that is asked for."""
     _, policy, nth, rate = ask.split(" ")
-    options = {**question["options"], "rate": rate if rate == "auto" else float(rate)}
+    options = {**question["options"], "rate": rate}
     policies = ["nologging", policy]
     asked = _manylogs.Runs(question["trace"], drive, policies, [1], **options)
     rows = json.loads(_manylogs.rows([asked.run(int(nth))]))
