@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::mem::MaybeUninit;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{PoisonError, RwLock};
@@ -321,4 +321,70 @@ fn a_list_has_what_was_there_when_it_was_begun() {
 #[test]
 fn planted_lists_that_miss_a_new_name_are_noticed() {
     assert_ne!(lists_what_is_new("MlfsListStale"), Some(true));
+}
+
+/// Makes files as `tar` does for root: each is created, written, and gets its owner, mode and time.
+fn unpack(dir: &Path, files: u64) {
+    for number in 0..files {
+        let file = File::create_new(dir.join(number.to_string())).unwrap();
+        file.write_all_at(&[7; 6000], 0).unwrap();
+        let times = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        file.set_times(times).unwrap();
+        std::os::unix::fs::fchown(&file, Some(1), Some(1)).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+    }
+}
+
+/// What the protocol of today's kernels has no way around; nothing else is asked for.
+#[test]
+fn an_unpacked_file_takes_ten_requests() {
+    const UNPACKED: u64 = 100;
+    let Some(server) = Server::start("noatime", "") else { return };
+    let asked = server.asked(|server| unpack(&server.path(""), UNPACKED));
+    let needed = [
+        ("lookup", 1),
+        ("create", 1),
+        // `security.capability`, before the first write and the change of the owner.
+        ("getxattr", 2),
+        ("write", 1),
+        ("setattr", 3),
+        // Of the directory, which has changed.
+        ("getattr", 1),
+        ("release", 1),
+    ];
+    for (kind, each) in needed {
+        let count = asked.get(kind).copied().unwrap_or(0);
+        assert!(count <= each * UNPACKED + 8, "{kind}: {asked:?}");
+    }
+    assert!(asked.values().sum::<u64>() <= 10 * UNPACKED + 20, "{asked:?}");
+}
+
+/// How often a process has called `read`.
+fn reads(process: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/io")).unwrap();
+    let count = text.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap();
+    count.parse().unwrap()
+}
+
+/// Read-only mounts have no statistics: each request is a `read` of the server.
+#[test]
+fn a_read_only_mount_is_not_asked_for_openings() {
+    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(server) = Server::start("noatime", "") else { return };
+    server.plant_tree();
+    server.place.run(&["fs", "unmount", "mnt"]).succeeds();
+    let mount = ["fs", "mount", "disk.img", "mnt", "-o", "ro,noatime"];
+    let mut child = server.place.command(&mount).spawn().unwrap();
+    assert!(becomes(PATIENCE, || server.path("tree").exists()));
+    let read = |file: usize| {
+        let path = server.path(&format!("tree/dir{}/file{}", file % DIRS, file / DIRS));
+        assert_eq!(fs::read(path).unwrap(), b"x");
+    };
+    (0..DIRS * FILES).for_each(read);
+    let before = reads(child.id());
+    (0..DIRS * FILES).for_each(read);
+    let more = reads(child.id()) - before;
+    assert!(more <= (DIRS * FILES) as u64 / 10, "{more} requests");
+    drop(server);
+    assert!(child.wait().unwrap().success());
 }

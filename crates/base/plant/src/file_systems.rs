@@ -75,6 +75,10 @@ macro_rules! with_file_systems {
                 Ext4EqualHashesCut,
                 /// A page that cannot be written is tried again for ever.
                 Ext4RetriedForEver,
+                /// Small files whose common request failed count as written.
+                Ext4TogetherFailedClean,
+                /// A small file that somebody waits for stays with those that are written together.
+                Ext4TogetherNotLetGo,
                 /// Freed blocks are used again while a checkpoint still writes their old content.
                 Ext4QuietNotAwaited,
                 /// A sync with nothing to commit does not wait for a commit under way.

@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle as Executor, Signal};
+use manylogs_block::{BlockDevice, Handle as Executor, Signal, TaskLock};
 
 use crate::ahead::Ahead;
 use crate::alloc::Space;
@@ -84,12 +84,16 @@ pub(crate) struct Core {
     pub(crate) writes_back: Cell<bool>,
     /// Whether a file may be dirty; it may have been cleaned since.
     pub(crate) may_be_dirty: Cell<bool>,
+    /// Whether a file has so many dirty pages that write-back begins at once.
+    pub(crate) streams: Cell<bool>,
     /// How often an inode was synced.
     pub(crate) syncs: Cell<u64>,
     /// See [`crate::Ext4::note_damage`].
     pub(crate) damage: RefCell<Option<Found>>,
     pub(crate) read_only: bool,
     pub(crate) durability: Durability,
+    /// Held while small files are written together.
+    pub(crate) together: TaskLock,
     /// Number of descriptors that were given out.
     pub(crate) descriptors: Cell<u64>,
     /// Losses of all files: data that could not be written.

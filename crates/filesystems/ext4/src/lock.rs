@@ -36,6 +36,18 @@ impl SharedLock {
         ReadGuard(self.clone())
     }
 
+    /// A reader's hold, if nobody writes or waits.
+    pub(crate) fn read_now(&self) -> Option<ReadGuard> {
+        let (state, ticket) = (&self.0, self.0.asked.get());
+        if state.writer.get() || state.turn.get() != ticket {
+            return None;
+        }
+        state.asked.set(ticket + 1);
+        state.turn.set(ticket + 1);
+        state.readers.set(state.readers.get() + 1);
+        Some(ReadGuard(self.clone()))
+    }
+
     /// Resolves when nobody else has the lock, and all earlier requests were served.
     pub(crate) async fn write(&self) -> WriteGuard {
         self.enter(|state| !state.writer.get() && state.readers.get() == 0).await;
@@ -53,6 +65,13 @@ impl SharedLock {
         if self.0.asked.get() > ticket + 1 {
             self.0.changed.notify();
         }
+    }
+}
+
+impl ReadGuard {
+    /// Whether a task waits for the lock.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.0.asked.get() > self.0.0.turn.get()
     }
 }
 

@@ -55,6 +55,18 @@ impl PagesLock {
         self.take(0..u32::MAX).await
     }
 
+    /// All pages, if no other request has or wants any.
+    pub(crate) fn take_all_now(&self) -> Option<PagesGuard> {
+        let (ticket, pages) = (self.0.asked.get(), 0..u32::MAX);
+        let mut asking = self.0.asking.borrow_mut();
+        if !asking.is_empty() {
+            return None;
+        }
+        self.0.asked.set(ticket + 1);
+        asking.push(Asking { ticket, pages });
+        Some(PagesGuard { ticket, lock: self.clone() })
+    }
+
     fn is_taken(&self, ticket: u64) -> bool {
         let asking = self.0.asking.borrow();
         let before = asking.partition_point(|other| other.ticket < ticket);

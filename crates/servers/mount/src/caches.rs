@@ -29,11 +29,22 @@ pub(crate) struct Caches {
     pub(crate) links: bool,
     /// Lists come with attributes: `readdirplus`.
     pub(crate) plus: bool,
+    /// That files may be opened. Nothing on a read-only mount has to know of openings: nobody
+    /// writes, so nothing is lost, and no file is protected from some of the writers.
+    pub(crate) openings: bool,
 }
 
 impl Default for Caches {
     fn default() -> Self {
-        Self { attributes: true, names: true, missing: true, lists: true, links: true, plus: true }
+        Self {
+            attributes: true,
+            names: true,
+            missing: true,
+            lists: true,
+            links: true,
+            plus: true,
+            openings: false,
+        }
     }
 }
 
@@ -66,6 +77,12 @@ impl Caches {
             links: self.links && files == AccessTimes::Off,
             ..self
         }
+    }
+
+    /// The caches of a mount that is read-only or not. An opening where each reading must be noticed
+    /// drops cached content, so it is asked for.
+    pub(crate) fn read_only(self, read_only: bool, files: AccessTimes) -> Self {
+        Self { openings: read_only && files != AccessTimes::Strict, ..self }
     }
 
     /// The protocol flags for these caches.
@@ -130,6 +147,9 @@ mod tests {
             (AccessTimes::Off, AccessTimes::Relative, AccessTimes::Strict);
         assert_eq!(all.noticing(off, off), all);
         assert_eq!(all.noticing(relative, relative), Caches { links: false, ..all });
+        assert!(all.read_only(true, relative).openings);
+        assert_eq!(all.read_only(true, strict), all);
+        assert_eq!(all.read_only(false, off), all);
         let none = Caches { links: false, lists: false, ..all };
         assert_eq!(all.noticing(strict, strict), none);
         assert!(!none.flags().contains(InitFlags::CACHE_SYMLINKS));

@@ -189,6 +189,10 @@ impl Filesystem for Front {
     }
 
     fn open(&self, context: Context, open: Open, reply: Reply<Opened>) {
+        if self.jobs.caches.openings {
+            // From now on the kernel opens and closes files without asking.
+            return reply.error(Errno::NOSYS);
+        }
         let (what, opened) = (to_open(open.flags), self.opened());
         if !what.write && !what.truncate {
             return reply.send(&opened);
@@ -202,6 +206,9 @@ impl Filesystem for Front {
     }
 
     fn flush(&self, context: Context, handle: FileHandle, reply: Reply<()>) {
+        if self.jobs.caches.openings {
+            return reply.error(Errno::NOSYS);
+        }
         let Some(opened) = to_descriptor(handle) else { return reply.send(&()) };
         let ino = to_ino(context.node);
         self.jobs.empty(reply, async move |fs| fs.close_copy(ino, Some(opened)).await);

@@ -151,7 +151,8 @@ impl MountOptions {
     pub(crate) fn caches(&self) -> Caches {
         let directories =
             if self.no_directory_times { AccessTimes::Off } else { self.access_times };
-        self.caches.noticing(self.access_times, directories)
+        let caches = self.caches.noticing(self.access_times, directories);
+        caches.read_only(self.read_only, self.access_times)
     }
 
     /// A new account of the server's memory.

@@ -9,6 +9,7 @@ mod place;
 mod read;
 mod seek;
 mod sync;
+mod together;
 mod write;
 mod writeback;
 

@@ -17,7 +17,7 @@ const BATCH: usize = 1024;
 /// Batches after which a pass ends, so that others have their turn: 256 MiB.
 const BATCHES: usize = 64;
 /// Bytes of memory of a page in flight: a copy for the device, and the old page if it changes.
-const ON_THE_WAY_COST: u64 = 2 * BLOCK_BYTES as u64 + 128;
+pub(super) const ON_THE_WAY_COST: u64 = 2 * BLOCK_BYTES as u64 + 128;
 
 /// One pass through a file's dirty pages, in order. Whole batches that become dirty ahead of it are
 /// taken too, so that the device need not wait between the parts of a stream.

@@ -18,6 +18,9 @@ use crate::memory::{Part, Permit};
 use crate::ondisk::bytes::low32;
 use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
 
+/// Dirty pages from which on a file is a stream, whose write-back does not wait: 4 MiB.
+const STREAM: usize = 1024;
+
 /// Most bytes of a file, given by the largest block number.
 pub const SIZE_MOST: u64 = FileBlock::MAX * BLOCK;
 
@@ -98,6 +101,9 @@ impl Core {
             let mut own = bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
             own[index(from - start)..index(to - start)].copy_from_slice(part);
             held.bytes = own.freeze();
+        }
+        if pages.len() > STREAM {
+            self.streams.set(true);
         }
         drop(pages);
         if end > size {

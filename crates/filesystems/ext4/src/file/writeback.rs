@@ -113,9 +113,11 @@ impl Core {
     /// The first error; the other files are tried all the same.
     pub(crate) async fn write_back_all(&self) -> Result<()> {
         self.may_be_dirty.set(false);
+        self.streams.set(false);
         let dirty = self.dirty_nodes();
+        let written = self.write_together(&dirty).await;
         let mut result = Ok(());
-        for node in dirty {
+        for node in dirty.into_iter().filter(|node| !written.contains(&node.ino)) {
             let written = self.write_back(&node, Times::Written).await;
             if node.is_dirty() {
                 self.may_be_dirty.set(true);
@@ -176,7 +178,7 @@ impl Core {
             let Some((tried, mut first)) = under_way.pop_front() else { break };
             // Awaited after a failure too: claims end only when no write to their blocks is under
             // way.
-            let written = self.written(node, std::mem::take(&mut first.writes)).await;
+            let written = self.written([node], std::mem::take(&mut first.writes)).await;
             let arrived = match written {
                 Err(error) if !is(Bug::Ext4FailedPagesClean) => Err(error),
                 _ => self.map_sent(node, first).await,
@@ -264,8 +266,12 @@ impl Core {
         planned.pages.chunks(REQUEST).map(write).collect()
     }
 
-    /// Waits until the device has answered the writes.
-    async fn written(&self, node: &Node, writes: Vec<Completion>) -> Result<()> {
+    /// Waits until the device has answered the writes, which are data of these files.
+    pub(super) async fn written<'n>(
+        &self,
+        nodes: impl IntoIterator<Item = &'n Node>,
+        writes: Vec<Completion>,
+    ) -> Result<()> {
         if writes.is_empty() {
             return Ok(());
         }
@@ -275,13 +281,13 @@ impl Core {
         }
         all_done(writes).await?;
         // A flush from here on covers the data; an earlier one may not.
-        node.written.set(node.written.get() + 1);
+        nodes.into_iter().for_each(|node| node.written.set(node.written.get() + 1));
         self.journal.note_data();
         Ok(())
     }
 
     /// Maps new blocks, and marks unwritten ones as written.
-    async fn map_pieces(&self, node: &Node, pieces: Vec<Piece>) -> Result<()> {
+    pub(super) async fn map_pieces(&self, node: &Node, pieces: Vec<Piece>) -> Result<()> {
         let mut rest: Vec<Piece> = pieces;
         rest.retain(Piece::needs_mapping);
         while !rest.is_empty() {
@@ -356,7 +362,7 @@ impl Core {
     }
 
     /// Writes size and times into the inode, if they are newer.
-    async fn put_size(&self, node: &Node, size: u64) -> Result<()> {
+    pub(super) async fn put_size(&self, node: &Node, size: u64) -> Result<()> {
         if !node.size_is_new.get() && node.written_at.get().is_none() {
             return Ok(());
         }

@@ -2,17 +2,19 @@
 
 use std::rc::Rc;
 
-use manylogs_block::first_of;
+use manylogs_block::{first_of, to_usize};
 use manylogs_plant::{Bug, is};
 
 use super::{Changed, Closed, Journal, Logged, Running};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::inode::PAGE_COST;
 use crate::memory::Part;
 use crate::ondisk::jbd2::Tid;
 use crate::units::Timestamp;
 
-/// Dirty pages above which write-back does not wait for its interval: 4 MiB.
+/// Dirty pages above which write-back does not wait for its interval where short content goes into
+/// transactions: 4 MiB. More would make syncs wait for larger ones.
 const DIRTY_MUCH: usize = 1024;
 
 impl Journal {
@@ -121,13 +123,17 @@ impl Core {
     }
 
     /// Writes data back in intervals, and at once when there is much of it, so that the device
-    /// works while a stream comes in. A failure is reported to the next sync of the file.
+    /// works while a stream comes in. Small files may be overwritten or removed before they are
+    /// written, so that they wait as they do in the kernel: for the interval, or until half of the
+    /// memory for pages is in use. A failure is reported to the next sync of the file.
     async fn write_back_forever(self: Rc<Self>) {
         self.writes_back.set(true);
+        let half = to_usize(self.memory.most(Part::Pages) / 2 / PAGE_COST);
+        let most = if self.mode.journals_content() { DIRTY_MUCH } else { half };
         while !self.journal.closing.get() {
             // After a failure the next attempt waits for an interval.
             let wanted = || self.memory.is_wanted(Part::Pages) && self.dirty_pages.get() > 0;
-            let is_much = || self.dirty_pages.get() > DIRTY_MUCH || wanted();
+            let is_much = || self.streams.get() || self.dirty_pages.get() > most || wanted();
             let is_much = || self.writes_back.get() && is_much();
             self.pause(is_much, || !self.may_be_dirty.get() || !self.journal.is_sound()).await;
             self.writes_back.set(self.write_back_all().await.is_ok());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Handle as Executor, IoError, Nanos, Request, Signal};
+use manylogs_block::{BlockDevice, Handle as Executor, IoError, Nanos, Request, Signal, TaskLock};
 use manylogs_plant::{Bug, is};
 
 use super::durability::{Caller, Durability};
@@ -333,6 +333,8 @@ impl Ext4 {
             damage: RefCell::default(),
             read_only: options.read_only,
             durability: options.durability,
+            streams: Cell::default(),
+            together: TaskLock::default(),
             descriptors: Cell::default(),
             losses: Losses::default(),
             listener: RefCell::default(),

@@ -6,8 +6,11 @@ use crate::common::{Judged, SMALL_MIB, World, e2fsck, load, mkfs, mount_in, save
 use crate::lazy::{check_tree, left_full, make_tree, run_in};
 use manylogs_block::{Nanos, Rng};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, JournalLoss, JournalRepaired, Mode, New};
+use manylogs_ext4check::{BLOCK_BYTES, BlockNo, Source, Target};
 use manylogs_sim::{DiskImage, Survival};
-use manylogs_torture::ext4::{RawBlock, RawKind, RawLog, SMALL_OPTIONS, flipped, options};
+use manylogs_torture::ext4::{
+    ImageSource, RawBlock, RawKind, RawLog, SMALL_OPTIONS, flipped, options,
+};
 
 /// The log that [`left_full`] leaves; `None` without mkfs.
 fn full() -> Option<(DiskImage, RawLog)> {
@@ -222,6 +225,38 @@ fn older_transactions_behind_damage_are_not_replayed() {
     what_an_earlier_replay_left_stays_behind();
 }
 
+/// CRC-32C without the last inversion, as jbd2 has it.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |sum: u32| sum >> 1 ^ if sum & 1 == 1 { 0x82F6_3B78 } else { 0 };
+    bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| step(sum)))
+}
+
+/// The journal's superblock is whole, and has another UUID: so no checksum of the log matches.
+fn another_uuid_is_told() {
+    let Some((mut image, log)) = full() else { return };
+    let mut block = [0; BLOCK_BYTES];
+    let mut target = ImageSource::new(&mut image, SMALL_MIB);
+    target.read(BlockNo(log.superblock), &mut block).unwrap();
+    block[0x30] ^= 0xFF;
+    block[0xFC..0x100].fill(0);
+    let sum = crc32c(&block[..1024]);
+    block[0xFC..0x100].copy_from_slice(&sum.to_be_bytes());
+    target.write(BlockNo(log.superblock), &block).unwrap();
+    for mode in [Mode::Lazy, Mode::Ordered] {
+        assert_eq!(lost(mode, &image).unknown, [log.blocks[0].at], "{mode:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    save(&image, SMALL_MIB, &path);
+    let (_, said) = e2fsck(&["-fy"], &path);
+    assert!(said.contains("Journal checksum error"), "{said}");
+}
+
+#[test]
+fn a_log_of_another_uuid_is_told() {
+    another_uuid_is_told();
+}
+
 /// A log without checksums: damage of a commit block cannot be told from other damage, so nothing
 /// is made up; and what lies behind counts only if it is newer.
 #[test]
@@ -255,6 +290,7 @@ fn bugs_planted_in_what_looks_behind_damage_are_noticed() {
     use manylogs_plant::Bug;
     for (bug, test) in [
         (Bug::LazyDamageIsTail, a_descriptor_that_is_damaged_is_told as fn()),
+        (Bug::LazyDamageIsTail, another_uuid_is_told),
         (Bug::LazyLossNotTold, a_descriptor_that_is_damaged_is_told),
         (Bug::LazyRepairNotNoted, a_descriptor_that_is_damaged_is_told),
         (Bug::LazyBadCopyReplayed, copies_are_missed_only_if_they_are_the_newest),

@@ -22,5 +22,6 @@ mod promises;
 mod replay;
 mod statfs;
 mod streams;
+mod together;
 mod waits;
 mod xattr;

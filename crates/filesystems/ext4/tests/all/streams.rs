@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
 /// A drive that transfers one request after the other, and answers some time after each.
-struct Drive {
+pub(crate) struct Drive {
     disk: CrashDisk,
     runtime: Handle,
     /// Nanoseconds of a sector.
@@ -29,7 +29,7 @@ struct Drive {
 }
 
 impl Drive {
-    fn new(world: &World, per_sector: u64, answer: Nanos) -> Rc<Self> {
+    pub(crate) fn new(world: &World, per_sector: u64, answer: Nanos) -> Rc<Self> {
         Rc::new(Self {
             disk: world.disk.clone(),
             runtime: world.runtime(),

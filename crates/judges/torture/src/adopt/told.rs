@@ -28,6 +28,8 @@ pub struct Told {
     pub damaged: bool,
     /// Whether only the check found something, where that is expected.
     pub by_check_alone: bool,
+    /// Whether only e2fsck found something: a damaged copy in the journal that newer ones replace.
+    pub by_e2fsck_alone: bool,
 }
 
 /// How the file system is left.
@@ -72,7 +74,13 @@ pub fn tell(seed: u64, images: &Images, damaged: bool) -> Result<Told, String> {
     told.by_check_alone = match (ours, theirs) {
         (Err(Wrong { is_unseen: true, .. }), Ok(())) => true,
         (Err(wrong), Ok(())) => return Err(format!("{what}only the check finds: {}", wrong.text)),
-        (Ok(()), Err(said)) => return Err(format!("{what}only e2fsck finds: {said}")),
+        (Ok(()), Err(Said { is_copy: true, .. })) => {
+            told.by_e2fsck_alone = true;
+            false
+        }
+        (Ok(()), Err(Said { text, .. })) => {
+            return Err(format!("{what}only e2fsck finds: {text}"));
+        }
         _ => false,
     };
     Ok(told)
@@ -264,30 +272,46 @@ const EXPECTED: [&str; 10] = [
     "Backing up journal inode block information",
 ];
 
+/// Lines of e2fsck about a copy in the journal whose checksum is wrong. It compares also those that
+/// newer copies in the journal replace: nothing is lost then, and the check says nothing.
+const OF_A_COPY: [&str; 2] =
+    ["JBD2: Invalid checksum recovering data block", "Journal checksum error found in"];
+
+/// The findings of e2fsck.
+struct Said {
+    text: String,
+    /// Whether they are about copies in the journal alone.
+    is_copy: bool,
+}
+
 /// The findings of e2fsck, except a replay and orphans.
-fn by_e2fsck(image: &DiskImage, options: &[&str]) -> Result<(), String> {
-    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+fn by_e2fsck(image: &DiskImage, options: &[&str]) -> Result<(), Said> {
+    let failed = |error: std::io::Error| Said { text: error.to_string(), is_copy: false };
+    let dir = tempfile::tempdir().map_err(failed)?;
     let path = dir.path().join("image");
-    save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
+    save(image, SMALL_MIB, &path).map_err(failed)?;
     let said = e2fsck(options, &path);
     let is_expected =
         |line: &str| line == "Fix? yes" || EXPECTED.iter().any(|expected| line.contains(expected));
     // It corrects bitmaps silently if it may not ask.
     let is_mending = options.contains(&"-fy");
-    let other = said.text.lines().find(|line| !line.trim().is_empty() && !is_expected(line));
+    let is_other = |line: &&str| !line.trim().is_empty() && !is_expected(line);
+    let others: Vec<&str> = said.text.lines().filter(is_other).collect();
+    let is_of_copy = |line: &&str| OF_A_COPY.iter().any(|of| line.contains(of));
+    let is_copy = is_mending && said.text.contains(OF_A_COPY[0]) && others.iter().all(is_of_copy);
     let is_clean = if is_mending {
-        (0..=1).contains(&said.code) && other.is_none()
+        (0..=1).contains(&said.code) && others.is_empty()
     } else {
         said.code == 0 && !said.text.contains("Fix? no")
     };
-    if is_clean { Ok(()) } else { Err(said.to_string()) }
+    if is_clean { Ok(()) } else { Err(Said { text: said.to_string(), is_copy }) }
 }
 
-fn by_e2fsck_when_released(image: &DiskImage, seed: u64) -> Result<(), String> {
+fn by_e2fsck_when_released(image: &DiskImage, seed: u64) -> Result<(), Said> {
     let world = World::torn(seed, SMALL_MIB, image.clone());
     let site = site(&world);
     let releasing = async move { release(&site, &Volumes).await };
     let released = world.sim.block_on(world.user, releasing);
-    released.map_err(|error| format!("release: {error}"))?;
+    released.map_err(|error| Said { text: format!("release: {error}"), is_copy: false })?;
     by_e2fsck(&world.settled(), &["-fn"])
 }

@@ -5,13 +5,14 @@
 //! there is no commit block of it, and no block of a later one. If there is one, the transaction
 //! was durable, and is damaged.
 
+use bytes::Bytes;
 use manylogs_block::{IoError, Request};
 use manylogs_plant::{Bug, is};
 
 use super::scan::{Contents, Found, Scan};
 use super::{LARGEST_MOST, needed};
 use crate::error::{Error, Result};
-use crate::ondisk::jbd2::{BlockKind, Format, Tid};
+use crate::ondisk::jbd2::{self, BlockKind, Format, Tid};
 use crate::units::{BLOCK_BYTES, Timestamp};
 
 /// Blocks of one read: 1 MiB.
@@ -84,9 +85,9 @@ impl Scan<'_> {
                         let from = number as usize * BLOCK_BYTES;
                         all.slice(from..from + BLOCK_BYTES)
                     }
-                    None => match self.read(at + number).await {
-                        Err(Error::Io(IoError::Medium { .. })) => continue,
-                        read => read?,
+                    None => match self.read_if_medium(at + number).await? {
+                        Some(block) => block,
+                        None => continue,
                     },
                 };
                 let Some(kind) = self.proves(&block, spot.tid, last) else { continue };
@@ -168,15 +169,53 @@ impl Scan<'_> {
         Ok(None)
     }
 
+    /// Whether the transaction at `spot` has a commit block, though a block of its own before that
+    /// is not whole. Here headers alone count, as in e2fsck and in the kernel: if the UUID of the
+    /// journal has changed no checksum matches any more, that of the commit block included. A
+    /// commit block that is torn alone proves nothing.
+    ///
+    /// # Errors
+    /// Those of the device.
+    async fn is_ended(&self, spot: Spot, last: Option<Timestamp>) -> Result<bool> {
+        if !self.format.has_checksums() || self.commits_early {
+            return Ok(false);
+        }
+        let (mut here, mut is_damaged) = (Found { behind: spot.at, ..Found::default() }, false);
+        while here.blocks < spot.left {
+            let Some(block) = self.read_if_medium(here.behind).await? else { return Ok(false) };
+            let header = jbd2::header(&block).filter(|(_, of)| *of == spot.tid);
+            let skipped = match header {
+                Some((BlockKind::Commit, _)) => {
+                    let is_newer = |last: Timestamp| Format::closed_at(&block) >= last;
+                    return Ok(is_damaged && last.is_none_or(is_newer));
+                }
+                Some((BlockKind::Descriptor, _)) => self.format.tags_of(&block).len(),
+                Some((BlockKind::Revoke, _)) => 0,
+                None => return Ok(false),
+            };
+            is_damaged |= self.own(&block).is_none();
+            (0..=skipped).for_each(|_| self.step(&mut here));
+        }
+        Ok(false)
+    }
+
+    /// A block of the log; `None` if the medium does not give it.
+    async fn read_if_medium(&self, at: u32) -> Result<Option<Bytes>> {
+        match self.read(at).await {
+            Err(Error::Io(IoError::Medium { .. })) => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
     /// A number for the next transaction that no block of the log can have, if `tid` is expected
     /// where the log ends.
     pub(super) fn beyond(&self, tid: Tid) -> Tid {
         Tid(tid.0.wrapping_add(self.place.blocks()).wrapping_add(2))
     }
 
-    /// As [`Scan::proof`], as far as it can lie. This crate alone goes on behind a transaction that
-    /// says that it is of this crate (`is_ours`), and it makes no large ones. No program makes
-    /// transactions of more than half of the log.
+    /// As [`Scan::proof`], as far as it can lie, and by headers where no checksum matches. This
+    /// crate alone goes on behind a transaction that says that it is of this crate (`is_ours`), and
+    /// it makes no large ones. No program makes transactions of more than half of the log.
     ///
     /// # Errors
     /// As [`Scan::proof`].
@@ -186,6 +225,9 @@ impl Scan<'_> {
         last: Option<Timestamp>,
         is_ours: bool,
     ) -> Result<Option<Proof>> {
+        if self.is_ended(spot, last).await? && !is(Bug::LazyDamageIsTail) {
+            return Ok(Some(Proof::Newer));
+        }
         let half = self.place.blocks() / 2;
         let ours = needed(self.place, self.format, LARGEST_MOST);
         let ours = u32::try_from(ours).unwrap_or(u32::MAX);
