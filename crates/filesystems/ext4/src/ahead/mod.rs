@@ -4,7 +4,7 @@
 //! the device: a copy in the journal where the journal keeps what it holds, else the block's home.
 //! So the order is that of the journal in [`crate::Mode::Lazy`], and that of the homes in other
 //! modes (*Evolving Ext4 for Shingled Disks*, section 4.2). With the block come some that lie
-//! behind it, and wait in memory until somebody asks for them.
+//! around it, and wait in memory until somebody asks for them.
 //!
 //! # What always holds
 //!
@@ -19,9 +19,11 @@
 //! **Nobody fails for a neighbour.** If blocks cannot be read together, the one that is wanted is
 //! read alone.
 //!
-//! **It has to pay.** Blocks are read ahead while blocks that lie behind one that was read are
-//! asked for soon, and not while each lies anywhere: see [`worth`].
+//! **It has to pay.** Blocks are read ahead while blocks that lie near one that was read are asked
+//! for soon, and not while each lies anywhere. The more of them are asked for, the more are read at
+//! a time: see [`worth`].
 
+mod chosen;
 mod windows;
 mod worth;
 
@@ -41,14 +43,15 @@ use crate::cache::read_block;
 use crate::core::Core;
 use crate::memory::{Memory, Part};
 use crate::ops::Ext4;
-use crate::units::{BLOCK_BYTES, BLOCK_SECTORS, BlockNo, Run};
+use crate::units::{BLOCK, BLOCK_BYTES, BLOCK_SECTORS, BlockNo, Run};
+use chosen::Chosen;
 use windows::{Window, Windows};
 use worth::Worth;
 
-/// Blocks of one read: 128 KiB, as kernels read, and for half a millisecond of a drive's stream.
-pub(super) const WINDOW_BLOCKS: u32 = 32;
-/// Memory of a window, with its place in the table.
-const WINDOW_COST: u64 = WINDOW_BLOCKS as u64 * BLOCK_BYTES as u64 + 256;
+/// Blocks of the shortest window: 128 KiB, as kernels read ahead at first.
+const SHORTEST_BLOCKS: u32 = 32;
+/// Most blocks of a window: 1 MiB, or a sixteenth of the memory for all if that is less.
+const LONGEST_BLOCKS: u32 = 256;
 
 /// Which metadata is read ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +96,10 @@ pub(crate) struct Ahead {
 
 struct State {
     windows: Windows,
-    worth: Worth,
+    /// Whether to read ahead with blocks of tables of inodes, wherever they lie, and with others:
+    /// tables are dense, and directories of a tree often are not.
+    tables: Worth,
+    others: Worth,
     /// The blocks of each request under way that changes some, by its number.
     changing: BTreeMap<u64, Range<u64>>,
     /// Number of the next request that changes blocks.
@@ -102,20 +108,25 @@ struct State {
     reading: Vec<Weak<Reading>>,
 }
 
-/// A read of several blocks under way. Bits of `changed` mark blocks that were changed meanwhile.
+/// A read of several blocks under way.
 struct Reading {
-    run: Run,
-    changed: Cell<u32>,
+    /// The blocks that were changed meanwhile.
+    changed: RefCell<Chosen>,
 }
 
 impl Ahead {
     /// A layer over `below` that has read nothing.
     pub(crate) fn new(below: Rc<dyn BlockDevice>, memory: &Memory) -> Self {
-        // One less than there is room for: a new window is there before the oldest goes.
-        let most = to_usize(Self::share(memory) / WINDOW_COST).saturating_sub(1);
+        let share = Self::share(memory);
+        let longest = (share / 16 / BLOCK).clamp(SHORTEST_BLOCKS.into(), LONGEST_BLOCKS.into());
+        let longest = 1 << longest.ilog2();
+        // A new window is there before others go.
+        let most = share.saturating_sub(Window::cost(longest));
+        let windows = to_usize(most / Window::cost(SHORTEST_BLOCKS));
         let state = State {
             windows: Windows::new(most),
-            worth: Worth::new(most),
+            tables: Worth::new(windows, longest),
+            others: Worth::new(windows, longest),
             changing: BTreeMap::new(),
             next: 0,
             reading: Vec::new(),
@@ -140,12 +151,12 @@ impl Ahead {
     /// # Errors
     /// Those of the device, for this block.
     pub(crate) async fn read(&self, block: BlockNo, table: Option<Run>) -> IoResult<Bytes> {
-        if let Some(bytes) = self.take(block) {
+        if let Some(bytes) = self.take(block, table.is_some()) {
             return Ok(bytes);
         }
         let run = self.plan(block, table);
         if run.blocks > 1
-            && let Ok(bytes) = self.read_window(run, block).await
+            && let Ok(bytes) = self.read_window(run, block, table.is_some()).await
         {
             return Ok(bytes);
         }
@@ -153,57 +164,57 @@ impl Ahead {
     }
 
     /// Takes a block that was read ahead; the caller keeps it.
-    fn take(&self, block: BlockNo) -> Option<Bytes> {
+    fn take(&self, block: BlockNo, of_table: bool) -> Option<Bytes> {
         let mut state = self.state.borrow_mut();
         let found = state.windows.take(block)?;
-        state.worth.note_hit();
+        state.worth(of_table).note_hit();
         Some(found)
     }
 
     /// The blocks to read together with a block that was not read ahead.
     fn plan(&self, block: BlockNo, table: Option<Run>) -> Run {
         let one = Run { start: block, blocks: 1 };
-        let mut state = self.state.borrow_mut();
-        let pays = state.worth.note_miss(block);
+        let state = &mut *self.state.borrow_mut();
+        let worth = state.worth(table.is_some());
+        let pays = worth.note_miss(block);
         let table = table.filter(|table| table.range().contains(&block.0));
         let wanted = match (self.policy.get(), table) {
             (ReadAhead::All, _) if !pays => return one,
             (ReadAhead::Off, _) | (ReadAhead::Tables, None) => return one,
-            (_, Some(table)) => part_of(table, block),
+            (ReadAhead::Tables, Some(table)) => part_of(table.range(), block, SHORTEST_BLOCKS),
+            (ReadAhead::All, Some(table)) => part_of(table.range(), block, worth.next_window()),
             (ReadAhead::All, None) => {
                 let end = self.below.capabilities().capacity.0 / BLOCK_SECTORS;
-                block.0..end.min(block.0 + u64::from(WINDOW_BLOCKS))
+                part_of(0..end, block, worth.next_window())
             }
         };
         state.windows.free_part(wanted, block).unwrap_or(one)
     }
 
     /// Reads `run`, of which `wanted` is asked for, and keeps the rest.
-    async fn read_window(&self, run: Run, wanted: BlockNo) -> IoResult<Bytes> {
+    async fn read_window(&self, run: Run, wanted: BlockNo, of_table: bool) -> IoResult<Bytes> {
         let reading = self.state.borrow_mut().begin(run);
         let payload = self.below.submit(Request::Read { extent: run.sectors() }).await?;
         let bytes = payload.to_bytes().ok_or(IoError::Unsupported)?;
         let at = to_usize(wanted.0 - run.start.0) * BLOCK_BYTES;
         let found = Bytes::copy_from_slice(&bytes[at..at + BLOCK_BYTES]);
-        let mut window = Window::of(run, bytes, self.memory.hold(Part::Metadata, WINDOW_COST));
-        window.forget(reading.changed.get());
-        window.forget(bits(run, wanted.0..wanted.0 + 1));
-        self.state.borrow_mut().windows.insert(window);
+        let mut not = reading.changed.borrow().clone();
+        not.add(&(wanted.0..wanted.0 + 1));
+        let window = Window::of(run, bytes, &not, &self.memory);
+        let mut state = self.state.borrow_mut();
+        state.worth(of_table).note_window(run.blocks);
+        state.windows.insert(window);
         Ok(found)
     }
 }
 
-/// The part of a table that is read with `block`: tables are read in parts of equal length.
-fn part_of(table: Run, block: BlockNo) -> Range<u64> {
-    let each = u64::from(WINDOW_BLOCKS);
-    let start = table.start.0 + (block.0 - table.start.0) / each * each;
-    start..table.range().end.min(start + each)
-}
-
-/// Which blocks of a run, of at most 32, lie in `range`.
-fn bits(run: Run, range: Range<u64>) -> u32 {
-    let inside = (0..run.blocks).filter(|at| range.contains(&(run.start.0 + u64::from(*at))));
-    inside.fold(0, |bits, at| bits | 1 << at)
+/// The part of `whole` that is read with `block`: parts of `each` blocks lie one behind the other.
+/// Neighbours on both sides are in it, because those who walk a tree in another order than that in
+/// which it was made ask for either.
+fn part_of(whole: Range<u64>, block: BlockNo, each: u32) -> Range<u64> {
+    let each = u64::from(each);
+    let start = whole.start + (block.0 - whole.start) / each * each;
+    start..whole.end.min(start + each)
 }
 
 /// The blocks of which a request may change something.
@@ -214,13 +225,18 @@ fn changed(request: &Request) -> Option<Range<u64>> {
 }
 
 impl State {
+    /// What judges blocks of tables of inodes, or others.
+    const fn worth(&mut self, of_table: bool) -> &mut Worth {
+        if of_table { &mut self.tables } else { &mut self.others }
+    }
+
     /// Notes that a read of these blocks begins.
     fn begin(&mut self, run: Run) -> Rc<Reading> {
-        let mut already = 0;
+        let mut changed = Chosen::none(run);
         if !is(Bug::AheadOfWrites) {
-            already = self.changing.values().fold(0, |all, range| all | bits(run, range.clone()));
+            self.changing.values().for_each(|range| changed.add(range));
         }
-        let reading = Rc::new(Reading { run, changed: Cell::new(already) });
+        let reading = Rc::new(Reading { changed: RefCell::new(changed) });
         self.reading.retain(|reading| reading.strong_count() > 0);
         self.reading.push(Rc::downgrade(&reading));
         reading
@@ -229,11 +245,11 @@ impl State {
     /// Notes that a request begins that changes these blocks; returns its number.
     fn change(&mut self, range: Range<u64>) -> u64 {
         if !is(Bug::AheadKeepsOld) {
-            self.windows.forget(range.clone());
+            self.windows.forget(&range);
         }
         for reading in self.reading.iter().filter_map(Weak::upgrade) {
             if !is(Bug::AheadUnderWay) {
-                reading.changed.set(reading.changed.get() | bits(reading.run, range.clone()));
+                reading.changed.borrow_mut().add(&range);
             }
         }
         let number = self.next;

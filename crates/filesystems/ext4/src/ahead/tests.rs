@@ -151,8 +151,10 @@ fn what_was_read_ahead_takes_no_time() {
     assert_eq!(read_after(None, ReadAhead::Tables, &[70], 65), 0, "parts of tables are whole");
     assert_eq!(read_after(None, ReadAhead::Tables, &[70], 96), SPAN.0, "the next part");
     assert_eq!(read_after(None, ReadAhead::Tables, &[20, 21], 22), SPAN.0, "in no table");
-    assert_eq!(read_after(None, ReadAhead::All, &[20], 22), SPAN.0, "it may lie anywhere");
-    assert_eq!(read_after(None, ReadAhead::All, &[20, 21], 52), 0);
+    assert_eq!(read_after(None, ReadAhead::All, &[20], 22), 0, "it may pay");
+    assert_eq!(read_after(None, ReadAhead::All, &[20], 18), 0, "on both sides");
+    assert_eq!(read_after(None, ReadAhead::All, &[20], 32), SPAN.0, "the next part");
+    assert_eq!(read_after(None, ReadAhead::All, &[20, 70], 100), 0, "it is twice as long");
     assert_eq!(read_after(None, ReadAhead::All, &[125, 126], 127), 0, "the device ends there");
     assert_eq!(read_after(None, ReadAhead::Off, &[70, 71], 72), SPAN.0);
 }

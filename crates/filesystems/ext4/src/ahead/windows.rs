@@ -5,18 +5,21 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::{WINDOW_BLOCKS, bits};
-use crate::memory::Permit;
-use crate::units::{BLOCK_BYTES, BlockNo, Run};
+use super::chosen::Chosen;
+use crate::memory::{Memory, Part, Permit};
+use crate::units::{BLOCK, BLOCK_BYTES, BlockNo, Run};
+
+/// Memory of a window besides its blocks: its places in the tables, its marks, the permit.
+const WINDOW_COST: u64 = 512;
 
 /// The blocks that one read brought.
 #[derive(Debug)]
 pub(super) struct Window {
     run: Run,
     bytes: Bytes,
-    /// Bits of the blocks that can still be taken.
-    waiting: u32,
-    /// Numbers windows in the order in which they were read.
+    /// The blocks that can still be taken.
+    waiting: Chosen,
+    /// Numbers windows in the order in which they were read, or used last.
     number: u64,
     _held: Permit,
 }
@@ -25,28 +28,32 @@ pub(super) struct Window {
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     by_start: BTreeMap<BlockNo, Window>,
-    by_age: BTreeSet<(u64, BlockNo)>,
-    /// Most windows at a time.
-    most: usize,
+    by_use: BTreeSet<(u64, BlockNo)>,
+    /// Most memory of all windows, in bytes.
+    most: u64,
+    held: u64,
     next: u64,
 }
 
 impl Window {
-    pub(super) fn of(run: Run, bytes: Bytes, held: Permit) -> Self {
-        debug_assert!(run.blocks <= WINDOW_BLOCKS);
-        let waiting = bits(run, run.range());
+    /// What a read of `run` brought, except `not`.
+    pub(super) fn of(run: Run, bytes: Bytes, not: &Chosen, memory: &Memory) -> Self {
+        let mut waiting = Chosen::within(run, &run.range());
+        waiting.remove_all(not);
+        let held = memory.hold(Part::Metadata, Self::cost(run.blocks));
         Self { run, bytes, waiting, number: 0, _held: held }
     }
 
-    /// These blocks can be taken no more.
-    pub(super) const fn forget(&mut self, bits: u32) {
-        self.waiting &= !bits;
+    /// The memory of a window of so many blocks, in bytes.
+    pub(super) const fn cost(blocks: u32) -> u64 {
+        blocks as u64 * BLOCK + WINDOW_COST
     }
 }
 
 impl Windows {
-    pub(super) const fn new(most: usize) -> Self {
-        Self { by_start: BTreeMap::new(), by_age: BTreeSet::new(), most, next: 0 }
+    /// No windows; all will take at most so many bytes of memory.
+    pub(super) fn new(most: u64) -> Self {
+        Self { most, ..Self::default() }
     }
 
     /// The window that has a block, whether or not the block can still be taken.
@@ -57,24 +64,31 @@ impl Windows {
 
     /// Takes a block out.
     pub(super) fn take(&mut self, block: BlockNo) -> Option<Bytes> {
-        let window = self.at(block)?;
-        let number = block.0 - window.run.start.0;
-        if window.waiting & (1 << number) == 0 {
+        let (start, window) = self.by_start.range_mut(..=block).next_back()?;
+        if !window.waiting.has(block) {
             return None;
         }
-        let at = manylogs_block::to_usize(number) * BLOCK_BYTES;
+        let at = manylogs_block::to_usize(block.0 - start.0) * BLOCK_BYTES;
         let found = Bytes::copy_from_slice(&window.bytes[at..at + BLOCK_BYTES]);
-        self.forget(block.0..block.0 + 1);
+        window.waiting.remove(&(block.0..block.0 + 1));
+        let (start, is_used) = (*start, window.waiting.is_empty());
+        self.by_use.remove(&(window.number, start));
+        window.number = self.next;
+        self.by_use.insert((self.next, start));
+        self.next += 1;
+        if is_used {
+            self.remove(start);
+        }
         Some(found)
     }
 
     /// Drops all blocks in this range.
-    pub(super) fn forget(&mut self, range: Range<u64>) {
-        let first = range.start.saturating_sub(u64::from(WINDOW_BLOCKS));
+    pub(super) fn forget(&mut self, range: &Range<u64>) {
+        let first = self.at(BlockNo(range.start)).map_or(range.start, |window| window.run.start.0);
         let mut empty = Vec::new();
         for (start, window) in self.by_start.range_mut(BlockNo(first)..BlockNo(range.end)) {
-            window.forget(bits(window.run, range.clone()));
-            if window.waiting == 0 {
+            window.waiting.remove(range);
+            if window.waiting.is_empty() {
                 empty.push(*start);
             }
         }
@@ -93,29 +107,32 @@ impl Windows {
         Some(Run { start: BlockNo(start), blocks: manylogs_block::narrow(end - start) })
     }
 
-    /// Keeps a window, unless another one has some of its blocks by now; the oldest one goes if
-    /// there are too many.
+    /// Keeps a window, unless another one has some of its blocks by now. Those that were not used
+    /// for longest go if all take too much memory.
     pub(super) fn insert(&mut self, mut window: Window) {
         let Run { start, blocks } = window.run;
         let end = window.run.range().end;
         let is_free = self.free_part(start.0..end, start).is_some_and(|free| free.blocks == blocks);
-        if !is_free || window.waiting == 0 {
+        let cost = Window::cost(blocks);
+        if !is_free || window.waiting.is_empty() || cost > self.most {
             return;
         }
-        while self.by_start.len() >= self.most.max(1)
-            && let Some((_, oldest)) = self.by_age.first().copied()
+        while self.held + cost > self.most
+            && let Some((_, oldest)) = self.by_use.first().copied()
         {
             self.remove(oldest);
         }
         window.number = self.next;
         self.next += 1;
-        self.by_age.insert((window.number, start));
+        self.held += cost;
+        self.by_use.insert((window.number, start));
         self.by_start.insert(start, window);
     }
 
     fn remove(&mut self, start: BlockNo) {
         if let Some(window) = self.by_start.remove(&start) {
-            self.by_age.remove(&(window.number, start));
+            self.by_use.remove(&(window.number, start));
+            self.held -= Window::cost(window.run.blocks);
         }
     }
 }
@@ -123,14 +140,12 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Memory, Part};
 
     fn window(start: u64, blocks: u32) -> Window {
-        let held = Memory::default().hold(Part::Metadata, 1);
-        let bytes: Vec<u8> = (start..start + u64::from(blocks))
-            .flat_map(|block| vec![block.to_le_bytes()[0]; BLOCK_BYTES])
-            .collect();
-        Window::of(Run { start: BlockNo(start), blocks }, bytes.into(), held)
+        let run = Run { start: BlockNo(start), blocks };
+        let bytes: Vec<u8> =
+            run.range().flat_map(|block| vec![block.to_le_bytes()[0]; BLOCK_BYTES]).collect();
+        Window::of(run, bytes.into(), &Chosen::none(run), &Memory::default())
     }
 
     fn first(windows: &mut Windows, block: u64) -> Option<u8> {
@@ -139,21 +154,21 @@ mod tests {
 
     #[test]
     fn a_block_waits_until_it_is_taken_or_changed() {
-        let mut windows = Windows::new(9);
+        let mut windows = Windows::new(1 << 20);
         windows.insert(window(40, 32));
         windows.insert(window(72, 8));
         assert_eq!(first(&mut windows, 41), Some(41));
         assert_eq!(first(&mut windows, 41), None, "whoever asked has it");
-        windows.forget(60..75);
+        windows.forget(&(60..75));
         let left: Vec<u64> = (39..81).filter(|b| first(&mut windows, *b).is_some()).collect();
         let expected: Vec<u64> = (40..60).filter(|b| *b != 41).chain(75..80).collect();
         assert_eq!(left, expected);
-        assert!(windows.by_start.is_empty() && windows.by_age.is_empty());
+        assert!(windows.by_start.is_empty() && windows.by_use.is_empty() && windows.held == 0);
     }
 
     #[test]
-    fn windows_do_not_overlap_and_the_oldest_goes() {
-        let mut windows = Windows::new(2);
+    fn windows_do_not_overlap_and_the_one_that_is_not_used_goes() {
+        let mut windows = Windows::new(2 * Window::cost(8));
         windows.insert(window(40, 8));
         windows.insert(window(60, 8));
         let free = |windows: &Windows, wanted, block| {
@@ -164,8 +179,12 @@ mod tests {
         assert_eq!(free(&windows, 32..64, 47), None);
         windows.insert(window(44, 8));
         assert_eq!(first(&mut windows, 50), None, "another one had some of its blocks");
+        assert_eq!(first(&mut windows, 40), Some(40));
         windows.insert(window(80, 8));
-        assert_eq!(first(&mut windows, 41), None, "it was the oldest");
-        assert_eq!((first(&mut windows, 60), first(&mut windows, 80)), (Some(60), Some(80)));
+        assert_eq!(first(&mut windows, 61), None, "the other one was used later");
+        assert_eq!((first(&mut windows, 41), first(&mut windows, 80)), (Some(41), Some(80)));
+        windows.insert(window(100, 17));
+        assert_eq!(first(&mut windows, 100), None, "it takes more memory than there is");
+        assert_eq!(first(&mut windows, 42), Some(42));
     }
 }

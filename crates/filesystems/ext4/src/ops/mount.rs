@@ -118,7 +118,7 @@ impl Ext4 {
         let replayed = if superblock.needs_recovery() {
             jbd2::replay(&device, &journal, geometry, OnLoss::Refuse).await?.next
         } else {
-            journal.superblock.sequence()
+            journal.next_if_empty()
         };
         // The replay may have changed all metadata that was read so far.
         let loaded = Self::load(mode, none(), &device, &runtime, &options).await?;

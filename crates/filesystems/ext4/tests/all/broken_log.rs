@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::common::{Judged, SMALL_MIB, World, e2fsck, load, mkfs, mount_in, save};
 use crate::lazy::{check_tree, left_full, make_tree, run_in};
-use manylogs_block::{Nanos, Rng};
+use manylogs_block::{Extent, Lba, Nanos, Rng, Sector};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, JournalLoss, JournalRepaired, Mode, New};
 use manylogs_ext4check::{BLOCK_BYTES, BlockNo, Source, Target};
 use manylogs_sim::{DiskImage, Survival};
@@ -181,10 +181,10 @@ fn the_last_transaction_is_known_by_its_commit_block() {
     assert!(used(Mode::Lazy, &torn).is_ok());
 }
 
-/// A replay of other software ended at damage, and the file system was used since: what lies behind
-/// is older, and must not come back.
-fn what_an_earlier_replay_left_stays_behind() {
-    let Some((image, log)) = full() else { return };
+/// A disk that was used and crashed after a replay of e2fsck that ended at damage, and a file with
+/// the disk. If `numbers_go_on`, the log was used as by programs that go on with its numbers.
+fn used_after_a_replay_that_ended(numbers_go_on: bool) -> Option<(DiskImage, tempfile::TempDir)> {
+    let (image, log) = full()?;
     let block = *log.blocks.iter().find(|block| block.kind == RawKind::Descriptor).unwrap();
     let image = with_flipped(&image, &block);
     let dir = tempfile::tempdir().unwrap();
@@ -192,7 +192,17 @@ fn what_an_earlier_replay_left_stays_behind() {
     save(&image, SMALL_MIB, &path);
     let (code, said) = e2fsck(&["-fy"], &path);
     assert!(code <= 1, "{said}");
-    let world = World::new(4, SMALL_MIB, load(&path));
+    let mut image = load(&path);
+    if numbers_go_on {
+        // A log is used from its next number on if it says that this crate left it empty.
+        let superblock = Extent::new(log.superblock * 8, 3);
+        let mut bytes = image.read(superblock).to_bytes().unwrap().to_vec();
+        let number = bytes[0x18..0x1C].to_vec();
+        bytes[1024..1028].copy_from_slice(b"MLFS");
+        bytes[1028..1032].copy_from_slice(&number);
+        image.corrupt(Lba(log.superblock * 8 + 2), Sector::Bytes(bytes[1024..].to_vec().into()));
+    }
+    let world = World::new(4, SMALL_MIB, image);
     let mounting = mount_in(Mode::Ordered, Rc::new(world.disk.clone()), world.runtime());
     let runtime = world.runtime();
     world.sim.block_on(world.user, async move {
@@ -202,22 +212,33 @@ fn what_an_earlier_replay_left_stays_behind() {
         fs.create(Ino::ROOT, b"new", New::plain(FileKind::File, 0o644)).await.unwrap();
         fs.sync_all().await.unwrap();
     });
-    let image = world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(4));
+    Some((world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(4)), dir))
+}
+
+/// Checks that the disk of a world is sound, and has what was made last.
+fn check_new(world: &World) {
+    world.check();
+    run_in(Mode::Ordered, world, async |fs: Ext4| {
+        assert!(fs.lookup(Ino::ROOT, b"new").await.is_ok());
+        fs.unmount().await.unwrap();
+    });
+}
+
+/// A replay of other software ended at damage, and such software used the file system since: what
+/// lies behind is older, and must not come back.
+fn what_an_earlier_replay_left_stays_behind() {
+    let Some((image, dir)) = used_after_a_replay_that_ended(true) else { return };
     match used(Mode::Ordered, &image) {
         Err(Error::JournalLost(loss)) => assert!(loss.is_older, "{loss:?}"),
         other => panic!("{other:?}"),
     }
     let (found, image) = repaired(&image);
     assert!(matches!(found, JournalRepaired::Lossy(_)), "{found:?}");
+    let path = dir.path().join("image");
     save(&image, SMALL_MIB, &path);
     let (code, said) = e2fsck(&["-fy"], &path);
     assert!(code <= 1, "{said}");
-    let world = World::new(5, SMALL_MIB, load(&path));
-    world.check();
-    run_in(Mode::Ordered, &world, async |fs: Ext4| {
-        assert!(fs.lookup(Ino::ROOT, b"new").await.is_ok());
-        fs.unmount().await.unwrap();
-    });
+    check_new(&World::new(5, SMALL_MIB, load(&path)));
 }
 
 #[test]
@@ -255,6 +276,23 @@ fn another_uuid_is_told() {
 #[test]
 fn a_log_of_another_uuid_is_told() {
     another_uuid_is_told();
+}
+
+/// A mount after a replay of other software that ended at damage: what that left in the log is
+/// proof of nothing, and no later mount is refused. It would be if numbers went on, as
+/// [`what_an_earlier_replay_left_stays_behind`] shows.
+#[test]
+fn what_an_earlier_replay_left_proves_nothing() {
+    let Some((image, _dir)) = used_after_a_replay_that_ended(false) else { return };
+    for mode in [Mode::Ordered, Mode::Lazy] {
+        let world = World::new(5, SMALL_MIB, image.clone());
+        run_in(mode, &world, async move |fs: Ext4| {
+            assert!(fs.lookup(Ino::ROOT, b"new").await.is_ok(), "{mode:?}");
+            fs.unmount().await.unwrap();
+        });
+        run_in(Mode::Ordered, &world, async |fs: Ext4| fs.unmount().await.unwrap());
+        check_new(&world);
+    }
 }
 
 /// A log without checksums: damage of a commit block cannot be told from other damage, so nothing

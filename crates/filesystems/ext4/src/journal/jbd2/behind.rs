@@ -9,6 +9,8 @@ use bytes::Bytes;
 use manylogs_block::{IoError, Request};
 use manylogs_plant::{Bug, is};
 
+use super::place::LogPlace;
+use super::replay::Journalled;
 use super::scan::{Contents, Found, Scan};
 use super::{LARGEST_MOST, needed};
 use crate::error::{Error, Result};
@@ -17,6 +19,27 @@ use crate::units::{BLOCK_BYTES, Timestamp};
 
 /// Blocks of one read: 1 MiB.
 const READ_MOST: u32 = 256;
+
+impl LogPlace {
+    /// A number for the next transaction that no block of the log can have, and none before it, if
+    /// `tid` is expected where the log ends.
+    pub(super) const fn beyond(&self, tid: Tid) -> Tid {
+        Tid(tid.0.wrapping_add(self.blocks()).wrapping_add(2))
+    }
+}
+
+impl Journalled {
+    /// The number of the next transaction of a log that is empty. If another program emptied it,
+    /// its replay may have ended at damage: later transactions may lie in the log then, which must
+    /// not be taken for what was written behind ours.
+    pub(crate) fn next_if_empty(&self) -> Tid {
+        let next = self.superblock.sequence();
+        if self.superblock.is_emptied_here() {
+            return next;
+        }
+        self.place.beyond(next)
+    }
+}
 
 /// A place of a log.
 #[derive(Clone, Copy, Debug)]
@@ -205,12 +228,6 @@ impl Scan<'_> {
             Err(Error::Io(IoError::Medium { .. })) => Ok(None),
             read => read.map(Some),
         }
-    }
-
-    /// A number for the next transaction that no block of the log can have, if `tid` is expected
-    /// where the log ends.
-    pub(super) fn beyond(&self, tid: Tid) -> Tid {
-        Tid(tid.0.wrapping_add(self.place.blocks()).wrapping_add(2))
     }
 
     /// As [`Scan::proof`], as far as it can lie, and by headers where no checksum matches. This

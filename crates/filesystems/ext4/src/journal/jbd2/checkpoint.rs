@@ -45,7 +45,8 @@ impl Jbd2Sink {
         let next = {
             let mut state = self.state.borrow_mut();
             state.durable = None;
-            state.next
+            // Another program may have left later numbers in a log that was opened.
+            if state.is_opened { self.place.beyond(state.next) } else { state.next }
         };
         self.write_superblock(next, None).await
     }

@@ -96,6 +96,8 @@ struct State {
     used: u32,
     /// The number of the next transaction.
     next: Tid,
+    /// Whether the log was opened with what another program may have left there.
+    is_opened: bool,
     /// The newest transaction that is durable; `None` if the log has none.
     durable: Option<Tid>,
     /// The copies in durable transactions of the log.
@@ -126,6 +128,7 @@ impl Jbd2Sink {
             transactions: VecDeque::new(),
             used: 0,
             next: superblock.sequence(),
+            is_opened: false,
             durable: None,
             copies: Copies::default(),
             held: memory.hold(Part::Journal, 0),

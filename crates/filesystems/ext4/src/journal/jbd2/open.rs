@@ -44,7 +44,10 @@ pub(crate) async fn open(
     };
     let sink =
         Jbd2Sink::new(Mode::Lazy, Rc::clone(device), place.clone(), superblock.clone(), memory);
-    sink.state.borrow_mut().head = start;
+    {
+        let mut state = sink.state.borrow_mut();
+        (state.head, state.is_opened) = (start, true);
+    }
     let mut last = None;
     while let Some(found) = sink.next_in(&scan, Contents::Skipped).await? {
         if !found.is_metadata && !is(Bug::LazyOpensContent) {

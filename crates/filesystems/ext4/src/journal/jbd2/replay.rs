@@ -88,7 +88,9 @@ pub(crate) async fn replay(
 }
 
 impl Replay<'_> {
-    /// Reads the log from `spot` on. Returns the number of the next transaction.
+    /// Reads the log from `spot` on. Returns the number of the next transaction. It is beyond those
+    /// of the log: blocks of a torn transaction, and of later ones that somebody else's replay did
+    /// not reach, must not be taken for what is written from now on.
     async fn read(&mut self, mut spot: Spot) -> Result<Tid> {
         let (mut last, mut is_ours, mut is_damaged) = (None, false, false);
         loop {
@@ -101,25 +103,22 @@ impl Replay<'_> {
                 continue;
             }
             match self.scan.proof_for(spot, last, is_ours).await? {
-                None if !is_damaged => break,
-                None => return Ok(self.scan.beyond(spot.tid)),
+                None => return Ok(self.scan.place.beyond(spot.tid)),
                 Some(Proof::Older) if !is(Bug::LazyOlderReplayed) => {
                     self.loss.is_older = true;
                     self.loss.unknown.push(spot.at);
-                    return Ok(self.scan.beyond(spot.tid));
+                    return Ok(self.scan.place.beyond(spot.tid));
                 }
                 Some(_) => is_damaged = true,
             }
             let Some(damaged) = self.scan.damaged(spot).await? else {
                 self.loss.unknown.push(spot.at);
-                return Ok(self.scan.beyond(spot.tid));
+                return Ok(self.scan.place.beyond(spot.tid));
             };
             self.loss.unknown.extend(damaged.unknown);
             spot = spot.behind(&damaged.found, damaged.next);
             self.take(damaged.found).await?;
         }
-        // Blocks of a torn transaction in the log must not be taken for the next one.
-        Ok(spot.tid.next())
     }
 
     /// Notes a transaction, which is newer than those before it. What it revokes is taken out at

@@ -7,16 +7,22 @@ use crate::ondisk::bytes::{be32, put_be32};
 /// Bytes of the journal's superblock, in its first block.
 const SUPERBLOCK_BYTES: usize = 1024;
 
-/// The journal's superblock.
+/// Behind the superblock in its block, where no other program reads or writes: a word that says
+/// that this crate left the log empty, and the number with which it did.
+const EMPTIED: usize = SUPERBLOCK_BYTES;
+const EMPTIED_WORD: u32 = u32::from_be_bytes(*b"MLFS");
+const KEPT_BYTES: usize = EMPTIED + 8;
+
+/// The journal's superblock, and what this crate keeps behind it.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct JournalSuperblock(Box<[u8; SUPERBLOCK_BYTES]>);
+pub(crate) struct JournalSuperblock(Box<[u8; KEPT_BYTES]>);
 
 impl JournalSuperblock {
     /// The superblock in `block`; `None` if it is not of a journal with [`BLOCK_BYTES`] blocks, or
     /// not whole.
     pub(crate) fn decode(block: &[u8]) -> Option<Self> {
-        let mut found = Self(Box::new([0; SUPERBLOCK_BYTES]));
-        found.0.copy_from_slice(&block[..SUPERBLOCK_BYTES]);
+        let mut found = Self(Box::new([0; KEPT_BYTES]));
+        found.0.copy_from_slice(&block[..KEPT_BYTES]);
         let sound = found.u32(0) == MAGIC && found.u32(4) == 4 && found.u32(0xC) == 4096;
         let protected = found.incompat() & (incompat::CSUM_V2 | incompat::CSUM_V3) != 0;
         let whole = !protected || (found.0[0x50] == 4 && found.u32(0xFC) == found.checksum());
@@ -29,12 +35,12 @@ impl JournalSuperblock {
             let sum = self.checksum();
             put_be32(&mut *self.0, 0xFC, sum);
         }
-        block[..SUPERBLOCK_BYTES].copy_from_slice(&*self.0);
+        block[..KEPT_BYTES].copy_from_slice(&*self.0);
     }
 
     fn checksum(&self) -> u32 {
         let sum = crc(NO_SEED, &self.0[..0xFC]);
-        crc(crc(sum, &[0; 4]), &self.0[0x100..])
+        crc(crc(sum, &[0; 4]), &self.0[0x100..SUPERBLOCK_BYTES])
     }
 
     fn u32(&self, at: usize) -> u32 {
@@ -64,6 +70,16 @@ impl JournalSuperblock {
     pub(crate) fn set_tail(&mut self, sequence: Tid, start: Option<u32>) {
         put_be32(&mut *self.0, 0x18, sequence.0);
         put_be32(&mut *self.0, 0x1C, start.unwrap_or(0));
+        let (word, number) = if start.is_none() { (EMPTIED_WORD, sequence.0) } else { (0, 0) };
+        put_be32(&mut *self.0, EMPTIED, word);
+        put_be32(&mut *self.0, EMPTIED + 4, number);
+    }
+
+    /// Whether this crate left the log empty, and nobody used it since: then no block of it has the
+    /// number of a later transaction.
+    pub(crate) fn is_emptied_here(&self) -> bool {
+        let left = (self.u32(EMPTIED), self.u32(EMPTIED + 4));
+        left == (EMPTIED_WORD, self.sequence().0) && self.start().is_none()
     }
 
     /// The error with which the last user gave up.
