@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Lend(stores::LendArgs),
     /// Show the stores that a base volume borrows, and what they hold of it.
     Stores(stores::StoresArgs),
+    /// List the drives of a chain (Gecko), and replace halves of its pairs.
+    Member(gecko::MemberArgs),
     /// End the server of a device in order.
     Stop(serve::StopArgs),
     /// Show what a running server does, repeatedly, until `q` or Ctrl-C.

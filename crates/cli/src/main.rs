@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => volume::dump::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Lend(args) => commands::lend::run(&args),
+        Command::Member(args) => commands::gecko::members::run(&args),
         Command::Stores(args) => commands::lend::stores(&args),
         Command::Stop(args) => commands::stop::run(&args),
         Command::Top(args) => commands::top::run(&args.device, &args.updates),

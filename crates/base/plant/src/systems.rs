@@ -47,6 +47,23 @@ macro_rules! with_systems {
                 /// A segment is read although its drive is the tail's now.
                 TailReadByCleaning,
             }
+            /// Bugs of a chain's mirrored links that its crash histories show.
+            PAIRS {
+                /// A drive that is copied to is read.
+                JoiningHalfRead,
+                /// An opening believes the first drive about which drives are current.
+                FormerHalfBelieved,
+                /// A write is answered before the labels say which half missed it.
+                LossNotTold,
+                /// A drive is current before what was copied to it is durable.
+                JoinedBeforeDurable,
+                /// A drive becomes current although it failed while it was copied to.
+                JoinedThoughCopyFailed,
+                /// What is written while a drive is copied to does not go there.
+                CopySkipsWritten,
+                /// A copy is written over what was written since it was read.
+                CopyOverNewer,
+            }
             /// Bugs of a client of several of Everest's stores, and of the stores' dealings with
             /// clients, that crash histories of many nodes show.
             LENDERS {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use manylogs_block::Sectors;
 use manylogs_gecko::{ChainSettings, Cleaning};
 
@@ -20,6 +20,10 @@ pub(crate) struct GeckoArgs {
     /// With --gecko: the other drives of the chain.
     #[arg(value_name = "DRIVE", requires = "gecko")]
     pub(crate) others: Vec<PathBuf>,
+    /// With --gecko: mirror the drives in pairs: the first and the second one hold the same, the
+    /// third and the fourth one, and so on. A pair goes on without one of its halves.
+    #[arg(long, requires = "gecko")]
+    pub(crate) mirror: bool,
     /// With --gecko: size of the device; half of what the drives hold when not given. Cleaning
     /// needs the rest: the less is exported, the faster are writes.
     #[arg(long, value_parser = size, value_name = "SIZE", requires = "gecko")]
@@ -40,10 +44,57 @@ pub(crate) struct ChainOfArgs {
     /// How a chain of drives makes room: see docs/gecko.md.
     #[arg(long, value_name = "WAY", default_value_t = Cleaning::default())]
     pub(crate) cleaning: Cleaning,
+    /// Go on without a half of a mirrored pair that is missing. It leaves the pair: when it comes
+    /// back, it counts for nothing until it joins again (member replace).
+    #[arg(long)]
+    pub(crate) degraded: bool,
 }
 
 impl ChainOfArgs {
     pub(crate) fn settings(&self) -> ChainSettings {
-        ChainSettings { cleaning: self.cleaning, ..ChainSettings::default() }
+        let (cleaning, degraded) = (self.cleaning, self.degraded);
+        ChainSettings { cleaning, degraded, ..ChainSettings::default() }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberArgs {
+    #[command(subcommand)]
+    pub(crate) command: MemberCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemberCommand {
+    /// List the drives of a chain, by pairs and halves, with their states.
+    List(MemberListArgs),
+    /// Put another drive in the place of a half of a pair. The chain may be served meanwhile. Only
+    /// what the pair holds is copied; the old half stays until the new one has everything.
+    Replace(MemberReplaceArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberListArgs {
+    /// Any drive of the chain.
+    pub(crate) base: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberReplaceArgs {
+    /// The half to be replaced: its drive, or as `member list` names it, for example 1.2.
+    pub(crate) old: String,
+    /// The drive that takes its place.
+    pub(crate) new: PathBuf,
+    /// Any drive of the chain, if OLD is missing or given as a number.
+    #[arg(long, value_name = "MEMBER")]
+    pub(crate) of: Option<PathBuf>,
+    /// Overwrite what the new drive holds.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Of a chain that is not served: go on without halves that are missing. They leave their
+    /// pairs.
+    #[arg(long)]
+    pub(crate) degraded: bool,
 }

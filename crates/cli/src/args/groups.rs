@@ -16,6 +16,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "format",
             "serve",
             "list",
+            "member",
             "status",
             "top",
             "metrics",

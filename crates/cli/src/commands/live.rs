@@ -32,7 +32,7 @@ pub(crate) fn server(device: &Path) -> Result<Option<Control>, Failure> {
     }
 }
 
-pub(super) fn ask(server: &mut Control) -> Result<Status, Failure> {
+pub(crate) fn ask(server: &mut Control) -> Result<Status, Failure> {
     server.status().map_err(control_failure)
 }
 

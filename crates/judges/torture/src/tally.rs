@@ -171,6 +171,12 @@ tally! {
     snapshots,
     /// Writes that found the logs full.
     starved,
+    /// Halves of a chain's links that were replaced in use.
+    replaced,
+    /// Halves that failed while the chain was used.
+    halves_lost,
+    /// Openings of a chain without one of its halves.
+    degraded,
     /// Reads with a part in a log or in memory.
     redirected,
     /// Histories with the table in non-volatile RAM.

@@ -58,6 +58,14 @@ pub enum Order {
         /// Its name.
         store: String,
     },
+    /// Let a drive take the place of a half of a mirrored pair of a chain, and return when it has
+    /// everything.
+    ReplaceMember {
+        /// The half, by the path of its drive or as `PAIR.HALF`, counted from 1.
+        old: String,
+        /// Path of the new drive.
+        new: PathBuf,
+    },
     /// Start the count of the emulated drive's lateness anew.
     ForgetLateness,
     /// Finish what is under way, close the volume, and end.
@@ -300,6 +308,7 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
         Order::Snapshot => "snapshot".to_owned(),
         Order::AddStore { address } => format!("add-store {address}"),
         Order::RemoveStore { store } => format!("remove-store {store}"),
+        Order::ReplaceMember { old, new } => format!("replace {old} by {}", new.display()),
         Order::ForgetLateness => "forget-lateness".to_owned(),
         Order::Stop { .. } => "stop".to_owned(),
         Order::Status | Order::Set { .. } => return obey(order),

@@ -230,6 +230,10 @@ impl Operated {
                     || OrderError::bad_input("no base volume is served: it borrows no stores");
                 self.subject.system.as_ref().ok_or_else(none)?.obey(order).await
             }
+            Order::ReplaceMember { .. } => {
+                let none = || OrderError::bad_input("no chain of drives is served");
+                self.subject.system.as_ref().ok_or_else(none)?.obey(order).await
+            }
             Order::ForgetLateness => {
                 let no_drive = || OrderError::bad_input("no drive is emulated");
                 let emulated = self.subject.drive.as_ref().ok_or_else(no_drive)?;

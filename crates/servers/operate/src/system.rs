@@ -23,7 +23,7 @@ pub trait ServedSystem: Debug {
 
     /// Carries out an order that only this kind of system knows.
     fn obey(&self, _order: Order) -> Obeying {
-        let refused = format!("the device is served as {}: it borrows no stores", self.kind());
+        let refused = format!("the device is served as {}: it knows no such order", self.kind());
         Box::pin(std::future::ready(Err(OrderError::bad_input(refused))))
     }
 

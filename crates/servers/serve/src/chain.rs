@@ -1,21 +1,28 @@
 //! A chain of drives served instead of a volume: finds its members, opens them, and serves it.
 
+mod halves;
+mod lies_on;
 mod members;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use manylogs::PhaseProbe;
-use manylogs_block::{BlockDevice, Sectors};
+use manylogs_block::{BlockDevice, Handle, Nanos, Sectors};
 use manylogs_gecko::{Chain, ChainError, ChainSettings};
+use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::status::{ChainStatus, Status, id_text};
-use manylogs_operate::{Closing, ServedSystem, Subject};
+use manylogs_operate::{Closing, Obeying, ServedSystem, Subject};
 
 use crate::engine::{EngineOptions, Left, ServeError, Serving};
 use crate::server::Exported;
-use crate::stack::Stack;
+use crate::stack::{Stack, StackOptions};
 
+pub use halves::{ChainView, place_of, refuse_member};
 pub use members::{Member, MembersError, identity};
 
 /// The chain that an engine serves.
@@ -81,11 +88,78 @@ impl fmt::Display for ChainRefused {
 
 impl std::error::Error for ChainRefused {}
 
-/// An open chain as its operator sees it.
-#[derive(Debug)]
+/// How often the server looks whether the kernel has told what a new drive lies on, and how often
+/// before it gives up: the drive may lie on a device that does not answer.
+const LOOK: Nanos = Nanos::from_millis(10);
+const LOOKS: u32 = 1000;
+
+/// An open chain as its operator sees it. Clones are the same chain.
+#[derive(Clone, Debug)]
 struct OpenChain {
     chain: Chain,
-    members: Vec<PathBuf>,
+    /// Paths of the drives, also of those that joined later.
+    members: Rc<RefCell<Vec<PathBuf>>>,
+    runtime: Handle,
+    /// Opens further drives; the server's thread owns it.
+    stack: Weak<Stack>,
+    options: StackOptions,
+}
+
+impl OpenChain {
+    async fn replace(self, old: String, new: PathBuf) -> Answer {
+        let refuse = |told: String| OrderError::bad_input(told);
+        self.refuse_served(&new).await?;
+        let place = {
+            let (halves, paths) = (self.chain.halves(), self.members.borrow());
+            if halves.is_empty() {
+                return Err(refuse("the chain is not mirrored: it has no half to replace".into()));
+            }
+            refuse_member(&ChainView { halves: &halves, paths: &paths }, &new).map_err(refuse)?;
+            place_of(&old, &halves, &paths).map_err(refuse)?
+        };
+        let stack = self.stack.upgrade().ok_or_else(|| OrderError::new("the server ends"))?;
+        let drive = stack.beside(&new, &self.options).map_err(OrderError::in_use)?;
+        drop(stack);
+        let given = {
+            let mut paths = self.members.borrow_mut();
+            paths.push(new.clone());
+            paths.len() - 1
+        };
+        let copied = self.chain.replace(place, (drive, given)).await;
+        let copied = copied.map_err(|error| halves::refusal(&new, &error))?;
+        let bytes = copied.content.bytes();
+        Ok(serde_json::json!({ "pair": place.0, "half": place.1, "copied_bytes": bytes }))
+    }
+
+    /// Refuses a drive on a device that may be this chain: the server would wait for itself. Only
+    /// another thread may look at it.
+    async fn refuse_served(&self, new: &Path) -> Result<(), OrderError> {
+        let (done, below) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+        let (ends, found, path) = (Arc::clone(&done), Arc::clone(&below), new.to_owned());
+        std::thread::spawn(move || {
+            let below = lies_on::served_below(&path);
+            *found.lock().unwrap_or_else(PoisonError::into_inner) = below;
+            ends.store(true, Ordering::Release);
+        });
+        let mut looks = 0;
+        while !done.load(Ordering::Acquire) {
+            looks += 1;
+            if looks > LOOKS {
+                let told = format!("{}: nothing tells what it lies on", new.display());
+                return Err(OrderError::new(told));
+            }
+            self.runtime.sleep(LOOK).await;
+        }
+        let below = below.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match below {
+            Some(below) => Err(OrderError::bad_input(format!(
+                "{} lies on {below}, which may be this chain: name a drive that no server in user \
+                 space serves",
+                new.display()
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 impl ServedSystem for OpenChain {
@@ -99,9 +173,16 @@ impl ServedSystem for OpenChain {
 
     fn tell(&self, status: &mut Status) {
         let figures = self.chain.figures();
+        let paths = self.members.borrow();
+        let halves = halves::status(&self.chain, &paths);
+        let members = match halves.is_empty() {
+            true => paths.iter().map(|path| path.display().to_string()).collect(),
+            false => halves.iter().filter_map(|half| half.path.clone()).collect(),
+        };
         status.chain = Some(ChainStatus {
             id: id_text(&self.chain.id()),
-            members: self.members.iter().map(|path| path.display().to_string()).collect(),
+            members,
+            halves,
             tail: self.chain.tail_drive() as u64,
             cleaning: self.chain.cleaning().name().to_owned(),
             read_only: self.chain.read_only().map(str::to_owned),
@@ -113,6 +194,16 @@ impl ServedSystem for OpenChain {
             waited_writes: figures.waited,
             table_bytes: figures.table_bytes,
         });
+    }
+
+    fn obey(&self, order: Order) -> Obeying {
+        let chain = self.clone();
+        Box::pin(async move {
+            match order {
+                Order::ReplaceMember { old, new } => chain.replace(old, new).await,
+                _ => Err(OrderError::bad_input("a chain of drives knows no such order")),
+            }
+        })
     }
 
     fn close(&self) -> Closing {
@@ -133,11 +224,18 @@ pub(crate) fn run(
         drives.push(stack.beside(path, &options.stack)?);
     }
     stack.lock_as(chain.id)?;
+    let stack = Rc::new(stack);
     let opening = Chain::open(stack.runtime(), drives, chain.settings);
     let opened = stack.run(opening);
     let opened = opened.map_err(|error| ChainRefused::new(&chain.members, error))?;
     let device: Rc<dyn BlockDevice> = Rc::new(opened.clone());
-    let system = OpenChain { chain: opened, members: chain.members.clone() };
+    let system = OpenChain {
+        chain: opened,
+        members: Rc::new(RefCell::new(chain.members.clone())),
+        runtime: stack.runtime(),
+        stack: Rc::downgrade(&stack),
+        options: options.stack.clone(),
+    };
     let subject = Subject {
         name: options.stack.path.display().to_string(),
         capacity: device.capabilities().capacity,

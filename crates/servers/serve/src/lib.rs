@@ -43,7 +43,9 @@ mod translate;
 mod users;
 
 pub use address::{AddressError, MetricsAddress, NbdAddress};
-pub use chain::{ChainRefused, Member, MembersError, ServedChain, identity};
+pub use chain::{
+    ChainRefused, ChainView, Member, MembersError, ServedChain, identity, place_of, refuse_member,
+};
 pub use emulation::Emulation;
 pub use ending::{End, Ending};
 pub use engine::{About, Engine, EngineOptions, Left, Recognised, ServeError};

@@ -12,8 +12,34 @@ pub enum ChainError {
     #[error(transparent)]
     Io(#[from] IoError),
     /// A chain cannot have this number of drives.
-    #[error("a chain has 2 to 7 drives, not {0}: the drive at the tail only writes")]
+    #[error("a chain has 2 to 7 drives, or pairs, not {0}: the one at the tail only writes")]
     Drives(usize),
+    /// Drives cannot be mirrored in pairs.
+    #[error("{0} drives cannot be mirrored: give an even number, of which two each are a pair")]
+    Odd(usize),
+    /// Zoned drives cannot be mirrored.
+    #[error("zoned drives cannot be mirrored yet: give drives that need no resets")]
+    ZonedPair,
+    /// A half of a mirrored link is not there.
+    #[error(
+        "half {} of pair {} is missing: attach it, or go on without it (--degraded); then it \
+         leaves the pair, and is replaced by member replace", half + 1, link + 1
+    )]
+    HalfMissing {
+        /// The link, counted from 0.
+        link: usize,
+        /// The half, 0 or 1.
+        half: usize,
+    },
+    /// A drive left its link, and the one that has all is not there.
+    #[error("drive {drive} left its pair: it missed writes, and the half that has them is missing")]
+    Former {
+        /// Index of the drive, in the order given.
+        drive: usize,
+    },
+    /// Labels of the same age tell different things.
+    #[error("the drives disagree about which of them are current: leave out the one that was away")]
+    NoRoster,
     /// A drive is too small for the segments that it must have.
     #[error("drive {drive} has {} sectors, a chain of such segments needs {}", have.0, need.0)]
     TooSmall {
@@ -89,7 +115,7 @@ pub enum ChainError {
          chain, the others {newest} (drive {drive})"
     )]
     Stale {
-        /// The drive's number in the chain.
+        /// Index of the drive, in the order given.
         drive: usize,
         /// The last opening that the drive took part in.
         found: u32,
@@ -115,8 +141,7 @@ pub enum ChainError {
 }
 
 impl ChainError {
-    /// The drive that the error is about: its number in the order in which drives were given, or
-    /// for [`ChainError::Stale`] its number in the chain.
+    /// The drive that the error is about: its number in the order in which drives were given.
     #[must_use]
     pub const fn drive(&self) -> Option<usize> {
         match self {
@@ -124,6 +149,7 @@ impl ChainError {
             | Self::NotAChain { drive }
             | Self::Foreign { drive }
             | Self::Twice { drive, .. }
+            | Self::Former { drive }
             | Self::Stale { drive, .. } => Some(*drive),
             _ => None,
         }

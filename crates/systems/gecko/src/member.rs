@@ -4,6 +4,7 @@ use manylogs_block::{Extent, Sectors};
 
 use crate::error::ChainError;
 use crate::ondisk::{self, Superblock};
+use crate::roster::Roster;
 
 /// Bytes of a label that [`ChainMember::decode`] needs.
 pub const LABEL_BYTES: usize = ondisk::BYTES;
@@ -13,10 +14,16 @@ pub const LABEL_BYTES: usize = ondisk::BYTES;
 pub struct ChainMember {
     /// Id of the chain.
     pub chain: [u8; 16],
-    /// Number of the drive in the chain, from 0.
+    /// The link that the drive belongs to, from 0.
     pub drive: usize,
-    /// How many drives the chain has.
+    /// How many links the chain has.
     pub drives: usize,
+    /// Drives of each link: two if they are mirrored, else one.
+    pub halves: usize,
+    /// The drive itself; the roster names drives by it.
+    pub id: u64,
+    /// The drives that were current when the label was written.
+    pub roster: Roster,
     /// Physical sector that records fill.
     pub physical: Sectors,
     /// Length of a segment.
@@ -32,6 +39,12 @@ pub struct ChainMember {
 }
 
 impl ChainMember {
+    /// Orders labels of one chain: the roster of the greatest counts.
+    #[must_use]
+    pub const fn age(&self) -> (u32, u64) {
+        (self.opening, self.roster.version)
+    }
+
     /// The places of the label and its copy, on a drive with this number of sectors.
     #[must_use]
     pub fn places(drive: Sectors) -> [Extent; 2] {
@@ -53,6 +66,9 @@ impl From<Superblock> for ChainMember {
             chain: label.chain,
             drive: label.drive.into(),
             drives: label.drives.into(),
+            halves: manylogs_block::to_usize(label.halves.into()),
+            id: label.id,
+            roster: label.roster,
             physical: label.physical,
             segment: label.segment,
             segments: label.segments,

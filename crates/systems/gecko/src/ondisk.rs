@@ -5,8 +5,8 @@
 //! drive, root 1 on the second.
 
 pub(crate) use bytes_of_superblock::BYTES;
-use bytes_of_superblock::Raw;
-use manylogs_block::{Extent, Payload, Request, Sectors, narrow};
+use bytes_of_superblock::{Raw, RawHalf};
+use manylogs_block::{Extent, Payload, Request, Sectors, narrow, to_usize};
 use manylogs_engine::RootSlot;
 use manylogs_logstore::VolumeId;
 use manylogs_logstore::ondisk::equal_logs::{self, ROOTS};
@@ -16,15 +16,22 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::ChainError;
+use crate::roster::{Half, Joining, Roster};
 
+/// Bytes of a label without a roster.
+const BYTES_WITHOUT: usize = 80;
 const MAGIC: [u8; 8] = *b"MLGECKO1";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Labels of this version have no roster: each link is one drive.
+const WITHOUT_ROSTER: u32 = 1;
 
 mod bytes_of_superblock {
     #![allow(missing_docs, reason = "fields of the format, named as in its description")]
 
     use zerocopy::little_endian::{U16, U32, U64};
     use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+    use crate::roster::{HALVES, LINKS};
 
     #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
     #[repr(C)]
@@ -41,20 +48,37 @@ mod bytes_of_superblock {
         pub export_sectors: U64,
         pub drive_sectors: U64,
         pub opening: U32,
+        pub halves: U32,
+        pub id: U64,
+        pub roster_version: U64,
+        pub joining_id: U64,
+        pub joining_link: U16,
+        pub joining_half: U16,
+        pub reserved: U32,
+        pub current: [[RawHalf; HALVES]; LINKS],
+    }
+
+    #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+    #[repr(C)]
+    pub(super) struct RawHalf {
+        pub id: U64,
+        pub since: U32,
         pub reserved: U32,
     }
 
     pub(crate) const BYTES: usize = size_of::<Raw>();
-    const _: () = assert!(BYTES == 80);
+    const _: () = assert!(BYTES == 336);
 }
 
 /// Label of a drive of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) chain: VolumeId,
-    /// The drive's number in the chain; the next field is the number of drives.
+    /// The link that the drive belongs to; the next field is the number of links.
     pub(crate) drive: u16,
     pub(crate) drives: u16,
+    /// Drives of each link: two if they are mirrored, else one.
+    pub(crate) halves: u32,
     pub(crate) physical: Sectors,
     pub(crate) segment: Sectors,
     /// Segments on each drive.
@@ -63,6 +87,23 @@ pub(crate) struct Superblock {
     pub(crate) sectors: Sectors,
     /// The last opening that the drive took part in: that of the root, or one more.
     pub(crate) opening: u32,
+    /// The drive itself, random. The roster names drives by it.
+    pub(crate) id: u64,
+    /// Which drives were current when this was written.
+    pub(crate) roster: Roster,
+}
+
+impl From<Half> for RawHalf {
+    fn from(half: Half) -> Self {
+        let (id, since) = (U64::new(half.id), U32::new(half.since));
+        Self { id, since, reserved: U32::ZERO }
+    }
+}
+
+impl From<RawHalf> for Half {
+    fn from(raw: RawHalf) -> Self {
+        Self { id: raw.id.get(), since: raw.since.get() }
+    }
 }
 
 impl Superblock {
@@ -78,6 +119,7 @@ impl Superblock {
     }
 
     fn encode(&self) -> Vec<u8> {
+        let joining = self.roster.joining.unwrap_or_default();
         let raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
@@ -91,7 +133,14 @@ impl Superblock {
             export_sectors: U64::new(self.export.0),
             drive_sectors: U64::new(self.sectors.0),
             opening: U32::new(self.opening),
+            halves: U32::new(self.halves),
+            id: U64::new(self.id),
+            roster_version: U64::new(self.roster.version),
+            joining_id: U64::new(joining.id),
+            joining_link: U16::new(joining.link),
+            joining_half: U16::new(joining.half),
             reserved: U32::ZERO,
+            current: self.roster.links.map(|of| of.map(RawHalf::from)),
         };
         let mut bytes = equal_logs::seal(raw.as_bytes());
         let mbr = protective::mbr(self.sectors);
@@ -106,22 +155,47 @@ impl Superblock {
             return None;
         }
         let (found, known) = (raw.version.get(), VERSION);
-        if found != known {
+        if ![VERSION, WITHOUT_ROSTER].contains(&found) {
             return Some(Err(ChainError::Version { found, known }));
         }
-        let superblock = Self {
+        let has_roster = found == VERSION;
+        let mut superblock = Self::of(&raw);
+        if !has_roster {
+            superblock.without_roster();
+        }
+        let covered = &raw.as_bytes()[..if has_roster { BYTES } else { BYTES_WITHOUT }];
+        let whole = equal_logs::is_whole(covered) && superblock.is_possible();
+        whole.then_some(Ok(superblock))
+    }
+
+    fn of(raw: &Raw) -> Self {
+        let id = raw.joining_id.get();
+        let (link, half) = (raw.joining_link.get(), raw.joining_half.get());
+        let joining = Some(Joining { id, link, half }).filter(|joining| joining.id != 0);
+        let links = raw.current.map(|of| of.map(Half::from));
+        Self {
             chain: raw.chain,
             drive: raw.drive.get(),
             drives: raw.drives.get(),
+            halves: raw.halves.get(),
             physical: Sectors(raw.physical_sectors.get().into()),
             segment: Sectors(raw.segment_sectors.get()),
             segments: raw.segments.get(),
             export: Sectors(raw.export_sectors.get()),
             sectors: Sectors(raw.drive_sectors.get()),
             opening: raw.opening.get(),
-        };
-        let whole = equal_logs::is_whole(raw.as_bytes()) && superblock.is_possible();
-        whole.then_some(Ok(superblock))
+            id: raw.id.get(),
+            roster: Roster { version: raw.roster_version.get(), links, joining },
+        }
+    }
+
+    /// The drives of a label without a roster are named by their numbers. The next opening writes
+    /// that down, so all drives must come to the same.
+    fn without_roster(&mut self) {
+        self.halves = 1;
+        self.id = u64::from(self.drive) + 1;
+        let ids: Vec<Vec<u64>> = (1..=u64::from(self.drives)).map(|id| vec![id]).collect();
+        self.roster = Roster { version: 0, ..Roster::first(&ids) };
     }
 
     fn is_possible(&self) -> bool {
@@ -129,14 +203,24 @@ impl Superblock {
             && self.segment.0.is_multiple_of(8)
             && self.drive < self.drives
             && (2..=7).contains(&self.drives)
+            && [1, 2].contains(&self.halves)
+            && self.roster.is_possible(self.drives.into(), to_usize(self.halves.into()))
             && self.segments > 0
             && self.segments <= equal_logs::log_count(self.sectors, self.segment)
             && self.export.0 <= self.segments * self.segment.0 * u64::from(self.drives)
     }
 
+    /// Orders rosters: the newest counts.
+    pub(crate) const fn age(&self) -> (u32, u64) {
+        (self.opening, self.roster.version)
+    }
+
     /// Whether two drives may be of one chain.
     pub(crate) fn is_of_one_chain(&self, other: &Self) -> bool {
-        let same = |s: &Self| (s.chain, s.drives, s.physical, s.segment, s.segments, s.export);
+        let same = |s: &Self| {
+            let sizes = (s.physical, s.segment, s.segments, s.export);
+            (s.chain, s.drives, s.halves, sizes)
+        };
         same(self) == same(other)
     }
 
@@ -161,12 +245,18 @@ mod tests {
             chain: *b"fedcba9876543210",
             drive: 1,
             drives: 3,
+            halves: 2,
             physical: Sectors(8),
             segment: Sectors(128),
             segments: 7,
             export: Sectors(800),
             sectors: Sectors(1000),
             opening: 4,
+            id: 22,
+            roster: Roster {
+                joining: Some(Joining { id: 9, link: 2, half: 1 }),
+                ..Roster::first(&[vec![11, 12], vec![21, 22], vec![31, 32]])
+            },
         };
         let bytes = superblock.encode();
         assert_eq!(Superblock::decode(&bytes), Some(Ok(superblock)));
@@ -180,5 +270,21 @@ mod tests {
         assert!(segments[6].end() <= Superblock::places(superblock.sectors)[1].start);
         assert!(root_slots().iter().all(|root| root.place.end() <= segments[0].start));
         assert_eq!(equal_logs::least_device(7, Sectors(128)), Sectors(976));
+    }
+    #[test]
+    fn a_label_without_a_roster_names_drives_by_number() {
+        let mut raw = vec![0; BYTES_WITHOUT];
+        raw[..8].copy_from_slice(&MAGIC);
+        raw[12..16].copy_from_slice(&1u32.to_le_bytes());
+        raw[32..34].copy_from_slice(&1u16.to_le_bytes());
+        raw[34..36].copy_from_slice(&3u16.to_le_bytes());
+        raw[36..40].copy_from_slice(&1u32.to_le_bytes());
+        for (at, value) in [(40, 128u64), (48, 7), (56, 800), (64, 1000)] {
+            raw[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        let found = Superblock::decode(&equal_logs::seal(&raw)).unwrap().unwrap();
+        assert_eq!((found.id, found.halves), (2, 1));
+        assert_eq!(found.roster.place(3), Some((2, 0)));
+        assert_eq!(found.roster.place(4), None);
     }
 }

@@ -16,9 +16,12 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::chain::Chain;
 use crate::error::ChainError;
+use crate::keeper::{Drive, Keeper};
 use crate::limit::{DRIVES_MOST, Geometry, SEGMENTS_LEAST};
 use crate::ondisk::{Superblock, root_slots};
+use crate::pair::Pair;
 use crate::policy::ChainSettings;
+use crate::roster::Roster;
 use crate::state::{Inner, State};
 
 mod found;
@@ -26,7 +29,7 @@ use found::Found;
 
 const SEGMENT_LEAST: Sectors = Sectors(128);
 const SEGMENT_MOST: Sectors = Sectors((1 << 28) - 8);
-/// Drives of a chain.
+/// Links of a chain.
 const DRIVES: std::ops::RangeInclusive<usize> = 2..=DRIVES_MOST;
 
 /// Options of making a chain.
@@ -36,6 +39,9 @@ pub struct ChainOptions {
     pub segment: Sectors,
     /// Size of the exported device; by default the largest that cleaning can bear.
     pub export: Option<Sectors>,
+    /// Whether each link is two drives with the same content: the first and the second one, the
+    /// third and the fourth one, and so on.
+    pub mirror: bool,
 }
 
 impl Chain {
@@ -50,8 +56,23 @@ impl Chain {
         options: ChainOptions,
         settings: ChainSettings,
     ) -> Result<Self, ChainError> {
-        let superblocks = lay_out(new_volume_id(&runtime), &drives, options)?;
-        let found = Found { reads: drives.clone(), drives, superblocks };
+        let mut labels = lay_out(new_volume_id(&runtime), &drives, options)?;
+        let (links, halves) = (usize::from(labels[0].drives), labels[0].halves);
+        let mut ids: Vec<Vec<u64>> = vec![Vec::new(); links];
+        for (number, label) in labels.iter_mut().enumerate() {
+            label.id = first_id(&label.chain, number);
+            ids[usize::from(label.drive)].push(label.id);
+        }
+        let roster = Roster::first(&ids);
+        let of_chain = drives.into_iter().zip(&labels).enumerate();
+        let of_chain = of_chain.map(|(index, (device, label))| Drive {
+            device,
+            label: Superblock { roster, ..*label },
+            given: index,
+        });
+        let of_chain: Vec<Drive> = of_chain.collect();
+        let keeper = Rc::new(Keeper::new(roster, 1, of_chain.clone()));
+        let found = Found::with(&runtime, keeper, links, halves, Vec::new());
         let logs = found.logs();
         let mut root = Root::first(logs.count());
         // Recovery looks at all segments: most of them are used.
@@ -61,11 +82,12 @@ impl Chain {
             found.drives[usize::from(device.0)].submit(root.write_to(place, chain)).await?;
         }
         // The first copy on the first drive is written last: only then the drives are a chain.
-        for (drive, superblock) in found.drives.iter().zip(&found.superblocks).rev() {
-            for write in superblock.writes() {
-                drive.submit(write).await?;
+        for Drive { device, label, .. } in of_chain.iter().rev() {
+            for write in label.writes() {
+                device.submit(write).await?;
             }
         }
+        found.pairs.iter().for_each(Pair::is_in_step);
         let store = Store::new(chain, logs, root, 1);
         let made = found.assemble(&runtime, State::new(store, LogId(0)), settings);
         made.0.run();
@@ -86,24 +108,30 @@ impl Chain {
         for drive in &drives {
             drive.submit(Request::Flush).await?;
         }
-        let mut found = Found::on(&runtime, drives).await?;
+        let found = Found::on(&runtime, drives, settings.degraded).await?;
         let (root, slot) = found.root().await?;
-        let first = root.sequence_limit;
+        let (first, on_disk) = (root.sequence_limit, root.clone());
         let mut store = Store::new(found.superblocks[0].chain, found.logs(), root, slot);
         retire_failed(&mut store);
-        found.recover(&mut store).await?;
+        let in_doubt = found.recover(&mut store).await?;
         let reused = plant::is(Bug::ChainReusesSequences);
         store.number_from(if reused { 1 + store.map().len() as u64 } else { first.0 });
         let tail = seal_all_but_the_newest(&mut store);
         if found.is_reset_first() && !plant::is(Bug::ZoneGoesOnAfterCrash) {
             store.end_epochs();
         }
-        found.begin_opening(store.root().incarnation).await?;
+        found.begin_opening(store.root().incarnation, (&on_disk, slot)).await?;
+        let pairs = found.pairs.clone();
         let opened = found.assemble(&runtime, State::new(store, tail), settings);
+        if !pairs.is_empty() {
+            in_doubt.settle(&opened.0.engine.members, |_| true).await?;
+            pairs.iter().for_each(Pair::is_in_step);
+        }
         if !begin_incarnation(&*opened.0).await? {
             return Err(ChainError::Worn);
         }
         opened.0.run();
+        opened.0.resume_joining();
         Ok(opened)
     }
 }
@@ -167,6 +195,10 @@ impl Found {
             geometry,
             settings,
             export: self.superblocks[0].export,
+            label: self.superblocks[0],
+            keeper: self.keeper,
+            pairs: self.pairs,
+            copying: Cell::default(),
             spared,
             longest: Cell::default(),
             alarm: Cell::default(),
@@ -175,15 +207,31 @@ impl Found {
     }
 }
 
+/// The id of a drive of a new chain, the `number`th of them. It is as random as that of the chain,
+/// and no two are the same.
+fn first_id(chain: &VolumeId, number: usize) -> u64 {
+    let (high, _) = chain.split_at(8);
+    let mixed = high.iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    // A multiple of 16 and more than that, so that it is never zero.
+    (mixed << 4) + 1 + number as u64
+}
+
 /// The superblocks of a new chain.
 fn lay_out(
     chain: VolumeId,
     drives: &[Rc<dyn BlockDevice>],
     options: ChainOptions,
 ) -> Result<Vec<Superblock>, ChainError> {
-    let (segment, count) = (options.segment, drives.len());
+    let halves = if options.mirror { 2 } else { 1 };
+    let (segment, count) = (options.segment, drives.len() / halves);
+    if !drives.len().is_multiple_of(halves) {
+        return Err(ChainError::Odd(drives.len()));
+    }
     if !DRIVES.contains(&count) {
         return Err(ChainError::Drives(count));
+    }
+    if options.mirror && drives.iter().any(BlockDevice::is_reset_first) {
+        return Err(ChainError::ZonedPair);
     }
     if !segment.0.is_multiple_of(8) || segment < SEGMENT_LEAST || !UnitTable::fits(segment) {
         let (least, most) = (SEGMENT_LEAST, SEGMENT_MOST);
@@ -207,14 +255,17 @@ fn lay_out(
     }
     let of_drive = |(drive, told): (usize, &manylogs_block::Capabilities)| Superblock {
         chain,
-        drive: manylogs_block::narrow(drive),
+        drive: manylogs_block::narrow(drive / halves),
         drives: manylogs_block::narrow(count),
+        halves: manylogs_block::narrow(halves),
         physical,
         segment,
         segments,
         export,
         sectors: told.capacity,
         opening: 1,
+        id: 0,
+        roster: Roster::default(),
     };
     Ok(told.iter().enumerate().map(of_drive).collect())
 }

@@ -78,6 +78,8 @@ pub struct ChainSettings {
     pub buffer: Sectors,
     /// A write that nobody waits for is sent to the drive after this time at the latest.
     pub buffer_age: Nanos,
+    /// Whether a mirrored link may go on without a half that is missing. The half leaves the link.
+    pub degraded: bool,
 }
 
 impl Default for ChainSettings {
@@ -86,6 +88,7 @@ impl Default for ChainSettings {
             cleaning: Cleaning::default(),
             buffer: Sectors::from_bytes_ceil(16 << 20),
             buffer_age: Nanos::from_millis(500),
+            degraded: false,
         }
     }
 }

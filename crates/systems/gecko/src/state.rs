@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use manylogs_block::{Completer, Sectors};
 use manylogs_engine::Engine;
@@ -10,8 +11,12 @@ use manylogs_logstore::store::{Device, Room, Store, Stream};
 
 use crate::admit::Asked;
 use crate::heaps::Heaps;
+use crate::join::Copied;
+use crate::keeper::Keeper;
 use crate::limit::Geometry;
+use crate::ondisk::Superblock;
 use crate::pace::Pace;
+use crate::pair::Pair;
 use crate::policy::ChainSettings;
 
 /// The stream of all changes by clients. They stay in order over a crash: a crash loses only a
@@ -55,6 +60,14 @@ pub(crate) struct Inner {
     pub(crate) geometry: Geometry,
     pub(crate) settings: ChainSettings,
     pub(crate) export: Sectors,
+    /// The label of a drive of the first link.
+    pub(crate) label: Superblock,
+    /// Knows which drives are current.
+    pub(crate) keeper: Rc<Keeper>,
+    /// The mirrored links; none if the links are single drives.
+    pub(crate) pairs: Vec<Pair>,
+    /// What was copied to a drive that joins, while it is copied to.
+    pub(crate) copying: Cell<Option<Copied>>,
     /// Room that only cleaning may use.
     pub(crate) spared: Room,
     /// Most content of the next record.

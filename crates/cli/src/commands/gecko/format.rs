@@ -78,10 +78,11 @@ fn format(args: &FormatArgs, paths: &[PathBuf]) -> Result<(), Failure> {
         drives.iter().map(|drive| drive.capabilities().capacity).collect();
     let smallest = capacities.iter().copied().min().unwrap_or_default();
     let segment = args.gecko.segment.unwrap_or_else(|| segment_for(smallest));
-    let limit = export_limit(paths.len(), smallest, segment);
-    let half = Sectors(smallest.0 * paths.len() as u64 / 2 / 8 * 8);
+    let links = if args.gecko.mirror { paths.len() / 2 } else { paths.len() };
+    let limit = export_limit(links, smallest, segment);
+    let half = Sectors(smallest.0 * links as u64 / 2 / 8 * 8);
     let export = Some(args.gecko.export.unwrap_or(half.min(limit)));
-    let options = ChainOptions { segment, export };
+    let options = ChainOptions { segment, export, mirror: args.gecko.mirror };
     let (runtime, settings) = (session.runtime(), ChainSettings::default());
     let made = session.run(async move {
         Chain::check(&drives, options)?;
@@ -91,7 +92,7 @@ fn format(args: &FormatArgs, paths: &[PathBuf]) -> Result<(), Failure> {
         Ok(chain)
     });
     let chain = made.map_err(|error| refused(&ChainRefused::new(paths, error)))?;
-    told(&chain, paths, &capacities, (segment, limit))
+    told(&chain, (paths, links), &capacities, (segment, limit))
 }
 
 /// A power of two near the share, so that large drives have segments of 64 MiB and more.
@@ -113,15 +114,16 @@ async fn zero_heads(drives: &[Rc<dyn BlockDevice>]) -> Result<(), IoError> {
 
 fn told(
     chain: &Chain,
-    paths: &[PathBuf],
+    (paths, links): (&[PathBuf], usize),
     capacities: &[Sectors],
     (segment, limit): (Sectors, Sectors),
 ) -> Result<(), Failure> {
     let export = chain.capabilities().capacity;
     let raw: u64 = capacities.iter().map(|sectors| sectors.bytes()).sum();
     let smallest = capacities.iter().copied().min().unwrap_or_default();
+    let what = if links < paths.len() { "drives in pairs" } else { "drives" };
     let mut out = format!(
-        "chain      {} of {} drives\n\
+        "chain      {} of {} {what}\n\
          for data   {} ({:.1} % of the drives; cleaning bears {})\n\
          segments   of {}\n",
         id_text(&chain.id()),

@@ -35,10 +35,16 @@ pub(crate) fn found(path: &Path) -> Option<Listed> {
 
 /// Adds the drives of a served chain.
 pub(crate) fn served(chains: &mut Chains, status: &ChainStatus, pid: u32) {
-    for (drive, member) in status.members.iter().enumerate() {
+    let of_pairs = status.halves.iter().filter_map(|half| {
+        half.path.as_ref().map(|path| (manylogs_block::to_usize(half.pair), path))
+    });
+    let single = status.members.iter().enumerate().filter(|_| status.halves.is_empty());
+    let all: Vec<(usize, &String)> = of_pairs.chain(single).collect();
+    let drives = all.iter().map(|(drive, _)| drive + 1).max().unwrap_or_default();
+    for (drive, member) in all {
         let path = PathBuf::from(member);
         let path = std::fs::canonicalize(&path).unwrap_or(path);
-        let (chain, drives) = (status.id.clone(), status.members.len());
+        let chain = status.id.clone();
         chains.insert(path, Listed { chain, drive, drives, pid: Some(pid) });
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod format;
 pub(crate) mod listed;
+pub(crate) mod members;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -116,8 +117,9 @@ pub(crate) fn status(path: &Path, json: bool) -> Result<bool, Failure> {
     }
     let label = &member.label;
     let raw = label.segment.bytes() * label.segments * label.drives as u64;
+    let what = if label.halves > 1 { "pairs of drives" } else { "drives" };
     let mut out = format!(
-        "chain           {} of {} drives\n\
+        "chain           {} of {} {what}\n\
          this drive      member {}, last opened {} times\n\
          for data        {} ({:.1} % of {})\n\
          segments        {} of {} on each drive\n",
@@ -137,6 +139,9 @@ pub(crate) fn status(path: &Path, json: bool) -> Result<bool, Failure> {
                 let number = member.label.drive + 1;
                 let _ = writeln!(out, "member {number}        {}", member.path.display());
             }
+            if label.halves > 1 {
+                out += "halves          manylogs member list names them\n";
+            }
             let _ = writeln!(out, "state           not served: manylogs serve {}", path.display());
         }
         Err(error) => {
@@ -152,6 +157,7 @@ fn as_json(label: &ChainMember) -> serde_json::Value {
         "chain": id_text(&label.chain),
         "member": label.drive,
         "drives": label.drives,
+        "halves": label.halves,
         "opening": label.opening,
         "capacity_bytes": label.export.bytes(),
         "segment_bytes": label.segment.bytes(),
@@ -162,7 +168,11 @@ fn as_json(label: &ChainMember) -> serde_json::Value {
 /// The rows of a status about a served chain.
 pub(crate) fn rows(chain: &ChainStatus) -> String {
     let mut out = format!("chain           {} of {} drives\n", chain.id, chain.members.len());
-    for (number, member) in chain.members.iter().enumerate() {
+    for half in &chain.halves {
+        let tail = if chain.tail == half.pair { ", the tail" } else { "" };
+        let _ = writeln!(out, "half            {}{tail}", members::row(half));
+    }
+    for (number, member) in chain.members.iter().enumerate().filter(|_| chain.halves.is_empty()) {
         let tail = if chain.tail == number as u64 { ", the tail" } else { "" };
         let _ = writeln!(out, "member {}        {member}{tail}", number + 1);
     }

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use manylogs::Phase;
-use manylogs_block::{Payload, Rng, Time};
+use manylogs_block::{Payload, Rng, Time, to_usize};
 use manylogs_gecko::Chain;
 use manylogs_sim::{Sim, TaskOrder};
 
 use super::clients::{Known, World};
+use super::pairs::Trouble;
 use super::plan::GeckoPlan;
 use super::world::{Drives, Images, read_all};
 use crate::report::Report;
@@ -41,6 +42,9 @@ struct Watch {
     born: Rc<Cell<bool>>,
     ended: Rc<Cell<bool>>,
     opened: Rc<RefCell<Option<Chain>>>,
+    /// Halves that were replaced, and halves that failed.
+    replaced: Rc<Cell<u64>>,
+    failed: Rc<Cell<u64>>,
 }
 
 /// Runs the history of `plan`.
@@ -98,6 +102,8 @@ impl History<'_> {
             self.report.tally.resets += figures.emptied;
             self.report.tally.starved += figures.waited;
             self.report.tally.swaps += figures.hops;
+            self.report.tally.replaced += watch.replaced.get();
+            self.report.tally.halves_lost += watch.failed.get();
         }
         let images = drives.crash(&mut self.rng);
         self.judge(&images, Phase::Recovery, true)?;
@@ -110,8 +116,12 @@ impl History<'_> {
         let mut mixed = images.clone();
         let drive = manylogs_block::to_usize(self.rng.below(mixed.0.len() as u64));
         mixed.0[drive] = before.0[drive].clone();
-        match self.recover(&mixed) {
+        match self.recover(&mixed, None) {
             Err(_) => Ok(()),
+            // A half that left its pair before that counts for nothing, whatever it holds.
+            Ok(content) if self.plan.mirrored => self
+                .check(&content)
+                .map_err(|wrong| format!("with drive {drive} from the opening before: {wrong}")),
             Ok(_) => Err(format!(
                 "drive {drive} of opening {incarnation} was taken for one of the next opening"
             )),
@@ -175,7 +185,7 @@ impl History<'_> {
             let Ok(chain) = opened.open(runtime, &plan, 0, false).await else { return };
             let _ = read_all(&chain).await;
         });
-        let crash_at = 1 + self.rng.below(60);
+        let crash_at = 1 + self.rng.below(if self.plan.mirrored { 400 } else { 60 });
         sim.run_until(|| drives.events() >= crash_at || sim.now() > AT_REST);
         drives.crash(&mut self.rng)
     }
@@ -193,27 +203,50 @@ impl History<'_> {
         }
         self.report.tally.judged += 1;
         self.report.tally.unborn += u64::from(!born);
-        let content = match self.recover(images) {
+        let content = match self.recover(images, None) {
             Ok(content) => content,
             Err(_) if !born => return Ok(()),
             Err(problem) => return Err(problem),
         };
         self.report.tally.recovered += 1;
-        let checked = self.known.borrow().changes.check(&content);
-        checked.map(drop).map_err(|wrong| format!("after recovery: {wrong}"))
+        self.check(&content).map_err(|wrong| format!("after recovery: {wrong}"))?;
+        if !self.plan.mirrored {
+            return Ok(());
+        }
+        // Any drive may be missing now, unless it is the last of its link.
+        let without = to_usize(fingerprint % images.0.len() as u64);
+        match self.recover(images, Some(without)) {
+            Ok(content) => {
+                self.report.tally.degraded += 1;
+                let checked = self.check(&content);
+                checked.map_err(|wrong| format!("without drive {without}: {wrong}"))
+            }
+            Err(problem) if is_of_the_last(&problem) => Ok(()),
+            Err(problem) => Err(format!("without drive {without}: {problem}")),
+        }
     }
 
-    fn recover(&self, images: &Images) -> Result<Payload, String> {
+    fn check(&self, content: &Payload) -> Result<(), String> {
+        self.known.borrow().changes.check(content).map(drop)
+    }
+
+    fn recover(&self, images: &Images, without: Option<usize>) -> Result<Payload, String> {
         let sim = Sim::new(self.plan.seed, TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let drives = Drives::new(&sim.handle(drive), self.plan, images);
         let (runtime, plan) = (sim.handle(user), self.plan.clone());
         sim.block_on(user, async move {
-            let chain = drives.open(runtime, &plan, 0, false).await;
+            let first = to_usize(plan.seed);
+            let (chain, _) = drives.open_without(runtime, &plan, 0, (first, without)).await;
             let chain = chain.map_err(|error| format!("recovery failed: {error}"))?;
             read_all(&chain).await
         })
     }
+}
+
+/// Whether an opening failed because a link has no current drive.
+fn is_of_the_last(problem: &str) -> bool {
+    ["left its pair", "are missing"].iter().any(|part| problem.contains(part))
 }
 
 /// State that an incarnation takes over from the last one.
@@ -232,13 +265,20 @@ async fn run(
     given: Given,
     watch: Watch,
 ) {
-    let Given { incarnation, known, next_tag, rng } = given;
+    let Given { incarnation, known, next_tag, mut rng } = given;
     let note = |problem: String| {
         watch.problem.borrow_mut().get_or_insert(problem);
     };
-    let chain = match drives.open(runtime.clone(), &plan, incarnation, incarnation == 0).await {
-        Ok(chain) => chain,
-        Err(error) => return note(format!("open: {error}")),
+    let opened = match incarnation {
+        0 => {
+            let chain = drives.open(runtime.clone(), &plan, 0, true).await;
+            (chain, (0..plan.members).collect())
+        }
+        later => drives.open_without(runtime.clone(), &plan, later, (later, None)).await,
+    };
+    let (chain, given) = match opened {
+        (Ok(chain), given) => (chain, given),
+        (Err(error), _) => return note(format!("open: {error}")),
     };
     watch.opened.replace(Some(chain.clone()));
     let content = match read_all(&chain).await {
@@ -249,6 +289,24 @@ async fn run(
         return note(format!("reopened: {wrong}"));
     }
     watch.born.set(true);
+    if plan.mirrored {
+        let trouble = Trouble {
+            runtime: runtime.clone(),
+            plan: plan.clone(),
+            drives,
+            chain: chain.clone(),
+            given,
+            rng: rng.split(),
+            replaced: Rc::clone(&watch.replaced),
+            failed: Rc::clone(&watch.failed),
+        };
+        let problem = Rc::clone(&watch.problem);
+        runtime.spawn(async move {
+            if let Err(told) = trouble.run().await {
+                problem.borrow_mut().get_or_insert(told);
+            }
+        });
+    }
     let world = Rc::new(World {
         runtime: runtime.clone(),
         chain,

@@ -4,6 +4,7 @@
 mod clients;
 mod history;
 mod model;
+mod pairs;
 mod plan;
 mod world;
 

@@ -6,6 +6,10 @@ use manylogs_sim::CrashDiskConfig;
 
 /// One history in this number is of a chain that is nearly full.
 const FULL_EVERY: u64 = 16;
+/// One history in this number is of mirrored links.
+const MIRRORED_EVERY: u64 = 8;
+/// Drives beside those of a mirrored chain, which may take the place of a half.
+const SPARES: usize = 2;
 
 /// The plan of a history. The chain is so small that its tail wraps all the time.
 #[derive(Clone, Debug)]
@@ -27,6 +31,11 @@ pub struct GeckoPlan {
     pub(crate) operations: u64,
     /// Whether segments are zones, which must be reset before they are written again.
     pub(crate) zoned: bool,
+    /// Drives of the new chain; more follow, which may join it. Equal to the number of drives if
+    /// the links are not mirrored.
+    pub(crate) members: usize,
+    /// Whether two drives each are a link. Then halves fail, are replaced, and come back.
+    pub(crate) mirrored: bool,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
 }
@@ -37,6 +46,8 @@ impl GeckoPlan {
     pub fn of_seed(seed: u64) -> Self {
         if seed % FULL_EVERY == FULL_EVERY - 1 {
             Self::nearly_full(seed)
+        } else if seed % MIRRORED_EVERY == MIRRORED_EVERY - 2 {
+            Self::mirrored(seed)
         } else {
             Self::plain(seed)
         }
@@ -62,10 +73,13 @@ impl GeckoPlan {
             cleaning: Cleaning::ALL[to_usize(rng.below(Cleaning::ALL.len() as u64))],
             buffer: Sectors(8 + rng.below(100)),
             buffer_age: Nanos::from_micros(1 << rng.below(18)),
+            degraded: false,
         });
         let settings = settings.collect();
         Self {
             seed,
+            members: drives.len(),
+            mirrored: false,
             drives,
             segment: Sectors(segment),
             export,
@@ -93,12 +107,14 @@ impl GeckoPlan {
             ..plan.drives[0]
         };
         let drives = vec![drive; to_usize(4 + rng.below(4))];
+        let members = drives.len();
         let export = export_limit(drives.len(), drive.capacity, segment);
         let longest = 1 << rng.below(7);
         // Of twelve operations eight write, half of the longest write on average.
         let operations = ((2 + rng.below(3)) * export.0 * 3 / longest.max(4)).min(4000);
         Self {
             drives,
+            members,
             segment,
             export,
             longest,
@@ -111,12 +127,35 @@ impl GeckoPlan {
         }
     }
 
+    /// The plan of a seed, for a chain of pairs of drives.
+    #[must_use]
+    pub fn mirrored(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0x9a12);
+        let plan = Self::plain(seed);
+        let links = &plan.drives[..plan.drives.len().min(3)];
+        let mut drives: Vec<CrashDiskConfig> =
+            links.iter().flat_map(|drive| [*drive, *drive]).collect();
+        let members = drives.len();
+        // A drive with large sectors would not be taken in place of one with small ones.
+        let smallest = drives.iter().min_by_key(|drive| drive.physical_sector);
+        let spare = smallest.copied().unwrap_or(plan.drives[0]);
+        let capacity = Sectors(spare.capacity.0 + 80 + 7 * plan.segment.0);
+        drives.extend([CrashDiskConfig { capacity, ..spare }; SPARES]);
+        let used = drives[..members].iter().map(|drive| drive.capacity);
+        let smallest = used.min().unwrap_or_default();
+        let limit = export_limit(links.len(), smallest, plan.segment);
+        let export = Sectors(limit.0 / (1 + rng.below(3)) / 8 * 8);
+        let settings = [plan.settings[0]; 4][..2 + to_usize(rng.below(3))].to_vec();
+        let (zoned, mirrored) = (false, true);
+        Self { drives, members, export, settings, zoned, mirrored, fork_every: 40, ..plan }
+    }
+
     /// Longest write that a crash keeps or loses as a whole: an eighth of a segment.
     pub(crate) fn piece(&self) -> Sectors {
         Sectors((self.segment.0 / 8).min(512))
     }
 
     pub(crate) const fn options(&self) -> ChainOptions {
-        ChainOptions { segment: self.segment, export: Some(self.export) }
+        ChainOptions { segment: self.segment, export: Some(self.export), mirror: self.mirrored }
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
 use manylogs_filters::Zoned;
-use manylogs_gecko::{Chain, ChainError};
+use manylogs_gecko::{Chain, ChainError, ChainMember, ChainSettings};
 use manylogs_logstore::ondisk::equal_logs::{log_count, logs};
 use manylogs_logstore::store::Device;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
@@ -62,6 +62,11 @@ impl Drives {
         Images(self.0.iter().map(&mut crash).collect())
     }
 
+    /// The drive with this number.
+    pub(super) fn drive(&self, number: usize) -> &CrashDisk {
+        &self.0[number]
+    }
+
     /// Makes the chain for the first incarnation, or opens it.
     pub(super) async fn open(
         &self,
@@ -70,23 +75,59 @@ impl Drives {
         incarnation: usize,
         fresh: bool,
     ) -> Result<Chain, ChainError> {
-        let device = |drive: &CrashDisk| -> Rc<dyn BlockDevice> {
-            if !plan.zoned {
-                return Rc::new(drive.clone());
-            }
-            let segments = log_count(drive.capabilities().capacity, plan.segment);
-            let segments = logs(Device(0), segments, plan.segment).map(|(_, segment)| segment);
-            Rc::new(Zoned::new(drive.clone(), segments))
-        };
-        let mut drives: Vec<_> = self.0.iter().map(device).collect();
-        let settings = plan.settings[incarnation];
         if fresh {
+            let drives = self.0[..plan.members].iter().map(|drive| of_plan(drive, plan)).collect();
+            let settings = plan.settings[incarnation];
             return Chain::create(runtime, drives, plan.options(), settings).await;
         }
         // A chain finds its members by their labels, in whatever order the drives come.
-        drives.rotate_left(incarnation % plan.drives.len());
-        Chain::open(runtime, drives, settings).await
+        self.open_without(runtime, plan, incarnation, (incarnation, None)).await.0
     }
+
+    /// Opens the chain with all drives that have a label, except for one. The drives are given from
+    /// the one with number `first` on. Also returns their numbers.
+    pub(super) async fn open_without(
+        &self,
+        runtime: Handle,
+        plan: &GeckoPlan,
+        incarnation: usize,
+        (first, without): (usize, Option<usize>),
+    ) -> (Result<Chain, ChainError>, Vec<usize>) {
+        let mut given = Vec::new();
+        for (number, drive) in self.0.iter().enumerate() {
+            let is_spare = plan.mirrored && !has_label(drive).await;
+            if !is_spare && without != Some(number) {
+                given.push(number);
+            }
+        }
+        let count = given.len().max(1);
+        given.rotate_left(first % count);
+        let drives = given.iter().map(|number| of_plan(&self.0[*number], plan)).collect();
+        let degraded = without.is_some();
+        let settings = ChainSettings { degraded, ..plan.settings[incarnation] };
+        (Chain::open(runtime, drives, settings).await, given)
+    }
+}
+
+/// The drive as the plan wants it.
+pub(super) fn of_plan(drive: &CrashDisk, plan: &GeckoPlan) -> Rc<dyn BlockDevice> {
+    if !plan.zoned {
+        return Rc::new(drive.clone());
+    }
+    let segments = log_count(drive.capabilities().capacity, plan.segment);
+    let segments = logs(Device(0), segments, plan.segment).map(|(_, segment)| segment);
+    Rc::new(Zoned::new(drive.clone(), segments))
+}
+
+async fn has_label(drive: &CrashDisk) -> bool {
+    for extent in ChainMember::places(drive.capabilities().capacity) {
+        let read = drive.submit(Request::Read { extent }).await;
+        let bytes = read.ok().and_then(|content| content.to_bytes()).unwrap_or_default();
+        if matches!(ChainMember::decode(&bytes), Ok(Some(_))) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Reads the whole content of the chain.

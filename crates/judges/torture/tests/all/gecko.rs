@@ -2,10 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use manylogs_torture::{Campaign, GeckoPlan, Progress, Summary, System, run_gecko};
+use manylogs_torture::{Campaign, GeckoPlan, Progress, Report, Summary, System, run_gecko};
 
 /// Number of histories of one run.
 const HISTORIES: u64 = 80;
+/// Number of histories of mirrored chains.
+const PAIRED: u64 = 40;
 
 fn run(seeds: RangeInclusive<u64>) -> Summary {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -54,6 +56,39 @@ fn planted_bugs_are_noticed() {
         _ => GeckoPlan::of_seed,
     };
     hunt.run(|| (), |bug, seed, ()| run_gecko(&plan_for(bug)(seed)));
+}
+
+/// Halves fail, are replaced in use, and come back.
+#[test]
+fn a_mirrored_chain_loses_nothing_with_a_half() {
+    let (mut replaced, mut lost, mut degraded) = (0, 0, 0);
+    for seed in 0..PAIRED {
+        match run_gecko(&GeckoPlan::mirrored(seed)) {
+            Ok(Report { tally, .. }) => {
+                replaced += tally.replaced;
+                lost += tally.halves_lost;
+                degraded += tally.degraded;
+            }
+            Err(problem) => panic!("history {seed}: {problem:?}"),
+        }
+    }
+    println!("{replaced} halves replaced, {lost} lost, {degraded} openings without one");
+    assert!(replaced > PAIRED / 3, "{replaced} halves replaced are too few");
+    assert!(lost > PAIRED / 4, "{lost} halves lost are too few");
+    assert!(degraded > 10 * PAIRED, "{degraded} openings without a half are too few");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_of_pairs_are_noticed() {
+    use crate::common::Hunt;
+    use manylogs_plant::{Bug, PAIRS};
+
+    // What an opening after a crash does so that copies agree.
+    let of_copies = [Bug::InDoubtNotRewritten, Bug::EndNotMade];
+    let bugs = [PAIRS, &of_copies].concat();
+    let hunt = Hunt { histories: "pairs", bugs: &bugs, patience: 400 };
+    hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::mirrored(seed)));
 }
 
 /// The same seed gives the same history.

@@ -9,7 +9,10 @@ pub struct ChainStatus {
     pub id: String,
     /// Paths of its drives, in the order of the chain.
     pub members: Vec<String>,
-    /// The drive at the tail, by its number from 0.
+    /// The halves of mirrored pairs; empty if the chain is of single drives.
+    #[serde(default)]
+    pub halves: Vec<HalfStatus>,
+    /// The drive or pair at the tail, by its number from 0.
     pub tail: u64,
     /// How cleaning makes room.
     pub cleaning: String,
@@ -29,4 +32,23 @@ pub struct ChainStatus {
     pub waited_writes: u64,
     /// Memory of the map, of checksums, and of the segments' contents lists.
     pub table_bytes: u64,
+}
+
+/// A half of a mirrored pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HalfStatus {
+    /// The pair, from 0.
+    pub pair: u64,
+    /// Which half of it, 0 or 1. One that joins takes the place of the half with this number.
+    pub half: u64,
+    /// Its drive; `None` if the half is missing.
+    pub path: Option<String>,
+    /// `current` if it has everything, `joining` while it is copied to, else `missing`.
+    pub state: String,
+    /// The opening since which it is current.
+    pub since: Option<u32>,
+    /// Segments of which the content was copied, of one that joins.
+    pub copied_segments: u64,
+    /// Segments in all.
+    pub segments: u64,
 }

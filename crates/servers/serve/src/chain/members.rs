@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use manylogs_block::{Extent, SECTOR_BYTES, Sectors};
-use manylogs_gecko::{ChainError, ChainMember, LABEL_BYTES};
+use manylogs_gecko::{ChainError, ChainMember, LABEL_BYTES, Roster};
 use manylogs_operate::status::id_text;
 use rustix::fs::SeekFrom;
 use thiserror::Error;
@@ -146,16 +146,17 @@ impl Member {
         Self::at(path)?.ok_or_else(none)
     }
 
-    /// Finds all members of the chain of `first` and `named`, in the order of the chain. The other
-    /// members are searched for among the files in the folder of `first` and the disks of this
-    /// machine.
+    /// Finds all members of the chain of `first` and `named`: the current drives in their order in
+    /// the chain, then one that is being copied to. The other members are searched for among the files
+    /// in the folder of `first` and the disks of this machine. Of a mirrored pair one half is
+    /// enough.
     ///
     /// # Errors
     /// See [`MembersError`].
     pub fn all(first: &Path, named: &[PathBuf]) -> Result<Vec<Self>, MembersError> {
         let first = Self::named(first)?;
         let (chain, drives) = (first.label.chain, first.label.drives);
-        let mut found = Found { chain, members: vec![None; drives] };
+        let mut found = Found { chain, drives, members: Vec::new() };
         found.add(first.clone())?;
         for path in named {
             let member = Self::named(path)?;
@@ -171,64 +172,98 @@ impl Member {
             found.add(member)?;
         }
         let folder = folder_of(&first.path);
-        if !found.missing().is_empty() {
+        if !found.is_complete() {
             found.search(&folder)?;
         }
         found.complete(folder)
     }
 }
 
-/// The members found so far, by their numbers.
+/// The members found so far.
 struct Found {
     chain: [u8; 16],
-    members: Vec<Option<Member>>,
+    drives: usize,
+    members: Vec<Member>,
 }
 
 impl Found {
-    fn missing(&self) -> Vec<usize> {
-        let all = self.members.iter().enumerate();
-        all.filter(|(_, member)| member.is_none()).map(|(drive, _)| drive).collect()
+    /// The newest roster: it says which drives are current.
+    fn roster(&self) -> Roster {
+        let newest = self.members.iter().max_by_key(|member| member.label.age());
+        newest.map(|member| member.label.roster).unwrap_or_default()
     }
 
-    /// Adds a member; fails if another drive has the same number.
+    fn has(&self, id: u64) -> bool {
+        self.members.iter().any(|member| member.label.id == id)
+    }
+
+    /// Ids of the current drives of a link.
+    fn current(&self, link: usize) -> impl Iterator<Item = u64> {
+        let halves = self.roster().links.get(link).copied().unwrap_or_default();
+        halves.into_iter().map(|half| half.id).filter(|id| *id != 0)
+    }
+
+    /// Whether nothing is left to search for.
+    fn is_complete(&self) -> bool {
+        let joining = self.roster().joining.map(|joining| joining.id);
+        (0..self.drives).flat_map(|link| self.current(link)).chain(joining).all(|id| self.has(id))
+    }
+
+    /// Links of which no current drive is there.
+    fn missing(&self) -> Vec<usize> {
+        let is_missing = |link: &usize| !self.current(*link).any(|id| self.has(id));
+        (0..self.drives).filter(is_missing).collect()
+    }
+
+    /// Adds a member; fails if another drive says that it is the same one.
     fn add(&mut self, member: Member) -> Result<(), MembersError> {
-        let (drive, drives) = (member.label.drive, self.members.len());
+        let (drive, drives) = (member.label.drive, self.drives);
         // The number is beyond the chain's count: the label is damaged.
-        let Some(place) = self.members.get_mut(drive) else {
+        if drive >= drives {
             return Err(MembersError::NotAMember { path: member.path });
-        };
-        match place {
+        }
+        match self.members.iter().find(|other| other.label.id == member.label.id) {
             Some(other) if is_same(&other.path, &member.path) => Ok(()),
             Some(other) => {
                 let (path, other) = (other.path.clone(), member.path);
                 Err(MembersError::Twice { path, other, drive, drives })
             }
             None => {
-                *place = Some(member);
+                self.members.push(member);
                 Ok(())
             }
         }
     }
 
-    /// Searches for missing members. A copy of a named member is ignored.
+    /// Searches for the other members. A copy of a named member is ignored.
     fn search(&mut self, folder: &Path) -> Result<(), MembersError> {
-        let missing = self.missing();
+        let named: Vec<u64> = self.members.iter().map(|member| member.label.id).collect();
         for path in candidates(folder) {
             // Drives that cannot be read, or have another version, are not members.
             let Ok(Some(member)) = Member::at(&path) else { continue };
-            if member.label.chain == self.chain && missing.contains(&member.label.drive) {
+            let is_new = !named.contains(&member.label.id);
+            if member.label.chain == self.chain && is_new {
                 self.add(member)?;
             }
         }
         Ok(())
     }
 
+    /// All members in their order. A drive that left its pair is none, whatever its label says.
     fn complete(self, searched: PathBuf) -> Result<Vec<Member>, MembersError> {
-        let (missing, chain, drives) = (self.missing(), self.chain, self.members.len());
-        if missing.is_empty() {
-            return Ok(self.members.into_iter().flatten().collect());
+        let (missing, chain, drives) = (self.missing(), self.chain, self.drives);
+        if !missing.is_empty() {
+            return Err(MembersError::Missing { chain, drives, missing, searched });
         }
-        Err(MembersError::Missing { chain, drives, missing, searched })
+        let roster = self.roster();
+        let rank = |member: &Member| match roster.place(member.label.id) {
+            Some(place) => Some(place),
+            None => roster.joins(member.label.id).then_some((usize::MAX, 0)),
+        };
+        let mut members = self.members;
+        members.retain(|member| rank(member).is_some());
+        members.sort_by_key(rank);
+        Ok(members)
     }
 }
 

@@ -33,7 +33,8 @@ fn on_chain<T: 'static, F: Future<Output = T> + 'static>(
     let drives = (0..3).map(disk).map(|disk| Rc::new(disk) as Rc<dyn BlockDevice>).collect();
     let runtime = sim.handle(user);
     sim.block_on(user, async move {
-        let options = ChainOptions { segment: SEGMENT, export: Some(Sectors(PIECES * PIECE.0)) };
+        let export = Some(Sectors(PIECES * PIECE.0));
+        let options = ChainOptions { segment: SEGMENT, export, mirror: false };
         let settings = ChainSettings { buffer: Sectors(8), ..ChainSettings::default() };
         test(Chain::create(runtime, drives, options, settings).await.unwrap()).await
     })

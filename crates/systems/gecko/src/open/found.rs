@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Sectors};
-use manylogs_engine::{PatientReads, Scanner, find_root, read_copy};
+use manylogs_engine::{InDoubt, PatientReads, RootSlot, Scanner, find_root, read_copy};
 use manylogs_logstore::ondisk::equal_logs::least_device;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Store, Versions};
@@ -11,56 +11,73 @@ use manylogs_logstore::{Floors, Incarnation};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::error::ChainError;
+use crate::keeper::{Drive, Keeper, NotChanged};
 use crate::limit::SEGMENTS_LEAST;
 use crate::ondisk::{Superblock, root_slots};
+use crate::pair::Pair;
+use crate::roster::Roster;
 
-/// Drives and their superblocks, in the order of the chain.
+/// The links of a chain, in its order, and their labels.
 pub(super) struct Found {
     pub(super) drives: Vec<Rc<dyn BlockDevice>>,
-    /// The same drives, as an opening reads them: reads that fail for a while are tried again.
+    /// The same links, as an opening reads them: reads that fail for a while are tried again.
     pub(super) reads: Vec<Rc<dyn BlockDevice>>,
+    /// The label of a current drive of each link.
     pub(super) superblocks: Vec<Superblock>,
+    pub(super) keeper: Rc<Keeper>,
+    /// The mirrored links; none if the links are single drives.
+    pub(super) pairs: Vec<Pair>,
+    /// Ids of current drives that are missing.
+    missing: Vec<u64>,
 }
 
 impl Found {
-    /// Finds the chain whose members are `drives`, given in any order.
+    /// Finds the chain whose members are `drives`, given in any order. If the chain may be
+    /// `degraded`, halves may be missing of which the twin is there.
     pub(super) async fn on(
         runtime: &Handle,
         drives: Vec<Rc<dyn BlockDevice>>,
+        degraded: bool,
     ) -> Result<Self, ChainError> {
-        let patient = |drive: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
-            PatientReads::new(Rc::clone(drive), runtime.clone())
-        };
-        let reads: Vec<_> = drives.iter().map(patient).collect();
-        let mut superblocks = Vec::with_capacity(reads.len());
-        for (index, drive) in reads.iter().enumerate() {
-            superblocks.push(superblock_of(drive, index).await?);
+        let mut found = Vec::with_capacity(drives.len());
+        for (index, device) in drives.into_iter().enumerate() {
+            let reads: Rc<dyn BlockDevice> = PatientReads::new(Rc::clone(&device), runtime.clone());
+            let label = superblock_of(&reads, index).await?;
+            found.push(Drive { device, label, given: index });
         }
-        let mut order: Vec<Option<usize>> = match superblocks.first() {
-            Some(first) => vec![None; first.drives.into()],
-            None => return Err(ChainError::Drives(0)),
-        };
-        for (drive, superblock) in superblocks.iter().enumerate() {
-            if !superblock.is_of_one_chain(&superblocks[0]) {
-                return Err(ChainError::Foreign { drive });
+        let newest = newest(&found)?;
+        let (roster, links) = (newest.roster, usize::from(newest.drives));
+        let missing = missing(&found, &roster, links, degraded)?;
+        found.retain(|drive| roster.link_of(drive.label.id).is_some());
+        let keeper = Rc::new(Keeper::new(roster, newest.opening, found));
+        Ok(Self::with(runtime, keeper, links, newest.halves, missing))
+    }
+
+    /// The links of drives that `keeper` knows.
+    pub(super) fn with(
+        runtime: &Handle,
+        keeper: Rc<Keeper>,
+        links: usize,
+        halves: u32,
+        missing: Vec<u64>,
+    ) -> Self {
+        let of_link = |link| keeper.current(link).into_iter().next();
+        let firsts: Vec<Drive> = (0..links).filter_map(of_link).collect();
+        let pair = |link| Pair::new(runtime.clone(), Rc::clone(&keeper), link, true);
+        let pairs: Vec<Pair> = if halves > 1 { (0..links).map(pair).collect() } else { Vec::new() };
+        let alone = firsts.iter().map(|drive| Rc::clone(&drive.device));
+        let drives: Vec<Rc<dyn BlockDevice>> = match pairs.is_empty() {
+            true => alone.collect(),
+            false => {
+                pairs.iter().map(|pair| Rc::new(pair.clone()) as Rc<dyn BlockDevice>).collect()
             }
-            let member = usize::from(superblock.drive);
-            if order[member].replace(drive).is_some() {
-                return Err(ChainError::Twice { drive, member });
-            }
-        }
-        let places = order.iter().enumerate();
-        let missing = places.filter(|(_, at)| at.is_none()).map(|(member, _)| member);
-        let (wanted, missing) = (order.len(), missing.collect::<Vec<_>>());
-        if !missing.is_empty() {
-            return Err(ChainError::Missing { wanted, missing });
-        }
-        let order: Vec<usize> = order.into_iter().flatten().collect();
-        Ok(Self {
-            drives: order.iter().map(|at| Rc::clone(&drives[*at])).collect(),
-            reads: order.iter().map(|at| Rc::clone(&reads[*at])).collect(),
-            superblocks: order.iter().map(|at| superblocks[*at]).collect(),
-        })
+        };
+        let patient = |link: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
+            PatientReads::new(Rc::clone(link), runtime.clone())
+        };
+        let reads = drives.iter().map(patient).collect();
+        let superblocks = firsts.iter().map(|drive| drive.label).collect();
+        Self { drives, reads, superblocks, keeper, pairs, missing }
     }
 
     /// The newest root, and its slot. An error if a drive's opening is older than the root, or
@@ -69,10 +86,14 @@ impl Found {
         let (chain, segments) = (self.superblocks[0].chain, self.logs().count());
         let found = find_root(&self.reads, &root_slots(), chain, segments).await?;
         let (root, slot) = found.newest.ok_or(ChainError::NoRoot)?;
-        let openings = self.superblocks.iter().map(|superblock| superblock.opening);
+        let links = self.superblocks.len();
+        let current: Vec<Drive> = (0..links).flat_map(|link| self.keeper.current(link)).collect();
+        let openings = current.iter().map(|drive| drive.label.opening);
+        // A drive that is not current any more may know of newer openings.
         let newest = openings.max().unwrap_or(0).max(root.incarnation.0);
-        for (drive, superblock) in self.superblocks.iter().enumerate() {
-            let found = superblock.opening;
+        let newest = newest.max(self.keeper.opening());
+        for Drive { label, given, .. } in &current {
+            let (drive, found) = (*given, label.opening);
             if found < root.incarnation.0 && !plant::is(Bug::StaleDriveBelieved) {
                 return Err(ChainError::Stale { drive, found, newest });
             }
@@ -84,19 +105,28 @@ impl Found {
     }
 
     /// Notes on every drive that it takes part in the opening after `last`, durably before the root
-    /// counts that opening.
-    pub(super) async fn begin_opening(&mut self, last: Incarnation) -> Result<(), ChainError> {
-        for (drive, superblock) in self.drives.iter().zip(&mut self.superblocks) {
-            superblock.opening = last.0.saturating_add(1);
-            for write in superblock.writes() {
-                drive.submit(write).await?;
-            }
+    /// counts that opening. Halves that are missing leave their links.
+    pub(super) async fn begin_opening(
+        &self,
+        last: Incarnation,
+        root: (&Root, usize),
+    ) -> Result<(), ChainError> {
+        if !self.pairs.is_empty() {
+            // A crash may have left the root on one half alone.
+            let RootSlot { device, place } = root_slots()[root.1];
+            let link = &self.drives[usize::from(device.0)];
+            link.submit(root.0.write_to(place, self.superblocks[0].chain)).await?;
         }
-        Ok(())
+        let begun = self.keeper.begin(last.0.saturating_add(1), &self.missing).await;
+        begun.map_err(|why| match why {
+            NotChanged::Io(error) => error.into(),
+            NotChanged::Impossible(_) => ChainError::NoRoster,
+        })
     }
 
-    /// Fills `store` from the records in the segments.
-    pub(super) async fn recover(&self, store: &mut Store) -> Result<(), ChainError> {
+    /// Fills `store` from the records in the segments. Returns the places where halves of a link may
+    /// differ after a crash.
+    pub(super) async fn recover(&self, store: &mut Store) -> Result<InDoubt, ChainError> {
         let (floor, first) = (store.floor(), &self.superblocks[0]);
         let mut versions = Versions::new(store.take_logs());
         let of = (store.volume(), first.physical, first.export);
@@ -116,7 +146,59 @@ impl Found {
             }
         }
         store.fill(versions);
-        Ok(())
+        Ok(scanner.in_doubt())
+    }
+}
+
+/// The label with the newest roster. All drives must be of one chain, each once.
+fn newest(found: &[Drive]) -> Result<Superblock, ChainError> {
+    let first = found.first().ok_or(ChainError::Drives(0))?;
+    for (index, Drive { label, .. }) in found.iter().enumerate() {
+        if !label.is_of_one_chain(&first.label) {
+            return Err(ChainError::Foreign { drive: index });
+        }
+        if found[..index].iter().any(|other| other.label.id == label.id) {
+            return Err(ChainError::Twice { drive: index, member: label.drive.into() });
+        }
+    }
+    let labels = || found.iter().map(|drive| &drive.label);
+    let newest = labels().max_by_key(|label| label.age()).unwrap_or(&first.label);
+    if plant::is(Bug::FormerHalfBelieved) {
+        return Ok(first.label);
+    }
+    let same_age = |label: &&Superblock| label.age() == newest.age();
+    if labels().filter(same_age).any(|label| label.roster != newest.roster) {
+        return Err(ChainError::NoRoster);
+    }
+    Ok(*newest)
+}
+
+/// Ids of current drives that are not there. An error if a link has none, or if it may not be
+/// `degraded`.
+fn missing(
+    found: &[Drive],
+    roster: &Roster,
+    links: usize,
+    degraded: bool,
+) -> Result<Vec<u64>, ChainError> {
+    let is_there = |id: u64| found.iter().any(|drive| drive.label.id == id);
+    let listed = |link: usize| roster.links[link].iter().map(|half| half.id).filter(|id| *id != 0);
+    let gone = |link: &usize| !listed(*link).any(is_there);
+    let gone: Vec<usize> = (0..links).filter(gone).collect();
+    // A drive that is there, but left its link.
+    let former = |drive: &&Drive| {
+        gone.contains(&usize::from(drive.label.drive)) && roster.link_of(drive.label.id).is_none()
+    };
+    if let Some(drive) = found.iter().find(former) {
+        return Err(ChainError::Former { drive: drive.given });
+    }
+    if !gone.is_empty() {
+        return Err(ChainError::Missing { wanted: links, missing: gone });
+    }
+    let missing: Vec<u64> = (0..links).flat_map(listed).filter(|id| !is_there(*id)).collect();
+    match missing.first().and_then(|id| roster.place(*id)) {
+        Some((link, half)) if !degraded => Err(ChainError::HalfMissing { link, half }),
+        _ => Ok(missing),
     }
 }
 

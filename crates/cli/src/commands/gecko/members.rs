@@ -1,0 +1,256 @@
+//! `manylogs member`: the drives of a chain of pairs, and putting another one in a half's place.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use manylogs_block::Nanos;
+use manylogs_gecko::{Chain, ChainSettings, Copied, ReplaceError, Standing};
+use manylogs_operate::control::Order;
+use manylogs_operate::status::{ChainStatus, HalfStatus};
+use manylogs_serve::{
+    ChainRefused, ChainView, Member, ServedChain, Stack, StackOptions, place_of, refuse_member,
+};
+use manylogs_storage::OpenMode;
+use serde_json::json;
+
+use super::{members_failure, refused};
+use crate::args::gecko::{MemberArgs, MemberCommand, MemberListArgs, MemberReplaceArgs};
+use crate::commands::live;
+use crate::commands::serve::control_failure;
+use crate::commands::volume::format::{refuse_contents, refuse_zoned};
+use crate::commands::volume::{human, in_use, stack_failure};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// How often a copy that goes on is looked at.
+const LOOK: Nanos = Nanos::from_millis(100);
+
+pub(crate) fn run(args: &MemberArgs) -> Result<(), Failure> {
+    match &args.command {
+        MemberCommand::List(args) => list(args),
+        MemberCommand::Replace(args) => replace(args),
+    }
+}
+
+fn list(args: &MemberListArgs) -> Result<(), Failure> {
+    let base = &args.base;
+    let halves = match live::server(base)? {
+        Some(mut server) => {
+            let status = live::ask(&mut server)?;
+            let chain = status.chain.ok_or_else(|| not_a_chain(base))?;
+            served_halves(&chain)
+        }
+        None => halves_of_labels(base)?,
+    };
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&json!(halves)).unwrap_or_default() + "\n"));
+    }
+    print(&halves.iter().map(|half| row(half) + "\n").collect::<String>())
+}
+
+fn not_a_chain(path: &Path) -> Failure {
+    Failure::input(format!("{} is no member of a chain of drives", path.display()))
+}
+
+/// The halves of a served chain. Each drive of a chain that is not mirrored is one.
+fn served_halves(chain: &ChainStatus) -> Vec<HalfStatus> {
+    if !chain.halves.is_empty() {
+        return chain.halves.clone();
+    }
+    let half = |(pair, path): (usize, &String)| HalfStatus {
+        pair: pair as u64,
+        path: Some(path.clone()),
+        state: "current".to_owned(),
+        ..HalfStatus::default()
+    };
+    chain.members.iter().enumerate().map(half).collect()
+}
+
+/// The halves of a chain that nobody serves, as its labels tell.
+fn halves_of_labels(base: &Path) -> Result<Vec<HalfStatus>, Failure> {
+    let members = Member::all(base, &[]).map_err(members_failure)?;
+    let newest = members.iter().max_by_key(|member| member.label.age());
+    let label = newest.ok_or_else(|| not_a_chain(base))?.label;
+    let path = |id: u64| {
+        let found = members.iter().find(|member| member.label.id == id);
+        found.map(|member| member.path.display().to_string())
+    };
+    let mut all = Vec::new();
+    for (pair, link) in label.roster.links.iter().enumerate().take(label.drives) {
+        for (number, half) in link.iter().enumerate().take(label.halves) {
+            let path = path(half.id);
+            let state = if path.is_some() { "current" } else { "missing" };
+            let since = path.is_some().then_some(half.since);
+            all.push(told((pair, number), path, state, since));
+        }
+    }
+    if let Some(joining) = label.roster.joining {
+        let place = (joining.link.into(), joining.half.into());
+        all.push(told(place, path(joining.id), "joining", None));
+    }
+    Ok(all)
+}
+
+fn told(
+    (pair, half): (usize, usize),
+    path: Option<String>,
+    state: &str,
+    since: Option<u32>,
+) -> HalfStatus {
+    let (pair, half, state) = (pair as u64, half as u64, state.to_owned());
+    HalfStatus { pair, half, path, state, since, ..HalfStatus::default() }
+}
+
+/// A half in words.
+pub(crate) fn row(half: &HalfStatus) -> String {
+    let name = format!("{}.{}", half.pair + 1, half.half + 1);
+    let path = half.path.as_deref().unwrap_or("-");
+    match (half.state.as_str(), half.since) {
+        ("joining", _) if half.segments > 0 => format!(
+            "{name}  {path}  is copied to: {} of {} segments",
+            half.copied_segments, half.segments
+        ),
+        ("joining", _) => {
+            format!("{name}  {path}  joins: it is copied to while the chain is served")
+        }
+        (state, Some(since)) => format!("{name}  {path}  {state} since opening {since}"),
+        (state, None) => format!("{name}  {path}  {state}"),
+    }
+}
+
+fn replace(args: &MemberReplaceArgs) -> Result<(), Failure> {
+    let base = args.of.clone().unwrap_or_else(|| PathBuf::from(&args.old));
+    if !args.new.exists() {
+        return Err(Failure::input(format!("{} does not exist", args.new.display())));
+    }
+    if let Some(mut server) = live::server(&base)? {
+        check_new(args)?;
+        let new = std::path::absolute(&args.new).unwrap_or_else(|_| args.new.clone());
+        let order = Order::ReplaceMember { old: args.old.clone(), new };
+        let answer = server.ask(&order).map_err(control_failure)?;
+        let bytes = answer["copied_bytes"].as_u64().unwrap_or_default();
+        return joined(args, bytes);
+    }
+    let (named, resumes) = named(args, &base)?;
+    if !resumes {
+        check_new(args)?;
+    }
+    let settings = ChainSettings { degraded: args.degraded, ..ChainSettings::default() };
+    let found = ServedChain::of(&base, &named, settings).map_err(members_failure)?;
+    let chain = found.ok_or_else(|| {
+        let base = base.display();
+        Failure::input(format!("{base} is no member of a chain: name one with --of MEMBER"))
+    })?;
+    let copied = replace_closed(args, &chain)?;
+    joined(args, copied.content.bytes())
+}
+
+fn joined(args: &MemberReplaceArgs, bytes: u64) -> Result<(), Failure> {
+    let (new, old) = (args.new.display(), &args.old);
+    print(&format!("{new} has everything now, in the place of {old}: {} copied\n", human(bytes)))
+}
+
+/// Refuses a new drive with content.
+fn check_new(args: &MemberReplaceArgs) -> Result<(), Failure> {
+    refuse_contents(&args.new, args.force)?;
+    refuse_zoned(&args.new, "a chain writes its labels and roots in place")
+}
+
+/// The new drive, if an earlier replacement began with it and did not end; and whether it did.
+fn named(args: &MemberReplaceArgs, base: &Path) -> Result<(Vec<PathBuf>, bool), Failure> {
+    let Some(new) = Member::at(&args.new).map_err(members_failure)? else {
+        return Ok((Vec::new(), false));
+    };
+    let Ok(members) = Member::all(base, &[]) else { return Ok((Vec::new(), false)) };
+    let newest = members.iter().max_by_key(|member| member.label.age());
+    let joins = newest.is_some_and(|newest| {
+        newest.label.chain == new.label.chain && newest.label.roster.joins(new.label.id)
+    });
+    Ok(if joins { (vec![args.new.clone()], true) } else { (Vec::new(), false) })
+}
+
+/// Replaces a half of a chain that nobody serves: opens the chain until the new drive has all.
+fn replace_closed(args: &MemberReplaceArgs, chain: &ServedChain) -> Result<Copied, Failure> {
+    let first = chain.members.first().ok_or_else(|| not_a_chain(&args.new))?;
+    let options = StackOptions::new(first, OpenMode::Exclusive);
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| in_use(&path, stack_failure(error))
+    };
+    let mut stack = Stack::open(&options).map_err(failed(first))?;
+    let mut drives = vec![Rc::clone(&stack.device)];
+    for path in chain.members.iter().skip(1) {
+        drives.push(stack.beside(path, &options).map_err(failed(path))?);
+    }
+    stack.lock_as(chain.id).map_err(failed(first))?;
+    let opened = stack.run(Chain::open(stack.runtime(), drives, chain.settings));
+    let opened = opened.map_err(|error| refused(&ChainRefused::new(&chain.members, error)))?;
+    let result = copy(args, chain, &stack, &opened);
+    let closed = stack.run(async move { opened.close().await });
+    let copied = result?;
+    closed.map_err(Failure::failed)?;
+    Ok(copied)
+}
+
+fn copy(
+    args: &MemberReplaceArgs,
+    chain: &ServedChain,
+    stack: &Stack,
+    opened: &Chain,
+) -> Result<Copied, Failure> {
+    let halves = opened.halves();
+    if halves.is_empty() {
+        return Err(replace_failure(&args.new, &ReplaceError::NotMirrored));
+    }
+    let joins = halves.iter().find(|half| matches!(half.standing, Standing::Joining(_)));
+    let new = joins
+        .and_then(|half| chain.members.get(half.given?))
+        .filter(|path| manylogs_serve::identity(path) == manylogs_serve::identity(&args.new));
+    if let (Some(_), Some(joining)) = (new, joins) {
+        return wait(args, stack, opened, joining.id);
+    }
+    let view = ChainView { halves: &halves, paths: &chain.members };
+    refuse_member(&view, &args.new).map_err(Failure::input)?;
+    let place = place_of(&args.old, &halves, &chain.members).map_err(Failure::input)?;
+    let options = StackOptions::new(&args.new, OpenMode::Exclusive);
+    let drive = stack.beside(&args.new, &options);
+    let drive = drive.map_err(|error| in_use(&args.new, stack_failure(error)))?;
+    let (chain, given) = (opened.clone(), chain.members.len());
+    let copied = stack.run(async move { chain.replace(place, (drive, given)).await });
+    copied.map_err(|error| replace_failure(&args.new, &error))
+}
+
+/// Waits for a copy that the opening goes on with.
+fn wait(
+    args: &MemberReplaceArgs,
+    stack: &Stack,
+    opened: &Chain,
+    id: u64,
+) -> Result<Copied, Failure> {
+    let (chain, runtime) = (opened.clone(), stack.runtime());
+    let copied = stack.run(async move {
+        let mut last = Copied::default();
+        loop {
+            let halves = chain.halves();
+            let half = halves.iter().find(|half| half.id == id);
+            match half.map(|half| half.standing) {
+                Some(Standing::Joining(copied)) => last = copied.unwrap_or(last),
+                Some(Standing::Current(_)) => return Some(last),
+                _ => return None,
+            }
+            runtime.sleep(LOOK).await;
+        }
+    });
+    copied.ok_or_else(|| replace_failure(&args.new, &ReplaceError::Failed))
+}
+
+fn replace_failure(new: &Path, error: &ReplaceError) -> Failure {
+    let message = format!("{}: {error}", new.display());
+    match error {
+        ReplaceError::Busy => Failure::Busy(message),
+        ReplaceError::Failed | ReplaceError::Closed | ReplaceError::Io(_) => {
+            Failure::failed(message)
+        }
+        _ => Failure::Input(message),
+    }
+}

@@ -1,0 +1,116 @@
+//! What happens to the halves of a mirrored chain while clients use it: they fail and are replaced.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs_block::{Handle, IoError, Nanos, Request, Rng, to_usize};
+use manylogs_gecko::{Chain, HalfState, ReplaceError, Standing};
+
+use super::plan::GeckoPlan;
+use super::world::{Drives, of_plan};
+
+/// Drives that are replaced in an incarnation, at most.
+const REPLACED_MOST: u64 = 2;
+/// Requests before a drive fails, at most.
+const SOUND_MOST: u64 = 120;
+/// The same for a drive that is copied to: it should often fail before it has joined.
+const SOUND_NEW: u64 = 30;
+
+/// The trouble of one incarnation. At most one drive fails in it, and never the last of its link:
+/// clients see no error.
+pub(super) struct Trouble {
+    pub(super) runtime: Handle,
+    pub(super) plan: GeckoPlan,
+    pub(super) drives: Drives,
+    pub(super) chain: Chain,
+    /// Numbers of the drives with which the chain was opened.
+    pub(super) given: Vec<usize>,
+    pub(super) rng: Rng,
+    pub(super) replaced: Rc<Cell<u64>>,
+    pub(super) failed: Rc<Cell<u64>>,
+}
+
+impl Trouble {
+    /// Runs until all that should happen has happened.
+    pub(super) async fn run(mut self) -> Result<(), String> {
+        let mut may_fail = self.rng.one_in(2) && self.fails_somewhere();
+        let used: Vec<usize> = self.halves().filter_map(|half| half.given).collect();
+        let mut unused: Vec<usize> = (0..self.plan.drives.len())
+            .filter(|number| !used.iter().any(|given| self.given[*given] == *number))
+            .collect();
+        for _ in 0..self.rng.below(1 + REPLACED_MOST) {
+            let pause = Nanos::from_micros(1 << self.rng.below(18));
+            self.runtime.sleep(pause).await;
+            if unused.is_empty() {
+                break;
+            }
+            let new = unused.remove(to_usize(self.rng.below(unused.len() as u64)));
+            may_fail = self.replace(new, may_fail).await?;
+        }
+        Ok(())
+    }
+
+    fn halves(&self) -> impl Iterator<Item = HalfState> {
+        self.chain.halves().into_iter()
+    }
+
+    /// The current halves of links that have two.
+    fn able(&self) -> Vec<HalfState> {
+        let is_current = |half: &HalfState| matches!(half.standing, Standing::Current(_));
+        let current: Vec<HalfState> = self.halves().filter(is_current).collect();
+        let in_link = |link| current.iter().filter(move |half| half.link == link).count();
+        current.iter().filter(|half| in_link(half.link) == 2).copied().collect()
+    }
+
+    /// A drive of a link with two current drives fails, a while from now.
+    fn fails_somewhere(&mut self) -> bool {
+        let able: Vec<usize> = self.able().iter().filter_map(|half| half.given).collect();
+        if able.is_empty() {
+            return false;
+        }
+        let given = able[to_usize(self.rng.below(able.len() as u64))];
+        self.fail(self.given[given], SOUND_MOST);
+        true
+    }
+
+    /// Lets a drive fail one change or flush, or all from then on, after fewer than `sound`
+    /// requests.
+    fn fail(&mut self, number: usize, sound: u64) {
+        let (mut left, once) = (self.rng.below(sound), self.rng.one_in(2));
+        let failed = Rc::clone(&self.failed);
+        self.drives.drive(number).fail_requests(Box::new(move |request| {
+            let is_read = matches!(request, Request::Read { .. });
+            if left > 0 || is_read && once {
+                left = left.saturating_sub(1);
+                return None;
+            }
+            failed.set(1);
+            let extent = request.extent().unwrap_or_default();
+            left = if once { u64::MAX } else { 0 };
+            Some(if once { IoError::Medium { extent } } else { IoError::Gone })
+        }));
+    }
+
+    /// Replaces a half by the drive `new`, which may fail if no drive `may_fail` yet. Returns
+    /// whether one may fail now.
+    async fn replace(&mut self, new: usize, may_fail: bool) -> Result<bool, String> {
+        let links = self.plan.members / 2;
+        let place = (to_usize(self.rng.below(links as u64)), to_usize(self.rng.below(2)));
+        // It may fail after it has joined: then its twin must be there.
+        let has_twin = self.able().iter().any(|half| half.link == place.0);
+        let fails = !may_fail && has_twin && self.rng.one_in(2);
+        if fails {
+            self.fail(new, SOUND_NEW);
+        }
+        let drive = of_plan(self.drives.drive(new), &self.plan);
+        match self.chain.replace(place, (drive, new)).await {
+            Ok(_) => self.replaced.set(self.replaced.get() + 1),
+            // One that joins since the last opening goes on.
+            Err(ReplaceError::Busy) => {}
+            Err(_) if fails => {}
+            // The half that is copied from may fail, but it has a twin.
+            Err(error) => return Err(format!("drive {new} does not join {place:?}: {error}")),
+        }
+        Ok(may_fail || fails)
+    }
+}

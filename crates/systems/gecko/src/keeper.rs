@@ -1,0 +1,170 @@
+//! Keeps the roster in the labels of all drives: the only writer of labels of an open chain.
+//!
+//! A change counts when it is in the labels of all current drives. Those of other links are written
+//! first, so that an opening without the drives of the changed link knows of it. Both the roster
+//! before a change and the one after it must be right while it is written: a crash finds either.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, IoError, TaskLock};
+
+use crate::ondisk::Superblock;
+use crate::roster::{Change, Impossible, Roster};
+
+/// A drive of the chain that is used.
+#[derive(Clone)]
+pub(crate) struct Drive {
+    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) label: Superblock,
+    /// The number by which the owner of the chain knows it: that among the drives given.
+    pub(crate) given: usize,
+}
+
+/// See the module.
+pub(crate) struct Keeper {
+    roster: Cell<Roster>,
+    /// The greatest version that may be in a label.
+    version: Cell<u64>,
+    opening: Cell<u32>,
+    drives: RefCell<Vec<Drive>>,
+    turn: TaskLock,
+}
+
+/// Why the roster was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotChanged {
+    Impossible(Impossible),
+    /// A drive that its link cannot do without failed to take its label.
+    Io(IoError),
+}
+
+impl From<Impossible> for NotChanged {
+    fn from(reason: Impossible) -> Self {
+        Self::Impossible(reason)
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new(roster: Roster, opening: u32, drives: Vec<Drive>) -> Self {
+        let version = Cell::new(roster.version);
+        let (roster, opening) = (Cell::new(roster), Cell::new(opening));
+        Self { roster, version, opening, drives: RefCell::new(drives), turn: TaskLock::default() }
+    }
+
+    pub(crate) fn roster(&self) -> Roster {
+        self.roster.get()
+    }
+
+    pub(crate) fn opening(&self) -> u32 {
+        self.opening.get()
+    }
+
+    /// The current drives of a link, in the order of its halves.
+    pub(crate) fn current(&self, link: usize) -> Vec<Drive> {
+        let roster = self.roster.get();
+        let half = |drive: &Drive| roster.place(drive.label.id).filter(|(of, _)| *of == link);
+        let drives = self.drives.borrow();
+        let mut found: Vec<_> = drives.iter().filter_map(|d| Some((half(d)?.1, d))).collect();
+        found.sort_by_key(|(half, _)| *half);
+        found.into_iter().map(|(_, drive)| drive.clone()).collect()
+    }
+
+    /// The drive that joins, if it is there.
+    pub(crate) fn joining(&self) -> Option<Drive> {
+        let roster = self.roster.get();
+        self.drives.borrow().iter().find(|drive| roster.joins(drive.label.id)).cloned()
+    }
+
+    /// Adds a drive. Nothing is written to it before it joins.
+    pub(crate) fn add(&self, drive: Drive) {
+        self.drives.borrow_mut().push(drive);
+    }
+
+    /// Drops a drive that was added and does not join.
+    pub(crate) fn forget(&self, id: u64) {
+        let roster = self.roster.get();
+        let is_used = roster.link_of(id).is_some();
+        self.drives.borrow_mut().retain(|drive| is_used || drive.label.id != id);
+    }
+
+    /// Begins an opening without the drives `missing`, durably on all others.
+    pub(crate) async fn begin(&self, opening: u32, missing: &[u64]) -> Result<(), NotChanged> {
+        self.opening.set(opening);
+        for id in missing {
+            self.change(Change::Leave { id: *id }).await?;
+        }
+        if missing.is_empty() {
+            let _turn = self.turn.take().await;
+            self.write(self.roster.get(), None).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes the roster, durably. Another drive that fails to take its label leaves its link. If
+    /// the change fails, labels may hold the new roster or the old one.
+    pub(crate) async fn change(&self, change: Change) -> Result<(), NotChanged> {
+        let _turn = self.turn.take().await;
+        let now = self.roster.get();
+        let Some(next) = now.after(change)? else { return Ok(()) };
+        let next = self.numbered(next);
+        let link = match change {
+            Change::Begin(joining) => Some(joining.link.into()),
+            Change::Join { id, .. } | Change::Leave { id } => now.link_of(id),
+        };
+        if let Change::Join { id, .. } = change
+            && let Some(drive) = self.joining()
+            && let Err(error) = self.write_label(&drive, &next).await
+        {
+            // The half that it was to replace stays.
+            if let Some(fewer) = now.after(Change::Leave { id })? {
+                self.write(self.numbered(fewer), link).await?;
+            }
+            return Err(NotChanged::Io(error));
+        }
+        self.write(next, link).await
+    }
+
+    /// A version may be in some labels although its change failed, so none is used twice.
+    fn numbered(&self, roster: Roster) -> Roster {
+        self.version.set(self.version.get() + 1);
+        Roster { version: self.version.get(), ..roster }
+    }
+
+    async fn write(&self, next: Roster, changed: Option<usize>) -> Result<(), NotChanged> {
+        let mut next = next;
+        while let Err((id, error)) = self.write_all(&next, changed).await {
+            match next.after(Change::Leave { id }) {
+                Ok(Some(fewer)) => next = self.numbered(fewer),
+                _ => return Err(NotChanged::Io(error)),
+            }
+        }
+        let before = self.roster.replace(next);
+        // Drives that left are used no more. One that was added joins in a change to come.
+        let has_left = |id| before.link_of(id).is_some() && next.link_of(id).is_none();
+        self.drives.borrow_mut().retain(|drive| !has_left(drive.label.id));
+        Ok(())
+    }
+
+    /// Writes the labels of all drives of `next`, those of the link `changed` last.
+    async fn write_all(&self, next: &Roster, changed: Option<usize>) -> Result<(), (u64, IoError)> {
+        let drives = self.drives.borrow().clone();
+        let of_next =
+            drives.iter().filter_map(|drive| Some((next.link_of(drive.label.id)?, drive)));
+        let mut order: Vec<(usize, &Drive)> = of_next.collect();
+        order.sort_by_key(|(link, drive)| (changed == Some(*link), *link, drive.label.id));
+        for (_, drive) in order {
+            let written = self.write_label(drive, next).await;
+            written.map_err(|error| (drive.label.id, error))?;
+        }
+        Ok(())
+    }
+
+    async fn write_label(&self, drive: &Drive, roster: &Roster) -> Result<(), IoError> {
+        let label = Superblock { opening: self.opening.get(), roster: *roster, ..drive.label };
+        for write in label.writes() {
+            drive.device.submit(write).await?;
+        }
+        Ok(())
+    }
+}

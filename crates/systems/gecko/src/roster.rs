@@ -1,0 +1,189 @@
+//! Who has everything: which drives of each link are current. All drives' labels hold the roster.
+//!
+//! A drive has everything that its link holds if and only if its id stands in the newest roster. No
+//! flag on the drive itself says so, which a drive that was away would still have. A half is in one
+//! of three states, and [`Roster::after`] is the only place where it changes:
+//!
+//! ```text
+//!            Begin              Join
+//!   (none) --------> joining --------> current, in the place of another half
+//!      ^                |                 |
+//!      +-----Leave------+------Leave------+   (unless it is the last of its link)
+//! ```
+
+/// Most links of a chain.
+pub(crate) const LINKS: usize = 7;
+/// Most halves of a link.
+pub(crate) const HALVES: usize = 2;
+
+/// A drive that is current.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Half {
+    /// Its id; 0 if there is no such half.
+    pub id: u64,
+    /// The opening in which it became current.
+    pub since: u32,
+}
+
+/// A drive that becomes current when everything was copied to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joining {
+    /// Its id.
+    pub id: u64,
+    /// The link, counted from 0.
+    pub link: u16,
+    /// The half of the link whose place it takes, 0 or 1.
+    pub half: u16,
+}
+
+/// Which drives are current. Of the rosters on a chain's drives the one of the newest opening
+/// counts, and in it the one with the greatest version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roster {
+    /// Counts the changes.
+    pub version: u64,
+    /// The current halves of each link.
+    pub links: [[Half; HALVES]; LINKS],
+    /// The drive that is copied to, if any.
+    pub joining: Option<Joining>,
+}
+
+/// A change of the roster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A drive begins to join. From now on it gets all writes.
+    Begin(Joining),
+    /// A drive that joins has everything now, durably, and takes its place in this opening.
+    Join { id: u64, opening: u32 },
+    /// A drive missed a write, is missing, or does not join after all.
+    Leave { id: u64 },
+}
+
+/// Why a change is impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Impossible {
+    /// The drive is the last of its link.
+    Last,
+    /// The drive does not join: it failed meanwhile.
+    NotJoining,
+    /// Another drive joins.
+    Busy,
+}
+
+impl Roster {
+    /// The roster of drives with these ids.
+    pub(crate) fn first(links: &[Vec<u64>]) -> Self {
+        let mut roster = Self { version: 1, ..Self::default() };
+        for (of, ids) in roster.links.iter_mut().zip(links) {
+            for (half, id) in of.iter_mut().zip(ids) {
+                *half = Half { id: *id, since: 1 };
+            }
+        }
+        roster
+    }
+
+    /// Whether a chain of `links` links of `halves` drives may have it: each link has a current
+    /// half, and no drive has two places.
+    pub(crate) fn is_possible(&self, links: usize, halves: usize) -> bool {
+        let ids = || self.links.iter().flatten().map(|half| half.id).filter(|id| *id != 0);
+        let once = ids().all(|id| ids().filter(|other| *other == id).count() == 1);
+        let fits = |(link, of): (usize, &[Half; HALVES])| {
+            let room = if link < links { halves } else { 0 };
+            let is_used = |half: &Half| half.id != 0;
+            of.iter().take(room).any(is_used) == (link < links)
+                && !of.iter().skip(room).any(is_used)
+        };
+        let joins = self.joining.is_none_or(|joining| {
+            let (link, half) = (usize::from(joining.link), usize::from(joining.half));
+            link < links && half < halves && self.place(joining.id).is_none()
+        });
+        once && joins && self.links.iter().enumerate().all(fits)
+    }
+
+    /// Where the drive is current: the link, and which half of it.
+    #[must_use]
+    pub fn place(&self, id: u64) -> Option<(usize, usize)> {
+        let all = self.links.iter().enumerate().filter(|_| id != 0);
+        let mut places = all.flat_map(|(link, of)| (0..HALVES).map(move |half| (link, half, of)));
+        places.find(|(_, half, of)| of[*half].id == id).map(|(link, half, _)| (link, half))
+    }
+
+    /// Whether the drive joins.
+    #[must_use]
+    pub fn joins(&self, id: u64) -> bool {
+        self.joining.is_some_and(|joining| joining.id == id)
+    }
+
+    /// The link of a drive that is current or joins.
+    pub(crate) fn link_of(&self, id: u64) -> Option<usize> {
+        let joins = self.joining.filter(|joining| joining.id == id);
+        joins.map(|joining| joining.link.into()).or_else(|| self.place(id).map(|(link, _)| link))
+    }
+
+    /// The roster after a change; `None` if nothing changes.
+    pub(crate) fn after(&self, change: Change) -> Result<Option<Self>, Impossible> {
+        let mut next = Self { version: self.version + 1, ..*self };
+        match change {
+            Change::Begin(_) if self.joining.is_some() => return Err(Impossible::Busy),
+            Change::Begin(joining) => next.joining = Some(joining),
+            Change::Join { id, opening } => {
+                let joining = self.joining.filter(|joining| joining.id == id);
+                let Joining { link, half, .. } = joining.ok_or(Impossible::NotJoining)?;
+                next.links[usize::from(link)][usize::from(half)] = Half { id, since: opening };
+                next.joining = None;
+            }
+            Change::Leave { id } if self.joins(id) => next.joining = None,
+            Change::Leave { id } => {
+                let Some((link, half)) = self.place(id) else { return Ok(None) };
+                if self.links[link].iter().all(|of| of.id == id || of.id == 0) {
+                    return Err(Impossible::Last);
+                }
+                next.links[link][half] = Half::default();
+            }
+        }
+        Ok(Some(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster() -> Roster {
+        Roster::first(&[vec![11, 12], vec![21, 22]])
+    }
+
+    fn begun() -> Roster {
+        let joining = Joining { id: 13, link: 0, half: 1 };
+        roster().after(Change::Begin(joining)).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_half_that_joined_takes_the_place_of_another_at_once() {
+        let begun = begun();
+        assert!(begun.joins(13) && begun.place(13).is_none() && begun.place(12).is_some());
+        let joined = begun.after(Change::Join { id: 13, opening: 5 }).unwrap().unwrap();
+        assert_eq!(joined.place(13), Some((0, 1)));
+        assert_eq!((joined.place(12), joined.joining), (None, None));
+        assert_eq!(joined.links[0][1].since, 5);
+        assert!(joined.version > begun.version);
+    }
+
+    #[test]
+    fn a_half_that_failed_while_it_joined_never_has_everything() {
+        let failed = begun().after(Change::Leave { id: 13 }).unwrap().unwrap();
+        assert_eq!(failed.after(Change::Join { id: 13, opening: 5 }), Err(Impossible::NotJoining));
+        assert!(failed.place(12).is_some(), "the old half stays");
+    }
+
+    #[test]
+    fn the_last_half_stays_and_nobody_leaves_twice() {
+        let alone = roster().after(Change::Leave { id: 11 }).unwrap().unwrap();
+        assert_eq!(alone.after(Change::Leave { id: 11 }), Ok(None));
+        assert_eq!(alone.after(Change::Leave { id: 12 }), Err(Impossible::Last));
+        assert!(alone.after(Change::Leave { id: 21 }).unwrap().is_some());
+        let second = Joining { id: 14, link: 1, half: 0 };
+        assert_eq!(begun().after(Change::Begin(second)), Err(Impossible::Busy));
+        assert_eq!(alone.place(0), None, "an empty place is no drive");
+    }
+}
