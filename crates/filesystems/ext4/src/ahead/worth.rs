@@ -5,9 +5,9 @@
 //! reads ahead by itself. So windows pay if each brings [`COST`] blocks or more that are asked for
 //! soon. While nothing is read ahead, the blocks that would have been there are counted.
 //!
-//! Longer windows pay as long as at least one block in [`PAYS`] of those that windows brought lately
-//! was asked for: each window is twice as long as the one before then. With fewer than one in
-//! [`WASTES`] it is half as long.
+//! Longer windows pay as long as at least one block in [`PAYS`] of those that windows brought
+//! lately was asked for: each window is twice as long as the one before then. With fewer than one
+//! in [`WASTES`] it is half as long.
 
 use std::collections::VecDeque;
 
