@@ -15,6 +15,20 @@ macro_rules! with_systems {
                 EndNotMade,
                 /// What an opening writes to make copies the same is not flushed.
                 InDoubtNotFlushed,
+                /// An opening relies on a root and superblocks that may be torn on another copy.
+                StructuresNotInDoubt,
+                /// Members that may differ after a crash are read in turn.
+                MirrorReadsAnyCopy,
+                /// A flush of members with the same content leaves one out.
+                MirrorFlushSkipsMember,
+            }
+            /// Bugs of a volume on an array with copies; a test of one case shows each.
+            COPIES_CASES {
+                /// A dead epoch of a log goes on after a crash, although its next one may have begun
+                /// on another copy.
+                DeadEpochGoesOn,
+                /// What is in doubt after a crash is written again in one log after the other.
+                SettledOneByOne,
             }
             /// Bugs of a chain of drives that its crash histories show.
             GECKO {

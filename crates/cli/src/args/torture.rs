@@ -33,9 +33,9 @@ pub(crate) struct TortureArgs {
     /// The system that is crashed.
     #[arg(long, value_name = "SYSTEM", value_enum, default_value = "volume")]
     pub(crate) system: TorturedSystem,
-    /// With --system volume: the volume is on an array, raid0:N or raid10:N. A crash takes of each
-    /// member's cache by itself, and arrays are reshaped between two openings. The seed decides the
-    /// chunk.
+    /// With --system volume: the volume is on an array, raid0:N, raid1:N or raid10:N. A crash takes
+    /// of each member's cache by itself, and may take members with it that have copies. Arrays are
+    /// reshaped between two openings. The seed decides the chunk.
     #[arg(long, value_name = "ARRAY")]
     pub(crate) array: Option<Shape>,
     /// The histories to run, first and last included, as 1..1000000 or 4711..4711.
@@ -54,7 +54,8 @@ pub(crate) struct TortureArgs {
     /// Let the device fail requests in every history, with medium errors and passing ones, while
     /// the volume is opened or in use. Few crashes are tried then, so that many histories run. With
     /// --system mlfs, while the file system is mounted or in use; nothing may be lost. With
-    /// --system everest, logs of the store go out of use, and the store must go on.
+    /// --system everest, logs of the store go out of use, and the store must go on. With --array
+    /// members fail; where others have the same content, the volume must not notice.
     #[arg(long)]
     pub(crate) trouble: bool,
     /// With --system ext4: nothing crashes, but this number of images, one for each seed from the

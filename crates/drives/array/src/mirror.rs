@@ -7,12 +7,15 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Handle, IoError, Lba, Payload, Request, completion,
 };
 
+use manylogs_plant::{self as plant, Bug};
+
 use crate::join::join;
 
 /// RAID-1 over members of equal size. Writes go to all members. A read goes, as with md, to the
 /// member whose last request it continues; else to an idle member; else to the one whose head is
 /// nearest. A read that fails is repeated on the other members. A member that fails a write or a
-/// flush is lost, unless it is the last: the request succeeds if another member carried it out.
+/// flush is lost, unless it is the last: the request succeeds if another member carried it out. So
+/// is a member that fails a read while the members may differ ([`Copies::new`]).
 /// Clones are the same array.
 #[derive(Clone)]
 pub struct Mirror(Rc<Shared>);
@@ -110,7 +113,9 @@ impl Mirror {
         if matches!(request, Request::Read { .. }) {
             return self.read(request.clone(), urgent);
         }
-        let parts = self.0.live().map(|at| self.send(at, request.clone(), urgent));
+        let skips = request == &Request::Flush && plant::is(Bug::MirrorFlushSkipsMember);
+        let live = self.0.live().skip(usize::from(skips));
+        let parts = live.map(|at| self.send(at, request.clone(), urgent));
         join(None, parts.collect())
     }
 
@@ -121,6 +126,7 @@ impl Mirror {
         let begun = self.send(first, request.clone(), urgent);
         self.0.runtime.spawn(async move {
             let mut result = begun.await;
+            let mut failed = if result.is_err() { vec![first] } else { Vec::new() };
             for other in (0..array.0.members.len()).filter(|other| *other != first) {
                 if result.is_ok() {
                     break;
@@ -129,6 +135,15 @@ impl Mirror {
                     continue;
                 }
                 result = array.send(other, request.clone(), urgent).await;
+                if result.is_err() {
+                    failed.push(other);
+                }
+            }
+            // Members that may differ are not read in turn: the next read might find older content.
+            if result.is_ok() && array.0.copies.0.apart {
+                for at in failed {
+                    let _ = array.0.copies.lose(at);
+                }
             }
             completer.complete(result);
         });
@@ -169,7 +184,7 @@ impl Shared {
     }
 
     fn choose(&self, start: Lba) -> usize {
-        if self.copies.0.apart {
+        if self.copies.0.apart && !plant::is(Bug::MirrorReadsAnyCopy) {
             return self.live().next().unwrap_or_default();
         }
         let goes_on = self.live().find(|at| self.members[*at].head.get() == start);

@@ -71,8 +71,8 @@ pub struct Campaign {
     /// [`System::Everest`]. Few crashes are forked then, except with MLFS: such a campaign tests
     /// the answers of requests and the history's own recoveries.
     pub trouble: bool,
-    /// Puts [`System::Volume`] on an array, RAID-0 or RAID-10, whose members lose their caches
-    /// apart. The seed decides the chunk.
+    /// Puts [`System::Volume`] on an array whose members lose their caches apart, and fail requests
+    /// with [`Campaign::trouble`]. The seed decides the chunk.
     pub array: Option<Shape>,
     /// Options for [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,
@@ -171,10 +171,10 @@ impl Campaign {
     }
 
     fn plan_of(&self, seed: u64) -> Plan {
-        let plan = Plan::of_seed(seed);
+        let troubled = self.trouble.then(|| Plan::troubled(seed).sparse());
+        let plan = troubled.unwrap_or_else(|| Plan::of_seed(seed));
         match &self.array {
-            Some(array) => plan.on(array),
-            None if self.trouble => Plan::troubled(seed).sparse(),
+            Some(array) => plan.on(array, self.trouble),
             None => plan,
         }
     }

@@ -7,7 +7,9 @@
 //! opening after a crash first writes what it has found once more, in place, and makes an end
 //! behind it.
 
-use manylogs_block::{Extent, IoError, Lba, Payload, Request, Sectors};
+use std::collections::BTreeSet;
+
+use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Request, Sectors};
 use manylogs_logstore::Scanned;
 use manylogs_logstore::store::Device;
 use manylogs_plant::{self as plant, Bug};
@@ -18,11 +20,14 @@ use crate::phase::Phase;
 
 /// Longest piece that is read and written at a time.
 const PIECE: Sectors = Sectors(2048);
+/// Number of places that are read and written at a time. They lie in different logs, so the columns
+/// of an array work side by side, and each drive takes the nearest first.
+const PLACES: usize = 32;
 
 /// The places of logs that may differ between copies: see the module.
 #[derive(Clone, Debug, Default)]
 pub struct InDoubt {
-    /// Records that no later record calls durable.
+    /// Records that no later record calls durable, and structures.
     records: Vec<(Device, Extent)>,
     /// Physical sectors where a record might begin, and none was found: behind the last record of a
     /// log, and in front of an old epoch whose first record is torn.
@@ -72,6 +77,14 @@ impl InDoubt {
         }
     }
 
+    /// Adds the place of a structure that is written in place, and has been read. On another copy
+    /// its last write may be torn: were its second place written next, none might be whole there.
+    pub fn add_structure(&mut self, device: Device, place: Extent) {
+        if !plant::is(Bug::StructuresNotInDoubt) {
+            self.records.push((device, place));
+        }
+    }
+
     /// Adds a log that begins with zeroes.
     pub(crate) fn add_blank(&mut self, (device, region): (Device, Extent), physical: Sectors) {
         self.ends.push((device, Extent { len: physical.min(region.len), ..region }));
@@ -82,8 +95,11 @@ impl InDoubt {
     /// record of the opening is appended, and before the first request is answered. A crash while
     /// it runs changes nothing of what an opening finds, because the same bytes are written.
     ///
+    /// Up to [`PLACES`] places are read and written at a time.
+    ///
     /// A place that the medium cannot read or write stays as it is. After any other error nothing
-    /// may be appended: the opening fails, and another one begins anew.
+    /// may be appended: the opening fails, and another one begins anew. No write is under way then
+    /// that could meet its records.
     ///
     /// # Errors
     /// Those of the device, except for bad places of the medium.
@@ -94,23 +110,16 @@ impl InDoubt {
     ) -> Result<(), IoError> {
         let settles =
             |device: Device| has_copies(device) && !members.of(device).device().is_reset_first();
-        let mut written = Vec::new();
-        for (device, extent) in self.records.iter().filter(|(device, _)| settles(*device)) {
-            if plant::is(Bug::InDoubtNotRewritten) {
-                break;
-            }
-            written.push(*device);
-            write_again(members.of(*device), *extent).await?;
-        }
-        for (device, extent) in self.ends.iter().filter(|(device, _)| settles(*device)) {
-            if plant::is(Bug::EndNotMade) {
-                break;
-            }
-            written.push(*device);
-            write(members.of(*device), *extent, Payload::zeroes(extent.len)).await?;
-        }
-        written.sort_unstable();
-        written.dedup();
+        let of = |places: &[(Device, Extent)], left_out: bool| -> Vec<(Device, Extent)> {
+            let wanted = places.iter().copied().filter(|(device, _)| settles(*device));
+            if left_out { Vec::new() } else { wanted.collect() }
+        };
+        let records = of(&self.records, plant::is(Bug::InDoubtNotRewritten));
+        let ends = of(&self.ends, plant::is(Bug::EndNotMade));
+        write_again(members, &pieces(&records)).await?;
+        make_ends(members, &ends).await?;
+        let written: BTreeSet<Device> =
+            records.iter().chain(&ends).map(|(device, _)| *device).collect();
         for device in written {
             if !plant::is(Bug::InDoubtNotFlushed) {
                 members.of(device).submit(Phase::Recovery, Request::Flush).await?;
@@ -120,25 +129,69 @@ impl InDoubt {
     }
 }
 
-async fn write_again(member: &Member, extent: Extent) -> Result<(), IoError> {
-    let mut rest = extent;
-    while !rest.is_empty() {
-        let piece = Extent { len: rest.len.min(PIECE), ..rest };
-        rest = Extent::between(piece.end(), rest.end());
-        match member.read(Reader::Client, piece).await {
-            Ok(content) => write(member, piece, content).await?,
-            Err(IoError::Medium { .. }) => {}
-            Err(error) => return Err(error),
+fn at_a_time() -> usize {
+    if plant::is(Bug::SettledOneByOne) { 1 } else { PLACES }
+}
+
+/// Splits places into pieces of at most [`PIECE`].
+fn pieces(places: &[(Device, Extent)]) -> Vec<(Device, Extent)> {
+    let mut pieces = Vec::with_capacity(places.len());
+    for (device, extent) in places {
+        let mut rest = *extent;
+        while !rest.is_empty() {
+            let piece = Extent { len: rest.len.min(PIECE), ..rest };
+            rest = Extent::between(piece.end(), rest.end());
+            pieces.push((*device, piece));
         }
+    }
+    pieces
+}
+
+async fn write_again(members: &Members, pieces: &[(Device, Extent)]) -> Result<(), IoError> {
+    for some in pieces.chunks(at_a_time()) {
+        let read =
+            |(device, piece): &(Device, Extent)| members.of(*device).read(Reader::Client, *piece);
+        let reads: Vec<Completion> = some.iter().map(read).collect();
+        let (mut failed, mut writes) = (None, Vec::with_capacity(some.len()));
+        for (read, (device, piece)) in reads.into_iter().zip(some) {
+            match read.await {
+                Ok(content) => writes.push(write(members.of(*device), *piece, content)),
+                Err(error) => note(&mut failed, error),
+            }
+        }
+        all_written(writes, failed).await?;
     }
     Ok(())
 }
 
-async fn write(member: &Member, extent: Extent, payload: Payload) -> Result<(), IoError> {
+async fn make_ends(members: &Members, places: &[(Device, Extent)]) -> Result<(), IoError> {
+    for some in places.chunks(at_a_time()) {
+        let zeroes = |(device, place): &(Device, Extent)| {
+            write(members.of(*device), *place, Payload::zeroes(place.len))
+        };
+        all_written(some.iter().map(zeroes).collect(), None).await?;
+    }
+    Ok(())
+}
+
+fn write(member: &Member, extent: Extent, payload: Payload) -> Completion {
     let hint = manylogs_block::Hint::None;
-    let write = Request::Write { extent, payload, fua: false, hint };
-    match member.submit(Phase::Recovery, write).await {
-        Ok(_) | Err(IoError::Medium { .. }) => Ok(()),
-        Err(error) => Err(error),
+    member.submit(Phase::Recovery, Request::Write { extent, payload, fua: false, hint })
+}
+
+/// Waits for all writes, also if one has failed: a later opening may append where they go.
+async fn all_written(writes: Vec<Completion>, mut failed: Option<IoError>) -> Result<(), IoError> {
+    for written in writes {
+        if let Err(error) = written.await {
+            note(&mut failed, error);
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Keeps the first error that is not a bad place of the medium.
+fn note(failed: &mut Option<IoError>, error: IoError) {
+    if !matches!(error, IoError::Medium { .. }) {
+        failed.get_or_insert(error);
     }
 }

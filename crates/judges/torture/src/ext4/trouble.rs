@@ -10,7 +10,8 @@ use manylogs_sim::CrashDisk;
 
 use super::world::Mounted;
 use crate::tally::Tally;
-use crate::volume::trouble::{Loss, Told, any_trouble, heal, opening_trouble};
+use crate::volume::trouble::{Loss, Told, any_trouble, opening_trouble};
+use crate::volume::victims::{Failing, heal};
 
 /// In one mount out of this number the device fails reads; in the others it fails later.
 const OPENINGS: u64 = 3;
@@ -59,14 +60,14 @@ impl Trouble {
         let layout = self.layout.borrow().clone();
         let opens = self.rng.borrow_mut().one_in(OPENINGS);
         let Some(layout) = layout.filter(|_| opens) else { return mounting.await };
-        let devices = (&self.disk, &self.clock);
+        let devices = [Failing::alone(&self.disk, &self.clock)];
         let words = {
             let with = (&mut *self.rng.borrow_mut(), Loss::Never);
-            opening_trouble(devices, &layout, with, &self.told)
+            opening_trouble(&devices, &layout, with, &self.told)
         };
         self.words.replace(Some(words));
         let mounted = mounting.await;
-        heal(&self.disk);
+        heal(&devices);
         let failed = self.told.failed.get();
         match mounted {
             Ok(mounted) => {
@@ -89,10 +90,10 @@ impl Trouble {
         if self.words.borrow().is_some() {
             return;
         }
-        let devices = (&self.disk, &self.clock);
+        let devices = [Failing::alone(&self.disk, &self.clock)];
         let words = {
             let with = (&mut *self.rng.borrow_mut(), Loss::Never);
-            any_trouble(devices, &layout, with, &self.told)
+            any_trouble(&devices, &layout, with, &self.told)
         };
         self.words.replace(Some(words));
         self.counts.borrow_mut().troubled += 1;

@@ -1,13 +1,15 @@
 //! Plans of volumes on arrays.
 
 use manylogs::{LogPlacement, VolumeConfig};
-use manylogs_array::{Level, Shape};
+use manylogs_array::{Level, Shape as ArrayShape};
 use manylogs_block::{Geometry, Rng, Sectors};
 
-use crate::volume::plan::{Plan, Trouble};
+use crate::volume::plan::{Plan, Shape, Trouble};
 
 /// Salt that decides the shape of arrays.
 const ARRAY: u64 = 0xa44a;
+/// Salt of plans with many openings.
+const SHORT: u64 = 0x5047;
 /// The longest chunk of an array.
 const CHUNK_MOST: u64 = 32;
 
@@ -25,12 +27,23 @@ impl Plan {
         self.on_columns(members / 2, 2)
     }
 
-    /// This plan on an array of this shape, if the histories know its level.
-    pub(crate) fn on(self, array: &Shape) -> Self {
-        match array.level {
+    /// As [`Plan::on_raid0`], on RAID-1 of `members` disks with the same content: a single column.
+    #[must_use]
+    pub fn on_raid1(self, members: u16) -> Self {
+        self.on_columns(1, members)
+    }
+
+    /// This plan on an array of this shape. With `trouble`, members of it fail requests, as the
+    /// plan says.
+    #[must_use]
+    pub fn on(self, array: &ArrayShape, trouble: bool) -> Self {
+        let planned = self.trouble;
+        let plan = match array.level {
+            Level::Raid0 => self.on_raid0(array.members),
+            Level::Raid1 => self.on_raid1(array.members),
             Level::Raid10 => self.on_raid10(array.members),
-            Level::Raid0 | Level::Raid1 => self.on_raid0(array.members),
-        }
+        };
+        if trouble { Self { trouble: planned, ..plan } } else { plan }
     }
 
     fn on_columns(mut self, columns: u16, copies: u16) -> Self {
@@ -40,6 +53,36 @@ impl Plan {
         let columns = u64::from(columns);
         let least = self.disk.capacity.0 * columns;
         self.disk.capacity = Sectors(least.next_multiple_of(columns * CHUNK_MOST));
+        if copies > 1 && Rng::new(self.seed ^ SHORT ^ ARRAY).one_in(4) && self.is_small() {
+            return self.in_short_lives();
+        }
+        self
+    }
+
+    fn is_small(&self) -> bool {
+        self.shape == Shape::Small && self.between.is_none()
+    }
+
+    /// This plan with many openings, after each of which clients send a few requests. A crash then
+    /// often falls into the first records of an epoch, and logs hold a little of an epoch that a
+    /// drain has ended.
+    #[must_use]
+    pub fn in_short_lives(mut self) -> Self {
+        let mut rng = Rng::new(self.seed ^ SHORT);
+        self.incarnations = 6 + rng.below(6);
+        self.operations = 1 + rng.below(12);
+        self.short_lives = true;
+        self.config.log = Sectors(self.config.log.0 * (1 + rng.below(4)));
+        if rng.one_in(2) {
+            self.config.placement = LogPlacement::Single(0.5);
+        }
+        if let LogPlacement::EveryGroup(group) = &mut self.config.placement {
+            *group += self.config.log;
+        }
+        // Room for the longer logs.
+        let columns = self.array.map_or(1, |array| u64::from(array.columns));
+        let least = (1600 + 8 * rng.below(60)) + 3 * self.config.log.0;
+        self.disk.capacity = Sectors(columns * least.next_multiple_of(CHUNK_MOST));
         self
     }
 
@@ -58,7 +101,7 @@ impl Plan {
     /// The new shape of the array from this incarnation on, if it changes.
     pub(crate) fn reshape(&self, incarnation: u64) -> Option<Geometry> {
         let mut rng = Rng::new(self.seed ^ ARRAY ^ incarnation << 32);
-        let array = self.array.filter(|_| rng.one_in(3))?;
+        let array = self.array.filter(|array| rng.one_in(3) && array.columns > 1)?;
         let chunk = Sectors(8 << rng.below(3));
         Some(Geometry { chunk, ..array })
     }

@@ -12,11 +12,49 @@ const IN_STEP: u64 = 3;
 impl DiskImages {
     /// The members with the content of a column, the one that is read first.
     pub(crate) fn copies(&self, column: u16) -> Vec<usize> {
-        let copies = self.array.map_or(1, |array| usize::from(array.copies));
-        let first = usize::from(column) * copies;
-        let all: Range<usize> = first..first + copies;
+        let all = self.all_copies(column);
         let live: Vec<usize> = all.clone().filter(|member| !self.lost[*member]).collect();
         if live.is_empty() { all.collect() } else { live }
+    }
+
+    /// This content without the member of each column that was read, if the column has another one.
+    /// `None` if no column has.
+    pub(crate) fn without_read_members(mut self) -> Option<Self> {
+        let mut is_any = false;
+        for column in 0..self.columns() {
+            let copies = self.copies(column);
+            if copies.len() > 1 {
+                self.lost[copies[0]] = true;
+                is_any = true;
+            }
+        }
+        if is_any && let Some(homes) = self.homes.clone() {
+            self.settle();
+            homes.iter().for_each(|home| self.copy_home(*home));
+        }
+        is_any.then_some(self)
+    }
+
+    /// Puts new members in the place of lost ones, with the content of the column. In half of all
+    /// crashes the array goes on without the lost ones.
+    fn replace_lost(&mut self, rng: &mut Rng) {
+        if !self.lost.contains(&true) || rng.one_in(2) {
+            return;
+        }
+        for column in 0..self.columns() {
+            let source = self.copies(column)[0];
+            for member in self.all_copies(column) {
+                if std::mem::take(&mut self.lost[member]) {
+                    self.each[member] = self.each[source].clone();
+                }
+            }
+        }
+    }
+
+    fn all_copies(&self, column: u16) -> Range<usize> {
+        let copies = self.array.map_or(1, |array| usize::from(array.copies));
+        let first = usize::from(column) * copies;
+        first..first + copies
     }
 
     fn columns(&self) -> u16 {
@@ -32,6 +70,7 @@ impl DiskImages {
             return self;
         }
         self.settle();
+        self.replace_lost(rng);
         let homes = self.homes.clone().filter(|_| !rng.one_in(IN_STEP));
         self.apart = homes.is_some();
         match homes {

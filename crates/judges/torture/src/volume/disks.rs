@@ -94,8 +94,8 @@ impl DiskImages {
 /// See the module. Clones are the same disks.
 #[derive(Clone)]
 pub(crate) struct Disks {
-    each: Vec<CrashDisk>,
-    array: Option<Geometry>,
+    pub(crate) each: Vec<CrashDisk>,
+    pub(crate) array: Option<Geometry>,
     /// What the array knows of the copies in each column, if there are copies.
     known: Vec<Copies>,
     apart: bool,
@@ -126,6 +126,15 @@ impl Disks {
         &self.each[0]
     }
 
+    /// The members of a column that are not lost.
+    pub(crate) fn live(&self, column: u16) -> Vec<usize> {
+        let copies = self.array.map_or(1, |array| usize::from(array.copies));
+        let known = self.known.get(usize::from(column));
+        let is_live = |at: &usize| known.is_none_or(|known| !known.is_lost(*at));
+        let first = usize::from(column) * copies;
+        (0..copies).filter(is_live).map(|at| first + at).collect()
+    }
+
     /// The disk for the volume. It labels requests with the phase of `probe`.
     pub(crate) fn device(&self, probe: &PhaseProbe) -> Rc<dyn BlockDevice> {
         let member = |disk: &CrashDisk| -> Rc<dyn BlockDevice> {
@@ -140,6 +149,9 @@ impl Disks {
                 Rc::new(Mirror::with(self.runtime.clone(), pair.to_vec(), known.clone()))
             };
             columns = pairs.map(mirror).collect();
+            if array.columns == 1 {
+                return columns.remove(0);
+            }
         }
         Rc::new(Stripe::new(self.runtime.clone(), columns, array.chunk, array.copies))
     }
@@ -201,14 +213,20 @@ impl Disks {
         self.images(each).resync(rng)
     }
 
-    /// Content of the disks after a crash that takes the member with it that each column read from.
-    /// Nothing was brought in step. `None` if there are no copies, or they did not differ.
+    /// Whether the copies of a column may differ, so that the drives that were read can be lost.
+    pub(crate) fn may_lose(&self) -> bool {
+        self.apart && !self.known.is_empty()
+    }
+
+    /// Content of the disks after a crash that takes the member with it that each column read from,
+    /// if the column has another one. Logs, roots and superblocks were not brought in step. `None`
+    /// if no member can be lost, or the copies did not differ.
     pub(crate) fn after_loss(
         &self,
         rng: &mut Rng,
         draw: impl Fn(&mut Rng) -> Survival,
     ) -> Option<DiskImages> {
-        if self.known.is_empty() || !self.apart {
+        if !self.may_lose() {
             return None;
         }
         let kill = rng.one_in(2);
@@ -217,12 +235,7 @@ impl Disks {
             if kill { disk.after_kill(rng) } else { disk.after_power_cut(survival, rng) }
         };
         let each = self.each.iter().map(after).collect();
-        let mut images = self.images(each);
-        for column in 0..self.array.map_or(0, |array| array.columns) {
-            let first = images.copies(column)[0];
-            images.lost[first] = true;
-        }
-        Some(images)
+        self.images(each).without_read_members()
     }
 
     /// Checks that the copies of each column hold the same. Nothing may be in flight.

@@ -37,6 +37,8 @@ struct History<'a> {
     kept: Rc<RefCell<Kept>>,
     next_tag: Rc<Cell<u64>>,
     told: Told,
+    /// Whether the devices that failed had copies that did not.
+    hidden: bool,
     layout: Option<Layout>,
     /// Forks. Operations on non-volatile RAM fork from within the volume's tasks, so they share
     /// them.
@@ -64,9 +66,9 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
     let forks = Forks::new(plan, faults, rng.split(), models, Rc::clone(&told.lossy));
     let forks = Rc::new(RefCell::new(forks));
     let next_tag = Rc::new(Cell::new(1));
-    let (disk, layout) = (plan.disk, None);
+    let (disk, layout, hidden) = (plan.disk, None, false);
     let mut history =
-        History { plan, disk, faults, rng, oracle, kept, next_tag, told, layout, forks };
+        History { plan, disk, faults, rng, oracle, kept, next_tag, told, hidden, layout, forks };
     let mut troubled = history.rng.below(plan.incarnations);
     let opening = plan.trouble == Trouble::Opening;
     if opening {
@@ -86,10 +88,11 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
         let device = match incarnation.cmp(&troubled) {
             Ordering::Equal if trouble => Device::Failing(plan.trouble),
             // Logs that failed stay out of use. With none left the volume may refuse writes.
-            Ordering::Greater if trouble => Device::Failed,
+            Ordering::Greater if trouble && !history.hidden => Device::Failed,
             _ => Device::Sound,
         };
         images = history.live(incarnation == 0, images, device)?;
+        let device = if history.hidden { Device::Sound } else { device };
         if let (0, Some(between)) = (incarnation, plan.between) {
             images = history.pass_between(between, images, device)?;
         }
@@ -110,7 +113,7 @@ impl History<'_> {
         if self.faults {
             machine.disk.remember_writes();
         }
-        let end = End::draw(&mut self.rng);
+        let end = End::draw(&mut self.rng, self.plan.short_lives);
         let watch = Watch::default();
         let (failed, transient) = (self.told.failed.get(), self.told.transient.get());
         let incarnation = Incarnation {
@@ -133,6 +136,7 @@ impl History<'_> {
         let linger = if let End::Crash(linger) = end { linger } else { 0 };
         let lived = self.watch(&sim, &machine, &watch, Until { linger, cut: None });
         self.count(&watch, device, end);
+        self.hidden |= watch.hidden.get();
         {
             let tally = &mut self.forks.borrow_mut().report.tally;
             tally.failed_requests += self.told.failed.get() - failed;

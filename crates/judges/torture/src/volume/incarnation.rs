@@ -3,9 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs::{
-    CreateOptions, DrainOptions, Layout, OpenOptions, PhaseProbe, Settings, Volume, VolumeError,
-};
+use manylogs::{CreateOptions, DrainOptions, Layout, OpenOptions, PhaseProbe, Volume, VolumeError};
 use manylogs_block::{Handle, Rng, Time};
 use manylogs_sim::Oracle;
 
@@ -13,7 +11,8 @@ use crate::volume::clients::{World, adopt};
 use crate::volume::kept::Kept;
 use crate::volume::machine::Machine;
 use crate::volume::plan::{Plan, Trouble};
-use crate::volume::trouble::{Loss, Told, any_trouble, heal, medium_trouble, opening_trouble};
+use crate::volume::trouble::{Loss, Told, any_trouble, medium_trouble, opening_trouble};
+use crate::volume::victims::heal;
 
 /// Progress of an incarnation, which the clients report to the forks.
 #[derive(Clone, Default)]
@@ -33,6 +32,8 @@ pub(crate) struct Watch {
     pub(crate) refused: Rc<Cell<u64>>,
     /// Number of openings that succeeded in spite of them.
     pub(crate) opened: Rc<Cell<u64>>,
+    /// Whether the devices that fail have copies that do not.
+    pub(crate) hidden: Rc<Cell<bool>>,
     /// Description of the device's faults.
     pub(crate) trouble: Rc<RefCell<Option<String>>>,
 }
@@ -53,7 +54,13 @@ pub(crate) enum End {
 }
 
 impl End {
-    pub(crate) fn draw(rng: &mut Rng) -> Self {
+    pub(crate) fn draw(rng: &mut Rng, soon: bool) -> Self {
+        if soon {
+            return match rng.below(5) {
+                0..2 => Self::Drain(DrainOptions { wipe: rng.one_in(4) }),
+                _ => Self::Crash(rng.below(4)),
+            };
+        }
         match rng.below(12) {
             0..2 => Self::Close,
             2..4 => Self::Drain(DrainOptions { wipe: rng.one_in(2) }),
@@ -147,8 +154,11 @@ impl Incarnation {
             let (probe, nvram) = (PhaseProbe::default(), self.machine.nvram());
             let device = self.machine.device(&probe);
             let options = CreateOptions { probe, nvram, ..CreateOptions::default() };
-            self.kept.borrow_mut().create(Settings::of(&self.plan.config));
-            return Volume::create_with(runtime, device, &self.plan.created(), &options).await;
+            let created = self.plan.created();
+            let volume = Volume::create_with(runtime, device, &created, &options).await?;
+            // On an array the volume shortens records to what the log of a column takes.
+            self.kept.borrow_mut().create(volume.settings());
+            return Ok(volume);
         }
         let options = OpenOptions { config: Some(self.plan.config), ..OpenOptions::default() };
         self.machine.open(runtime, options).await.map(|(volume, _)| volume)
@@ -159,18 +169,23 @@ impl Incarnation {
     async fn open_in_trouble(&mut self) -> Result<Volume, String> {
         let Some(layout) = self.layout.clone() else { return Err("nothing to open".to_owned()) };
         let lossy = self.told.lossy.get();
-        let devices = (self.machine.disk.first(), &self.clock);
-        let words = opening_trouble(devices, &layout, (&mut self.rng, Loss::Possible), &self.told);
+        let victims = self.machine.disk.victims(&self.clock, &mut self.rng);
+        let with = (&mut self.rng, Loss::Possible);
+        let words = opening_trouble(&victims.disks, &layout, with, &self.told);
         self.watch.trouble.replace(Some(words));
+        if victims.are_hidden {
+            self.hide(lossy);
+        }
         match self.open().await {
             Ok(volume) => {
                 self.watch.opened.set(1);
                 Ok(volume)
             }
+            Err(error) if victims.are_hidden => Err(format!("open without a member: {error}")),
             Err(VolumeError::NotAVolume) => Err("what cannot be read is called no volume".into()),
             Err(_) => {
                 self.watch.refused.set(1);
-                heal(self.machine.disk.first());
+                heal(&victims.disks);
                 self.told.reads_fail.set(false);
                 self.told.lossy.set(lossy);
                 self.device = Device::Sound;
@@ -180,17 +195,30 @@ impl Incarnation {
     }
 
     fn begin_trouble(&mut self, volume: &Volume) {
-        let (devices, layout) = ((self.machine.disk.first(), &self.clock), volume.layout());
-        let words = match self.device {
-            Device::Failing(Trouble::Medium) => {
-                medium_trouble(devices, layout, &mut self.rng, &self.told)
+        let Device::Failing(trouble @ (Trouble::Medium | Trouble::Any)) = self.device else {
+            return;
+        };
+        let (layout, lossy) = (volume.layout(), self.told.lossy.get());
+        let victims = self.machine.disk.victims(&self.clock, &mut self.rng);
+        let words = match trouble {
+            Trouble::Medium => medium_trouble(&victims.disks, layout, &mut self.rng, &self.told),
+            _ => {
+                let with = (&mut self.rng, Loss::Possible);
+                any_trouble(&victims.disks, layout, with, &self.told)
             }
-            Device::Failing(Trouble::Any) => {
-                any_trouble(devices, layout, (&mut self.rng, Loss::Possible), &self.told)
-            }
-            _ => return,
         };
         self.watch.trouble.replace(Some(words));
+        if victims.are_hidden {
+            self.hide(lossy);
+        }
+    }
+
+    /// The array has other copies of all that fails: its user must notice nothing.
+    fn hide(&mut self, lossy: bool) {
+        self.watch.hidden.set(true);
+        self.told.reads_fail.set(false);
+        self.told.lossy.set(lossy);
+        self.device = Device::Sound;
     }
 
     /// Ends the incarnation after the clients' last operation.

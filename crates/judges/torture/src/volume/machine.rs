@@ -8,6 +8,9 @@ use manylogs_sim::{CrashDiskConfig, CrashNvram, NvramImage, Survival};
 
 use crate::volume::disks::{DiskImages, Disks};
 
+/// Where copies may differ, one crash in this number takes members with it.
+const LOSSES: u64 = 3;
+
 /// Content of devices that are not in use.
 #[derive(Clone)]
 pub(crate) struct Images {
@@ -110,8 +113,15 @@ impl Machine {
         Some(Images { disk, nvram })
     }
 
-    /// Kills the user or cuts the power of all devices now.
+    /// Kills the user or cuts the power of all devices now. Where copies may differ, one crash in
+    /// [`LOSSES`] takes the members with it that were read.
     pub(crate) fn crash(&self, rng: &mut Rng) -> Images {
+        if self.disk.may_lose()
+            && rng.one_in(LOSSES)
+            && let Some(images) = self.lose_members(rng)
+        {
+            return images;
+        }
         let nvram = self.nvram.as_ref();
         if rng.one_in(2) {
             return Images {

@@ -19,4 +19,5 @@ pub(crate) mod recovery;
 pub(crate) mod runs;
 pub(crate) mod trouble;
 pub(crate) mod verdict;
+pub(crate) mod victims;
 pub(crate) mod zones;

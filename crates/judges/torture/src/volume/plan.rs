@@ -57,6 +57,8 @@ pub struct Plan {
     pub(crate) durable_discards: bool,
     /// One write in this number needs durability and no place.
     pub(crate) durable_only: u64,
+    /// Whether the volume is opened often, used for a few requests, and often drained.
+    pub(crate) short_lives: bool,
 }
 
 /// Whether the device fails requests in one of the incarnations, and when it begins.
@@ -170,6 +172,7 @@ impl Plan {
             between: None,
             durable_discards: false,
             durable_only: 10,
+            short_lives: false,
         };
         if rng.one_in(8) { plan.with_nvram() } else { plan }
     }

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use manylogs::Layout;
 use manylogs_block::{Extent, Handle, IoError, Nanos, Request, Rng, Time};
-use manylogs_sim::CrashDisk;
+
+use crate::volume::victims::{Failing, install};
 
 /// Faults of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl Told {
 
 /// Gives the device medium errors from some moment on. Returns a description of them.
 pub(crate) fn medium_trouble(
-    (disk, clock): (&CrashDisk, &Handle),
+    devices: &[Failing],
     layout: &Layout,
     rng: &mut Rng,
     told: &Told,
@@ -84,13 +85,13 @@ pub(crate) fn medium_trouble(
     } else {
         Lasts::Requests(1 + rng.below(3))
     };
-    fail((disk, clock), layout, Fails { target, says: Says::Medium, lasts, passes }, told)
+    fail(devices, layout, Fails { target, says: Says::Medium, lasts, passes }, told)
 }
 
 /// Makes the device fail some requests from some moment on, with medium errors or others, for good
 /// or for a while. Returns a description of the failures.
 pub(crate) fn any_trouble(
-    (disk, clock): (&CrashDisk, &Handle),
+    devices: &[Failing],
     layout: &Layout,
     (rng, loss): (&mut Rng, Loss),
     told: &Told,
@@ -105,12 +106,12 @@ pub(crate) fn any_trouble(
         }
         _ => lasts(rng),
     };
-    fail((disk, clock), layout, Fails { target, says, lasts, passes }, told)
+    fail(devices, layout, Fails { target, says, lasts, passes }, told)
 }
 
 /// Makes the device fail some reads of an opening. Returns a description of them.
 pub(crate) fn opening_trouble(
-    (disk, clock): (&CrashDisk, &Handle),
+    devices: &[Failing],
     layout: &Layout,
     (rng, loss): (&mut Rng, Loss),
     told: &Told,
@@ -138,31 +139,26 @@ pub(crate) fn opening_trouble(
     told.reads_fail.set(true);
     told.lossy.set(told.lossy.get() || says == Says::Medium);
     let mut bad: BTreeSet<u64> = places.iter().flat_map(|place| place.range()).collect();
-    let (mut clock, told) = (Clock::new(clock, lasts), told.clone());
-    disk.fail_requests(Box::new(move |request| match request {
-        Request::Read { extent } if bad.range(extent.range()).next().is_some() => {
+    let (mut clock, told) = (Clock::of(devices, lasts), told.clone());
+    install(devices, move |request, at| match request {
+        Request::Read { extent }
+            if at.iter().any(|place| bad.range(place.range()).next().is_some()) =>
+        {
             clock.fails().then(|| {
                 told.count(says);
                 says.error(*extent)
             })
         }
         // A bad sector can be read again once it is written.
-        Request::Write { extent, .. } | Request::WriteZeroes { extent, .. }
-            if says == Says::Medium =>
-        {
-            extent.range().for_each(|lba| {
+        Request::Write { .. } | Request::WriteZeroes { .. } if says == Says::Medium => {
+            at.iter().flat_map(|place| place.range()).for_each(|lba| {
                 bad.remove(&lba);
             });
             None
         }
         _ => None,
-    }));
+    });
     words
-}
-
-/// Makes the device sound again.
-pub(crate) fn heal(disk: &CrashDisk) {
-    disk.fail_requests(Box::new(|_| None));
 }
 
 fn target(layout: &Layout, rng: &mut Rng) -> Target {
@@ -200,21 +196,16 @@ struct Fails {
     passes: u64,
 }
 
-fn fail(
-    (disk, clock): (&CrashDisk, &Handle),
-    layout: &Layout,
-    fails: Fails,
-    told: &Told,
-) -> String {
+fn fail(devices: &[Failing], layout: &Layout, fails: Fails, told: &Told) -> String {
     let Fails { target, says, lasts, mut passes } = fails;
     let words =
         format!("the device fails {target:?}: {says:?}, {lasts:?}, after {passes} requests");
     let reads = matches!(target, Target::Reads(_) | Target::LogReads);
     told.reads_fail.set(reads || target == Target::Gone);
     told.lossy.set(told.lossy.get() || (reads && says == Says::Medium));
-    let (layout, told, mut clock) = (layout.clone(), told.clone(), Clock::new(clock, lasts));
-    disk.fail_requests(Box::new(move |request| {
-        if !target.hits(request, &layout) {
+    let (layout, told, mut clock) = (layout.clone(), told.clone(), Clock::of(devices, lasts));
+    install(devices, move |request, at| {
+        if !target.hits(request, at, &layout) {
             return None;
         }
         if passes > 0 {
@@ -227,7 +218,7 @@ fn fail(
         told.count(says);
         let extent = request.extent().unwrap_or_default();
         Some(if target == Target::Gone { IoError::Gone } else { says.error(extent) })
-    }));
+    });
     words
 }
 
@@ -239,8 +230,10 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(clock: &Handle, lasts: Lasts) -> Self {
-        Self { clock: clock.clone(), lasts, began: None }
+    /// # Panics
+    /// If there is no device.
+    fn of(devices: &[Failing], lasts: Lasts) -> Self {
+        Self { clock: devices[0].clock.clone(), lasts, began: None }
     }
 
     fn fails(&mut self) -> bool {
@@ -268,18 +261,21 @@ impl Says {
 }
 
 impl Target {
-    fn hits(self, request: &Request, layout: &Layout) -> bool {
-        let is_log = |extent: &Extent| layout.is_log(extent.start);
-        let is_root = |extent: &Extent| layout.roots().iter().any(|root| root.overlaps(*extent));
+    /// Whether it hits a request to these addresses.
+    fn hits(self, request: &Request, at: &[Extent], layout: &Layout) -> bool {
+        at.iter().any(|extent| self.hits_at(request, *extent, layout))
+            || matches!((self, request), (Self::Gone, _) | (Self::Flushes, Request::Flush))
+    }
+
+    fn hits_at(self, request: &Request, extent: Extent, layout: &Layout) -> bool {
+        let is_log = layout.is_log(extent.start);
+        let is_root = layout.roots().iter().any(|root| root.overlaps(extent));
         match (self, request) {
-            (Self::Gone, _) | (Self::Flushes, Request::Flush) => true,
-            (Self::Appends, Request::Write { extent, .. }) => is_log(extent),
-            (Self::Roots, Request::Write { extent, .. }) => is_root(extent),
-            (Self::Home(place), Request::Write { extent, .. }) => {
-                !is_log(extent) && extent.overlaps(place)
-            }
-            (Self::Reads(place), Request::Read { extent }) => extent.overlaps(place),
-            (Self::LogReads, Request::Read { extent }) => is_log(extent),
+            (Self::Appends, Request::Write { .. }) => is_log,
+            (Self::Roots, Request::Write { .. }) => is_root,
+            (Self::Home(place), Request::Write { .. }) => !is_log && extent.overlaps(place),
+            (Self::Reads(place), Request::Read { .. }) => extent.overlaps(place),
+            (Self::LogReads, Request::Read { .. }) => is_log,
             _ => false,
         }
     }

@@ -105,6 +105,20 @@ impl Store {
         }
     }
 
+    /// Ends the epochs of which all entries are below the kept floor, however small they are. After
+    /// a crash the next epoch of such a log may have begun, on a copy of the device that was not
+    /// read: where it lies, records of the old epoch are overwritten there.
+    pub fn end_dead_epochs(&mut self) {
+        let floor = self.floors().kept;
+        for id in self.logs.ids() {
+            let is_dead = |log: &Log| log.used().0 > 0 && log.bound() <= floor && log.may_reset();
+            if self.logs.get(id).is_some_and(is_dead) {
+                self.logs.with(id, Log::reset);
+                self.counters.log_resets += 1;
+            }
+        }
+    }
+
     /// Ends the epoch of each log, because it is unknown how far the device was written behind the
     /// log's end. Logs without entries begin anew, and the others take no more records.
     pub fn end_epochs(&mut self) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Request, Sectors, Time};
 use manylogs_logstore::ondisk::root::{Left, Root};
-use manylogs_logstore::store::{Logs, Room, Store, apart};
+use manylogs_logstore::store::{Device, Logs, Room, Store, apart};
 use manylogs_logstore::{Floors, Incarnation, RecordShape, SequenceLimit};
 
 use crate::error::VolumeError;
@@ -102,10 +102,16 @@ impl Opening {
             apart::settle(&**memory)?;
         }
         let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
-        let (mut store, in_doubt) = found.await?;
+        let (mut store, mut in_doubt) = found.await?;
         // Nothing is appended where a record would share a sector with a durable one.
         let may_differ = reads.has_copies() && !report.was_closed && !has_short_sectors;
+        for place in layout.superblocks().into_iter().chain([layout.roots()[root_slot]]) {
+            in_doubt.add_structure(Device::default(), place);
+        }
         let in_doubt = Some(in_doubt).filter(|_| may_differ);
+        if may_differ && !plant::is(Bug::DeadEpochGoesOn) {
+            store.end_dead_epochs();
+        }
         if superblock.keeps {
             store.keep();
         }

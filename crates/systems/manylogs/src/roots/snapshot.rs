@@ -33,6 +33,11 @@ impl Inner {
     /// opened logs is empty.
     pub(crate) async fn snapshot_and_leave(self: &Rc<Self>, left: Left) -> Result<bool, IoError> {
         let _turn = self.cleaning.take().await;
+        if left == Left::Open && self.engine.state.borrow().closing {
+            // The last snapshot may have been written while this one waited for its turn. Another
+            // one would say that the volume is open, and meet a drain that wipes its place.
+            return Ok(false);
+        }
         if self.engine.state.borrow().store.is_apart() {
             let written = self.engine.state.borrow_mut().store.rewrite_apart();
             if left != Left::Open {

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use manylogs::{DrainOptions, OpenOptions, Volume};
-use manylogs_block::{BlockDevice, Nanos, Rng, Sectors};
+use manylogs::{DrainOptions, OpenOptions, Volume, VolumeConfig};
+use manylogs_block::{BlockDevice, MemoryDevice, Nanos, Rng, Sectors};
+use manylogs_filters::Delay;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, Survival, TaskOrder};
 
-use crate::common::{DEVICE, bytes, config, read, write};
+use crate::common::{DEVICE, bytes, config, in_virtual_time, read, write};
 
 const DISK: CrashDiskConfig = CrashDiskConfig {
     capacity: DEVICE,
@@ -53,5 +54,29 @@ pub(crate) fn a_drain_forgets_nothing_before_what_replaced_it_is_durable() {
         let newer = bytes(2, 40).slice(Sectors(10), Sectors(8));
         let kept = found == bytes(1, 8).to_bytes() || found == newer.to_bytes();
         assert!(kept, "neither version is there after a power cut {crash_after} events later");
+    }
+}
+
+#[test]
+fn no_snapshot_follows_the_last_one() {
+    for wipe in [true, false] {
+        in_virtual_time(async move |runtime| {
+            let medium = Rc::new(MemoryDevice::new(DEVICE));
+            let slow = Delay::new(runtime.clone(), Rc::clone(&medium), Nanos::from_millis(4));
+            let config = VolumeConfig { snapshot: Nanos::from_millis(1), ..config() };
+            let volume = Volume::create(runtime.clone(), Rc::new(slow), &config).await.unwrap();
+            for index in 0..20 {
+                volume.submit(write(index * 8, &bytes(1, 4), true)).await.unwrap();
+            }
+            if wipe {
+                volume.drain(&DrainOptions { wipe }).await.unwrap();
+            } else {
+                volume.close().await.unwrap();
+            }
+            runtime.sleep(Nanos::from_secs(1)).await;
+            let opened = Volume::open(runtime, medium, &OpenOptions::default()).await;
+            let (_, report) = opened.unwrap();
+            assert!(report.was_closed, "a snapshot said that the volume is open");
+        });
     }
 }

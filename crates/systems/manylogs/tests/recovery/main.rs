@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod draining;
 mod growing;
 mod logs;
