@@ -79,8 +79,8 @@ impl Caches {
         }
     }
 
-    /// The caches of a mount that is read-only or not. An opening where each reading must be noticed
-    /// drops cached content, so it is asked for.
+    /// The caches of a mount that is read-only or not. Where each reading must be noticed, an
+    /// opening drops cached content, so it is asked for.
     pub(crate) fn read_only(self, read_only: bool, files: AccessTimes) -> Self {
         Self { openings: read_only && files != AccessTimes::Strict, ..self }
     }

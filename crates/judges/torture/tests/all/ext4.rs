@@ -82,7 +82,7 @@ fn run_system(
 #[test]
 fn what_was_synced_is_there_after_every_crash() {
     // Few histories write the journal's superblock: from here on one of the first does.
-    let Some(summary) = run(54..=u64::MAX - 1, Some(STATES), false) else { return };
+    let Some(summary) = run(152..=u64::MAX - 1, Some(STATES), false) else { return };
     println!("{summary:#?}");
     assert_eq!(summary.failure, None);
     let tally = &summary.tally;
