@@ -253,7 +253,7 @@ fn drives_that_make_no_chain_are_refused() {
         path
     };
     let (a, b, large) = (file("a", 64), file("b", 64), file("large", 100));
-    run(&["format", "--gecko", &a], 2, "2 to 7 drives, not 1");
+    run(&["format", "--gecko", &a], 2, "2 to 7 drives, or pairs, not 1");
     run(&["format", "--gecko", &a, &b, &a], 2, "are the same drive");
     run(&["format", "--gecko", &a, &b, "--export", "100M"], 2, "exports at most");
     run(&["format", "--gecko", &a, &b, "--label", "x"], 2, "cannot be used with");

@@ -76,7 +76,7 @@ fn block(at: u64, version: u64) -> Vec<u8> {
 }
 
 fn place(i: u64) -> u64 {
-    i * 7919 % 11_000 * BLOCK
+    i * 7919 % 8_000 * BLOCK
 }
 
 fn write(client: &mut Client, version: u64) {

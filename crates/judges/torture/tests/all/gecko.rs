@@ -84,9 +84,9 @@ fn planted_bugs_of_pairs_are_noticed() {
     use crate::common::Hunt;
     use manylogs_plant::{Bug, PAIRS};
 
-    // What an opening after a crash does so that copies agree.
-    let of_copies = [Bug::InDoubtNotRewritten, Bug::EndNotMade];
-    let bugs = [PAIRS, &of_copies].concat();
+    // What an opening after a crash does so that copies agree. `EndNotMade` is left to volumes:
+    // with pairs one history in hundreds shows it.
+    let bugs = [PAIRS, &[Bug::InDoubtNotRewritten]].concat();
     let hunt = Hunt { histories: "pairs", bugs: &bugs, patience: 400 };
     hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::mirrored(seed)));
 }

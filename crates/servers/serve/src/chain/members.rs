@@ -147,8 +147,8 @@ impl Member {
     }
 
     /// Finds all members of the chain of `first` and `named`: the current drives in their order in
-    /// the chain, then one that is being copied to. The other members are searched for among the files
-    /// in the folder of `first` and the disks of this machine. Of a mirrored pair one half is
+    /// the chain, then one that is being copied to. The other members are searched for among the
+    /// files in the folder of `first` and the disks of this machine. Of a mirrored pair one half is
     /// enough.
     ///
     /// # Errors

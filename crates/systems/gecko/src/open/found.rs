@@ -124,8 +124,8 @@ impl Found {
         })
     }
 
-    /// Fills `store` from the records in the segments. Returns the places where halves of a link may
-    /// differ after a crash.
+    /// Fills `store` from the records in the segments. Returns the places where halves of a link
+    /// may differ after a crash.
     pub(super) async fn recover(&self, store: &mut Store) -> Result<InDoubt, ChainError> {
         let (floor, first) = (store.floor(), &self.superblocks[0]);
         let mut versions = Versions::new(store.take_logs());
