@@ -24,7 +24,7 @@ macro_rules! with_systems {
             }
             /// Bugs of a volume on an array with copies; a test of one case shows each.
             COPIES_CASES {
-                /// A dead epoch of a log goes on after a crash, although its next one may have begun
+                /// A dead epoch of a log goes on after a crash, although the next may have begun
                 /// on another copy.
                 DeadEpochGoesOn,
                 /// What is in doubt after a crash is written again in one log after the other.
