@@ -56,8 +56,8 @@ const RARE: [&str; 11] = [
     "nvram_histories",
 ];
 
-/// Counts that only histories of ext4 have.
-const OF_EXT4: [&str; 10] = [
+/// Counts that only histories of ext4 and of chains have.
+const OF_OTHERS: [&str; 13] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -68,6 +68,9 @@ const OF_EXT4: [&str; 10] = [
     "mutated_found_by_e2fsck",
     "damaged_logs",
     "damaged_logs_told",
+    "replaced",
+    "halves_lost",
+    "degraded",
 ];
 
 impl FaultCount {
@@ -271,7 +274,7 @@ impl Tally {
         let phases = phases.map(|(phase, count)| format!("{count} states in phase {phase:?}"));
         let least =
             |name: &str| if RARE.contains(&name) { (self.histories / 500).max(1) } else { 10 };
-        let counts = self.counts().filter(|(name, _)| !OF_EXT4.contains(name));
+        let counts = self.counts().filter(|(name, _)| !OF_OTHERS.contains(name));
         let counts = counts.filter(|(name, count)| *count < least(name));
         let counts = counts.map(|(name, count)| format!("{count} {name}"));
         let by = Detected::ALL.into_iter().zip(self.all_faults().detected_by);
