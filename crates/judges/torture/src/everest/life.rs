@@ -163,14 +163,9 @@ impl Life {
         }
     }
 
-    fn is_closing(&self, store: usize) -> bool {
-        self.outages.iter().any(|(_, on)| matches!(on, Outage::Closing(s) if *s == store))
-    }
-
     /// Begins to close all stores that are up.
     pub(super) fn close_stores(&self) {
-        let stores = (0..self.plan.stores.len()).filter(|store| !self.is_closing(*store));
-        stores.for_each(|store| self.machines.close_store(store));
+        (0..self.plan.stores.len()).for_each(|store| self.machines.close_store(store));
     }
 
     fn begin_outage(&mut self, sim: &Sim, rng: &mut Rng) {
@@ -179,7 +174,7 @@ impl Life {
         let base = manylogs_block::to_usize(rng.below(self.volumes.len() as u64));
         let store = manylogs_block::to_usize(rng.below(self.plan.stores.len() as u64));
         let outage = match rng.below(4) {
-            0 if self.machines.serving[store].is_up() && !self.is_closing(store) => {
+            0 if self.machines.serving[store].is_up() => {
                 match self.plan.table.0 > 0 && rng.one_in(2) {
                     true => {
                         self.machines.close_store(store);

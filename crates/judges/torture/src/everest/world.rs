@@ -191,9 +191,10 @@ impl Machines {
     }
 
     /// Begins to close a store in order, as a lent part's server does at its end: calls that arrive
-    /// from now on are refused.
+    /// from now on are lost, and those that have begun go on.
     pub(super) fn close_store(&self, store: usize) {
         let Some((runtime, lending)) = self.serving[store].get() else { return };
+        self.serving[store].set(None);
         let closed = Rc::clone(&self.closed);
         runtime.spawn(async move {
             // A store whose device fails leaves no table.
