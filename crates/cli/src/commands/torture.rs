@@ -82,11 +82,11 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
             "--trouble is for volumes, --system mlfs and everest: leave it out, or --system";
         return Err(Failure::input(message));
     }
-    if let Some(array) = &args.array {
-        if system != System::Volume || args.faults {
-            let message = format!("--array {array} is for volumes, without --faults: leave it out");
-            return Err(Failure::input(message));
-        }
+    if let Some(array) = &args.array
+        && (system != System::Volume || args.faults)
+    {
+        let message = format!("--array {array} is for volumes, without --faults: leave it out");
+        return Err(Failure::input(message));
     }
     if args.mutate.is_some() && (system != System::Ext4 || args.states.is_some()) {
         let message = "--mutate is for --system ext4, and goes without --states";

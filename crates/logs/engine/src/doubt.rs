@@ -95,7 +95,7 @@ impl InDoubt {
     /// record of the opening is appended, and before the first request is answered. A crash while
     /// it runs changes nothing of what an opening finds, because the same bytes are written.
     ///
-    /// Up to [`PLACES`] places are read and written at a time.
+    /// Up to 32 places are read and written at a time.
     ///
     /// A place that the medium cannot read or write stays as it is. After any other error nothing
     /// may be appended: the opening fails, and another one begins anew. No write is under way then

@@ -37,7 +37,7 @@ pub struct Plan {
     pub pump: PumpSettings,
     /// Whether a timed checkpoint empties the logs after the replay.
     pub checkpoint_after: bool,
-    /// Whether to keep each request besides the distributions: see [`Recorder::requests`].
+    /// Whether to keep each request besides the distributions: see [`Recorder::take_requests`].
     pub keep_requests: bool,
     /// Seed of all random choices.
     pub seed: u64,

@@ -294,7 +294,10 @@ mod tests {
         let chunk = |rows: std::ops::Range<u32>| {
             vec![
                 Column::Exact(rows.clone().map(|row| f64::from(row) / 7.0).collect()),
-                Column::Named(Arc::clone(&names), rows.clone().map(|row| row as u8 % 2).collect()),
+                Column::Named(
+                    Arc::clone(&names),
+                    rows.clone().map(|row| u8::from(row % 2 == 1)).collect(),
+                ),
                 Column::Small(rows.collect()),
             ]
         };
