@@ -282,7 +282,7 @@ impl Inner {
         let state = self.engine.state.borrow();
         let logs = state.store.logs();
         let region = logs.region(segment);
-        let used = logs.get(segment).map_or(region.len, Log::used);
+        let used = logs.get(segment).map_or(Sectors(0), Log::used);
         let len = Sectors(used.0 + self.label.physical.0).max(BLANK).min(region.len);
         Extent { len, ..region }
     }
