@@ -23,7 +23,7 @@ use crate::server::Exported;
 use crate::stack::{Stack, StackOptions};
 
 pub use halves::{ChainView, place_of, refuse_member};
-pub use members::{Member, MembersError, identity};
+pub use members::{Member, MembersError, identity, is_same};
 
 /// The chain that an engine serves.
 #[derive(Clone, Debug)]

@@ -205,7 +205,7 @@ fn copy(
     let joins = halves.iter().find(|half| matches!(half.standing, Standing::Joining(_)));
     let new = joins
         .and_then(|half| chain.members.get(half.given?))
-        .filter(|path| manylogs_serve::identity(path) == manylogs_serve::identity(&args.new));
+        .filter(|path| manylogs_serve::is_same(path, &args.new));
     if let (Some(_), Some(joining)) = (new, joins) {
         return wait(args, stack, opened, joining.id);
     }

@@ -2,12 +2,19 @@
 
 use std::ops::Range;
 
-use manylogs_block::{Extent, Lba, Rng, Sectors};
+use manylogs_block::{Extent, Geometry, Lba, Rng, Sectors};
 
 use crate::volume::disks::DiskImages;
 
 /// A crash in this number leaves copies that were brought in step before the volume is opened.
 const IN_STEP: u64 = 3;
+
+/// The members of a column, lost ones included.
+pub(crate) fn members_of(array: Option<Geometry>, column: u16) -> Range<usize> {
+    let copies = array.map_or(1, |array| usize::from(array.copies));
+    let first = usize::from(column) * copies;
+    first..first + copies
+}
 
 impl DiskImages {
     /// The members with the content of a column, the one that is read first.
@@ -52,9 +59,7 @@ impl DiskImages {
     }
 
     fn all_copies(&self, column: u16) -> Range<usize> {
-        let copies = self.array.map_or(1, |array| usize::from(array.copies));
-        let first = usize::from(column) * copies;
-        first..first + copies
+        members_of(self.array, column)
     }
 
     fn columns(&self) -> u16 {

@@ -11,6 +11,7 @@ use manylogs_block::{
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use crate::device::{PhasedDisk, last_phase};
+use crate::volume::copies::members_of;
 
 /// Content of a disk, or of each member of an array: the copies of a column follow one another.
 #[derive(Clone)]
@@ -128,11 +129,11 @@ impl Disks {
 
     /// The members of a column that are not lost.
     pub(crate) fn live(&self, column: u16) -> Vec<usize> {
-        let copies = self.array.map_or(1, |array| usize::from(array.copies));
-        let known = self.known.get(usize::from(column));
-        let is_live = |at: &usize| known.is_none_or(|known| !known.is_lost(*at));
-        let first = usize::from(column) * copies;
-        (0..copies).filter(is_live).map(|at| first + at).collect()
+        let (members, known) =
+            (members_of(self.array, column), self.known.get(usize::from(column)));
+        let first = members.start;
+        let is_live = |at: &usize| known.is_none_or(|known| !known.is_lost(*at - first));
+        members.filter(is_live).collect()
     }
 
     /// The disk for the volume. It labels requests with the phase of `probe`.

@@ -6,7 +6,7 @@ use manylogs_gecko::{Chain, Copied, HalfState, ReplaceError, Standing};
 use manylogs_operate::control::OrderError;
 use manylogs_operate::status::HalfStatus;
 
-use super::members::identity;
+use super::members::is_same;
 
 /// The halves of a chain of which `paths` names the drives.
 pub(super) fn status(chain: &Chain, paths: &[PathBuf]) -> Vec<HalfStatus> {
@@ -52,10 +52,7 @@ pub fn place_of(
             false => Err(format!("the chain has no half {old}: manylogs member list names them")),
         };
     }
-    let is_old = |path: &PathBuf| {
-        path.as_os_str() == old
-            || identity(path).is_some_and(|id| identity(old.as_ref()) == Some(id))
-    };
+    let is_old = |path: &PathBuf| path.as_os_str() == old || is_same(path, old.as_ref());
     let of_old = |state: &&HalfState| {
         let path = state.given.and_then(|given| paths.get(given));
         matches!(state.standing, Standing::Current(_)) && path.is_some_and(is_old)
@@ -74,20 +71,12 @@ pub fn place_of(
 /// # Errors
 /// Says which one.
 pub fn refuse_member(chain: &ChainView<'_>, new: &Path) -> Result<(), String> {
-    let is_new = |path: &&PathBuf| {
-        path.as_path() == new || identity(path).is_some_and(|id| identity(new) == Some(id))
-    };
-    let is_used = |path: &&PathBuf| {
-        let place = chain.paths.iter().position(|other| other == *path);
-        chain.halves.iter().any(|state| state.given == place && place.is_some())
-    };
-    match chain.paths.iter().filter(is_used).find(is_new) {
-        Some(_) => Err(format!(
-            "{} is a member of this chain already: name a drive that is none",
-            new.display()
-        )),
-        None => Ok(()),
+    let mut used = chain.halves.iter().filter_map(|state| chain.paths.get(state.given?));
+    if used.any(|path| path == new || is_same(path, new)) {
+        let new = new.display();
+        return Err(format!("{new} is a member of this chain already: name a drive that is none"));
     }
+    Ok(())
 }
 
 /// The halves of a chain, and the paths of its drives.

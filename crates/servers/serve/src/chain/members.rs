@@ -314,6 +314,8 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
     })
 }
 
-fn is_same(path: &Path, other: &Path) -> bool {
+/// Whether both are the same file or disk.
+#[must_use]
+pub fn is_same(path: &Path, other: &Path) -> bool {
     identity(path).is_some_and(|found| identity(other) == Some(found))
 }
