@@ -20,10 +20,10 @@ use crate::synthetic::Synthetic;
 
 /// Number of drives drawn at random.
 const DRAWN: usize = 57;
-/// One in so many other drives gains less than the range, and one in so many gains more. The range
-/// is from the second to the last but one of the 57 drawn drives: at either end 2 of 58 other
-/// drives lie outside, so 93 in 100 lie within. The least and greatest of 28 would enclose as many,
-/// but vary more from one draw to the next.
+/// Of this many other drives one gains less than the range, and one gains more. The range ends at
+/// the second least and the second greatest gain of the 57 drawn drives: at either end 2 of 58
+/// other drives lie outside, so 93 in 100 lie within. The least and the greatest gain of 28 drives
+/// would enclose as many, but vary more from one draw to the next.
 const BEYOND: f64 = 29.0;
 /// Seeds of the replay on each drive; fewer seeds would widen the range by chance.
 const SEEDS: usize = 2;

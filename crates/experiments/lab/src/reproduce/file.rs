@@ -89,7 +89,8 @@ pub struct Cost {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Ratio {
-    /// What it is called: a series with the places `min`, `max` and `mean`.
+    /// The name under which the page shows the ratio, as a series with the places `min`, `max` and
+    /// `mean`.
     pub(super) name: String,
     pub(super) series: String,
     #[serde(default)]

@@ -7,9 +7,9 @@ use super::window::{Sample, StreamMoved, Window, bucket_ns};
 
 /// Draws of the bootstrap.
 const DRAWS: usize = 400;
-/// A measure with fewer requests gets no ratio ...
+/// A measure with fewer requests gets no ratio.
 pub const REQUESTS_MIN: u64 = 100;
-/// ... nor does one whose requests lie in fewer parts of the replay than this.
+/// A measure whose requests lie in fewer parts of the replay gets no ratio.
 pub const WINDOWS_MIN: usize = 8;
 
 /// A ratio with its 95 % confidence interval.
