@@ -1,17 +1,17 @@
 //! The state that all parts of a mounted file system share.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle as Executor, Signal, TaskLock};
+use manylogs_block::{BlockDevice, Handle as Executor};
 
 use crate::ahead::Ahead;
 use crate::alloc::Space;
 use crate::cache::{Buffer, Cache, read_block};
 use crate::error::{Corruption, Error, Result};
+use crate::file::Backlog;
 use crate::geometry::Geometry;
-use crate::inode::{Known, Losses, Node};
+use crate::inode::{Ends, Losses, Nodes};
 use crate::journal::{Handle, Journal};
 use crate::memory::Memory;
 use crate::ondisk::inode::{FileKind, RawInode, SHORT, flags};
@@ -66,34 +66,17 @@ pub(crate) struct Core {
     pub(crate) space: Space,
     /// Inodes without a name, and those that have blocks behind their size, oldest first.
     pub(crate) orphans: RefCell<Vec<Ino>>,
-    /// Inodes in memory. The order of their numbers is nearly that of their data on the device.
-    pub(crate) nodes: RefCell<BTreeMap<Ino, Rc<Node>>>,
-    /// Number of nodes at which idle ones are dropped: see [`Core::forget_some_nodes`].
-    pub(crate) look_for_idle_at: Cell<usize>,
-    /// Inodes that the kernel knows.
-    pub(crate) known: Known,
-    /// Dirty pages of all files.
-    pub(crate) dirty_pages: Cell<usize>,
-    /// Inodes that are being deleted.
-    pub(crate) endings: Cell<u32>,
-    /// Notified when an inode was deleted.
-    pub(crate) ended: Signal,
-    /// Notified when write-back fails or ends.
-    pub(crate) stuck: Signal,
-    /// Whether the write-back task runs, and its last pass succeeded.
-    pub(crate) writes_back: Cell<bool>,
-    /// Whether a file may be dirty; it may have been cleaned since.
-    pub(crate) may_be_dirty: Cell<bool>,
-    /// Whether a file has so many dirty pages that write-back begins at once.
-    pub(crate) streams: Cell<bool>,
+    /// Inodes in memory, and those that the kernel knows.
+    pub(crate) nodes: Nodes,
+    /// What waits to be written back.
+    pub(crate) backlog: Backlog,
+    pub(crate) ends: Ends,
     /// How often an inode was synced.
     pub(crate) syncs: Cell<u64>,
     /// See [`crate::Ext4::note_damage`].
     pub(crate) damage: RefCell<Option<Found>>,
     pub(crate) read_only: bool,
     pub(crate) durability: Durability,
-    /// Held while small files are written together.
-    pub(crate) together: TaskLock,
     /// Number of descriptors that were given out.
     pub(crate) descriptors: Cell<u64>,
     /// Losses of all files: data that could not be written.
@@ -245,7 +228,7 @@ impl std::fmt::Debug for Core {
         f.debug_struct("Core")
             .field("journal", &self.journal)
             .field("free_blocks", &self.space.free_blocks())
-            .field("dirty_pages", &self.dirty_pages.get())
+            .field("dirty_pages", &self.backlog.pages())
             .finish_non_exhaustive()
     }
 }

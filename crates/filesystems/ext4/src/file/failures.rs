@@ -51,7 +51,7 @@ impl Core {
             }
         }
         if lost > 0 {
-            self.dirty_pages.set(self.dirty_pages.get() - lost);
+            self.backlog.remove(lost);
             self.space.unreserve(reserved);
             self.note_loss(node, error);
         }

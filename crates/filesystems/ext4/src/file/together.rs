@@ -72,7 +72,7 @@ impl Core {
             return written;
         }
         // Of two passes the second would find the first one's files taken.
-        let _turn = self.together.take().await;
+        let _turn = self.backlog.together.take().await;
         let mut small: VecDeque<_> = dirty.iter().filter(|node| small_pages(node) > 0).collect();
         if small.len() < 2 {
             return written;
@@ -150,7 +150,7 @@ impl Core {
                 done.push(node.ino);
             }
             if node.is_dirty() {
-                self.may_be_dirty.set(true);
+                self.backlog.note_dirty();
             }
         }
         done

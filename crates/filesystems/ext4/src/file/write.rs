@@ -103,7 +103,7 @@ impl Core {
             held.bytes = own.freeze();
         }
         if pages.len() > STREAM {
-            self.streams.set(true);
+            self.backlog.note_stream();
         }
         drop(pages);
         if end > size {
@@ -120,12 +120,10 @@ impl Core {
     async fn wait_for_room(&self, node: &Rc<Node>, bytes: u64) -> Result<Permit> {
         let mut room = pin!(self.memory.take(Part::Pages, bytes));
         loop {
-            let mut stuck = pin!(self.stuck.wait());
+            let mut stuck = pin!(self.backlog.stuck.wait());
             let taken = poll_fn(|cx| match room.as_mut().poll(cx) {
                 Poll::Ready(room) => Poll::Ready(Some(room)),
-                Poll::Pending if !self.writes_back.get() && self.dirty_pages.get() > 0 => {
-                    Poll::Ready(None)
-                }
+                Poll::Pending if self.backlog.is_stuck() => Poll::Ready(None),
                 Poll::Pending => {
                     self.journal.note_work();
                     stuck.as_mut().poll(cx).map(|()| None)
@@ -257,7 +255,7 @@ impl Core {
         missing.retain(|(page, _)| !pages.contains_key(page));
         let holes = missing.iter().filter(|(_, mapped)| !mapped).count();
         self.space.reserve(holes as u64, kept)?;
-        self.dirty_pages.set(self.dirty_pages.get() + missing.len());
+        self.backlog.add(missing.len());
         for (page, mapped) in missing {
             let bytes = Bytes::from_static(&[0; BLOCK_BYTES]);
             let held = room.split(if is(Bug::MemoryPagesUncounted) { 0 } else { PAGE_COST });

@@ -112,24 +112,19 @@ impl Core {
     /// # Errors
     /// The first error; the other files are tried all the same.
     pub(crate) async fn write_back_all(&self) -> Result<()> {
-        self.may_be_dirty.set(false);
-        self.streams.set(false);
-        let dirty = self.dirty_nodes();
+        self.backlog.begin_pass();
+        let dirty = self.nodes.dirty();
         let written = self.write_together(&dirty).await;
         let mut result = Ok(());
         for node in dirty.into_iter().filter(|node| !written.contains(&node.ino)) {
             let written = self.write_back(&node, Times::Written).await;
             if node.is_dirty() {
-                self.may_be_dirty.set(true);
+                self.backlog.note_dirty();
             }
             result = result.and(written);
         }
         self.forget_idle_nodes();
         result
-    }
-
-    fn dirty_nodes(&self) -> Vec<Rc<Node>> {
-        self.nodes.borrow().values().filter(|node| node.is_dirty()).cloned().collect()
     }
 
     /// Writes pages to the place that the mode and the file's property say: home or a transaction.
@@ -356,7 +351,7 @@ impl Core {
             let Some(page) = pages.get_mut(number) else { continue };
             if page.version == *version {
                 pages.remove(number);
-                self.dirty_pages.set(self.dirty_pages.get() - 1);
+                self.backlog.remove(1);
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Cutting and deleting inodes.
 
-use manylogs_block::Nanos;
+use std::cell::Cell;
+
+use manylogs_block::{Nanos, Signal};
 
 use super::birth::BIRTH_CREDITS;
 use super::orphans::ORPHAN_CREDITS;
@@ -16,6 +18,29 @@ use crate::units::{BLOCK, FileBlock, Ino};
 const STEP_CREDITS: usize = 4 * MAP_CREDITS;
 /// How long a task without room waits for the close of a file that has no name.
 const CLOSE_MOST: Nanos = Nanos::from_millis(200);
+
+/// Inodes that are being deleted.
+#[derive(Default)]
+pub(crate) struct Ends {
+    count: Cell<u32>,
+    /// Notified when one was deleted.
+    ended: Signal,
+}
+
+impl Ends {
+    fn begin(&self) {
+        self.count.set(self.count.get() + 1);
+    }
+
+    fn end(&self) {
+        self.count.set(self.count.get() - 1);
+        self.ended.notify();
+    }
+
+    fn are_under_way(&self) -> bool {
+        self.count.get() > 0
+    }
+}
 
 impl Core {
     /// Frees the blocks behind `size` of an inode whose size is `size` already, in several
@@ -57,10 +82,9 @@ impl Core {
     pub(crate) async fn delete(&self, ino: Ino) -> Result<()> {
         let node = self.node(ino);
         node.is_ending.set(true);
-        self.endings.set(self.endings.get() + 1);
+        self.ends.begin();
         let deleted = self.delete_node(&node).await;
-        self.endings.set(self.endings.get() - 1);
-        self.ended.notify();
+        self.ends.end();
         deleted
     }
 
@@ -68,8 +92,8 @@ impl Core {
     /// be deleted a little after its last user closed it, because the kernel reports the close
     /// late. False if none is deleted. The caller holds no lock that a deletion needs.
     pub(crate) async fn await_an_end(&self) -> bool {
-        let ended = self.ended.wait();
-        if self.endings.get() > 0 {
+        let ended = self.ends.ended.wait();
+        if self.ends.are_under_way() {
             ended.await;
             return true;
         }
@@ -107,7 +131,7 @@ impl Core {
             handle.finish();
             break;
         }
-        self.nodes.borrow_mut().remove(&ino);
+        self.nodes.remove(ino);
         Ok(())
     }
 }

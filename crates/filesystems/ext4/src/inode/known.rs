@@ -10,7 +10,6 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use manylogs_plant::{Bug, is};
 
-use crate::core::Core;
 use crate::memory::{Memory, Part, Permit};
 use crate::units::Ino;
 
@@ -76,7 +75,7 @@ impl Known {
     }
 
     /// Some idle inodes to forget, if too many are known; each call names the next ones.
-    fn too_many(&self, is_idle: impl Fn(Ino) -> bool) -> Vec<Ino> {
+    pub(super) fn too_many(&self, is_idle: impl Fn(Ino) -> bool) -> Vec<Ino> {
         let users = self.users.borrow();
         let few = users.len() <= self.most || self.changes.get() < CHANGES_LEAST;
         if few || is(Bug::MemoryKernelRemembers) {
@@ -92,20 +91,12 @@ impl Known {
     }
 }
 
-impl Core {
-    /// Inodes that the kernel should forget, because it knows too many.
-    pub(crate) fn to_forget(&self) -> Vec<Ino> {
-        let nodes = self.nodes.borrow();
-        self.known.too_many(|ino| ino != Ino::ROOT && !nodes.contains_key(&ino))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn too_many_are_named_in_turn_and_cost_a_few_bytes_each() {
+    pub(super) fn too_many_are_named_in_turn_and_cost_a_few_bytes_each() {
         let memory = Memory::new(Memory::LEAST);
         let known = Known::new(&memory);
         let most = u32::try_from(known.most).unwrap();

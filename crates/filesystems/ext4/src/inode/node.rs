@@ -5,21 +5,19 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{TaskLock, to_usize};
+use manylogs_block::TaskLock;
 
 use super::losses::Losses;
 use crate::core::Core;
 use crate::lock::SharedLock;
-use crate::memory::{Memory, Part, Permit};
+use crate::memory::Permit;
 use crate::ondisk::inode::RawInode;
 use crate::ondisk::jbd2::Tid;
 use crate::pages_lock::PagesLock;
 use crate::units::{BLOCK_BYTES, Ino, Timestamp};
 
-/// Idle inodes that may stay in memory, if the memory's share allows as many.
-const IDLE_MOST: usize = 4096;
 /// Bytes of memory of a node, with its locks and its place in the table.
-const NODE_COST: u64 = 768;
+pub(super) const NODE_COST: u64 = 768;
 /// Bytes of memory of a page, with its place in the file.
 pub(crate) const PAGE_COST: u64 = BLOCK_BYTES as u64 + 256;
 
@@ -80,7 +78,7 @@ pub(crate) struct Page {
 }
 
 impl Node {
-    fn new(ino: Ino, held: Permit) -> Self {
+    pub(super) fn new(ino: Ino, held: Permit) -> Self {
         Self {
             ino,
             size: Cell::default(),
@@ -134,28 +132,16 @@ impl Node {
     }
 }
 
-/// The number of nodes at which idle ones are looked for next, if `left` are there now and `idle`
-/// idle ones do not matter.
-const fn next_look(left: usize, idle: usize) -> usize {
-    left + if left > idle { left } else { idle }
-}
-
-/// Most nodes that may wait for their transactions to become durable: half of the memory share; the
-/// other half is for [`super::Known`].
-pub(crate) fn nodes_most(memory: &Memory) -> usize {
-    to_usize(memory.most(Part::Inodes) / 2 / NODE_COST)
-}
-
 impl Core {
     /// The node of an inode, made if there is none.
     pub(crate) fn node(&self, ino: Ino) -> Rc<Node> {
-        if let Some(node) = self.nodes.borrow().get(&ino) {
-            return Rc::clone(node);
+        if let Some(node) = self.nodes.get(ino) {
+            return node;
         }
-        self.forget_some_nodes();
-        let node = Rc::new(Node::new(ino, self.memory.hold(Part::Inodes, NODE_COST)));
-        self.nodes.borrow_mut().insert(ino, Rc::clone(&node));
-        node
+        if self.nodes.are_many() {
+            self.forget_idle_nodes();
+        }
+        self.nodes.make(ino)
     }
 
     /// Notes that transaction `tid` changed an inode.
@@ -173,29 +159,12 @@ impl Core {
     /// Drops the nodes that nobody needs.
     pub(crate) fn forget_idle_nodes(&self) {
         let is_durable = |tid: Tid| self.journal.is_durable(tid);
-        self.nodes.borrow_mut().retain(|_, node| {
-            Rc::strong_count(node) > 1
-                || (node.linkable.get() && self.known.is_used(node.ino))
-                || node.is_dirty()
-                || node.is_unflushed()
-                || node.losses.are_unknown()
-                || node.tid.get().is_some_and(|tid| !is_durable(tid))
-        });
-        let idle = IDLE_MOST.min(nodes_most(&self.memory) / 4);
-        self.look_for_idle_at.set(next_look(self.nodes.borrow().len(), idle));
-    }
-
-    /// Drops the nodes that nobody needs, if there may be many. A look takes time in proportion to
-    /// all nodes: so the next look waits until as many have come as the last one left.
-    pub(crate) fn forget_some_nodes(&self) {
-        if self.nodes.borrow().len() > self.look_for_idle_at.get() {
-            self.forget_idle_nodes();
-        }
+        self.nodes.forget_idle(|node| node.tid.get().is_some_and(|tid| !is_durable(tid)));
     }
 
     /// Notes that data waits to be written, so that the interval of write-back begins.
     pub(crate) fn note_dirty(&self) {
-        self.may_be_dirty.set(true);
+        self.backlog.note_dirty();
         self.journal.note_work();
     }
 
@@ -207,27 +176,8 @@ impl Core {
             pages.append(&mut dropped.split_off(&range.end));
             dropped
         };
-        self.dirty_pages.set(self.dirty_pages.get() - dropped.len());
+        self.backlog.remove(dropped.len());
         let reserved = dropped.values().filter(|page| page.reserved).count();
         self.space.unreserve(reserved as u64);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{IDLE_MOST, next_look};
-
-    /// Nodes that come one by one, and stay in use, are looked at a few times each, however many
-    /// come.
-    #[test]
-    fn looks_for_idle_nodes_cost_a_few_each() {
-        let (mut look_at, mut looked_at) = (next_look(0, IDLE_MOST), 0);
-        for nodes in 1..=1_000_000 {
-            if nodes > look_at {
-                looked_at += nodes;
-                look_at = next_look(nodes, IDLE_MOST);
-            }
-        }
-        assert!(looked_at < 2_000_000, "{looked_at}");
     }
 }

@@ -127,22 +127,18 @@ impl Core {
     /// written, so that they wait as they do in the kernel: for the interval, or until half of the
     /// memory for pages is in use. A failure is reported to the next sync of the file.
     async fn write_back_forever(self: Rc<Self>) {
-        self.writes_back.set(true);
+        self.backlog.note_written(true);
         let half = to_usize(self.memory.most(Part::Pages) / 2 / PAGE_COST);
         let most = if self.mode.journals_content() { DIRTY_MUCH } else { half };
         while !self.journal.closing.get() {
             // After a failure the next attempt waits for an interval.
-            let wanted = || self.memory.is_wanted(Part::Pages) && self.dirty_pages.get() > 0;
-            let is_much = || self.streams.get() || self.dirty_pages.get() > most || wanted();
-            let is_much = || self.writes_back.get() && is_much();
-            self.pause(is_much, || !self.may_be_dirty.get() || !self.journal.is_sound()).await;
-            self.writes_back.set(self.write_back_all().await.is_ok());
-            if !self.writes_back.get() {
-                self.stuck.notify();
-            }
+            let backlog = &self.backlog;
+            let wanted = || self.memory.is_wanted(Part::Pages) && backlog.pages() > 0;
+            let is_much = || backlog.is_written() && (backlog.is_much(most) || wanted());
+            self.pause(is_much, || backlog.is_clean() || !self.journal.is_sound()).await;
+            backlog.note_written(self.write_back_all().await.is_ok());
         }
-        self.writes_back.set(false);
-        self.stuck.notify();
+        self.backlog.note_written(false);
         self.journal.end_task();
     }
 

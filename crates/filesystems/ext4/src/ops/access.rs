@@ -123,9 +123,8 @@ impl Ext4 {
 impl Core {
     /// The times of an inode, including those that are not in the inode yet.
     pub(super) fn times_of(&self, ino: Ino, raw: &RawInode) -> Times {
-        let nodes = self.nodes.borrow();
-        let node = nodes.get(&ino);
-        let written_at = node.and_then(|node| node.written_at.get());
+        let node = self.nodes.get(ino);
+        let written_at = node.as_ref().and_then(|node| node.written_at.get());
         let accessed_at = node.and_then(|node| node.accessed_at.get());
         let changed = raw.time(TimeField::Change);
         Times {

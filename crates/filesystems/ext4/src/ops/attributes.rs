@@ -209,7 +209,7 @@ impl Core {
     /// The attributes of an inode. The caller holds the tree lock.
     pub(crate) async fn attributes_of(&self, ino: Ino) -> Result<Attributes> {
         let raw = self.inode(ino).await?;
-        let node = self.nodes.borrow().get(&ino).cloned();
+        let node = self.nodes.get(ino);
         let node = node.as_deref();
         let reserved = node
             .map_or(0, |node| node.pages.borrow().values().filter(|page| page.reserved).count());

@@ -20,7 +20,7 @@ impl Ext4 {
     /// Pages of files in memory that wait to be written.
     #[must_use]
     pub fn dirty_pages(&self) -> usize {
-        self.core.dirty_pages.get()
+        self.core.backlog.pages()
     }
 
     /// The account of its memory.

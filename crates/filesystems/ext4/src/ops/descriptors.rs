@@ -52,7 +52,7 @@ impl Ext4 {
     /// Those of the device, and a loss that the descriptor was not told of.
     pub async fn close_copy(&self, ino: Ino, opened: Option<Descriptor>) -> Result<()> {
         self.core.settle_emptied(ino).await?;
-        let node = self.core.nodes.borrow().get(&ino).cloned();
+        let node = self.core.nodes.get(ino);
         node.map_or(Ok(()), |node| node.losses.tell(opened))
     }
 
@@ -62,7 +62,7 @@ impl Ext4 {
     /// Those of the device.
     pub async fn close_opened(&self, ino: Ino, opened: Descriptor) -> Result<()> {
         let settled = self.core.settle_emptied(ino).await;
-        let node = self.core.nodes.borrow().get(&ino).cloned();
+        let node = self.core.nodes.get(ino);
         if let Some(node) = node {
             node.emptied.set(false);
             node.losses.forget(opened);
@@ -75,7 +75,7 @@ impl Ext4 {
 impl Core {
     /// Writes back the data that was written to a file since it was cut to nothing.
     async fn settle_emptied(&self, ino: Ino) -> Result<()> {
-        let node = self.nodes.borrow().get(&ino).cloned();
+        let node = self.nodes.get(ino);
         let emptied = node.filter(|node| node.emptied.get() && node.is_dirty());
         match emptied.filter(|_| self.allocates_at_once() && !is(Bug::Ext4CloseLeavesData)) {
             Some(node) => self.write_back(&node, Times::Written).await,

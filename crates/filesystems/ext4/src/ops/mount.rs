@@ -1,11 +1,10 @@
 //! Mounting and unmounting.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Handle as Executor, IoError, Nanos, Request, Signal, TaskLock};
+use manylogs_block::{BlockDevice, Handle as Executor, IoError, Nanos, Request};
 use manylogs_plant::{Bug, is};
 
 use super::durability::{Caller, Durability};
@@ -14,8 +13,9 @@ use crate::alloc::Space;
 use crate::cache::{Cache, read_block};
 use crate::core::{Core, Mode};
 use crate::error::{Corruption, Error, Location, Refusal, Result};
+use crate::file::Backlog;
 use crate::geometry::{Geometry, check_state};
-use crate::inode::{Known, Losses};
+use crate::inode::{Ends, Losses, Nodes};
 use crate::journal::jbd2::{self, Jbd2Sink, Journalled, OnLoss};
 use crate::journal::{CommitSink, Journal};
 use crate::marks::without_bit;
@@ -320,21 +320,13 @@ impl Ext4 {
             cache,
             tables,
             orphans: RefCell::default(),
-            nodes: RefCell::new(BTreeMap::new()),
-            look_for_idle_at: Cell::default(),
-            known: Known::new(&options.memory),
-            dirty_pages: Cell::default(),
-            endings: Cell::default(),
-            ended: Signal::default(),
-            stuck: Signal::default(),
-            writes_back: Cell::default(),
-            may_be_dirty: Cell::default(),
+            nodes: Nodes::new(&options.memory),
+            backlog: Backlog::default(),
+            ends: Ends::default(),
             syncs: Cell::default(),
             damage: RefCell::default(),
             read_only: options.read_only,
             durability: options.durability,
-            streams: Cell::default(),
-            together: TaskLock::default(),
             descriptors: Cell::default(),
             losses: Losses::default(),
             listener: RefCell::default(),

@@ -183,14 +183,14 @@ impl Ext4 {
 
     /// Adds a user to an inode, until [`Ext4::close`], whether or not it has a name.
     pub fn open(&self, ino: Ino) {
-        self.core.known.add(ino);
+        self.core.nodes.known.add(ino);
     }
 
     /// Open inodes that the kernel should close, if more are open than memory allows: some idle
     /// ones, others at each call.
     #[must_use]
     pub fn to_forget(&self) -> Vec<Ino> {
-        self.core.to_forget()
+        self.core.nodes.to_forget()
     }
 
     /// Removes users of an inode. An inode without users and names is deleted.
@@ -198,7 +198,7 @@ impl Ext4 {
     /// # Errors
     /// Those of deleting the inode, if it has no name any more.
     pub async fn close(&self, ino: Ino, users: u32) -> Result<()> {
-        if self.core.known.remove(ino, users) || !self.core.orphans.borrow().contains(&ino) {
+        if self.core.nodes.known.remove(ino, users) || !self.core.orphans.borrow().contains(&ino) {
             return Ok(());
         }
         self.core.end_if_unused(ino).await
@@ -303,7 +303,7 @@ impl Core {
 
     /// Deletes an inode that has no name and is not open.
     pub(crate) async fn end_if_unused(&self, ino: Ino) -> Result<()> {
-        let is_used = self.known.is_used(ino);
+        let is_used = self.nodes.known.is_used(ino);
         let links = {
             let _tree = self.journal.tree.read().await;
             self.inode(ino).await?.links()

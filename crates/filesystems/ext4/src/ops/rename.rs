@@ -164,11 +164,11 @@ impl Core {
     ) -> Option<Rc<Node>> {
         let replaced = replaced.filter(|_| taken != Taken::Kept && self.allocates_at_once())?;
         let exchanged = (taken == Taken::Exchanged).then_some(replaced);
-        let nodes = self.nodes.borrow();
         let gain = [Some(moved), exchanged].into_iter().flatten();
-        let mut gain = gain.filter(|ino| !settled.contains(ino)).filter_map(|ino| nodes.get(&ino));
+        let mut gain =
+            gain.filter(|ino| !settled.contains(ino)).filter_map(|ino| self.nodes.get(ino));
         let node = gain.find(|node| node.is_dirty());
-        node.filter(|_| !is(Bug::Ext4RenameLeavesData)).cloned()
+        node.filter(|_| !is(Bug::Ext4RenameLeavesData))
     }
 
     /// A directory, and the entry of a name in it.

@@ -31,7 +31,7 @@ impl Ext4 {
     /// Whether the inode has users.
     #[must_use]
     pub fn is_known(&self, ino: Ino) -> bool {
-        self.core.known.is_used(ino)
+        self.core.nodes.known.is_used(ino)
     }
 }
 

@@ -38,7 +38,7 @@ impl Ext4 {
         }
         core.put_inode(&mut handle, ino, &mut raw).await?;
         let node = core.node(ino);
-        core.known.add(ino);
+        core.nodes.known.add(ino);
         node.linkable.set(linkable);
         let tid = handle.finish();
         core.note_change(ino, tid);
