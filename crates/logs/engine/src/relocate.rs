@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload, Sectors};
 use manylogs_logstore::store::{Live, Relocated, Store, Ticket, chunk_len};
-use manylogs_logstore::{Headers, Log, LogId, ScanOf, scan};
+use manylogs_logstore::{Epoch, Headers, Log, LogId, ScanOf, scan};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::commit::submit_record;
@@ -23,6 +23,31 @@ pub enum Moved {
     InPart,
     /// The log holds no live version that can be moved.
     Nothing,
+}
+
+/// What an interrupted move found in a log, and the next try goes on with. So a log is searched
+/// once for what it held then, however often its move is interrupted.
+#[derive(Debug, Default)]
+pub struct Unmoved(Option<Found>);
+
+#[derive(Debug)]
+struct Found {
+    log: LogId,
+    /// The end of the log when it was searched.
+    end: (Epoch, Sectors),
+    live: Vec<Live>,
+}
+
+fn end_of(log: &Log) -> (Epoch, Sectors) {
+    (log.epoch(), log.used())
+}
+
+impl Unmoved {
+    /// What is left of what was found in `log`.
+    fn take(&mut self, store: &Store, log: LogId) -> Option<Found> {
+        let found = self.0.take().filter(|found| found.log == log)?;
+        Some(Found { live: store.still_live(&found.live), ..found })
+    }
 }
 
 /// The versions in `log` that the table still names, in the order of the log. They are found by the
@@ -73,12 +98,44 @@ fn live_from_memory(store: &mut Store, log: LogId) -> Vec<Live> {
 
 /// Copies the entries of `from` that recovery needs to `to`, and points the table at the copies.
 /// The caller has set `from` aside. When [`System::may_move`] says so, it stops without loss, and
-/// the copies made by then stay.
+/// the copies made by then stay, and `unmoved` has what the next try goes on with.
 ///
 /// # Errors
 /// If the device fails, or the store stops taking entries.
-pub async fn move_log<S: System>(system: &Rc<S>, from: LogId, to: LogId) -> Result<Moved, IoError> {
-    let live = live_in(&**system, from).await?;
+pub async fn move_log<S: System>(
+    system: &Rc<S>,
+    (from, to): (LogId, LogId),
+    unmoved: &mut Unmoved,
+) -> Result<Moved, IoError> {
+    let engine = system.engine();
+    let rest = match engine.with_store(|store| unmoved.take(store, from)) {
+        Some(rest) => rest,
+        None => find(&**system, from).await?,
+    };
+    let moved = move_versions(system, (from, to), &rest.live).await?;
+    let is_all = |store: &mut Store| store.logs().get(from).map(end_of) == Some(rest.end);
+    if moved != Moved::InPart && !engine.with_store(is_all) {
+        // What was appended since is for the next try, which searches the log again.
+        return Ok(Moved::InPart);
+    }
+    unmoved.0 = (moved == Moved::InPart).then_some(rest);
+    Ok(moved)
+}
+
+/// Searches `log`, to which nothing is appended meanwhile.
+async fn find<S: System>(system: &S, log: LogId) -> Result<Found, IoError> {
+    let live = live_in(system, log).await?;
+    Ok(system.engine().with_store(|store| {
+        let end = store.logs().get(log).map(end_of).unwrap_or_default();
+        Found { log, end, live }
+    }))
+}
+
+async fn move_versions<S: System>(
+    system: &Rc<S>,
+    (from, to): (LogId, LogId),
+    live: &[Live],
+) -> Result<Moved, IoError> {
     let buries = |store: &mut Store| store.logs().get(from).is_some_and(Log::buries_kept);
     if live.is_empty() && !system.engine().with_store(buries) {
         return Ok(Moved::Nothing);
@@ -86,7 +143,7 @@ pub async fn move_log<S: System>(system: &Rc<S>, from: LogId, to: LogId) -> Resu
     if !move_supersedes(system, from, to).await? {
         return Ok(Moved::InPart);
     }
-    let (mut chunks, mut under_way) = (Chunks::new(&**system, from, &live), VecDeque::new());
+    let (mut chunks, mut under_way) = (Chunks::new(&**system, from, live), VecDeque::new());
     let moved = move_chunks(system, (from, to), &mut chunks, &mut under_way).await;
     chunks.end().await;
     for last in under_way {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use manylogs_block::{Extent, Payload, Sectors};
+use manylogs_block::{Extent, Lba, Payload, Sectors};
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Batch, Logs, Store};
 use manylogs_logstore::{EntryKind, Log, LogId, RecordShape};
@@ -99,6 +99,36 @@ fn still_moved() -> Vec<Extent> {
 #[test]
 fn what_was_overwritten_since_it_was_found_is_not_moved() {
     assert_eq!(still_moved(), [Extent::new(100, 10), Extent::new(120, 10)]);
+}
+
+/// Moves the version of sector 100 from one log to another.
+fn relocate(store: &mut Store, from: LogId, to: LogId) {
+    let live = store.live_by_table(from);
+    let moved: Vec<_> = live.into_iter().filter(|live| live.extent.start == Lba(100)).collect();
+    let read = (Extent::new(0, 60), Payload::tags(1, Sectors(60)));
+    let moved = store.relocate((from, to), &moved, (read.0, &read.1)).unwrap();
+    store.record_written(to, moved.sequence);
+}
+
+/// A version that was found is moved to another log, and from there into the log that it was in
+/// when it was found, behind another one.
+#[test]
+fn what_came_back_to_another_place_is_not_what_was_found() {
+    let mut store = with_one_version();
+    let found = store.live_by_table(SOURCE);
+    assert_eq!(store.still_live(&found).len(), found.len());
+    relocate(&mut store, SOURCE, TARGET);
+    assert!(store.still_live(&found).is_empty());
+    let payload = Payload::tags(90, Sectors(20));
+    let batch = Batch::of(EntryKind::Data, Extent::new(900, 20), Some(payload));
+    let room = store.room_of(&batch);
+    store.put(batch, room, None);
+    let slots = store.gather(SOURCE, RECORD);
+    let (other, _) = store.append(SOURCE, slots);
+    store.record_written(SOURCE, other);
+    relocate(&mut store, TARGET, SOURCE);
+    assert_eq!(store.live_by_table(SOURCE).len(), 2);
+    assert!(store.still_live(&found).is_empty());
 }
 
 /// Records in flight with new versions, while one of them and one of moved versions are.

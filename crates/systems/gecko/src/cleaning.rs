@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{IoError, Sectors};
-use manylogs_engine::{Moved, begin_epoch, move_log, renew_log};
+use manylogs_engine::{Moved, Unmoved, begin_epoch, move_log, renew_log};
 use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{Log, LogId};
 use manylogs_plant::{self as plant, Bug};
@@ -207,13 +207,14 @@ impl Inner {
     /// Moves the live content of `victim` to heaps, one after the other. Content that finds no room
     /// there is renewed at the tail. False if there is no room anywhere.
     async fn move_away(self: &Rc<Self>, victim: LogId) -> Result<bool, IoError> {
+        let mut unmoved = Unmoved::default();
         for _ in 0..HEAPS_MOST {
             let heap = self.heap_for(&mut self.engine.state.borrow_mut(), victim);
             let Some(heap) = heap else { break };
             if !self.engine.state.borrow().store.is_ready(heap) {
                 let _ = begin_epoch(&**self, heap).await;
             }
-            if !matches!(move_log(self, victim, heap).await?, Moved::InPart) {
+            if !matches!(move_log(self, (victim, heap), &mut unmoved).await?, Moved::InPart) {
                 return Ok(true);
             }
             if self.engine.is_closed() || self.began_anew(victim) {

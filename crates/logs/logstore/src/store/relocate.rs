@@ -201,8 +201,8 @@ impl Store {
         self.append_as_they_are(from, to, entries.collect())
     }
 
-    /// The parts of `chunk` that the map still names. Others were overwritten since they were
-    /// found.
+    /// The parts of `chunk` that the map still names at their places. Others were overwritten since
+    /// they were found, or moved.
     #[must_use]
     pub fn still_live(&self, chunk: &[Live]) -> Vec<Live> {
         if plant::is(Bug::StaleContentMoved) {
@@ -210,15 +210,10 @@ impl Store {
         }
         let parts = |live: &Live| {
             let live = *live;
-            let is_it = move |now: Mapped<Place>| {
-                now.sequence == live.mapped.sequence && now.value.log() == live.mapped.value.log()
-            };
-            let parts = self.map.lookup(live.extent);
-            let parts = parts.filter(move |(_, now)| now.is_some_and(is_it));
-            parts.map(move |(extent, _)| {
+            self.map.lookup(live.extent).filter_map(move |(extent, now)| {
                 let skip = Sectors(extent.start.0 - live.extent.start.0);
-                let value = live.mapped.value.advance(skip);
-                Live { extent, mapped: Mapped { value, ..live.mapped }, ..live }
+                let mapped = Mapped { value: live.mapped.value.advance(skip), ..live.mapped };
+                (now == Some(mapped)).then_some(Live { extent, mapped, ..live })
             })
         };
         chunk.iter().flat_map(parts).collect()

@@ -2,33 +2,39 @@
 //! moves to an empty cold one. So small writes near the head still find room.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::rc::Rc;
 
-use manylogs_engine::{Moved, move_log};
+use manylogs_engine::{Moved, Unmoved, move_log};
 use manylogs_logstore::store::{Cleaner, Job, Logs, Store};
 use manylogs_logstore::{Epoch, Log, LogId};
 
 use crate::records::placement::cold_empty;
 use crate::state::{Inner, State};
 
-/// Logs above the swap threshold, each with the epoch in which clients filled it. A log that has
-/// begun another epoch no longer counts.
+/// Logs above the swap threshold.
 #[derive(Debug, Default)]
-pub(crate) struct FullLogs(BTreeMap<LogId, Epoch>);
+pub(crate) struct FullLogs {
+    /// Each with the epoch in which clients filled it. A log that has begun another no longer
+    /// counts.
+    logs: BTreeMap<LogId, Epoch>,
+    /// Of the log of which a move was interrupted last.
+    unmoved: Unmoved,
+}
 
 impl FullLogs {
     /// Notes that `log` is full; false if that was known.
     pub(crate) fn insert(&mut self, log: &Log) -> bool {
-        self.0.insert(log.id(), log.epoch()) != Some(log.epoch())
+        self.logs.insert(log.id(), log.epoch()) != Some(log.epoch())
     }
 
     fn remove(&mut self, log: LogId) {
-        self.0.remove(&log);
+        self.logs.remove(&log);
     }
 
     /// The logs that are still full.
     fn iter<'a>(&'a self, logs: &'a Logs) -> impl Iterator<Item = &'a Log> {
-        let full = self.0.iter().filter_map(|(id, epoch)| Some((logs.get(*id)?, *epoch)));
+        let full = self.logs.iter().filter_map(|(id, epoch)| Some((logs.get(*id)?, *epoch)));
         let full = full.filter(|(log, epoch)| log.epoch() == *epoch && log.used().0 > 0);
         full.map(|(log, _)| log)
     }
@@ -47,9 +53,14 @@ impl Inner {
     pub(crate) async fn swap_one(self: &Rc<Self>) -> bool {
         let _turn = self.cleaning.take().await;
         let Some((from, to)) = self.choose_swap() else { return false };
-        self.engine.state.borrow_mut().store.set_aside(from);
-        let moved = move_log(self, from, to).await;
+        let mut found = {
+            let mut state = self.engine.state.borrow_mut();
+            state.store.set_aside(from);
+            mem::take(&mut state.full.unmoved)
+        };
+        let moved = move_log(self, (from, to), &mut found).await;
         let mut state = self.engine.state.borrow_mut();
+        state.full.unmoved = found;
         state.store.put_back();
         if !matches!(moved, Ok(Moved::InPart)) {
             // Trying again would not help: the log is free, or waits for newer versions to become

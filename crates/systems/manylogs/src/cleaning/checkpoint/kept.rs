@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Nanos, Sectors};
-use manylogs_engine::{Moved, move_log};
+use manylogs_engine::{Moved, Unmoved, move_log};
 use manylogs_logstore::store::KeptIn;
 use manylogs_logstore::{DataSequence, Floors, Log, LogId};
 use manylogs_plant::{self as plant, Bug};
@@ -159,7 +159,7 @@ impl Inner {
             tried.push(from);
             self.engine.state.borrow_mut().store.set_aside(from);
             self.hurries.set(true);
-            let moved = move_log(self, from, to).await;
+            let moved = move_log(self, (from, to), &mut Unmoved::default()).await;
             self.hurries.set(false);
             let mut state = self.engine.state.borrow_mut();
             state.store.put_back();
