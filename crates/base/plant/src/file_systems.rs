@@ -211,6 +211,14 @@ macro_rules! with_file_systems {
                 /// Room for a transaction does not include entries for the blocks that it frees.
                 NearRoomWithoutFreed,
             }
+            /// Bugs of small files that are written together where a log takes short content.
+            NEAR_TOGETHER {
+                /// Small files that need no place go home with others.
+                NearTogetherTakesKept,
+                /// Content that replaces logged content goes home with others, and the older
+                /// content stays in memory.
+                NearTogetherOverLogged,
+            }
             /// Bugs of files that need durability but no place, that crash histories show.
             DURABLE_FILES {
                 /// A sync waits for the first record of a write, and not for the last.

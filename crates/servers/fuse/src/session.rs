@@ -57,7 +57,11 @@ pub struct PolledSession {
 #[derive(Debug)]
 pub enum Turn {
     /// A request, which was handed to the file system.
-    Request,
+    Request {
+        /// The thread that sent it, by its number in the mount's namespace; 0 if the kernel sent it
+        /// for no thread, or the thread is of another namespace.
+        thread: u32,
+    },
     /// No request: the session is readable when there is one.
     Nothing,
     /// The file system is unmounted.
@@ -142,13 +146,16 @@ impl Channel {
             self.tally.count(opcode);
         }
         match Request::decode(&self.buffer[..len], self.agreed.dialect) {
-            Ok(request) => match dispatch(fs, request, &self.device) {
-                Next::Request => Ok(Turn::Request),
-                Next::Destroy(reply) => Ok(Turn::Ended(Ended(Some(reply)))),
-            },
+            Ok(request) => {
+                let thread = request.context.pid;
+                match dispatch(fs, request, &self.device) {
+                    Next::Request => Ok(Turn::Request { thread }),
+                    Next::Destroy(reply) => Ok(Turn::Ended(Ended(Some(reply)))),
+                }
+            }
             Err(DecodeError::TooShort { id, .. }) => {
                 Reply::<()>::new(Arc::clone(&self.device), id).error(Errno::IO);
-                Ok(Turn::Request)
+                Ok(Turn::Request { thread: 0 })
             }
             Err(error @ DecodeError::NoRequest { .. }) => Err(io::Error::other(error)),
         }

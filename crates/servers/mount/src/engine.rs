@@ -1,5 +1,8 @@
 //! The thread that owns the file system.
 
+mod awake;
+mod companion;
+
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -15,6 +18,8 @@ use manylogs_mlfs::{Mounted, now};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::log::{Level, line};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
+
+use companion::Companion;
 
 use crate::front::Front;
 use crate::jobs::LARGEST;
@@ -33,6 +38,7 @@ pub(crate) type Queue = Mailbox<Job>;
 pub(crate) struct Engine {
     queue: Queue,
     is_adopted: bool,
+    may_keep_awake: bool,
     thread: JoinHandle<Result<(), MountServerError>>,
 }
 
@@ -56,11 +62,12 @@ impl Engine {
         let (queue, jobs) = mailbox();
         let (tell, told) = mpsc::channel();
         let (source, target) = (source.to_owned(), target.to_owned());
+        let may_keep_awake = options.keeps_awake();
         let named = thread::Builder::new().name("mlfs".to_owned());
         let run = move || run((&source, &target), (options, memory, open), jobs, &tell);
         let thread = named.spawn(run)?;
         let told = told.recv();
-        let engine = Self { queue, is_adopted: told == Ok(true), thread };
+        let engine = Self { queue, is_adopted: told == Ok(true), may_keep_awake, thread };
         match told {
             Ok(_) => Ok(engine),
             // The thread ended before it had mounted; its result says why.
@@ -86,11 +93,15 @@ impl Engine {
     ) -> io::Result<Ended> {
         to_tell.start(session.notifier())?;
         let (tell, told) = mpsc::channel();
+        let may_keep_awake = self.may_keep_awake;
         self.queue.push(Box::new(move |served| {
             let (watcher, fs, front) = (served.watcher.clone(), served.fs().clone(), front(served));
+            let near = Companion::new(served.runtime.clone(), may_keep_awake);
             served.tally.replace(Some(session.tally()));
-            // The receiver is gone only if the program is ending.
-            Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
+            Box::pin(async move {
+                // The receiver is gone only if the program is ending.
+                drop(tell.send(serve(session, &front, &watcher, &fs, near).await));
+            })
         }));
         told.recv().unwrap_or_else(|_| Err(io::Error::other(MountServerError::Lost)))
     }
@@ -194,6 +205,7 @@ async fn serve(
     front: &Front,
     watcher: &Watcher,
     fs: &Ext4,
+    mut companion: Companion,
 ) -> io::Result<Ended> {
     let requests = Arc::new(File::from(session.to_wait_for()?));
     let teller = front.teller.clone();
@@ -206,8 +218,9 @@ async fn serve(
         front.teller.remind(fs);
         match session.serve_next(front)? {
             // The request's task begins before the next request is read.
-            Turn::Request => {
+            Turn::Request { thread } => {
                 yield_now().await;
+                companion.served(thread);
                 if pace.waits() {
                     watcher.readable(&requests).await;
                 }

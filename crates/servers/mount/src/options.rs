@@ -49,6 +49,8 @@ pub struct MountOptions {
     pub(crate) durable: DurableNames,
     /// Writes with `O_DSYNC` or `O_SYNC` need durability but no home either.
     pub durable_dsync: bool,
+    /// Processors may sleep while programs send one request after another.
+    no_awake: bool,
     /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
     memory: Option<u64>,
     /// What is put over the device.
@@ -114,10 +116,10 @@ impl MountOptions {
     /// `data=ordered`, `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `durable_dsync`,
     /// `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their
     /// opposites, `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
-    /// `noreaddirplus`, and further options of ext4: `commit=SECONDS` has effect; others are
-    /// accepted and change nothing if no program can rely on them ([`MountOptions::ignored`]).
-    /// Options for programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...)
-    /// change nothing.
+    /// `noreaddirplus`, `awake`, `noawake`, and further options of ext4: `commit=SECONDS` has
+    /// effect; others are accepted and change nothing if no program can rely on them
+    /// ([`MountOptions::ignored`]). Options for programs that read fstab (`defaults`, `nofail`,
+    /// `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
     /// If an option is not among these; the options before it may have taken effect.
@@ -155,6 +157,12 @@ impl MountOptions {
         caches.read_only(self.read_only, self.access_times)
     }
 
+    /// Whether idle processors may be kept awake while one request follows another, where that
+    /// makes the requests faster.
+    pub(crate) const fn keeps_awake(&self) -> bool {
+        !self.no_awake
+    }
+
     /// A new account of the server's memory.
     pub(crate) fn account(&self) -> Memory {
         Memory::new(self.memory.unwrap_or_else(usual_memory))
@@ -188,6 +196,8 @@ impl MountOptions {
                 return Err(not_offered("content could be older than its size: use data=ordered"));
             }
             "durable_dsync" => self.durable_dsync = true,
+            "awake" => self.no_awake = false,
+            "noawake" => self.no_awake = true,
             "nodev" => self.set(MountFlags::NO_DEV),
             "dev" => self.clear(MountFlags::NO_DEV),
             "nosuid" => self.set(MountFlags::NO_SUID),
@@ -320,6 +330,11 @@ mod tests {
         assert_eq!(options.for_kernel(false), told);
         options.add("data=journal,mode=adaptive").unwrap();
         assert_eq!(options.mode, Some(JournalMode::Adaptive));
+        assert!(options.keeps_awake());
+        options.add("noawake").unwrap();
+        assert!(!options.keeps_awake());
+        options.add("awake").unwrap();
+        assert!(options.keeps_awake());
         let default = MountOptions::default();
         assert_eq!(default.for_kernel(true), MountFlags::empty());
         assert_eq!(default.for_kernel(false), MountFlags::NO_DEV | MountFlags::NO_SUID);

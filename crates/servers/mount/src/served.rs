@@ -26,7 +26,7 @@ pub(crate) struct Served {
     mounted: Mounted,
     mounted_on: String,
     pub(crate) operated: Rc<Operated>,
-    runtime: Handle,
+    pub(crate) runtime: Handle,
     /// The jobs under way.
     pub(crate) tasks: TaskGroup,
     /// Waits for the kernel's requests.

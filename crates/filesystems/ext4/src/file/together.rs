@@ -8,6 +8,12 @@
 //! far apart take no more of the device from others than before. A file that somebody waits for
 //! (a sync, a cut, a deletion) leaves its step when the request under way is done. So nobody waits
 //! for the other requests of a step. A sync of one file gathers no others.
+//!
+//! Where the journal takes short runs of content ([`Mode::Runs`]) the length of the neighbours
+//! together counts: new files that lie side by side are a long run, which goes home. So bulk data
+//! is written once, and not into the logs and then home. A short run of neighbours is left to the
+//! journal, file by file, and so is content that replaces other content: the log may hold the older
+//! content, and a write of 32 KiB or less goes to the log nearest the head.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -18,7 +24,7 @@ use manylogs_plant::{Bug, is};
 use super::pass::ON_THE_WAY_COST;
 use super::place::Piece;
 use super::writeback::Held;
-use crate::core::Core;
+use crate::core::{Core, Mode};
 use crate::error::Result;
 use crate::inode::{Node, Page};
 use crate::lock::ReadGuard;
@@ -67,8 +73,8 @@ impl Core {
     /// fails does not say whose content is lost, so its files are written one by one.
     pub(super) async fn write_together(&self, dirty: &[Rc<Node>]) -> BTreeSet<Ino> {
         let mut written = BTreeSet::new();
-        if self.mode.journals_content() {
-            // Short content goes into the transaction, and needs no request.
+        if self.mode == Mode::Data {
+            // All content goes into transactions, and needs no request.
             return written;
         }
         // Of two passes the second would find the first one's files taken.
@@ -88,7 +94,10 @@ impl Core {
             members.sort_by_key(|member| member.run().start);
             let mut members = VecDeque::from(members);
             while let Some(run) = next_run(&mut members) {
-                written.extend(self.write_run(run).await);
+                let blocks = run.iter().map(|member| member.run().blocks).sum();
+                if !self.is_journalled(blocks) {
+                    written.extend(self.write_run(run).await);
+                }
             }
         }
         written
@@ -117,15 +126,22 @@ impl Core {
         members
     }
 
-    /// The file as a member of a step; `None` if others work on it, or if its pages do not go to
-    /// one run of blocks.
+    /// The file as a member of a step; `None` if others work on it, if its pages do not go to one
+    /// run of blocks, or if they belong into the journal whatever lies beside them.
     async fn member(&self, node: &Rc<Node>) -> Option<Member> {
         let (alone, content) = (node.writing.take_all_now()?, node.content.read_now()?);
+        if self.is_durable(node).await && !is(Bug::NearTogetherTakesKept) {
+            return None;
+        }
         let size = node.size.get().unwrap_or(0);
         let held = |(number, page): (&u32, &Page)| (*number, page.bytes.clone(), page.version);
         let pages: Vec<Held> = node.pages.borrow().iter().map(held).collect();
         let mut pieces = self.plan(node, &pages, None).await.ok()?;
         let piece = pieces.pop().filter(|_| pieces.is_empty())?;
+        let replaces = piece.claim.is_none() && self.mode.journals_content();
+        if replaces && !is(Bug::NearTogetherOverLogged) {
+            return None;
+        }
         Some(Member { node: Rc::clone(node), piece, pages, size, alone, content })
     }
 
@@ -136,7 +152,12 @@ impl Core {
         let blocks = manylogs_block::narrow(pages().count() as u64);
         let mut payload = Payload::with_room_for(pages().count());
         pages().for_each(|(_, bytes, _)| payload.append(Payload::bytes(bytes.clone())));
-        let extent = Run { start: first.run().start, blocks }.sectors();
+        let place = Run { start: first.run().start, blocks };
+        let may_be_logged = self.mode.journals_content() && !is(Bug::NearTogetherOverLogged);
+        if may_be_logged && self.leave_journal(place).await.is_err() {
+            return Vec::new();
+        }
+        let extent = place.sectors();
         let write = Request::Write { extent, payload, fua: false, hint: Hint::None };
         let write = vec![self.device.submit(write)];
         let arrived = self.written(run.iter().map(|member| &*member.node), write).await;

@@ -227,7 +227,7 @@ impl Core {
     }
 
     /// Whether a run of content goes into the journal now.
-    fn is_journalled(&self, blocks: u32) -> bool {
+    pub(super) fn is_journalled(&self, blocks: u32) -> bool {
         match self.mode {
             Mode::Ordered | Mode::Lazy => false,
             Mode::Data => true,

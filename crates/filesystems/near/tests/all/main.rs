@@ -12,3 +12,4 @@ mod memory;
 mod parts;
 mod policies;
 mod replace;
+mod together;

@@ -1,0 +1,162 @@
+//! Keeps the server's thread near the program that it serves.
+//!
+//! A program that sends one request after another waits for the server, and then the server waits
+//! for the program. On two processors each of them wakes the other by an interrupt, and between two
+//! virtual processors that takes longer than the request itself: an untar took 11 us a request on
+//! one processor, and 90 to 180 us on two. The scheduler parts the two as soon as another processor
+//! is idle for a moment, and leaves them apart when all are busy again.
+//!
+//! So when one thread has sent a number of requests in a row, the server moves beside it. Where
+//! other processors stay idle the scheduler parts them again at once. Then idle processors are kept
+//! awake instead, if that helps ([`Awake`]), and the next attempts come ever more seldom.
+
+use manylogs_block::{Handle, Nanos, Time};
+use manylogs_storage::move_beside;
+
+use super::awake::Awake;
+
+/// Requests in a row from one thread between two looks where it runs: a look costs some 10 us.
+const LOOK_EVERY: u32 = 64;
+/// The same while all attempts are in vain.
+const LOOK_SELDOM: u32 = 64 * LOOK_EVERY;
+/// Attempts in vain after which idle processors are kept awake.
+const VAIN: u32 = 3;
+
+/// Follows the thread that sends one request after another: see the module.
+pub(super) struct Companion {
+    row: Row,
+    runtime: Handle,
+    /// `None` if processors may always sleep.
+    awake: Option<Awake>,
+}
+
+/// The requests of one thread in a row.
+#[derive(Debug, Default)]
+struct Row {
+    thread: u32,
+    /// Its requests since the last look.
+    requests: u32,
+    /// The time of the last look, or of the first request.
+    since: Time,
+    /// Attempts in vain since the two were found together.
+    vain: u32,
+}
+
+impl Row {
+    /// Notes a request that `thread` sent (0 if no thread did). Returns the mean time of a request
+    /// since the last look, if it is time for the next one.
+    fn served(&mut self, thread: u32, every: u32, now: impl Fn() -> Time) -> Option<Nanos> {
+        if thread == 0 {
+            return None;
+        }
+        if thread != self.thread {
+            (self.thread, self.requests, self.since) = (thread, 0, now());
+            return None;
+        }
+        self.requests += 1;
+        if self.requests < every {
+            return None;
+        }
+        let now = now();
+        let took = now.since(self.since);
+        (self.requests, self.since) = (0, now);
+        Some(Nanos(took.0 / u64::from(every)))
+    }
+
+    /// Requests between two looks.
+    fn every(&self) -> u32 {
+        LOOK_EVERY.saturating_mul(1 << self.vain.min(31)).min(LOOK_SELDOM)
+    }
+
+    /// Notes whether the two were found on one processor.
+    fn looked(&mut self, together: bool) {
+        self.vain = if together { 0 } else { self.vain + 1 };
+    }
+}
+
+impl Companion {
+    /// Follows nobody yet. Idle processors are kept awake if `may_keep_awake`.
+    pub(super) fn new(runtime: Handle, may_keep_awake: bool) -> Self {
+        let awake = may_keep_awake.then(|| Awake::new(runtime.clone()));
+        Self { row: Row::default(), runtime, awake }
+    }
+
+    /// Notes a request that `thread` sent (0 if no thread did), and follows the thread when it is
+    /// time to.
+    pub(super) fn served(&mut self, thread: u32) {
+        let held = self.awake.as_ref().filter(|awake| awake.is_held());
+        let every = if held.is_some() { LOOK_EVERY } else { self.row.every() };
+        let Some(pace) = self.row.served(thread, every, || self.runtime.now()) else { return };
+        if let Some(awake) = held {
+            // Two processors are as good as one now.
+            return awake.used(pace);
+        }
+        // It may be a thread of another container, or run where the server must not run.
+        self.row.looked(move_beside(thread).is_ok_and(|moved| !moved));
+        if self.row.vain >= VAIN
+            && let Some(awake) = &self.awake
+        {
+            awake.begin(pace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(row: &mut Row, thread: u32) -> bool {
+        row.served(thread, row.every(), || Time(0)).is_some()
+    }
+
+    /// Requests of `thread` until the next look.
+    fn until_look(row: &mut Row, thread: u32) -> Option<u32> {
+        (1..=2 * LOOK_SELDOM).find(|_| served(row, thread))
+    }
+
+    #[test]
+    fn a_thread_that_is_alone_is_looked_at_now_and_then() {
+        let mut row = Row::default();
+        assert_eq!(until_look(&mut row, 7), Some(LOOK_EVERY + 1));
+        for _ in 0..3 {
+            row.looked(true);
+            assert_eq!(until_look(&mut row, 7), Some(LOOK_EVERY));
+        }
+    }
+
+    #[test]
+    fn threads_that_take_turns_are_not_followed() {
+        let mut row = Row::default();
+        assert!((0..100 * LOOK_EVERY).all(|number| !served(&mut row, 7 + number % 2)));
+        // What the kernel sends by itself ends no row.
+        assert!((0..=LOOK_EVERY).flat_map(|_| [9, 0]).any(|thread| served(&mut row, thread)));
+        assert_eq!(until_look(&mut row, 0), None);
+    }
+
+    #[test]
+    fn attempts_in_vain_come_ever_more_seldom() {
+        let mut row = Row { thread: 7, ..Row::default() };
+        let mut waits = Vec::new();
+        for _ in 0..40 {
+            waits.extend(until_look(&mut row, 7));
+            row.looked(false);
+        }
+        let doubled = (0..40).map(|times: u32| (u64::from(LOOK_EVERY) << times).min(1 << 12));
+        assert_eq!(
+            waits.iter().map(|wait| u64::from(*wait)).collect::<Vec<_>>(),
+            Vec::from_iter(doubled)
+        );
+        row.looked(true);
+        assert_eq!(until_look(&mut row, 7), Some(LOOK_EVERY));
+    }
+
+    #[test]
+    fn the_pace_is_the_mean_since_the_last_look() {
+        let mut row = Row::default();
+        let mut paces = Vec::new();
+        for number in 0..=2 * u64::from(LOOK_EVERY) {
+            paces.extend(row.served(7, LOOK_EVERY, || Time(1000 + 50 * number)));
+        }
+        assert_eq!(paces, [Nanos(50); 2]);
+    }
+}
