@@ -27,7 +27,8 @@ use crate::ops::Ext4;
 use crate::units::{BLOCK_BYTES, BLOCK_SECTORS, BlockNo, GroupNo, Run};
 
 /// Bytes of a sector.
-const SECTOR: usize = SECTOR_BYTES as usize;
+const SECTOR: usize = 512;
+const _: () = assert!(SECTOR as u64 == SECTOR_BYTES);
 
 /// Tells which parts of a run hold content that is not home.
 pub type NotHome<'a> = &'a dyn Fn(Run) -> Vec<Run>;

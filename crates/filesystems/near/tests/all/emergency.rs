@@ -304,14 +304,21 @@ fn an_exit_without_logs_shows_nothing_of_strangers() {
     }
 }
 
+/// Seeds from which on histories show the planted bugs.
+#[cfg(feature = "plant")]
+const NOTICED: [u64; 5] = [0, 0, 1, 58, 2];
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_show_strangers() {
+    use manylogs_plant::{DURABLE_HOMES, plant};
+
     let Some(images) = images_to_judge() else { return };
-    for bug in manylogs_plant::DURABLE_HOMES.iter().copied() {
-        manylogs_plant::plant(Some(bug));
-        let noticed = (0..60).find_map(|seed| problem_in(&images, seed));
-        manylogs_plant::plant(None);
+    assert_eq!(DURABLE_HOMES.len(), NOTICED.len());
+    for (bug, first) in DURABLE_HOMES.iter().copied().zip(NOTICED) {
+        plant(Some(bug));
+        let noticed = (first..first + 60).find_map(|seed| problem_in(&images, seed));
+        plant(None);
         println!("{bug:?}: {noticed:?}");
         assert!(noticed.is_some(), "nothing notices {bug:?}");
     }
