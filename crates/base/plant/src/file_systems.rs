@@ -251,6 +251,19 @@ macro_rules! with_file_systems {
                 /// Pages that begin with a zero are treated as all zeroes.
                 DurableZeroesByFirst,
             }
+            /// Bugs of metadata that leads to kept content, that an exit without logs shows.
+            DURABLE_HOMES {
+                /// Metadata at home leads to blocks whose content is only in the logs.
+                DurableHomeFormWritten,
+                /// Metadata that leads to kept content counts as other metadata.
+                DurableLeadsUnmarked,
+                /// Leaves of extent trees that lead to kept content are logged in part.
+                DurableLeafInPart,
+                /// Content written over kept content, without the property, is not kept.
+                DurableOverwritePlain,
+                /// Metadata goes home in the same sweep as the content that it leads to.
+                LeadingWithContent,
+            }
         }
     };
 }

@@ -5,6 +5,13 @@ pub(crate) fn crc(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
+/// What a checksum, of whatever seed, changes by if `before` becomes `after`, which is as long: the
+/// new one is the old one XOR this. A CRC is linear, so neither the seed nor other bytes matter.
+pub(crate) fn changed_sum(after: &[u8], before: &[u8]) -> u32 {
+    let changed: Vec<u8> = after.iter().zip(before).map(|(new, old)| new ^ old).collect();
+    crc(0, &changed)
+}
+
 /// The seed of a checksum that continues no other.
 pub(crate) const NO_SEED: u32 = !0;
 

@@ -89,6 +89,7 @@ mod file;
 mod geometry;
 mod inode;
 mod journal;
+mod leads;
 mod lock;
 mod marks;
 mod memory;
@@ -109,6 +110,7 @@ pub use journal::{
     Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest, SinkStats,
     Step,
 };
+pub use leads::{Leads, NotHome};
 pub use marks::{Copies, Marks};
 pub use memory::{Memory, Part, PartUse, Permit, Take};
 pub use ondisk::inode::FileKind;

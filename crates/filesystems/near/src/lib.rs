@@ -29,6 +29,7 @@
 //! **Writers wait, and do not fail, while logs are full**, or the volume's table has used its share
 //! of memory: a handle starts when the largest transaction has room.
 
+mod leads;
 mod lost;
 mod mount;
 mod sink;

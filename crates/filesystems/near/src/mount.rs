@@ -158,6 +158,10 @@ impl NearOpening {
             return Err(NearError::LogsTooShort { log });
         }
         let sink = NearSink::new(volume.clone(), probe, granularity, &options.memory);
+        if let Err(error) = sink.learn().await {
+            volume.close().await?;
+            return Err(error.into());
+        }
         let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
         let journal = Rc::new(sink);
         match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {

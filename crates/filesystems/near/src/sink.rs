@@ -2,12 +2,11 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 
 use manylogs::{Phase, PhaseProbe, Volume};
-use manylogs_block::{
-    BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, narrow, to_usize,
-};
+use manylogs_block::{BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, to_usize};
 use manylogs_ext4::{
     BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, LoggedKind, Memory, Newest, Run, SinkStats,
     Step,
@@ -17,10 +16,11 @@ use manylogs_logstore::{Class, EntryKind, MAX_ENTRIES};
 use manylogs_plant::{Bug, is};
 use smallvec::SmallVec;
 
+use crate::leads::{Leading, blocks_of};
 use crate::table::Table;
 
 /// Sectors of a block of the file system.
-const BLOCK_SECTORS: u64 = 8;
+pub(crate) const BLOCK_SECTORS: u64 = 8;
 /// Entries of a record that are reserved for blocks; the others supersede freed runs.
 const BLOCKS_MOST: usize = MAX_ENTRIES / 2;
 /// The stream of all transactions: they become durable in order.
@@ -45,6 +45,7 @@ pub(crate) struct NearSink {
     /// Counts what the volume writes, home writes among it.
     probe: PhaseProbe,
     table: Table,
+    leading: Leading,
 }
 
 impl NearSink {
@@ -57,7 +58,17 @@ impl NearSink {
     ) -> Self {
         let table = Table::new(memory);
         table.count(&volume);
-        Self { volume, granularity, stats: Cell::default(), probe, table }
+        let (stats, leading) = (Cell::default(), Leading::default());
+        Self { volume, granularity, stats, probe, table, leading }
+    }
+
+    /// Learns what leads to kept content, if versions are kept. Must be called before the first
+    /// transaction.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn learn(&self) -> Result<(), manylogs_ext4::Error> {
+        if self.volume.keeps_versions() { self.leading.learn(&self.volume).await } else { Ok(()) }
     }
 
     async fn append(&self, transaction: &Closed) -> IoResult<()> {
@@ -67,7 +78,10 @@ impl NearSink {
             self.volume.submit(Request::Flush).await?;
             stats.flushes += 1;
         }
-        if transaction.blocks.values().any(|block| block.kind == LoggedKind::DurableContent) {
+        let is_durable = |block: &Logged| block.kind == LoggedKind::DurableContent;
+        if transaction.blocks.values().any(is_durable)
+            && self.leading.learn(&self.volume).await.is_ok()
+        {
             // If this fails, the content is logged like other content.
             let _ = self.volume.keep_versions().await;
         }
@@ -101,7 +115,7 @@ impl NearSink {
         }
         for (block, logged) in &transaction.blocks {
             let Some((extent, payload)) = self.changed_part(*block, logged) else { continue };
-            let class = class_of(logged.kind);
+            let class = self.class_in(transaction, logged.kind, extent, &payload);
             match entries.last_mut() {
                 Some(NewEntry { extent: last, class: of_last, payload: Some(content), .. })
                     if last.end() == extent.start && *of_last == class =>
@@ -129,9 +143,29 @@ impl NearSink {
         let first = (0..old.len()).find(differs)?;
         let last = (first..old.len()).rev().find(differs)?;
         let last = if is(Bug::NearSectorMissed) { first.max(last - last.min(1)) } else { last };
-        let (from, to) = (first as u64, last as u64 + 1);
-        let payload = Payload::bytes(logged.bytes.slice(first * 512..(last + 1) * 512));
-        Some((Extent::new(start + from, to - from), payload))
+        let Range { start: first, end } = self.leading.whole(block, &logged.bytes, first..last + 1);
+        let payload = Payload::bytes(logged.bytes.slice(first * 512..end * 512));
+        Some((Extent::new(start + first as u64, (end - first) as u64), payload))
+    }
+
+    /// The class of a part of a transaction.
+    fn class_in(
+        &self,
+        transaction: &Closed,
+        kind: LoggedKind,
+        extent: Extent,
+        payload: &Payload,
+    ) -> Class {
+        match class_of(kind) {
+            Class::Metadata => self.leading.class_of(extent, payload, &self.volume, transaction),
+            // Metadata leads to this block as to kept content: its home says "unwritten".
+            Class::Data
+                if !is(Bug::DurableOverwritePlain) && !self.volume.kept(extent).is_empty() =>
+            {
+                Class::DurabilityOnly
+            }
+            class => class,
+        }
     }
 }
 
@@ -180,7 +214,7 @@ const fn entry(
     NewEntry { extent, kind, class, version: 0, payload }
 }
 
-fn sectors_of(run: Run) -> Extent {
+pub(crate) fn sectors_of(run: Run) -> Extent {
     let range = run.range();
     Extent::between(Lba(range.start * BLOCK_SECTORS), Lba(range.end * BLOCK_SECTORS))
 }
@@ -205,12 +239,7 @@ impl CommitSink for NearSink {
     }
 
     fn kept(&self, run: Run) -> Vec<Run> {
-        let blocks = |part: Extent| {
-            let start = part.start.0 / BLOCK_SECTORS;
-            let end = part.end().0.div_ceil(BLOCK_SECTORS);
-            Run { start: BlockNo(start), blocks: narrow(end - start) }
-        };
-        self.volume.kept(sectors_of(run)).into_iter().map(blocks).collect()
+        self.volume.kept(sectors_of(run)).into_iter().map(blocks_of).collect()
     }
 
     fn has_room(&self, blocks: usize) -> bool {

@@ -52,11 +52,20 @@ pub enum Class {
     /// Content that stays in the logs, because it must be durable but needs no place. Checkpoints
     /// neither read nor write it. It has a floor of its own, see [`crate::Floors`].
     DurabilityOnly,
+    /// Metadata of a file system that leads to content of the class [`Class::DurabilityOnly`]. It
+    /// stays in the logs, too; its home has another form meanwhile, which leads to none of it.
+    Leading,
 }
 
 impl Class {
     /// All classes, by their number on the disk.
-    pub const ALL: [Self; 3] = [Self::Data, Self::Metadata, Self::DurabilityOnly];
+    pub const ALL: [Self; 4] = [Self::Data, Self::Metadata, Self::DurabilityOnly, Self::Leading];
+
+    /// Whether versions of the class stay in the logs until they are overwritten.
+    #[must_use]
+    pub const fn is_kept(self) -> bool {
+        matches!(self, Self::DurabilityOnly | Self::Leading)
+    }
 }
 
 /// One extent of a record.
@@ -89,6 +98,12 @@ impl Entry {
     /// Whether the version stays in the logs until it is overwritten.
     #[must_use]
     pub const fn is_kept(&self) -> bool {
+        matches!(self.kind, EntryKind::Data) && self.class.is_kept()
+    }
+
+    /// Whether the version is content that stays in the logs, and not metadata that leads to it.
+    #[must_use]
+    pub const fn is_kept_content(&self) -> bool {
         matches!((self.kind, self.class), (EntryKind::Data, Class::DurabilityOnly))
     }
 
@@ -122,6 +137,7 @@ pub(crate) fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
             Class::Data => 0,
             Class::Metadata => 1,
             Class::DurabilityOnly => 2,
+            Class::Leading => 3,
         } | if entry.over_kept { OVER_KEPT } else { 0 },
     };
     zerocopy::transmute!(raw)

@@ -10,6 +10,7 @@ use manylogs_engine::{Engine, Member, Shared};
 use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
+use crate::cleaning::checkpoint::HomeForm;
 use crate::cleaning::checkpoint::futility::Futility;
 use crate::cleaning::checkpoint::ration::{PACE, Ration};
 use crate::cleaning::checkpoint::suspect::Suspects;
@@ -50,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) flush_asked: Signal,
     /// The caller's policy that decides in place of the settings, if there is one.
     pub(crate) own: OnceCell<Rc<dyn OwnPolicy>>,
+    /// The form that the homes of leading versions have while content is kept.
+    pub(crate) home_form: OnceCell<Rc<dyn HomeForm>>,
     /// If set, records go to the logs near this address, not near the head.
     pub(crate) logs_near: Cell<Option<Lba>>,
     /// See [`crate::OpenOptions::pace`].
@@ -93,6 +96,8 @@ pub(crate) struct State {
     pub(crate) passes_seen: PassesSeen,
     /// Share of the log space that kept versions took when the last pass ended.
     pub(crate) pinned_share: f64,
+    /// Whether kept content went home since a pass looked at what leads to it.
+    pub(crate) kept_left: bool,
     /// Requests that wait for room in the logs.
     pub(crate) starved: Starved,
     /// Whether requests are refused because the volume closes.
@@ -120,6 +125,8 @@ impl State {
             home_pace: PACE,
             passes_seen: PassesSeen::default(),
             pinned_share: 0.0,
+            // A volume that was just opened does not know.
+            kept_left: true,
             starved: Starved::default(),
             closing: false,
             counters: Counters::default(),

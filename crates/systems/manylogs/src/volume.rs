@@ -70,6 +70,7 @@ impl Volume {
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
             own: OnceCell::new(),
+            home_form: OnceCell::new(),
             logs_near: Cell::default(),
             pace: Cell::default(),
             record_least: Cell::default(),

@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::error::{Corruption, Location, Result};
 use crate::journal::Handle;
 use crate::ondisk::bytes::low32;
-use crate::ondisk::extent::{Entries, Extent, WRITTEN_MOST, capacity, is_whole, seal};
+use crate::ondisk::extent::{Entries, Extent, UNWRITTEN_MOST, capacity, is_whole, seal};
 use crate::ondisk::inode::{MAP_BYTES, RawInode, flags};
 use crate::units::{BLOCK_BYTES, BlockNo, FileBlock, Ino, Run};
 
@@ -168,7 +168,7 @@ impl Core {
 
     /// How many blocks from `at` on one inserted extent may map.
     pub(crate) fn insert_most(raw: &RawInode, at: FileBlock) -> u32 {
-        if raw.has_flag(flags::EXTENTS) { WRITTEN_MOST } else { Self::pointers_left(at) }
+        if raw.has_flag(flags::EXTENTS) { UNWRITTEN_MOST } else { Self::pointers_left(at) }
     }
 
     /// Gives an inode an empty map: an empty tree, or null pointers if the file system has no

@@ -1,6 +1,6 @@
 //! Nodes of extent trees: in the inode (60 bytes) or in blocks of their own.
 
-use crate::checksum::crc;
+use crate::checksum::{changed_sum, crc};
 use crate::ondisk::bytes::{high32, join32, le16, le32, low16, low32, put_le16, put_le32};
 use crate::units::{BLOCK_BYTES, BlockNo, FileBlock};
 
@@ -68,11 +68,11 @@ impl Extent {
 
     /// Both extents as one, if `next` continues this one.
     pub(crate) fn joined(&self, next: &Self) -> Option<Self> {
-        let most = if self.written { WRITTEN_MOST } else { UNWRITTEN_MOST };
+        // A longer written extent could not become unwritten at home (see `leads.rs`).
         let follows = self.end() == u64::from(next.file.0)
             && self.block.0 + u64::from(self.blocks) == next.block.0
             && self.written == next.written
-            && self.blocks + next.blocks <= most;
+            && self.blocks + next.blocks <= UNWRITTEN_MOST;
         follows.then(|| Self { blocks: self.blocks + next.blocks, ..*self })
     }
 
@@ -200,6 +200,12 @@ pub(crate) fn is_whole(bytes: &[u8], seed: u32) -> bool {
 pub(crate) fn seal(bytes: &mut [u8], seed: u32) {
     let sum = crc(seed, &bytes[..CHECKSUM]);
     put_le32(bytes, CHECKSUM, sum);
+}
+
+/// Corrects the checksum of a node in a block, which was right before the node changed.
+pub(crate) fn amend(bytes: &mut [u8], before: &[u8]) {
+    let changed = changed_sum(&bytes[..CHECKSUM], &before[..CHECKSUM]);
+    put_le32(bytes, CHECKSUM, le32(before, CHECKSUM) ^ changed);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 pub(crate) mod flags;
 
-use crate::checksum::crc;
+use crate::checksum::{changed_sum, crc};
 use crate::ondisk::bytes::{high16, high32, join32, le16, le32, low16, low32, put_le16, put_le32};
 use crate::ondisk::xattr::{self, Xattr};
 use crate::units::{BLOCK_SECTORS, BlockNo, Ino, Timestamp};
@@ -165,6 +165,16 @@ impl RawInode {
         put_le16(&mut self.0, CHECKSUM_LOW, low16(sum));
         if self.has(CHECKSUM_HIGH, 2) {
             put_le16(&mut self.0, CHECKSUM_HIGH, high16(sum));
+        }
+    }
+
+    /// Corrects the checksum of an inode that was `before`, whose checksum was right.
+    pub(crate) fn amend(&mut self, before: &Self) {
+        // Both have the same bytes where the checksum is.
+        let changed = changed_sum(&self.0, &before.0);
+        put_le16(&mut self.0, CHECKSUM_LOW, before.u16(CHECKSUM_LOW) ^ low16(changed));
+        if self.has(CHECKSUM_HIGH, 2) {
+            put_le16(&mut self.0, CHECKSUM_HIGH, before.u16(CHECKSUM_HIGH) ^ high16(changed));
         }
     }
 

@@ -221,7 +221,9 @@ impl Ext4 {
     }
 
     /// The checked superblock, without the bit of MLFS.
-    async fn superblock_to_mount_through(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
+    pub(crate) async fn superblock_to_mount_through(
+        device: &Rc<dyn BlockDevice>,
+    ) -> Result<Superblock> {
         let superblock = Self::superblock_of(device).await?;
         if superblock.is_mlfs() && superblock.has_errors() {
             return Err(Refusal::NeedsRelease.into());

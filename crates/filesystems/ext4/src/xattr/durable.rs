@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::error::{Corruption, Error, Result};
 use crate::inode::Node;
 use crate::journal::Handle;
-use crate::ondisk::inode::{FileKind, RawInode};
+use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::ondisk::xattr::Key;
 use crate::units::Ino;
 
@@ -71,6 +71,18 @@ impl Core {
             node.durable.set(Some(found));
         }
         found.unwrap_or(false)
+    }
+
+    /// Whether the log keeps content that is written to a file now: if the file has the property,
+    /// or if `asked` for this content alone. A file that is mapped by blocks keeps none, because
+    /// its map cannot say that a block is not written.
+    pub(crate) async fn keeps_content(&self, node: &Node, asked: bool) -> bool {
+        let wanted = asked && self.keeps() || self.is_durable(node).await;
+        if !wanted {
+            return false;
+        }
+        let _tree = self.journal.tree.read().await;
+        self.inode(node.ino).await.is_ok_and(|raw| raw.has_flag(flags::EXTENTS))
     }
 
     /// Gives an inode the property. The caller writes it.

@@ -7,6 +7,7 @@
 mod common;
 mod cost;
 mod durable;
+mod emergency;
 mod full;
 mod memory;
 mod parts;

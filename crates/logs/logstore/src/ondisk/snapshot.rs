@@ -22,6 +22,7 @@ const KIND_ZEROES: u64 = 2;
 const KIND_LOST: u64 = 3;
 const KIND_METADATA: u64 = 4;
 const KIND_DURABILITY_ONLY: u64 = 5;
+const KIND_LEADING: u64 = 6;
 const KIND_BITS: u32 = 3;
 
 /// A log as a snapshot describes it.
@@ -129,6 +130,7 @@ const fn kind_of(class: Class) -> u64 {
         Class::Data => KIND_LOG,
         Class::Metadata => KIND_METADATA,
         Class::DurabilityOnly => KIND_DURABILITY_ONLY,
+        Class::Leading => KIND_LEADING,
     }
 }
 
@@ -308,6 +310,7 @@ mod tests {
             at(13, 1, 7, Place::Zeroes { log: LogId(0) }),
             at(20, 8, 8, in_log(Class::Metadata)),
             at(28, 8, 9, in_log(Class::DurabilityOnly)),
+            at(36, 8, 11, in_log(Class::Leading)),
             at(1 << 40, 1 << 35, 9, Place::Lost { log: LogId(200_000) }),
             at((3 << 48) + 7, 8, 10, in_log(Class::Data)),
         ];

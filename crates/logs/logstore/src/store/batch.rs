@@ -162,9 +162,9 @@ impl Store {
             let mapped = Mapped { sequence, value: Place::Buffered { slot: id, skip: 0 } };
             self.map.insert(extent, mapped, |part, old| displaced.add(part, old));
         }
-        if entry.is_kept() {
+        if entry.is_kept_content() {
             self.kept.put(extent.len);
-        } else if entry.kind != EntryKind::Supersede {
+        } else if !entry.is_kept() && entry.kind != EntryKind::Supersede {
             self.kept.put_other();
         }
         self.bury(id, &displaced);

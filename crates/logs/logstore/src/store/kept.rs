@@ -1,5 +1,6 @@
-//! Versions that are kept in the logs: [`Class::DurabilityOnly`]. Checkpoints leave them in the
-//! logs, and they have a floor of their own, [`Floors::kept`](crate::Floors).
+//! Versions that are kept in the logs: [`Class::DurabilityOnly`], and [`Class::Leading`], which
+//! leads to them. Checkpoints leave them in the logs, and they have a floor of their own,
+//! [`Floors::kept`](crate::Floors).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ pub(super) struct Kept {
     /// Whether versions may be kept: the disk must say so first, because older programs do not know
     /// them.
     on: bool,
-    /// Sectors whose newest version is kept.
+    /// Sectors of content whose newest version is kept.
     sectors: u64,
     /// Whether versions are mapped that are not kept.
     waits: bool,
@@ -24,14 +25,14 @@ pub(super) struct Kept {
 impl Kept {
     /// Counts a version that recovery found at `place`.
     pub(super) fn found(&mut self, extent: Extent, place: Place) {
-        if place.is_kept() {
-            self.put(extent.len);
-        } else {
-            self.put_other();
+        match place {
+            Place::Log { class: Class::DurabilityOnly, .. } => self.put(extent.len),
+            Place::Log { class: Class::Leading, .. } => {}
+            _ => self.put_other(),
         }
     }
 
-    /// Counts a kept version that became the newest.
+    /// Counts kept content that became the newest.
     pub(super) const fn put(&mut self, len: Sectors) {
         self.sectors += len.0;
     }
@@ -41,8 +42,8 @@ impl Kept {
         self.waits = true;
     }
 
-    /// Subtracts sectors that went home and are no longer kept. `waits` says whether versions are
-    /// mapped that are not kept.
+    /// Subtracts sectors of content that went home and are no longer kept. `waits` says whether
+    /// versions are mapped that are not kept.
     pub(super) const fn went_home(&mut self, sectors: u64, waits: bool) {
         self.sectors = self.sectors.saturating_sub(sectors);
         self.waits = waits;
@@ -59,9 +60,9 @@ pub struct KeptIn {
 }
 
 impl Store {
-    /// From now on versions of the class [`Class::DurabilityOnly`] are kept. The caller has made
-    /// sure that programs which do not know such versions refuse the store. Stores with headers
-    /// apart keep none.
+    /// From now on versions of the class [`Class::DurabilityOnly`], and [`Class::Leading`], are
+    /// kept. The caller has made sure that programs which do not know such versions refuse the
+    /// store. Stores with headers apart keep none.
     pub fn keep(&mut self) {
         if !self.kept.on && self.apart.is_none() {
             self.kept.on = true;
@@ -75,7 +76,7 @@ impl Store {
         self.kept.on
     }
 
-    /// Sectors whose newest version is kept.
+    /// Sectors of content whose newest version is kept.
     #[must_use]
     pub const fn kept_sectors(&self) -> Sectors {
         Sectors(self.kept.sectors)
@@ -96,7 +97,7 @@ impl Store {
     /// others may still be under way. Looks at the whole map.
     #[must_use]
     pub fn oldest_kept(&self) -> Option<DataSequence> {
-        if self.kept.sectors == 0 {
+        if !self.kept.on {
             return None;
         }
         self.kept().map(|(_, mapped)| mapped.sequence).min()
@@ -130,8 +131,12 @@ impl Store {
 
     /// The class that an entry gets: kept versions only where they are allowed.
     pub(super) fn class_of(&self, kind: EntryKind, class: Class) -> Class {
-        let may_be = class != Class::DurabilityOnly || (self.kept.on && kind == EntryKind::Data);
-        if may_be { class } else { Class::Data }
+        match class {
+            _ if self.kept.on && kind == EntryKind::Data => class,
+            Class::DurabilityOnly => Class::Data,
+            Class::Leading => Class::Metadata,
+            Class::Data | Class::Metadata => class,
+        }
     }
 
     /// Queues an entry that says that versions of `extent` before `sequence` are dead. A newer one
@@ -159,10 +164,13 @@ impl Store {
     /// as they can be, even if it is below the floor.
     pub(super) fn bury(&mut self, id: SlotId, displaced: &Displaced) {
         let slots = &mut self.entries.slots;
-        let is_kept = |slot: SlotId| slots.get(slot).entry.is_kept();
-        let buffered = displaced.buffered.iter().filter(|(slot, _)| is_kept(*slot));
-        let sectors = displaced.kept + buffered.map(|(_, sectors)| sectors).sum::<u64>();
-        self.kept.sectors = self.kept.sectors.saturating_sub(sectors);
+        let (mut sectors, mut content) = (displaced.kept, displaced.content);
+        for (slot, buffered) in &displaced.buffered {
+            let entry = slots.get(*slot).entry;
+            sectors += if entry.is_kept() { *buffered } else { 0 };
+            content += if entry.is_kept_content() { *buffered } else { 0 };
+        }
+        self.kept.sectors = self.kept.sectors.saturating_sub(content);
         let entry = &mut slots.get_mut(id).entry;
         entry.over_kept = sectors > 0 && !entry.is_kept() && !plant::is(Bug::KeptNotBuried);
     }

@@ -49,7 +49,12 @@ impl Place {
 
     /// Whether the version is kept in its log.
     pub const fn is_kept(self) -> bool {
-        matches!(self, Self::Log { class: Class::DurabilityOnly, .. })
+        matches!(self, Self::Log { class, .. } if class.is_kept())
+    }
+
+    /// Whether the version is metadata that leads to kept content.
+    pub const fn is_leading(self) -> bool {
+        matches!(self, Self::Log { class: Class::Leading, .. })
     }
 
     /// The log that must not begin a new epoch while this version counts. If the headers of records
@@ -69,6 +74,7 @@ const ZEROES: u64 = 2;
 const LOST: u64 = 3;
 const LOG_METADATA: u64 = 5;
 const LOG_DURABILITY_ONLY: u64 = 6;
+const LOG_LEADING: u64 = 7;
 /// A buffered extent of data is shorter than this. The skip of buffered zeroes is not used.
 const SKIP_MAX: u32 = (1 << (u32::BITS - KIND_BITS)) - 1;
 
@@ -108,6 +114,7 @@ impl Place {
                     Class::Data => LOG,
                     Class::Metadata => LOG_METADATA,
                     Class::DurabilityOnly => LOG_DURABILITY_ONLY,
+                    Class::Leading => LOG_LEADING,
                 };
                 (kind, u64::from(log.0) << LogOffset::BITS | u64::from(offset.0))
             }
@@ -134,6 +141,7 @@ impl Place {
             LOG => Some(in_log(Class::Data)),
             LOG_METADATA => Some(in_log(Class::Metadata)),
             LOG_DURABILITY_ONLY => Some(in_log(Class::DurabilityOnly)),
+            LOG_LEADING => Some(in_log(Class::Leading)),
             BUFFERED => Some(Self::Buffered {
                 slot: SlotId(low(u32::BITS)),
                 skip: narrow(rest >> u32::BITS),
@@ -155,6 +163,8 @@ pub struct Displaced {
     any: bool,
     /// Sectors of displaced kept versions in logs.
     pub kept: u64,
+    /// Those of them that were content, and not metadata that leads to it.
+    pub content: u64,
     /// Logs with displaced versions, and their sectors there.
     pub logged: SmallVec<[(LogId, u64); 2]>,
     /// Entries not durable yet that held displaced versions, and the sectors.
@@ -164,13 +174,22 @@ pub struct Displaced {
 impl Displaced {
     /// Nothing displaced yet; the store has records of this shape.
     pub fn of(shape: RecordShape) -> Self {
-        Self { shape, any: false, kept: 0, logged: SmallVec::new(), buffered: SmallVec::new() }
+        Self {
+            shape,
+            any: false,
+            kept: 0,
+            content: 0,
+            logged: SmallVec::new(),
+            buffered: SmallVec::new(),
+        }
     }
 
     /// Notes that `part` of the version `old` was displaced.
     pub fn add(&mut self, part: Extent, old: Mapped<Place>) {
         self.any = true;
-        self.kept += if old.value.is_kept() { part.len.0 } else { 0 };
+        let kept = if old.value.is_kept() { part.len.0 } else { 0 };
+        self.kept += kept;
+        self.content += if old.value.is_leading() { 0 } else { kept };
         if let Place::Buffered { slot, .. } = old.value {
             return self.buffered.push((slot, part.len.0));
         }
@@ -197,6 +216,7 @@ mod tests {
         let places = [
             Place::Log { log: LogId(0), offset: LogOffset(1), class: Class::Metadata },
             Place::Log { log: LogId(7), offset: LogOffset(1), class: Class::DurabilityOnly },
+            Place::Log { log: LogId(8), offset: LogOffset(9), class: Class::Leading },
             Place::Log { log: LogId(u32::MAX), offset: LogOffset(offset_max), class: Class::Data },
             Place::Buffered { slot: SlotId(7), skip: 0 },
             Place::Buffered { slot: SlotId(u32::MAX), skip: SKIP_MAX },

@@ -49,7 +49,11 @@ impl Store {
                 waits |= !is_kept;
                 return true;
             }
-            kept += if is_kept { extent.len.0 } else { 0 };
+            let is_content = match mapped.value {
+                Place::Buffered { slot, .. } => slots.get(slot).entry.is_kept_content(),
+                place => is_kept && !place.is_leading(),
+            };
+            kept += if is_content { extent.len.0 } else { 0 };
             if let Some(log) = mapped.value.kept_by(shape) {
                 match gone.last_mut() {
                     Some((last, sectors)) if *last == log => *sectors += extent.len.0,

@@ -152,6 +152,7 @@ impl Inner {
         let dirty = !fua && self.below.volatile_cache;
         state.home.is_dirty |= dirty && !plant::is(Bug::DirtyHomeNotSet);
         let displaced = state.store.displace_older(extent, sequence);
+        state.kept_left |= displaced.kept > 0;
         // A durable write needs its own entry even if a newer version has displaced the older ones
         // in the map meanwhile, because the newer one may not be durable yet.
         if displaced.is_empty() && !(fua && reserved != Room::default()) {

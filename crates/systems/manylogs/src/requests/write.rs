@@ -21,6 +21,16 @@ pub(crate) struct What {
 impl What {
     /// Content that stays in the logs.
     const KEPT: Self = Self { kind: EntryKind::Data, class: Class::DurabilityOnly };
+
+    /// An entry of this kind and class.
+    pub(crate) const fn of(kind: EntryKind, class: Class) -> Self {
+        Self { kind, class }
+    }
+
+    /// Its kind.
+    pub(crate) const fn kind(self) -> EntryKind {
+        self.kind
+    }
 }
 
 impl From<EntryKind> for What {
@@ -44,7 +54,7 @@ impl Inner {
         if logging && self.is_durable_only(extent, hint) {
             return self.keep_write(extent, &payload, fua);
         }
-        if logging && self.is_logged(extent, fua) {
+        if logging && !self.is_over_kept(extent) && self.is_logged(extent, fua) {
             if fua {
                 self.device.sync_asked();
                 self.note_in_run(extent);
@@ -101,6 +111,16 @@ impl Inner {
     fn is_durable_only(&self, extent: Extent, hint: Hint) -> bool {
         let asked = hint == Hint::DurabilityOnly || self.config().durable_only.contains(extent);
         asked && self.engine.state.borrow().store.keeps()
+    }
+
+    /// Whether the write is over kept content: what replaces it goes home, whatever its length, so
+    /// that metadata that leads there may follow.
+    fn is_over_kept(&self, extent: Extent) -> bool {
+        let state = self.engine.state.borrow();
+        state.store.keeps() && {
+            let mut parts = state.store.map().lookup(extent);
+            parts.any(|(_, mapped)| mapped.is_some_and(|mapped| mapped.value.is_kept()))
+        }
     }
 
     /// Logs a write of any length, which then stays in the logs.

@@ -8,6 +8,7 @@ use manylogs_logstore::{Class, DataSequence, EntryKind, MapValue, Mapped};
 
 use super::{HOME_WRITE_MAX, Progress};
 use crate::requests::home_lock::{HomeGuard, Writer};
+use crate::requests::write::What;
 use crate::state::Inner;
 use manylogs_engine::{Phase, Reader};
 use manylogs_plant::{self as plant, Bug};
@@ -19,6 +20,8 @@ pub(super) struct Run {
     pub(super) sequence: DataSequence,
     pub(super) place: Place,
     pub(super) content: Payload,
+    /// The version's content, if its home gets another form of it.
+    pub(super) truth: Option<Payload>,
 }
 
 impl Run {
@@ -29,6 +32,7 @@ impl Run {
             sequence: self.sequence,
             place: self.place.advance(skip),
             content: self.content.slice(skip, len),
+            truth: self.truth.as_ref().map(|truth| truth.slice(skip, len)),
         }
     }
 }
@@ -102,7 +106,7 @@ impl Renewed {
 fn is_forgotten(progress: &Progress, place: Place) -> bool {
     let Place::Log { class, .. } = place else { return false };
     let bug = match class {
-        Class::Metadata => Bug::NearDrainForgetsMetadata,
+        Class::Metadata | Class::Leading => Bug::NearDrainForgetsMetadata,
         Class::Data | Class::DurabilityOnly => Bug::NearDrainForgetsContent,
     };
     progress.pass.materialise && plant::is(bug)
@@ -133,12 +137,16 @@ impl Inner {
         };
         let read_from = self.engine.runtime.now();
         self.read_logged(&mut runs, progress).await?;
+        let led = self.put_home_forms(&mut runs, progress);
         let strands = self.strands(batch, runs).await;
         let written_from = self.engine.runtime.now();
         let result = self.write_strands(strands, progress).await;
         let report = &mut progress.report;
         report.log_read_time += written_from.since(read_from);
         report.home_write_time += self.engine.runtime.now().since(written_from);
+        if result.is_ok() {
+            self.settle_leading(led, progress);
+        }
         drop(guards);
         result
     }
@@ -213,6 +221,7 @@ impl Inner {
                     sequence,
                     place,
                     content: Payload::zeroes(part.len),
+                    truth: None,
                 });
                 rest = Extent { start: rest.start + part.len, len: rest.len - part.len };
                 place = place.advance(part.len);
@@ -245,18 +254,19 @@ impl Inner {
     /// If there is no room even after that, or the device fails.
     pub(super) async fn renew(
         self: &Rc<Self>,
-        kind: EntryKind,
+        what: impl Into<What>,
         extent: Extent,
         content: Option<&Payload>,
         which: Renewed,
     ) -> Result<(), IoError> {
-        let mut left = self.renew_what_fits(kind, extent, content, which);
+        let what = what.into();
+        let mut left = self.renew_what_fits(what, extent, content, which);
         while left > Sectors(0) {
             if !plant::is(Bug::RenewedNotGathered) {
                 self.make_durable(Phase::Checkpoint).await?;
             }
             let before = left;
-            left = self.renew_what_fits(kind, extent, content, which);
+            left = self.renew_what_fits(what, extent, content, which);
             if left >= before {
                 let reason = "the logs have no room to keep what cannot be written home";
                 return Err(IoError::ReadOnly { reason });
@@ -266,13 +276,15 @@ impl Inner {
     }
 
     /// As [`Inner::renew`], as far as there is room now. Returns the number of sectors left over.
-    fn renew_what_fits(
+    pub(super) fn renew_what_fits(
         self: &Rc<Self>,
-        kind: EntryKind,
+        what: impl Into<What>,
         extent: Extent,
         content: Option<&Payload>,
         which: Renewed,
     ) -> Sectors {
+        let what = what.into();
+        let kind = what.kind();
         let mut state = self.engine.state.borrow_mut();
         let state = &mut *state;
         let lookup = state.store.map().lookup(extent);
@@ -291,7 +303,7 @@ impl Inner {
             }
             let skip = Sectors(part.start.0 - extent.start.0);
             let content = content.map(|content| content.slice(skip, part.len));
-            let _answered = self.buffer(state, kind, part, content, false, room);
+            let _answered = self.buffer(state, what, part, content, false, room);
             left = left - part.len;
         }
         left

@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use manylogs_block::{Completion, IoError, Nanos, Payload, all_done};
 use manylogs_logstore::store::Place;
-use manylogs_logstore::{DataSequence, EntryKind};
+use manylogs_logstore::{Class, DataSequence, EntryKind};
 
 use super::band::STREAM_LEAST;
 use super::copy::{Group, Renewed, Strand};
 use super::{CheckpointReport, HOME_WRITE_MAX, Progress};
+use crate::requests::write::What;
 use crate::state::Inner;
 use manylogs_engine::Phase;
 use manylogs_plant::{self as plant, Bug};
@@ -153,8 +154,15 @@ impl Inner {
                     }
                     let zeroes = matches!(run.place, Place::Zeroes { .. });
                     let kind = if zeroes { EntryKind::Zeroes } else { EntryKind::Data };
-                    let content = (kind == EntryKind::Data).then_some(&run.content);
-                    self.renew(kind, run.extent, content, Renewed::Below(floor)).await?;
+                    // What was kept stays so: metadata may lead to it.
+                    let class = match run.place {
+                        Place::Log { class, .. } if class.is_kept() => class,
+                        _ => Class::Data,
+                    };
+                    let truth = run.truth.as_ref().unwrap_or(&run.content);
+                    let content = (kind == EntryKind::Data).then_some(truth);
+                    let what = What::of(kind, class);
+                    self.renew(what, run.extent, content, Renewed::Below(floor)).await?;
                 }
                 if let Some(content) = content {
                     self.keep_unchanged(group.extent, &content).await?;

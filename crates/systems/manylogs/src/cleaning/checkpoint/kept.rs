@@ -16,6 +16,9 @@ use crate::state::{Inner, State};
 /// their live sectors (numerator and divisor), and this many logs more.
 const PINNED: (u64, u64) = (3, 2);
 const PINNED_LOGS: u64 = 2;
+/// If there are few logs, these logs more count for at most this share of the log space, as a
+/// divisor: two of four logs are no small allowance.
+const PINNED_SHARE: u64 = 4;
 /// The share of the log space that counts as taken by kept versions is at most this.
 const PINNED_MOST: f64 = 0.9;
 /// Room is short when less than this share of the log space is left, as a divisor. A quarter was
@@ -91,8 +94,11 @@ impl Inner {
         let Some(mut beyond) = store.kept_sectors().0.checked_sub(self.durable_budget().0) else {
             return store.floors().kept;
         };
-        let mut by_age: Vec<(DataSequence, u64)> =
-            store.kept().map(|(extent, mapped)| (mapped.sequence, extent.len.0)).collect();
+        let mut by_age: Vec<(DataSequence, u64)> = store
+            .kept()
+            .filter(|(_, mapped)| !mapped.value.is_leading())
+            .map(|(extent, mapped)| (mapped.sequence, extent.len.0))
+            .collect();
         by_age.sort_unstable();
         for (sequence, sectors) in by_age {
             if beyond == 0 || sequence >= floor {
@@ -186,13 +192,18 @@ impl Inner {
         let kept = store.logs_that_keep();
         let has_begun = !tried.is_empty();
         let is_needed = has_begun || !state.starved.is_empty() || is_short;
-        if store.read_only().is_some() || state.closing || !is_needed || !is_sparse(&kept, store) {
+        // Whoever waits needs room more than the logs need rest. Otherwise all kept versions would
+        // go home, although most of the logs with kept versions is dead.
+        let waits = is_short && !state.starved.is_empty();
+        let is_wanted = waits || is_sparse(&kept, store, all);
+        if store.read_only().is_some() || state.closing || !is_needed || !is_wanted {
             return None;
         }
         let can_move = |log: &Log| !log.is_busy() && !log.is_retired();
         let movable =
             |id: &LogId| !tried.contains(id) && store.logs().get(*id).is_some_and(can_move);
-        let sparsest = kept.iter().filter(|(id, _)| movable(id));
+        let gains = |kept: &KeptIn| 2 * kept.live <= kept.used;
+        let sparsest = kept.iter().filter(|(id, kept)| movable(id) && gains(kept));
         let (from, what) = sparsest.min_by_key(|(_, kept)| kept.live * 1000 / kept.used.max(1))?;
         let takes = |id: &LogId| {
             let log = store.logs().get(*id);
@@ -207,14 +218,16 @@ impl Inner {
     }
 }
 
-/// Whether kept versions occupy more log space than they may.
+/// Whether kept versions occupy more of the log space, which has `all` sectors, than they may.
 fn is_sparse(
     kept: &std::collections::BTreeMap<LogId, KeptIn>,
     store: &manylogs_logstore::store::Store,
+    all: u64,
 ) -> bool {
     let sum = |of: fn(&KeptIn) -> u64| kept.values().map(of).sum::<u64>();
     let (used, live) = (sum(|kept| kept.used), sum(|kept| kept.live));
-    used > live * PINNED.0 / PINNED.1 + PINNED_LOGS * longest(store)
+    let more = (PINNED_LOGS * longest(store)).min(all / PINNED_SHARE);
+    used > live * PINNED.0 / PINNED.1 + more
 }
 
 /// Sectors of the longest log.

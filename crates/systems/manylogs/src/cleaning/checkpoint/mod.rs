@@ -6,22 +6,25 @@ mod copy;
 pub(crate) mod futility;
 mod home;
 mod kept;
+mod leading;
 mod pace;
 pub(crate) mod ration;
 mod read;
 pub(crate) mod suspect;
 mod zeroes;
 
+pub use leading::HomeForm;
 pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE};
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, Lba, Nanos, Sectors};
+use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, Floors, Mapped};
 
 use self::copy::{Batch, Part};
 use self::futility::Outcome;
+use self::leading::Stage;
 use crate::error::VolumeError;
 use crate::reports::home_pace::HomeWork;
 use crate::state::Inner;
@@ -106,6 +109,14 @@ struct Progress {
     floor: DataSequence,
     /// Versions that are kept in the logs go home only if they are older than this.
     keeps_from: DataSequence,
+    /// The home floor when the pass began: homes of older leading versions have their form.
+    last_floor: DataSequence,
+    /// What goes home now.
+    stage: Stage,
+    /// Whether homes of leading versions have a form of their own.
+    has_form: bool,
+    /// Whether kept content went home since the last pass, so that these forms may change.
+    looks_again: bool,
     /// The oldest version that stays in a log unread: the floor may not rise above it.
     held_back: Option<DataSequence>,
     /// The same for the kept versions and their floor.
@@ -124,6 +135,12 @@ struct Progress {
 impl Progress {
     /// Whether the pass brings this version home.
     fn takes(&self, mapped: &Mapped<Place>) -> bool {
+        if mapped.value.is_leading() {
+            return self.takes_leading(mapped.sequence);
+        }
+        if self.stage == Stage::Leading {
+            return false;
+        }
         let floor = if mapped.value.is_kept() { self.keeps_from } else { self.floor };
         mapped.sequence < floor
     }
@@ -215,8 +232,9 @@ impl Inner {
         let _turn = self.cleaning.take().await;
         let result = self.bring_home(pass).await;
         self.engine.state.borrow_mut().ration = None;
-        if result.is_ok() {
-            self.settle_kept().await;
+        match result {
+            Ok(_) => self.settle_kept().await,
+            Err(_) => self.engine.state.borrow_mut().kept_left = true,
         }
         result
     }
@@ -229,8 +247,18 @@ impl Inner {
         if !plant::is(Bug::NoBarrierBeforePass) {
             self.make_durable(Phase::Checkpoint).await?;
         }
+        self.copy_batches(&mut progress).await?;
+        if self.ends_content(&mut progress).await? {
+            self.copy_batches(&mut progress).await?;
+        }
+        self.finish_pass(started, progress).await
+    }
+
+    /// Brings home what the pass takes, in order of address.
+    async fn copy_batches(self: &Rc<Self>, progress: &mut Progress) -> Result<(), VolumeError> {
+        let pass = progress.pass;
         let mut cursor = Lba(0);
-        while let Some(batch) = self.next_batch(&mut cursor, &progress) {
+        while let Some(batch) = self.next_batch(&mut cursor, progress) {
             self.engine.state.borrow_mut().pass_at = cursor;
             self.give_out_room(pass, progress.versions, batch.versions);
             let asked = self.engine.runtime.now();
@@ -238,8 +266,8 @@ impl Inner {
             let (began, before) = (self.engine.runtime.now(), progress.report.home_write_sectors);
             let extents = batch.parts.iter().map(|part| part.extent);
             progress.work = progress.work.and(self.home_work(extents));
-            self.copy_home(&batch, &mut progress).await?;
-            self.write_zeroes_home(&mut progress).await?;
+            self.copy_home(&batch, progress).await?;
+            self.write_zeroes_home(progress).await?;
             let moved = progress.report.home_write_sectors - before;
             progress.versions += batch.versions;
             let done = self.engine.runtime.now();
@@ -247,6 +275,15 @@ impl Inner {
             let limited = self.engine.runtime.now().since(done);
             progress.waited = progress.waited + began.since(asked) + limited;
         }
+        Ok(())
+    }
+
+    /// Raises the floors over what the pass has brought home.
+    async fn finish_pass(
+        self: &Rc<Self>,
+        started: Time,
+        progress: Progress,
+    ) -> Result<CheckpointReport, VolumeError> {
         self.engine.state.borrow_mut().suspects.end();
         // Versions that were overwritten before the pass reached them were not copied. The versions
         // that replaced them must be durable before the floor rises. So must the copies at home.
@@ -284,10 +321,15 @@ impl Inner {
         };
         let floor = state.store.next_data();
         let keeps_from = self.keeps_from(&state, pass, floor);
-        Progress {
+        let last_floor = state.store.floors().home;
+        let mut progress = Progress {
             pass,
             floor,
             keeps_from,
+            last_floor,
+            stage: Stage::Content,
+            has_form: false,
+            looks_again: false,
             held_back: None,
             kept_back: None,
             zeroed: Vec::new(),
@@ -295,7 +337,9 @@ impl Inner {
             work: HomeWork::default(),
             waited: Nanos(0),
             report,
-        }
+        };
+        self.begin_leading(&mut state, &mut progress);
+        progress
     }
 
     /// The next extents with versions that go home, in order of address.
@@ -333,7 +377,9 @@ impl Inner {
         {
             let mut state = self.engine.state.borrow_mut();
             let state = &mut *state;
+            let before = state.store.counters().kept_home_sectors;
             state.store.forget_below(floors);
+            state.kept_left |= state.store.counters().kept_home_sectors > before;
             state.counters.checkpoints += 1;
             state.counters.logged_since_checkpoint = 0;
             state.counters.logged_sectors_since_checkpoint = 0;

@@ -136,11 +136,7 @@ impl Inner {
         match verdict {
             Verdict::Wait => {
                 progress.report.unread_extents += 1;
-                let back = match run.place.is_kept() {
-                    true => &mut progress.kept_back,
-                    false => &mut progress.held_back,
-                };
-                *back = Some(back.map_or(run.sequence, |old| old.min(run.sequence)));
+                progress.note_unread(run);
                 Ok(())
             }
             Verdict::Lost => {
