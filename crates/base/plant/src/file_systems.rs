@@ -48,6 +48,8 @@ macro_rules! with_file_systems {
                 AheadUnderWay,
                 /// A block that is read ahead while it is being written is kept as it was read.
                 AheadOfWrites,
+                /// What is arranged is what lies at home, which may be old.
+                ArrangeRenewsHome,
             }
             /// Bugs of the file system ext4 that tests of its parts show.
             EXT4_PARTS {

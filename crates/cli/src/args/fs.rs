@@ -43,6 +43,9 @@ pub(crate) enum FsCommand {
     /// Move everything home that is in the logs of an adopted file system, mounted or not, or in a
     /// journal that keeps it (mode lazy), while that is mounted.
     Checkpoint(FsCheckpointArgs),
+    /// Write the metadata of a file system that is mounted in the mode lazy to its journal anew, in
+    /// the order in which a walk of the tree meets it, so that walks read it in sequence.
+    Arrange(FsArrangeArgs),
     /// Measure small durable writes beside a stream on modelled drives, in each mode of the
     /// journal.
     Interfere(FsInterfereArgs),
@@ -161,6 +164,12 @@ pub(crate) struct FsTopArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FsCheckpointArgs {
+    /// The directory that it is mounted on, or the disk, partition or image file.
+    pub(crate) place: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsArrangeArgs {
     /// The directory that it is mounted on, or the disk, partition or image file.
     pub(crate) place: PathBuf,
 }

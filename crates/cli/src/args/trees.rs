@@ -41,6 +41,9 @@ pub(crate) struct FsTreesArgs {
     /// Make the directories of each level in a random order.
     #[arg(long)]
     pub(crate) shuffled: bool,
+    /// In the mode lazy arrange metadata, when the directories are made, in the order of a walk.
+    #[arg(long)]
+    pub(crate) arranged: bool,
     /// Size of ext4's own journal, in whole MiB.
     #[arg(long, value_name = "SIZE", value_parser = journal, default_value = "1G")]
     pub(crate) journal: Sectors,

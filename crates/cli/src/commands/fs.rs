@@ -47,6 +47,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Check(args) => check::run(args),
         FsCommand::Top(args) => operate::top(args),
         FsCommand::Checkpoint(args) => operate::checkpoint(args),
+        FsCommand::Arrange(args) => operate::arrange(args),
         FsCommand::Set(args) => operate::set(args),
         FsCommand::Interfere(args) => interfere::run(args),
         FsCommand::Applications(args) => applications::run(args),

@@ -147,8 +147,8 @@ impl Core {
         Ok(self.cache.insert(block, bytes))
     }
 
-    /// Where an inode is.
-    async fn inode_place(&self, ino: Ino) -> Result<(Rc<Buffer>, usize)> {
+    /// The block of the table that has an inode, and where the inode is in it.
+    pub(crate) async fn inode_place(&self, ino: Ino) -> Result<(Rc<Buffer>, usize)> {
         let none = || Corruption::inode(ino, "there is no such inode");
         let (group, index) = self.geometry.group_of_inode(ino).ok_or_else(none)?;
         let at = index as usize * self.geometry.inode_bytes;

@@ -117,7 +117,7 @@ pub use ondisk::inode::FileKind;
 pub use ondisk::jbd2::Tid;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
-    AccessTimes, Attributes, Caller, Change, Changed, Credentials, Durability, Ext4,
+    AccessTimes, Arranged, Attributes, Caller, Change, Changed, Credentials, Durability, Ext4,
     JournalRepaired, LOG_FILE_NAME, LogFile, New, NewTime, OpenFor, Options, SetIds, SetXattr,
     Taken, Usage, Wanted,
 };

@@ -11,7 +11,8 @@ use manylogs_fuse::Tally;
 use manylogs_mlfs::{JournalMode, MountError, Mounted};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::status::{
-    CheckpointStatus, FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus, Status,
+    ArrangeStatus, CheckpointStatus, FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus,
+    Status,
 };
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
@@ -116,14 +117,18 @@ impl Served {
                 let (fs, runtime) = (self.fs().clone(), self.runtime.clone());
                 return Box::pin(async move { reply(bring_home(&fs, &runtime).await) });
             }
-            Order::Set { .. } | Order::Checkpoint | Order::Snapshot
+            Order::Arrange if self.mounted.mode() == JournalMode::Lazy => {
+                let (fs, runtime) = (self.fs().clone(), self.runtime.clone());
+                return Box::pin(async move { reply(arrange(&fs, &runtime).await) });
+            }
+            Order::Set { .. } | Order::Checkpoint | Order::Arrange | Order::Snapshot
                 if self.mounted.volume().is_none() =>
             {
                 let mode = self.mounted.mode();
                 Err(OrderError::bad_input(format!(
                     "it is mounted in the mode {mode}, in which its journal is ext4's own: \
                      settings are those of the modes manylogs and adaptive, and checkpoints also \
-                     of the mode lazy"
+                     of the mode lazy, in which alone metadata is arranged"
                 )))
             }
             other => {
@@ -147,6 +152,19 @@ async fn bring_home(fs: &Ext4, runtime: &Handle) -> Answer {
         kept_extents: 0,
         lost_extents: 0,
         unread_extents: 0,
+    };
+    serde_json::to_value(report).map_err(OrderError::new)
+}
+
+/// Writes metadata to a lazy journal anew, in the order of a walk.
+async fn arrange(fs: &Ext4, runtime: &Handle) -> Answer {
+    let began = runtime.now();
+    let done = fs.arrange().await.map_err(OrderError::new)?;
+    let report = ArrangeStatus {
+        directories: done.directories,
+        blocks: done.blocks,
+        is_whole: done.is_whole,
+        seconds: runtime.now().since(began).as_secs_f64(),
     };
     serde_json::to_value(report).map_err(OrderError::new)
 }

@@ -46,6 +46,8 @@ pub enum Order {
     },
     /// Write all logged versions home, now.
     Checkpoint,
+    /// Write metadata that stays in the journal anew, in the order of a walk of the tree.
+    Arrange,
     /// Write a table snapshot.
     Snapshot,
     /// Borrow one more store, now and at every opening.
@@ -305,6 +307,7 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
     let what = match &order {
         Order::Set { changes } if !changes.is_empty() => format!("set {}", changes.join(" ")),
         Order::Checkpoint => "checkpoint".to_owned(),
+        Order::Arrange => "arrange".to_owned(),
         Order::Snapshot => "snapshot".to_owned(),
         Order::AddStore { address } => format!("add-store {address}"),
         Order::RemoveStore { store } => format!("remove-store {store}"),

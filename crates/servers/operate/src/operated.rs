@@ -220,6 +220,9 @@ impl Operated {
                 let report = self.volume()?.checkpoint().await.map_err(OrderError::new)?;
                 serde_json::to_value(CheckpointStatus::from(report)).map_err(OrderError::new)
             }
+            Order::Arrange => Err(OrderError::bad_input(
+                "metadata is arranged in a file system that is mounted in the mode lazy",
+            )),
             Order::Snapshot => {
                 assert!(!plant::is(Bug::EnginePanics), "planted");
                 let written = self.volume()?.snapshot().await.map_err(OrderError::new)?;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use array::ArrayStatus;
 pub use chain::{ChainStatus, HalfStatus};
-pub use checkpoint::CheckpointStatus;
+pub use checkpoint::{ArrangeStatus, CheckpointStatus};
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
 pub use nbd::NbdStatus;

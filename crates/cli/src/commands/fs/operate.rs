@@ -12,7 +12,7 @@ use manylogs_storage::{OpenMode, Reactor};
 use super::adopt::{failure, open};
 use super::known::Known;
 use super::mounted::{is_directory, source_of};
-use crate::args::fs::{FsCheckpointArgs, FsSetArgs, FsTopArgs};
+use crate::args::fs::{FsArrangeArgs, FsCheckpointArgs, FsSetArgs, FsTopArgs};
 use crate::commands::serve::control_failure;
 use crate::commands::volume::{maintain, set};
 use crate::commands::{live, top};
@@ -40,6 +40,23 @@ pub(super) fn checkpoint(args: &FsCheckpointArgs) -> Result<(), Failure> {
     };
     maintain::tell(&device, &done)?;
     print(&format!("{}: {}\n", device.display(), Known::of(&device)?.state))
+}
+
+pub(super) fn arrange(args: &FsArrangeArgs) -> Result<(), Failure> {
+    let device = device(&args.place)?;
+    let Some(mut server) = live::server(&device)? else {
+        let told = format!("{}: metadata is arranged while it is mounted", device.display());
+        return Err(Failure::input(format!("{told}: manylogs fs mount --mode lazy")));
+    };
+    let done = server.arrange().map_err(control_failure)?;
+    let rest = if done.is_whole { "" } else { "; the journal is too short for the rest" };
+    print(&format!(
+        "{}: {} directories walked, {} blocks of metadata written anew, {:.1} s{rest}\n",
+        device.display(),
+        done.directories,
+        done.blocks,
+        done.seconds
+    ))
 }
 
 /// Closes the volume of the logs after use: as drained, if they are empty.

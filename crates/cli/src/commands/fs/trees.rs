@@ -50,6 +50,7 @@ fn cases(args: &FsTreesArgs) -> Result<Vec<TreesCase>, Failure> {
             directories: args.directories,
             files: args.files,
             shuffled: args.shuffled,
+            arranged: args.arranged,
         }));
     }
     Ok(cases)

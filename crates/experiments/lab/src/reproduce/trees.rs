@@ -73,7 +73,7 @@ impl FsTrees {
     }
 
     fn phases(&self) -> Result<Vec<PhaseKind>, String> {
-        let is_due = |kind: &PhaseKind| self.files.is_some() || !kind.is_of_files();
+        let is_due = |kind: &PhaseKind| kind.is_due(self.files.is_some(), false);
         if self.phases.is_empty() {
             return Ok(PhaseKind::ALL.into_iter().filter(is_due).collect());
         }
@@ -105,6 +105,7 @@ impl FsTrees {
             directories: count(self.directories),
             files: self.files.map_or(0, count),
             shuffled: self.shuffled,
+            arranged: false,
         };
         Ok((1..=scale.of(self.seeds)).map(case).collect())
     }
@@ -112,7 +113,7 @@ impl FsTrees {
 
 impl Planned {
     fn add_trees(&mut self, case: TreesCase) -> RunKey {
-        let TreesCase { disk, ahead, directories, files, shuffled } = &case;
+        let TreesCase { disk, ahead, directories, files, shuffled, arranged: _ } = &case;
         let DiskCase { drive, journal, bytes_per_inode, mode, seed, .. } = disk;
         let key = drive
             .add_to(KeyBuilder::new("fs trees"))

@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// Block `number` of a directory, of any kind.
-    pub(super) async fn directory_block(
+    pub(crate) async fn directory_block(
         &self,
         dir: Ino,
         raw: &RawInode,

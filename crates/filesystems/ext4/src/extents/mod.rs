@@ -87,6 +87,20 @@ impl Core {
         })
     }
 
+    /// The blocks with nodes of the tree that lead to block `at`, from the top.
+    pub(crate) async fn nodes_to(
+        &self,
+        ino: Ino,
+        raw: &RawInode,
+        at: FileBlock,
+    ) -> Result<Vec<Rc<Buffer>>> {
+        if !raw.has_flag(flags::EXTENTS) {
+            return Ok(Vec::new());
+        }
+        let path = self.path(ino, raw, at.0.into()).await?;
+        Ok(path.into_iter().filter_map(|level| level.buffer).collect())
+    }
+
     /// The nodes from the root to the leaf that covers block `at`.
     async fn path(&self, ino: Ino, raw: &RawInode, at: u64) -> Result<Vec<Level>> {
         let bad = |what| Corruption::inode(ino, what);

@@ -203,7 +203,7 @@ impl Core {
     fn make_room_meanwhile(self: &Rc<Self>) {
         let core = Rc::clone(self);
         self.runtime.spawn(async move {
-            if let Err(error) = core.journal.sink.make_room().await {
+            if let Err(error) = core.healing(|sink| sink.make_room()).await {
                 core.journal.abort(error);
             }
             core.journal.making_room.set(false);

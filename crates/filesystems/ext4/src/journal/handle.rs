@@ -83,7 +83,7 @@ impl Core {
                 }
                 Room::AfterCheckpoint => {
                     drop(alone);
-                    let made = self.journal.sink.make_room().await;
+                    let made = self.healing(|sink| sink.make_room()).await;
                     made.inspect_err(|error| self.journal.abort(error.clone()))?;
                 }
             }
@@ -151,6 +151,11 @@ impl Handle<'_> {
         if let Some(undo) = self.undo.get_mut(&block) {
             undo.kind = kind;
         }
+    }
+
+    /// Whether the update changes a block so far.
+    pub(crate) fn changes(&self, block: BlockNo) -> bool {
+        self.undo.contains_key(&block)
     }
 
     /// How many blocks may still be changed; 0 when no more runs can be freed.

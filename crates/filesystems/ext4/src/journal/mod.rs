@@ -7,6 +7,7 @@
 
 mod commit;
 mod handle;
+mod heal;
 pub(crate) mod jbd2;
 mod sink;
 

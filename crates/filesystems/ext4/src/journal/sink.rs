@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use manylogs_block::{IoError, IoResult};
+use manylogs_block::{Extent, IoError, IoResult};
 
 use crate::memory::Permit;
 use crate::ondisk::jbd2::Tid;
@@ -177,6 +177,12 @@ pub trait CommitSink {
         true
     }
 
+    /// Gives a damaged copy in the log, at `extent`, its content back, which `committed` may know.
+    /// False if it does not know it: then the log cannot be emptied.
+    fn heal(&self, _extent: Extent, _committed: &dyn Fn(BlockNo) -> Option<Bytes>) -> bool {
+        false
+    }
+
     /// The blocks of `run` whose content a recovery may take from the log.
     fn logged(&self, run: Run) -> Vec<BlockNo>;
 
@@ -195,6 +201,12 @@ pub trait CommitSink {
     /// opens or replays it.
     fn stays(&self) -> bool {
         false
+    }
+
+    /// How many blocks may be written to a log that keeps its content, so that each lies behind the
+    /// one before, and the last does not push the first out; `None` if its content goes home.
+    fn arranges(&self) -> Option<u64> {
+        None
     }
 
     /// Brings everything home and leaves a log that needs no recovery.

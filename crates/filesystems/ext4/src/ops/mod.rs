@@ -1,6 +1,7 @@
 //! The operations that programs ask for.
 
 mod access;
+mod arrange;
 mod attributes;
 mod content;
 mod counters;
@@ -21,6 +22,7 @@ mod usage;
 mod xattr;
 
 pub use access::{AccessTimes, OpenFor};
+pub use arrange::Arranged;
 pub use attributes::{Attributes, Change, NewTime};
 pub(crate) use damage::Found;
 pub use durability::{Caller, Durability};

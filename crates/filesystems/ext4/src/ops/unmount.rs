@@ -19,7 +19,7 @@ impl Ext4 {
         let core = &self.core;
         core.check_writable()?;
         core.journal.commit(core.journal.running()).await?;
-        Ok(core.journal.sink.bring_home().await?)
+        Ok(core.healing(|sink| sink.bring_home()).await?)
     }
 
     /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
@@ -50,7 +50,7 @@ impl Ext4 {
         if stays {
             return core.losses.tell(None);
         }
-        core.journal.sink.drain().await?;
+        core.healing(|sink| sink.drain()).await?;
         let (blocks, inodes) = (core.space.free_blocks(), core.space.free_inodes());
         core.write_superblock(|superblock| {
             superblock.set_needs_recovery(false);

@@ -149,6 +149,30 @@ fn a_mount_that_is_read_only_reads_the_journal_and_writes_nothing() {
     assert_eq!(world.settled().fingerprint(), before);
 }
 
+#[test]
+fn a_tree_that_is_arranged_is_the_same_tree() {
+    let Some(world) = left_full() else { return };
+    run_in(Mode::Lazy, &world, async |fs: Ext4| {
+        let before = fs.journal_stats();
+        let done = fs.arrange().await.unwrap();
+        // The root, lost+found, and the directories that were not removed.
+        assert_eq!((done.directories, done.is_whole), (41, true), "{done:?}");
+        let logged = fs.journal_stats().since(&before).log_bytes;
+        assert!(done.blocks > 41 && logged >= done.blocks * 4096, "{logged}, {done:?}");
+        assert_eq!(check_tree(&fs).await, Ok(()));
+        fs.unmount().await.unwrap();
+    });
+    for mode in [Mode::Lazy, Mode::Ordered] {
+        run_in(mode, &world, async move |fs: Ext4| {
+            if mode == Mode::Ordered {
+                assert!(matches!(fs.arrange().await, Err(Error::Unsupported(_))));
+            }
+            assert_eq!(check_tree(&fs).await, Ok(()), "{mode:?}");
+            fs.unmount().await.unwrap();
+        });
+    }
+}
+
 /// Whether content that is only in the journal is found by a mount in a mode that does not look for
 /// content there.
 fn content_in_the_journal_goes_home_first() -> bool {
@@ -183,4 +207,11 @@ fn planted_bugs_are_noticed() {
     let found = run_in(Mode::Lazy, &world, async |fs: Ext4| check_tree(&fs).await);
     plant(None);
     assert_eq!(found, Err(Error::Invalid("another target")));
+    plant(Some(Bug::ArrangeRenewsHome));
+    let found = run_in(Mode::Lazy, &world, async |fs: Ext4| {
+        fs.arrange().await?;
+        check_tree(&fs).await
+    });
+    plant(None);
+    assert!(found.is_err(), "what is at home is old");
 }

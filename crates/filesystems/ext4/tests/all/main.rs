@@ -11,6 +11,7 @@ mod calls;
 mod collisions;
 mod common;
 mod damage;
+mod damaged_copy;
 mod data;
 mod failing;
 mod kernel;

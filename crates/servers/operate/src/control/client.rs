@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{Answer, ControlError, Line, Order};
 use crate::runtime_dir::{at, socket_path};
-use crate::status::{CheckpointStatus, Status};
+use crate::status::{ArrangeStatus, CheckpointStatus, Status};
 
 /// Interval at which a server that does not answer is checked.
 const LOOK: Duration = Duration::from_millis(500);
@@ -90,6 +90,15 @@ impl Control {
     /// As [`Control::status`].
     pub fn checkpoint(&mut self) -> Result<CheckpointStatus, ControlError> {
         self.answer(&Order::Checkpoint)
+    }
+
+    /// Has the server write metadata that stays in the journal anew, in the order of a walk of the
+    /// tree, and waits until it has.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn arrange(&mut self) -> Result<ArrangeStatus, ControlError> {
+        self.answer(&Order::Arrange)
     }
 
     fn answer<T: DeserializeOwned>(&mut self, order: &Order) -> Result<T, ControlError> {

@@ -1,4 +1,4 @@
-//! The result of a checkpoint.
+//! The results of a checkpoint, and of arranging metadata.
 
 use manylogs::CheckpointReport;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,19 @@ pub struct CheckpointStatus {
     /// Extents whose logged copy could not be read this time.
     #[serde(default)]
     pub unread_extents: u64,
+}
+
+/// Result of arranging metadata that stays in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArrangeStatus {
+    /// Directories that were walked.
+    pub directories: u64,
+    /// Blocks of 4096 bytes that were written to the journal anew.
+    pub blocks: u64,
+    /// Whether the whole tree was walked; else half of the journal is full of what was.
+    pub is_whole: bool,
+    /// Duration.
+    pub seconds: f64,
 }
 
 impl From<CheckpointReport> for CheckpointStatus {

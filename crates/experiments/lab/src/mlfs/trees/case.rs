@@ -21,6 +21,8 @@ pub struct TreesCase {
     /// The directories of a level are made in an order drawn from the seed; else one after the
     /// other.
     pub shuffled: bool,
+    /// Whether metadata is arranged when the directories are made, where it stays in the journal.
+    pub arranged: bool,
 }
 
 /// What is done to the tree, in this order. Each phase begins with cold caches, and on a drive that
@@ -29,6 +31,8 @@ pub struct TreesCase {
 pub enum PhaseKind {
     /// The directories are made, level by level.
     MakeDirs,
+    /// Metadata is arranged in the order of a walk.
+    Arrange,
     /// All are listed, with the attributes of what is in them.
     ListDirs,
     /// All are listed, and nothing but their names is asked for.
@@ -47,8 +51,9 @@ pub enum PhaseKind {
 
 impl PhaseKind {
     /// All of them, in their order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::MakeDirs,
+        Self::Arrange,
         Self::ListDirs,
         Self::FindFiles,
         Self::Stat,
@@ -63,6 +68,7 @@ impl PhaseKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::MakeDirs => "MakeDirs",
+            Self::Arrange => "arrange",
             Self::ListDirs => "ListDirs",
             Self::FindFiles => "FindFiles",
             Self::Stat => "random stats",
@@ -73,8 +79,12 @@ impl PhaseKind {
         }
     }
 
-    /// Whether it needs files.
-    pub(crate) const fn is_of_files(self) -> bool {
-        matches!(self, Self::CreateFiles | Self::TarFiles | Self::RemoveFiles)
+    /// Whether it is measured of trees with files, and of trees that are arranged.
+    pub(crate) const fn is_due(self, has_files: bool, is_arranged: bool) -> bool {
+        match self {
+            Self::CreateFiles | Self::TarFiles | Self::RemoveFiles => has_files,
+            Self::Arrange => is_arranged,
+            _ => true,
+        }
     }
 }

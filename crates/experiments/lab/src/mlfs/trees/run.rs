@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use manylogs_block::{Nanos, Time};
 use manylogs_ext4::{Error, Ext4};
+use manylogs_mlfs::JournalMode;
 
 use super::super::disk::{MlfsError, Prepared, World};
 use super::case::{PhaseKind, TreesCase};
@@ -39,7 +40,8 @@ pub fn run_all(
 pub fn measure_one(case: &TreesCase) -> Result<TreesResult, MlfsError> {
     let prepared = Prepared::of(&case.disk, async |_| Ok(()))?;
     let world = prepared.world(&case.disk)?;
-    let is_due = |kind: &PhaseKind| case.files > 0 || !kind.is_of_files();
+    let arranges = case.arranged && case.disk.mode == JournalMode::Lazy;
+    let is_due = |kind: &PhaseKind| kind.is_due(case.files > 0, arranges);
     let phases = PhaseKind::ALL.into_iter().filter(is_due);
     let phases = phases.map(|kind| phase(&world, case, kind)).collect::<Result<_, _>>()?;
     Ok(TreesResult::of(case, phases))
@@ -88,6 +90,10 @@ async fn work(fs: &Ext4, case: &TreesCase, kind: PhaseKind) -> Result<(), Error>
         PhaseKind::MakeDirs => {
             walk::make(fs, case.directories, case.shuffled.then_some(seed)).await
         }
+        PhaseKind::Arrange => match fs.arrange().await? {
+            done if done.is_whole => Ok(()),
+            _ => Err(Error::Invalid("the journal is too short to arrange all of it")),
+        },
         PhaseKind::ListDirs => all(walk::list(fs).await?, case.directories),
         PhaseKind::FindFiles => all(walk::find(fs).await?, case.directories),
         PhaseKind::Stat => {

@@ -81,6 +81,17 @@ impl Copies {
         Some(Waiting { home, copy, bytes: self.bytes.get(&home).cloned() })
     }
 
+    /// The first live copy of which `is_it` holds, and its block.
+    pub(super) fn find_live(&self, is_it: impl Fn(&Copy) -> bool) -> Option<(BlockNo, Copy)> {
+        let found = self.newest.iter().find(|(_, copy)| copy.is_live && is_it(copy));
+        found.map(|(home, copy)| (*home, *copy))
+    }
+
+    /// Keeps the content of a live copy in memory.
+    pub(super) fn give_content(&mut self, home: BlockNo, bytes: Bytes) {
+        self.bytes.insert(home, bytes);
+    }
+
     /// The first `most` live copies in transactions up to `newest`, of blocks from `start` on, in
     /// the order of their homes.
     pub(super) fn waiting(&self, start: BlockNo, newest: Tid, most: usize) -> Vec<Waiting> {

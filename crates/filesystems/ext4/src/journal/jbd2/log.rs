@@ -1,7 +1,7 @@
 //! Writing transactions to the log.
 
 use bytes::{Bytes, BytesMut};
-use manylogs_block::{IoResult, Payload, Request, all_done};
+use manylogs_block::{Extent, IoResult, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
 use super::copies::Copy;
@@ -96,6 +96,29 @@ impl Jbd2Sink {
         let checksum = self.format.checksum(tid, &content).unwrap_or(0);
         let tag = Tag { home, escaped, checksum };
         (tag, Piece { bytes: content, of: Some(tag) })
+    }
+
+    /// See [`CommitSink::heal`]. The content must have the checksum that the copy had.
+    ///
+    /// [`CommitSink::heal`]: crate::CommitSink::heal
+    pub(super) fn heal_copy(
+        &self,
+        extent: Extent,
+        committed: &dyn Fn(BlockNo) -> Option<Bytes>,
+    ) -> bool {
+        let is_it = |copy: &Copy| self.place.home(copy.at).sectors() == extent;
+        let found = self.state.borrow().copies.find_live(is_it);
+        // A newer copy has come meanwhile, or the block was freed.
+        let Some((home, copy)) = found else { return true };
+        let Some(bytes) = committed(home) else { return false };
+        let (tag, Piece { bytes: in_log, .. }) = self.in_log(copy.tid, home, &bytes);
+        if !self.is_as_logged(copy.tid, copy.checksum, &in_log) || tag.escaped != copy.escaped {
+            return false;
+        }
+        let state = &mut *self.state.borrow_mut();
+        state.copies.give_content(home, bytes);
+        state.count();
+        true
     }
 
     /// Notes that the transaction is durable, with its copies.

@@ -21,7 +21,8 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, IoResult, TaskLock, to_usize};
+use bytes::Bytes;
+use manylogs_block::{BlockDevice, Extent, IoResult, TaskLock, to_usize};
 use manylogs_plant::{Bug, is};
 
 use crate::core::Mode;
@@ -249,6 +250,10 @@ impl CommitSink for Jbd2Sink {
         self.is_as_logged(copy.tid, copy.checksum, bytes)
     }
 
+    fn heal(&self, extent: Extent, committed: &dyn Fn(BlockNo) -> Option<Bytes>) -> bool {
+        self.heal_copy(extent, committed)
+    }
+
     fn logged(&self, run: Run) -> Vec<BlockNo> {
         self.state.borrow().copies.logged(run)
     }
@@ -264,6 +269,10 @@ impl CommitSink for Jbd2Sink {
 
     fn stays(&self) -> bool {
         self.mode.stays_in_journal()
+    }
+
+    fn arranges(&self) -> Option<u64> {
+        self.stays().then(|| u64::from(self.place.blocks() / 2))
     }
 
     fn drain(&self) -> Step<'_> {

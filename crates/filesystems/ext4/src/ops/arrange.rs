@@ -1,0 +1,230 @@
+//! Arranging metadata that stays in the journal: it is written there anew, in the order in which a
+//! walk of the tree meets it. Read-ahead then finds behind each block what the walk needs next.
+//!
+//! What is renewed is the content that a handle finds: all changes before it are in it, and a block
+//! that was freed meanwhile is no part of the directory any more. So a renewal is a change like any
+//! other, and a crash leaves it done or not.
+
+use std::rc::Rc;
+
+use manylogs_plant::{Bug, is};
+
+use super::Ext4;
+use crate::cache::{Buffer, read_block};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::journal::{Handle, Newest};
+use crate::memory::Part;
+use crate::ondisk::inode::{FileKind, RawInode};
+use crate::ondisk::jbd2::Tid;
+use crate::units::{FileBlock, Ino, Run};
+
+/// Blocks of a transaction of what is renewed: less than 1 MiB, which a window of read-ahead holds,
+/// so that it does not matter that a transaction is sorted by homes. And a sync that comes
+/// meanwhile waits for no more than that.
+const AT_ONCE: usize = 240;
+/// Most blocks that are renewed for a block of a directory: itself, and the nodes on the way to it.
+const DEEPEST: usize = 8;
+
+/// Blocks of a directory that are looked at in one update at most.
+const STEP: u32 = 128;
+
+/// What [`Ext4::arrange`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arranged {
+    /// Directories that were walked.
+    pub directories: u64,
+    /// Blocks of metadata that were written to the journal anew.
+    pub blocks: u64,
+    /// Whether the whole tree was walked. Else the rest would have pushed out of the journal what
+    /// was arranged first.
+    pub is_whole: bool,
+}
+
+/// A walk that renews what it meets.
+struct Arranging<'c> {
+    core: &'c Core,
+    /// Blocks with a copy of this transaction, or of a later one, are not renewed.
+    since: Tid,
+    /// How many blocks may still be renewed.
+    left: u64,
+    /// Blocks that were renewed since the last commit.
+    waiting: usize,
+    done: Arranged,
+}
+
+impl Ext4 {
+    /// Walks the whole tree, each directory before those in it, and writes directories and inodes
+    /// to the journal anew, in that order. At most half of the journal is filled. Others go on
+    /// meanwhile. In [`crate::Mode::Lazy`] only.
+    ///
+    /// Everything that was renewed is durable when the call returns. A crash changes no content.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] in other modes, [`Error::ReadOnly`], [`Error::Corrupt`], and those of
+    /// the device.
+    pub async fn arrange(&self) -> Result<Arranged> {
+        let core = &*self.core;
+        core.check_writable()?;
+        let left = core.journal.sink.arranges();
+        let left = left.ok_or(Error::Unsupported("arranging metadata that goes home"))?;
+        core.journal.commit(core.journal.running()).await?;
+        let since = core.journal.running();
+        let done = Arranged::default();
+        let mut arranging = Arranging { core, since, left, waiting: 0, done };
+        arranging.walk().await?;
+        core.journal.commit(core.journal.running()).await?;
+        Ok(arranging.done)
+    }
+}
+
+impl<'c> Arranging<'c> {
+    async fn walk(&mut self) -> Result<()> {
+        let mut held = self.core.memory.hold(Part::Requests, 0);
+        let mut waiting = vec![Ino::ROOT];
+        // A damaged tree may lead in circles.
+        let most = u64::from(self.core.geometry.inodes);
+        while let Some(dir) = waiting.pop() {
+            if self.left == 0 || self.done.directories == most {
+                return Ok(());
+            }
+            match self.directory(dir).await {
+                Ok(below) => waiting.extend(below.into_iter().rev()),
+                // It was removed meanwhile.
+                Err(Error::NotFound | Error::NotADirectory) => {}
+                Err(error) => return Err(error),
+            }
+            held.set((waiting.capacity() * size_of::<Ino>()) as u64);
+        }
+        self.done.is_whole = true;
+        Ok(())
+    }
+
+    /// Renews a directory, and the inodes of what is in it; returns the directories in it.
+    async fn directory(&mut self, dir: Ino) -> Result<Vec<Ino>> {
+        self.own_blocks(dir).await?;
+        self.done.directories += 1;
+        let (mut below, mut cookie) = (Vec::new(), 0);
+        loop {
+            let listed = {
+                let _tree = self.core.journal.tree.read().await;
+                self.core.still_there(dir).await?;
+                self.core.list_names(dir, cookie).await?
+            };
+            let Some(last) = listed.last() else { return Ok(below) };
+            cookie = last.next;
+            let within = listed.into_iter().filter(|it| it.name != b"." && it.name != b"..");
+            let (inos, kinds): (Vec<_>, Vec<_>) = within.map(|it| (it.ino, it.kind)).unzip();
+            self.inodes(&inos).await?;
+            let may_be = |kind: &Option<FileKind>| kind.is_none_or(|it| it == FileKind::Directory);
+            let each = inos.into_iter().zip(kinds);
+            below.extend(each.filter(|(_, kind)| may_be(kind)).map(|(ino, _)| ino));
+        }
+    }
+
+    /// Renews the blocks of a directory, and the nodes of its tree of extents.
+    async fn own_blocks(&mut self, dir: Ino) -> Result<()> {
+        let core = self.core;
+        let mut number = 0;
+        loop {
+            // Read before, so that nobody else waits for the device.
+            {
+                let _tree = core.journal.tree.read().await;
+                let raw = core.still_there(dir).await?;
+                for at in number..Core::directory_blocks(dir, &raw)?.min(number + STEP) {
+                    core.blocks_at(dir, &raw, at).await?;
+                }
+            }
+            let mut handle = core.begin(AT_ONCE).await?;
+            let raw = core.still_there(dir).await?;
+            let blocks = Core::directory_blocks(dir, &raw)?;
+            let end = blocks.min(number + STEP);
+            while number < end && handle.credits_left() >= DEEPEST && self.left > 0 {
+                for buffer in core.blocks_at(dir, &raw, number).await? {
+                    self.renew(&mut handle, &buffer).await?;
+                }
+                number += 1;
+            }
+            self.end(handle).await?;
+            if number >= blocks || self.left == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Renews the blocks of tables that have these inodes. Such a block is always metadata.
+    async fn inodes(&mut self, inos: &[Ino]) -> Result<()> {
+        let mut rest = inos;
+        while !rest.is_empty() && self.left > 0 {
+            let (now, later) = rest.split_at(rest.len().min(AT_ONCE));
+            {
+                let _tree = self.core.journal.tree.read().await;
+                for ino in now {
+                    self.core.inode_place(*ino).await?;
+                }
+            }
+            let mut handle = self.core.begin(AT_ONCE).await?;
+            for ino in now {
+                let (buffer, _) = self.core.inode_place(*ino).await?;
+                self.renew(&mut handle, &buffer).await?;
+            }
+            self.end(handle).await?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Writes a block anew, unless that was done since the walk began.
+    async fn renew(&mut self, handle: &mut Handle<'c>, buffer: &Rc<Buffer>) -> Result<()> {
+        let (block, journal) = (buffer.block(), &self.core.journal);
+        let is_new = match journal.newest(block) {
+            Some(Newest::InLog(copy)) => copy.tid.is_at_least(self.since),
+            Some(Newest::Bytes(_)) => true,
+            None => false,
+        };
+        let is_held = journal.holding(Run { start: block, blocks: 1 }).is_some();
+        if is_new || is_held || handle.changes(block) || self.left == 0 {
+            return Ok(());
+        }
+        if is(Bug::ArrangeRenewsHome) {
+            let home = read_block(&*self.core.device, block).await?;
+            handle.change(buffer, |bytes| bytes.copy_from_slice(&home));
+        } else {
+            handle.change(buffer, |_| ());
+        }
+        self.left -= 1;
+        self.waiting += 1;
+        self.done.blocks += 1;
+        Ok(())
+    }
+
+    /// Ends an update, and commits what was renewed if it is enough.
+    async fn end(&mut self, handle: Handle<'c>) -> Result<()> {
+        let tid = handle.finish();
+        if self.waiting >= AT_ONCE / 2 {
+            self.waiting = 0;
+            self.core.journal.commit(tid).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// A block of a directory, and the nodes on the way to it. The caller holds the tree lock.
+    async fn blocks_at(&self, dir: Ino, raw: &RawInode, number: u32) -> Result<Vec<Rc<Buffer>>> {
+        let mut found = self.nodes_to(dir, raw, FileBlock(number)).await?;
+        found.push(self.directory_block(dir, raw, number).await?);
+        Ok(found)
+    }
+
+    /// A directory of which only the number is known. The caller holds the tree lock.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] and [`Error::NotADirectory`], if it was removed.
+    async fn still_there(&self, dir: Ino) -> Result<RawInode> {
+        if !self.is_in_use(dir).await? {
+            return Err(Error::NotFound);
+        }
+        self.directory(dir).await
+    }
+}
