@@ -153,6 +153,8 @@ macro_rules! with_systems {
                 SilenceUnnoticed,
                 /// Another store at the same address is taken for the former one.
                 OtherStoreTaken,
+                /// Names of hosts are looked up on the thread that serves the clients.
+                NamesHoldUp,
                 /// A store's server answers calls before they are done.
                 LentAnsweredEarly,
                 /// A store lets clients in whose keys were not named, and a client any store.
