@@ -132,6 +132,8 @@ macro_rules! with_systems {
                 RolledBackBelieved,
                 /// Reclaiming ends at an error that would have passed.
                 ReclaimEndsAtError,
+                /// Stores are compared by what they tell alone, not by how long they take.
+                PaceIgnored,
                 /// A list of stores is written to one copy of the header only.
                 HeaderInOneCopy,
                 /// A store that is added is not noted on the base.
