@@ -69,6 +69,8 @@
 #   make guest-identify  disks of a guest that claim models of the catalogue are recognised
 #   make guest-arrays  volumes on md's RAID-0 and RAID-10 in a guest: which members a record touches,
 #               kills, power cuts
+#   make guest-stores   a base volume borrows the disks of guests, whose power is cut: ROUNDS=50, SEED=N
+#               (root, Debian)
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -78,7 +80,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: wheel test-python fleet-scale fleet-deaths fleet-poison fleet-gates fleet-long package-gates reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs everest-campaign effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays applications keeping tools nbd-tools test-tools ublk-tools
+	soak short-programs everest-campaign effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays guest-stores applications keeping tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -383,6 +385,10 @@ guest-identify: tools
 
 guest-arrays: tools ublk-tools
 	tests/guest/arrays.sh
+
+guest-stores: ROUNDS := 50
+guest-stores: tools
+	tests/guest/stores.sh $(ROUNDS) $(SEED)
 
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh

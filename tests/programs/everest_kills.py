@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -38,7 +39,10 @@ BASE_SIZE = "768M"
 STORE_SIZE = "96M"
 FIO_BYTES = 24 << 20
 PATIENCE = "20s"
-LIMIT = 90  # seconds that a start, a stop or a program may take
+GUEST_BYTES = 96 << 20
+GUEST_PATIENCE = "80s"
+GUEST_LIMIT = 240  # seconds until a guest lends, on a busy machine
+LIMIT = 120  # seconds that a start, a stop or a program may take
 
 
 class Store:
@@ -52,10 +56,15 @@ class Store:
         self.kills = 0
 
     def start(self):
-        """Starts the server unless it is there, and waits until it says its address."""
+        """Starts the server unless it is there, and waits until it says its address. If it does not,
+        there is none."""
         with self.lock:
             if self.child is None:
-                self.start_server()
+                try:
+                    self.start_server()
+                except BaseException:
+                    self.forget()
+                    raise
 
     def start_server(self):
         host, port = self.world.net.listens(self.nth)
@@ -75,24 +84,68 @@ class Store:
             self.child.stdout.close()
             # What io_uring keeps of a killed process is gone a moment after the process.
             if code != kills.BUSY or time.monotonic() - began > LIMIT:
-                self.child = None
                 raise SystemExit(f"everest: store {self.nth} did not start: exit code {code}")
             time.sleep(0.02)
         who = said.rpartition("#")[2]
         self.address = f"{self.world.net.seen(self.nth)}#{who}"
 
     def begin(self):
-        """Starts the server and does not wait."""
-        threading.Thread(target=self.start, daemon=True).start()
+        """Starts the server and does not wait: returns the thread that does."""
+        thread = threading.Thread(target=self.start, daemon=True)
+        thread.start()
+        return thread
 
     def kill(self):
+        """Kills the server, while it starts as well."""
+        child = self.child
+        if child is not None:
+            child.kill()
+            self.kills += 1
         with self.lock:
-            if self.child is not None:
-                self.child.kill()
-                self.child.wait(LIMIT)
-                self.child.stdout.close()
-                self.child = None
-                self.kills += 1
+            self.forget()
+
+    def forget(self):
+        if self.child is not None:
+            self.child.kill()
+            self.child.wait(LIMIT)
+            self.child.stdout.close()
+            self.child = None
+
+
+class Guest(Store):
+    """A store on a machine of its own, whose power is cut: a guest of QEMU with the store's image as
+    its disk, and GUEST_KERNEL and GUEST_INITRAMFS as tests/guest/stores.sh makes them."""
+
+    def start_server(self):
+        world, path = self.world, self.path
+        if not path.exists():
+            path.touch()
+            os.truncate(path, GUEST_BYTES)
+        key = world.folder / f"key{self.nth}"
+        if not key.exists():
+            world.manage("stores", world.bases["fio"], "key", "--key", key)
+        # On a busy machine the timer of the guest is late, which its kernel takes for a broken one.
+        line = "console=ttyS0 quiet panic=-1 no_timer_check"
+        line += f" client={world.key} own={key.read_text().strip()}"
+        host, port = world.net.listens(self.nth)
+        console = world.folder / f"console{self.nth}"
+        console.write_text("")
+        words = ["qemu-system-x86_64", "-accel", "tcg", "-m", "512", "-display", "none",
+                 "-monitor", "none", "-no-reboot", "-serial", f"file:{console}",
+                 "-kernel", os.environ["GUEST_KERNEL"], "-initrd", os.environ["GUEST_INITRAMFS"],
+                 "-append", line, "-drive", f"file={path},format=raw,if=virtio",
+                 "-netdev", f"user,id=net,hostfwd=tcp:{host}:{port}-:{links.PORT}",
+                 "-device", "virtio-net-pci,netdev=net"]
+        command = links.Net.command(world.net.stores[self.nth], words)
+        self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      stderr=world.log)
+        end = time.monotonic() + GUEST_LIMIT
+        while not (said := re.search(r"^tcp:\S+#(\w+\+\w+)", console.read_text(errors="replace"),
+                                     re.MULTILINE)):
+            if self.child.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"everest: guest {self.nth} does not lend: see {console}")
+            time.sleep(0.1)
+        self.address = f"{world.net.seen(self.nth)}#{said[1]}"
 
 
 class World:
@@ -101,6 +154,7 @@ class World:
     def __init__(self, manylogs, folder, seed):
         self.manylogs, self.folder = manylogs, pathlib.Path(folder)
         self.rng = random.Random(seed)
+        self.has_guests = "GUEST_KERNEL" in os.environ
         self.log = open(self.folder / "log", "ab")
         self.bases = {}
         for name in ("sectors", "files", "fio"):
@@ -112,7 +166,10 @@ class World:
         # A program without TLS has no keys: then all is loopback.
         self.key = asked.stdout.decode().strip() if asked.returncode == 0 else None
         self.net = links.Net(STORES, sealed=bool(self.key))
-        self.stores = [Store(self, nth) for nth in range(STORES)]
+        if self.has_guests and not self.key:
+            raise SystemExit("everest: guests need a program with TLS")
+        of = Guest if self.has_guests else Store
+        self.stores = [of(self, nth) for nth in range(STORES)]
         self.harms = collections.Counter()
 
     def manage(self, *words, check=True):
@@ -122,7 +179,8 @@ class World:
     def server(self, name):
         """The server of a base volume; not started yet."""
         server = kills.Server(self.manylogs, str(self.bases[name]), self.log)
-        words = [self.manylogs, "serve", self.bases[name], "--loop", "--patience", PATIENCE]
+        words = [self.manylogs, "serve", self.bases[name], "--loop"]
+        words += ["--patience", GUEST_PATIENCE if self.has_guests else PATIENCE]
         for store in self.stores:
             words += ["--store", store.address]
         if self.key:
@@ -149,7 +207,7 @@ class World:
         if what in ("kill", "restart"):
             store.kill()
             if what == "restart":
-                store.start()
+                store.begin()
         elif what == "cut":
             link.cut(rng.random() < 0.5)
         elif what == "hold":
@@ -173,9 +231,13 @@ class World:
             self.harm()
 
     def mend(self):
+        """All are there again, and nothing harms the links."""
         self.net.mend()
-        for store in self.stores:
-            store.start()
+        starts = [store.begin() for store in self.stores]
+        for start in starts:
+            start.join()
+        if any(store.child is None for store in self.stores):
+            raise SystemExit("everest: a store did not start")
 
     def close(self):
         for store in self.stores:
@@ -216,7 +278,8 @@ class Campaign:
         parts = [f"{figures[what]} {what}" for what in figures]
         harms = ", ".join(f"{what} {count}" for what, count in sorted(self.world.harms.items()))
         keys = "with keys" if self.world.key else "without keys"
-        return (f"{keys}; {', '.join(parts)}; harms: {harms}; nothing lost or wrong; the longest "
+        where = "stores in guests whose power is cut" if self.world.has_guests else "stores here"
+        return (f"{where}, {keys}; {', '.join(parts)}; harms: {harms}; nothing lost or wrong; the longest "
                 f"opening {self.longest_opening_s:.1f} s")
 
     def serve(self, kind, quiet):
