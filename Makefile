@@ -41,6 +41,8 @@
 #   make soak   served volumes under a changing load for an hour, in which nothing may grow
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
+#   make everest-campaign   servers of a base volume and of its stores are killed, and links between
+#               them are harmed, in network namespaces: ROUNDS=1000, SEED=N (root)
 #   make interfere  syncs beside streams in virtual time, against what is promised (FAST=1: a part)
 #   make keeping  what the logs keep of files that need durability and no place, in virtual time with
 #               logs of 1 GiB, against what is promised (some minutes)
@@ -67,6 +69,8 @@
 #   make guest-identify  disks of a guest that claim models of the catalogue are recognised
 #   make guest-arrays  volumes on md's RAID-0 and RAID-10 in a guest: which members a record touches,
 #               kills, power cuts
+#   make guest-stores   a base volume borrows the disks of guests, whose power is cut: ROUNDS=50, SEED=N
+#               (root, Debian)
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -76,7 +80,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: wheel test-python fleet-scale fleet-deaths fleet-poison fleet-gates fleet-long package-gates reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays applications keeping tools nbd-tools test-tools ublk-tools
+	soak short-programs everest-campaign effect guest guest-crash guest-link guest-cache guest-identify guest-systemd guest-arrays guest-stores applications keeping tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -313,7 +317,7 @@ coverage: tools
 		-- campaign::
 
 # CHECKS names some of the checks of tests/programs/run.sh; FAST=1 and more: see there.
-PROGRAMS := fio xfsprogs e2fsprogs stress-ng postgresql nbdkit libnbd-bin qemu-utils
+PROGRAMS := fio xfsprogs e2fsprogs iproute2 stress-ng postgresql nbdkit libnbd-bin qemu-utils
 programs: tools
 	@dpkg -s $(PROGRAMS) >/dev/null 2>&1 || sh tools/install.sh $(PROGRAMS)
 	@PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" command -v fsx >/dev/null || \
@@ -331,11 +335,20 @@ soak: tools
 
 # Without network it goes on with the tools that are there, and says what it skips.
 short-programs: tools
-	@dpkg -s fio e2fsprogs >/dev/null 2>&1 || sh tools/install.sh fio e2fsprogs || true
+	@dpkg -s fio e2fsprogs iproute2 >/dev/null 2>&1 || \
+		sh tools/install.sh fio e2fsprogs iproute2 || true
 	@PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" command -v fsx >/dev/null || \
 		$(CARGO) install fsx --version 0.3.2 --locked || true
 	$(CARGO) build --release --locked --package manylogs-cli
-	FAST=1 tests/programs/run.sh short
+	FAST=1 tests/programs/run.sh short everest
+
+# Both sides of a connection prove keys, as on machines of their own.
+EVEREST_TOOLS := fio e2fsprogs iproute2 util-linux python3
+everest-campaign: ROUNDS := 1000
+everest-campaign: tools
+	@dpkg -s $(EVEREST_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(EVEREST_TOOLS)
+	$(CARGO) build --release --locked --package manylogs-cli --features manylogs-cli/tls
+	ROUNDS=$(ROUNDS) tests/programs/run.sh everest
 
 applications: tools
 	@dpkg -s $(EFFECT_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(EFFECT_TOOLS)
@@ -372,6 +385,10 @@ guest-identify: tools
 
 guest-arrays: tools ublk-tools
 	tests/guest/arrays.sh
+
+guest-stores: ROUNDS := 50
+guest-stores: tools
+	tests/guest/stores.sh $(ROUNDS) $(SEED)
 
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh

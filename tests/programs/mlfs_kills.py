@@ -43,6 +43,7 @@ class File:
         self.version = 0
         self.synced = {}    # piece -> version
         self.written = {}   # piece -> versions since the last sync
+        self.found = 0      # pieces that it had at the last check, zeroes included
         self.is_synced = False
         self.may_be_gone = True
 
@@ -121,6 +122,7 @@ class Owner(threading.Thread):
         old = self.path(file)
         new = File(f"r{self.rng.randrange(10**9)}")
         new.version, new.synced, new.written = file.version, file.synced, file.written
+        new.found = file.found
         self.files[new.name] = new
         os.rename(old, self.path(new))
         del self.files[file.name]
@@ -159,7 +161,8 @@ def check_content(path, owner, file):
     with open(path, "rb") as source:
         data = source.read()
     now = {}
-    last = max([*file.synced, *file.written, 0])
+    # The kernel's ext4 may keep the length of a write without its content, which was not synced.
+    last = max([*file.synced, *file.written, file.found - 1, 0])
     for number in range(last + 1):
         held = data[number * PIECE : (number + 1) * PIECE]
         may = {piece(owner, "", number, version): version
@@ -176,6 +179,7 @@ def check_content(path, owner, file):
         return f"{path}: {len(data)} bytes, and {(last + 1) * PIECE} were written at most"
     # What is there after the mount is durable: a second kill must not change it.
     file.synced, file.written, file.may_be_gone = now, {}, False
+    file.found = -(-len(data) // PIECE)
     file.is_synced = True
     return None
 

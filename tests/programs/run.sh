@@ -15,6 +15,9 @@
 #          there, the sums of pgbench agree, pg_checksums and pg_amcheck find nothing
 #   pg-mlfs  the same on MLFS, where its log has a place, and where it needs none (--durable)
 #   kills  kill -9 of the server under writers that know what they were promised (kills.py)
+#   everest  a base volume in a network namespace borrows three stores in others: kill -9 of any of
+#          their servers, links that are cut, held, slow or dark, under writers that know what they
+#          were promised, ext4 and fio (everest_kills.py)
 #   short  fio, fsx and fsck on ext4, as with every change; not among the checks of no name, and
 #          skipped where it cannot run
 #   mlfs   the file system of manylogs fs mount: pjdfstest, fsx, O_DIRECT beside mmap (mixed.py),
@@ -27,7 +30,8 @@
 # From the environment:
 #   MANYLOGS      the program (target/release/manylogs), with the plugin for nbdkit beside it
 #   FAST          1 for the short campaign
-#   ROUNDS        kills of `kills`, and of each mode of `mlfs` (200; FAST: 20)
+#   ROUNDS        kills of `kills`, and of each mode of `mlfs` (200; FAST: 20), and rounds of
+#                 `everest` (200; FAST: 12)
 #   TREES         images of `mlfs` that both fill and read (200; FAST: 12)
 #   HISTORY       a repository of git for `mlfs` (this one), with the whole of its history
 #   REVISIONS     of it that are checked out (24; FAST: 6)
@@ -108,12 +112,36 @@ kill_rounds() {
     return "$code"
 }
 
+everest() {
+    local tool
+    for tool in ip nsenter mkfs.ext4 fio; do
+        has "$tool" || { skip "everest: $tool is missing" && return; }
+    done
+    # Where no namespace can be made.
+    if ! unshare --net true 2>/dev/null; then
+        skip "everest: no network namespaces" && return
+    fi
+    local rounds=${ROUNDS:-$([ "$fast" ] && echo 12 || echo 200)}
+    check "everest: $rounds rounds" everest_rounds "$rounds"
+}
+
+everest_rounds() {
+    local code=0 folder=$work/everest
+    rm -rf "$folder"
+    mkdir "$folder"
+    limit=$((300 + $1 * 30)) limited python3 "$here/everest_kills.py" "$manylogs" "$folder" "$1" \
+        "$seed" >"$work/everest.out" 2>>"$log" || code=$?
+    figures=$(tail -n 1 "$work/everest.out")
+    [ "$code" = 0 ] || tail -n 200 "$folder/log" >>"$log"
+    return "$code"
+}
+
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs kills mlfs nbd
+[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs kills everest mlfs nbd
 for name; do
     case $name in
-    raw | kills | mlfs | nbd | short) "$name" ;;
+    raw | kills | everest | mlfs | nbd | short) "$name" ;;
     ext4 | xfs) file_system "$name" ;;
     fsx-ext4 | fsx-xfs) fsx_alone "${name#fsx-}" ;;
     pg) postgres ;;

@@ -132,6 +132,8 @@ macro_rules! with_systems {
                 RolledBackBelieved,
                 /// Reclaiming ends at an error that would have passed.
                 ReclaimEndsAtError,
+                /// Stores are compared by what they tell alone, not by how long they take.
+                PaceIgnored,
                 /// A list of stores is written to one copy of the header only.
                 HeaderInOneCopy,
                 /// A store that is added is not noted on the base.
@@ -153,6 +155,8 @@ macro_rules! with_systems {
                 SilenceUnnoticed,
                 /// Another store at the same address is taken for the former one.
                 OtherStoreTaken,
+                /// Names of hosts are looked up on the thread that serves the clients.
+                NamesHoldUp,
                 /// A store's server answers calls before they are done.
                 LentAnsweredEarly,
                 /// A store lets clients in whose keys were not named, and a client any store.

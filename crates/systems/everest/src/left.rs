@@ -14,7 +14,7 @@ use manylogs_engine::{Phase, update_root, wait_durable};
 use manylogs_logstore::ondisk::root::{Left, Root, SnapshotRef};
 use manylogs_logstore::ondisk::snapshot::{self, Snapshot, decode, get, put, unzigzag, zigzag};
 use manylogs_logstore::store::{Store, Versions as Recovered};
-use manylogs_logstore::{DataSequence, LogId, SequenceLimit, Space};
+use manylogs_logstore::{DataSequence, SequenceLimit, Space};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::ages::Ages;
@@ -158,13 +158,11 @@ impl Inner {
             return Ok(());
         }
         let (bytes, checksum) = (bytes.len() as u64, crc32c::crc32c(&bytes));
-        let logs = self.engine.state.borrow().store.logs().count();
         update_root(&**self, Phase::Snapshot, |root| {
             root.snapshot = Some(SnapshotRef { slot: 0, bytes, checksum });
             root.left = Left::Closed;
-            // The next opening uses logs without naming them first.
-            let all = (0..logs).map(|log| LogId(manylogs_block::narrow(log)));
-            all.for_each(|log| root.open_around(log, logs));
+            // The next opening goes on in logs that were used without naming them again.
+            root.opened.add_all(&root.used);
         })
         .await
     }

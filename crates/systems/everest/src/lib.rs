@@ -30,6 +30,7 @@ pub mod net;
 mod offload;
 mod ondisk;
 mod open;
+mod pace;
 mod peer;
 mod peers;
 mod policy;

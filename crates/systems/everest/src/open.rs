@@ -58,8 +58,7 @@ impl CircularStore {
         let found = Found::new(&runtime, devices, options)?;
         let logs = found.logs();
         let mut root = Root::first(logs.count());
-        // Recovery scans all logs: a store is small, and most of it is used.
-        logs.ids().for_each(|log| root.open_around(log, logs.count()));
+        root.open_around(LogId(0), logs.count());
         let store = found.superblocks[0].store;
         for RootSlot { device, place } in root_slots(found.roots_on_two(), |_| false) {
             found.devices[usize::from(device.0)].submit(root.write_to(place, store)).await?;
@@ -252,7 +251,8 @@ impl Found {
         let (floor, mut entries) = (store.floor(), Vec::new());
         let mut versions = Recovered::new(store.take_logs());
         let of = (store.volume(), self.superblocks[0].physical, Space::END);
-        let logs = store.logs().ids().collect();
+        let used = &store.root().used;
+        let logs = store.logs().ids().filter(|log| used.contains(*log)).collect();
         let mut scanner = Scanner::new(&self.reads, store.logs(), logs, of, floor);
         while let Some((log, scanned)) = scanner.next().await? {
             if let Some(damage) = scanned.damage.iter().find(|damage| !damage.known) {

@@ -9,6 +9,7 @@ use manylogs_plant::{self as plant, Bug};
 use crate::call::{Ask, Call, Reply, Session, StoreId};
 use crate::lender::{Lender, LenderError};
 use crate::offload::Client;
+use crate::pace::Pace;
 use crate::versions::{Range, Versions};
 
 /// A store, and the session with it.
@@ -31,6 +32,8 @@ pub(crate) struct Peer {
     pub(crate) full: Cell<bool>,
     /// Whether the store was given up: it takes no more writes.
     pub(crate) leaving: Cell<bool>,
+    /// How long it takes for a write.
+    pub(crate) pace: Pace,
 }
 
 impl Peer {
@@ -47,6 +50,7 @@ impl Peer {
             barred: Cell::default(),
             full: Cell::default(),
             leaving: Cell::default(),
+            pace: Pace::default(),
         }
     }
 

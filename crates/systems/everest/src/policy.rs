@@ -65,10 +65,11 @@ impl Policy {
         }
     }
 
-    /// The number by which stores are compared: less is better.
-    pub(crate) const fn key(self, load: Load) -> u64 {
+    /// The number by which stores are compared: less is better. `pace` is how long the store takes
+    /// for a write besides the wait.
+    pub(crate) const fn key(self, load: Load, pace: Nanos) -> u64 {
         match self {
-            Self::Wait { .. } => load.wait.0,
+            Self::Wait { .. } => load.wait.0 + pace.0,
             _ => load.in_flight,
         }
     }

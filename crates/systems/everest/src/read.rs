@@ -147,8 +147,9 @@ impl Client {
             return Err(Again::Failed(IoError::Medium { extent: part }));
         }
         stores.retain(|store| self.peers[*store].is_live());
-        let load = |store: &usize| self.options.policy.key(self.peers[*store].lender.load());
-        let Some(store) = stores.into_iter().min_by_key(load) else { return Err(Again::Gone) };
+        let Some(store) = stores.into_iter().min_by_key(|store| self.key(*store)) else {
+            return Err(Again::Gone);
+        };
         let answer = self.call(store, Ask::Read { extent: part });
         let read = async move {
             match answer.await {

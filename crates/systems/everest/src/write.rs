@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, IoError, IoResult, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, IoError, IoResult, Nanos, Payload, Request, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::call::Ask;
@@ -30,12 +30,25 @@ impl Client {
         self.takers(0).iter().filter(|store| is_under(store)).count() >= self.options.copies
     }
 
-    /// Stores that take writes, the least busy first, except those whose bit in `tried` is set.
+    /// Stores that take writes, those under their threshold first and of these the one that will
+    /// have done a write first, except those whose bit in `tried` is set.
     fn takers(&self, tried: u32) -> Vec<usize> {
         let takes = |store: &usize| tried >> store & 1 == 0 && self.peers[*store].takes_writes();
         let mut stores: Vec<usize> = (0..self.peers.len()).filter(takes).collect();
-        stores.sort_by_key(|store| self.options.policy.key(self.peers[*store].lender.load()));
+        let (policy, base) = (self.options.policy, self.home.load());
+        let is_over = |store: usize| !policy.is_under(self.peers[store].lender.load(), base);
+        stores.sort_by_key(|store| (is_over(*store), self.key(*store)));
         stores
+    }
+
+    /// The number by which stores are compared: less is better.
+    pub(crate) fn key(&self, store: usize) -> u64 {
+        let peer = &self.peers[store];
+        let pace = match plant::is(Bug::PaceIgnored) {
+            true => Nanos(0),
+            false => peer.pace.mean(self.runtime.now()),
+        };
+        self.options.policy.key(peer.lender.load(), pace)
     }
 
     /// Carries out a write, zeroes or a discard.
@@ -193,7 +206,12 @@ impl Client {
         // The write may arrive whatever the answer is.
         self.table.borrow_mut().sent(store, range);
         let ask = Ask::Write { extent, version, content };
+        let (began, told) = (self.runtime.now(), peer.lender.load().wait);
         let answer = self.call(store, ask).await;
+        if answer.is_ok() {
+            let now = self.runtime.now();
+            peer.pace.measured(now, now.since(began), told);
+        }
         let done_or_not = matches!(answer, Err(LenderError::Unreachable | LenderError::NoSession));
         // A full store refuses at once and holds nothing; after other failures the version may
         // still be found there.

@@ -170,7 +170,7 @@ mod tests {
             (recover(&case(1, false)).unwrap(), recover(&case(5000, false)).unwrap());
         // 5000 records for 1000 places leave few of these out.
         assert!((4.0..=4.1).contains(&found.valid_mb) && found.log_mb > 20.0, "{found:?}");
-        // All logs are looked at in any case.
+        // The logs that were named as used are looked at in any case.
         let more_s = found.recovery_s - little.recovery_s;
         assert!((0.7..1.5).contains(&(more_s / found.stream_s)), "{found:?} beside {little:?}");
         // After an orderly close the table is read, and no log.

@@ -85,6 +85,8 @@ impl EverestPlan {
         let mut stores: Vec<Vec<CrashDiskConfig>> = stores.collect();
         let table = table(seed);
         stores.iter_mut().for_each(|disks| disks[0].capacity.0 += table.0);
+        let more = Sectors(more_logs(seed) * log);
+        stores.iter_mut().flatten().for_each(|disk| disk.capacity.0 += more.0);
         let bases = 1 + rng.below(2);
         let bases = (0..bases).map(|_| {
             let sectors = HEADER.0 + 8 * (20 + rng.below(60));
@@ -124,6 +126,12 @@ impl EverestPlan {
 fn table(seed: u64) -> Sectors {
     let mut rng = Rng::new(seed ^ 0x7ab1_e000);
     Sectors(if rng.one_in(2) { 0 } else { 8 << rng.below(4) })
+}
+
+/// Logs that each device has besides, in some of the plans: so many that the root does not name all
+/// of them as used at once.
+fn more_logs(seed: u64) -> u64 {
+    if Rng::new(seed ^ 0x10b5_0000).one_in(6) { 24 } else { 0 }
 }
 
 fn disk(rng: &mut Rng, sectors: u64) -> CrashDiskConfig {

@@ -1,9 +1,11 @@
 //! Addresses of stores, as users write them.
 
 use std::fmt;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
+use manylogs_block::Nanos;
 use manylogs_everest::{StoreId, store_name};
 use manylogs_storage::Peer;
 use thiserror::Error;
@@ -35,6 +37,18 @@ pub enum PlaceError {
         host: String,
         /// What the system says.
         why: String,
+    },
+    /// Nobody has said yet what the name of the host means.
+    #[error(
+        "{host}: no name server has answered for {} s: give the machine's address in place of its \
+         name, or see that name servers answer",
+        .after.0 / 1_000_000_000
+    )]
+    Unanswered {
+        /// The host.
+        host: String,
+        /// How long it was waited for.
+        after: Nanos,
     },
 }
 
@@ -120,7 +134,7 @@ pub(super) fn parse_store(text: &str) -> Option<StoreId> {
 }
 
 /// Where to connect to for `at`, or to listen: on this machine, unless what goes there is `sealed`
-/// by keys.
+/// by keys. Waits for name servers: not for a thread that serves clients.
 ///
 /// # Errors
 /// If `at` is on another machine and nothing is encrypted, or is not known.
@@ -129,15 +143,26 @@ pub fn peer_at(at: &NbdAddress, sealed: bool) -> Result<Peer, PlaceError> {
         NbdAddress::Unix(path) => return Ok(Peer::Unix(path.clone())),
         NbdAddress::Tcp { host, port } => (host, *port),
     };
-    let unknown = |why: String| PlaceError::Unknown { host: host.clone(), why };
     let found = (host.as_str(), port).to_socket_addrs();
-    let found: Vec<SocketAddr> = found.map_err(|error| unknown(error.to_string()))?.collect();
+    let unknown =
+        |error: io::Error| PlaceError::Unknown { host: host.clone(), why: error.to_string() };
+    peer_of(host, &found.map_err(unknown)?.collect::<Vec<_>>(), sealed)
+}
+
+/// Which of a host's addresses is used.
+///
+/// # Errors
+/// If there is none, or one is another machine's and nothing is encrypted.
+pub(super) fn peer_of(host: &str, found: &[SocketAddr], sealed: bool) -> Result<Peer, PlaceError> {
+    let host = host.to_owned();
     if !sealed && found.iter().any(|address| !address.ip().is_loopback()) {
-        return Err(PlaceError::NotLocal { host: host.clone() });
+        return Err(PlaceError::NotLocal { host });
     }
-    // The first address is also the one that a listener binds.
-    let first = found.first().copied();
-    first.map(Peer::Tcp).ok_or_else(|| unknown("it has no address".to_owned()))
+    match found.first() {
+        // The first address is also the one that a listener binds.
+        Some(first) => Ok(Peer::Tcp(*first)),
+        None => Err(PlaceError::Unknown { host, why: "it has no address".to_owned() }),
+    }
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use manylogs_operate::status::Status;
 use manylogs_operate::{Closing, Obeying, ServedSystem};
 use manylogs_storage::{Connector, Reactor, VolumeLock};
 
-use super::address::{StoreAddress, parse_store, peer_at};
+use super::address::{StoreAddress, parse_store};
 use super::keys::{Identity, KEY_FILE};
 use super::link::Link;
+use super::names::{Names, Place};
 use super::status::offload_status;
 use crate::engine::ServeError;
 use crate::stack::StackError;
@@ -124,6 +125,7 @@ pub(crate) fn open_base(
     let connecting = Connecting {
         runtime: reactor.handle(),
         connector: reactor.connector(),
+        names: Names::of_system(),
         identity: borrowing.identity.clone(),
         key: borrowing.key.clone(),
         patience: borrowing.patience,
@@ -153,6 +155,7 @@ pub(crate) fn open_base(
 struct Connecting {
     runtime: Handle,
     connector: Connector,
+    names: Names,
     identity: Option<Identity>,
     key: PathBuf,
     patience: Nanos,
@@ -177,9 +180,9 @@ impl Connecting {
             (None, _) => None,
         };
         let sealed = sealed.transpose().map_err(ServeError::Tls)?;
-        let peer = peer_at(&address.at, sealed.is_some())?;
+        let place = Place::of(&address.at, sealed.is_some(), &self.names)?;
         let (runtime, connector) = (self.runtime.clone(), self.connector.clone());
-        Ok(Link::start(runtime, connector, address.clone(), (peer, sealed), self.base))
+        Ok(Link::start(runtime, connector, address.clone(), (place, sealed), self.base))
     }
 
     /// Lets the base volume borrow the store at an address, which must answer.

@@ -16,6 +16,7 @@ use manylogs_storage::{Connector, Peer};
 
 use super::address::StoreAddress;
 use super::frames::{Frames, Line, LineError};
+use super::names::Place;
 use super::tls::{ClientSeal, Sealed};
 use super::wire::Wire;
 
@@ -43,7 +44,7 @@ struct State {
     runtime: Handle,
     connector: Connector,
     address: StoreAddress,
-    peer: Peer,
+    place: Place,
     /// The settings by which both sides prove keys; without them nothing is encrypted.
     sealed: Option<ClientSeal>,
     base: BaseId,
@@ -86,20 +87,20 @@ impl Waiting {
 }
 
 impl Link {
-    /// Starts a link to the store at `peer`, for a base volume. It connects at once, and again
+    /// Starts a link to the store at `place`, for a base volume. It connects at once, and again
     /// after each end.
     pub(crate) fn start(
         runtime: Handle,
         connector: Connector,
         address: StoreAddress,
-        (peer, sealed): (Peer, Option<ClientSeal>),
+        (place, sealed): (Place, Option<ClientSeal>),
         base: BaseId,
     ) -> Self {
         let link = Self(Rc::new(State {
             store: Cell::new(address.store),
             connector,
             address,
-            peer,
+            place,
             sealed,
             base,
             longest: Cell::new(Sectors(u64::MAX)),
@@ -163,18 +164,32 @@ impl Link {
 impl State {
     async fn run(self: Rc<Self>) {
         while !self.ended.get() {
-            let ended = match self.runtime.within(GREETING, self.greet()).await {
-                // The link was ended while it was connecting.
-                Some(Ok((line, _))) if self.ended.get() => return line.end(),
-                Some(Ok((line, frames))) => self.serve(line, frames).await,
-                Some(Err(error)) => error,
-                None => LineError::Silent(GREETING),
-            };
+            let ended = self.connect().await;
             if self.ended.get() {
                 return;
             }
             self.say(ended.to_string());
             self.runtime.sleep(RETRY).await;
+        }
+    }
+
+    /// Makes a connection, and uses it until it ends; returns why it ended, or why there was none.
+    async fn connect(self: &Rc<Self>) -> LineError {
+        let peer = match self.place.find(&self.runtime).await {
+            Ok(peer) => peer,
+            Err(error) => return io::Error::other(error).into(),
+        };
+        match self.runtime.within(GREETING, self.greet(&peer)).await {
+            Some(Ok((line, frames))) => {
+                if !self.ended.get() {
+                    return self.serve(line, frames).await;
+                }
+                // The link was ended while it was connecting.
+                line.end();
+                io::Error::from(io::ErrorKind::ConnectionAborted).into()
+            }
+            Some(Err(error)) => error,
+            None => LineError::Silent(GREETING),
         }
     }
 
@@ -188,8 +203,8 @@ impl State {
     }
 
     /// Connects, exchanges greetings, and checks which store it is.
-    async fn greet(&self) -> Result<(Rc<Line>, Frames), LineError> {
-        let stream = self.connector.connect(&self.peer).await?;
+    async fn greet(&self, peer: &Peer) -> Result<(Rc<Line>, Frames), LineError> {
+        let stream = self.connector.connect(peer).await?;
         let wire = match &self.sealed {
             Some(seal) => Wire::Sealed(Box::new(Sealed::connect(stream, seal).await?)),
             None => Wire::Plain(stream),

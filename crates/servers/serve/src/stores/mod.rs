@@ -16,6 +16,7 @@ mod keys;
 mod lend;
 mod lent;
 mod link;
+mod names;
 mod status;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -2,9 +2,11 @@
 
 #[cfg(feature = "tls")]
 pub(crate) mod keys;
+pub(crate) mod names;
 
 use std::cell::Cell;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -27,6 +29,7 @@ use tempfile::TempDir;
 use super::address::StoreAddress;
 use super::lent::LentServer;
 use super::link::Link;
+use super::names::Place;
 use super::tls::{ClientSeal, StoreSeal};
 use crate::address::NbdAddress;
 
@@ -70,7 +73,7 @@ impl Bench {
         let at = NbdAddress::Unix(path.clone());
         let address = StoreAddress { at, store: None, key: None };
         let (runtime, connector) = (self.reactor.handle(), self.reactor.connector());
-        Link::start(runtime, connector, address, (Peer::Unix(path), sealed), BASE)
+        Link::start(runtime, connector, address, (Place::Known(Peer::Unix(path)), sealed), BASE)
     }
 
     /// The result of a call, once the store is known; `None` if it is not answered.
@@ -290,6 +293,14 @@ fn lent(bench: &Bench) -> (Rc<Held>, Rc<LentServer>) {
 }
 
 fn lent_sealed(bench: &Bench, sealed: Option<StoreSeal>) -> (Rc<Held>, Rc<LentServer>) {
+    lent_at(bench, UnixListener::bind(bench.path()).unwrap(), sealed)
+}
+
+fn lent_at(
+    bench: &Bench,
+    listener: impl Into<OwnedFd>,
+    sealed: Option<StoreSeal>,
+) -> (Rc<Held>, Rc<LentServer>) {
     let below = MemoryDevice::new(Sectors(64 + 9 * 128 + 16));
     let (held, released) = (Cell::default(), Signal::default());
     let device = Rc::new(Held { below, held, released });
@@ -300,7 +311,7 @@ fn lent_sealed(bench: &Bench, sealed: Option<StoreSeal>) -> (Rc<Held>, Rc<LentSe
         let store = CircularStore::create(runtime, vec![disk], options).await.unwrap();
         Lending::open(store, None).await.unwrap()
     });
-    let listener = bench.reactor.listen(UnixListener::bind(bench.path()).unwrap()).unwrap();
+    let listener = bench.reactor.listen(listener).unwrap();
     let runtime = bench.reactor.handle();
     (device, LentServer::start(runtime, lending, (listener, sealed), Arc::default()))
 }
