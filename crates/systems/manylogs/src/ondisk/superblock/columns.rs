@@ -42,10 +42,12 @@ pub(super) fn raw(geometry: Geometry) -> RawRun {
 /// Removes the geometry from the list of runs, if there is one.
 pub(super) fn take(raw: &Raw, runs: &mut Vec<RawRun>) -> Result<Option<Geometry>, VolumeError> {
     let features = raw.features_incompatible.get();
-    if features & COLUMNS == 0 {
-        return Ok(None);
-    }
     let wrong = VolumeError::Impossible("geometry of its array");
+    match features & (COLUMNS | ROWS) {
+        0 => return Ok(None),
+        ROWS => return Err(wrong),
+        _ => {}
+    }
     let index = if features & PLACES_GIVEN == 0 { 0 } else { 2 };
     if runs.len() <= index {
         return Err(wrong);
