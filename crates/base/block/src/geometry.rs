@@ -2,8 +2,10 @@
 
 use crate::{Extent, Lba, Payload, Sectors};
 
-/// Chunks are whole pages of 4 KiB, hence at least that long.
-const CHUNK_LEAST: Sectors = Sectors(8);
+/// A page of 4 KiB: the part of a row of parity on one drive.
+pub const PAGE: Sectors = Sectors(8);
+/// Chunks are whole pages, hence at least that long.
+const CHUNK_LEAST: Sectors = PAGE;
 /// No array has longer chunks, or more columns.
 const CHUNK_MOST: Sectors = Sectors(1 << 21);
 const COLUMNS_MOST: u16 = 256;
@@ -18,6 +20,10 @@ pub struct Geometry {
     pub columns: u16,
     /// Drives with the same content in each column; 1 if there is no copy.
     pub copies: u16,
+    /// Drives with parity in each stripe, beside the columns: 0, or 1 or 2 as in RAID-5 and 6. If
+    /// there are any, they change from stripe to stripe, so that a column is not always the same
+    /// drive.
+    pub parity: u16,
     /// Sectors of the array in front of the device's address 0, for a partition that begins there.
     pub first: Sectors,
 }
@@ -72,6 +78,9 @@ impl Geometry {
         if !(2..=COLUMNS_MOST).contains(&self.columns) || !(1..=16).contains(&self.copies) {
             return Err("an array that is not of 2 to 256 columns with 1 to 16 copies");
         }
+        if self.parity > 2 || (self.parity > 0 && self.copies > 1) {
+            return Err("an array with more than two parities, or with parity of copies");
+        }
         if self.first >= self.stripe() || !self.first.0.is_multiple_of(CHUNK_LEAST.0) {
             return Err("a first stripe that does not begin within a stripe, at 4 KiB");
         }
@@ -82,6 +91,13 @@ impl Geometry {
     #[must_use]
     pub const fn stripe(&self) -> Sectors {
         Sectors(self.chunk.0 * self.columns as u64)
+    }
+
+    /// Length of a row of an array with parity: the pages of 4 KiB at one place of every column.
+    /// Parity is computed row by row. `None` if the array has no parity.
+    #[must_use]
+    pub fn row(&self) -> Option<Sectors> {
+        (self.parity > 0).then(|| Sectors(PAGE.0 * u64::from(self.columns)))
     }
 
     /// The first address at or behind `at` at which a stripe begins.
@@ -224,7 +240,7 @@ mod tests {
     use super::*;
 
     const FOUR: Geometry =
-        Geometry { chunk: Sectors(16), columns: 4, copies: 1, first: Sectors(0) };
+        Geometry { chunk: Sectors(16), columns: 4, copies: 1, parity: 0, first: Sectors(0) };
 
     #[test]
     fn every_address_has_one_place_and_is_found_by_it() {
@@ -277,6 +293,8 @@ mod tests {
             Geometry { columns: 1, ..FOUR },
             Geometry { columns: 300, ..FOUR },
             Geometry { copies: 0, ..FOUR },
+            Geometry { parity: 3, ..FOUR },
+            Geometry { parity: 1, copies: 2, ..FOUR },
             Geometry { first: Sectors(64), ..FOUR },
             Geometry { first: Sectors(3), ..FOUR },
         ] {

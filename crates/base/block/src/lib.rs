@@ -27,7 +27,7 @@ pub use completion::{Completer, Completion, IoResult, all_done, completion};
 pub use device::{BlockDevice, Capabilities, Hint, IoError, Request, RequestKind};
 pub use extents::{ExtentKind, Extents};
 pub use first_of::first_of;
-pub use geometry::{Chunk, Geometry, Share, Split};
+pub use geometry::{Chunk, Geometry, PAGE, Share, Split};
 pub use mailbox::{Inbox, Mailbox, mailbox};
 pub use media::{Media, Sector};
 pub use memory::MemoryDevice;

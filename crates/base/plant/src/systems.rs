@@ -22,6 +22,19 @@ macro_rules! with_systems {
                 /// A flush of members with the same content leaves one out.
                 MirrorFlushSkipsMember,
             }
+            /// Bugs of a volume on an array with parity that its crash histories show.
+            PARITY {
+                /// Records on an array with parity fill physical sectors only, and share rows.
+                RecordsShareRow,
+                /// The two roots of a volume share rows.
+                RootsShareRow,
+                /// A record is answered before the array has flushed its rows.
+                RowsNotFlushed,
+                /// The first row of a log that a crash has torn counts as damage.
+                TornRowIsDamage,
+                /// In every second stripe the parity is written to the wrong member.
+                ParityOnWrongMember,
+            }
             /// Bugs of a volume on an array with copies; a test of one case shows each.
             COPIES_CASES {
                 /// A dead epoch of a log goes on after a crash, although the next may have begun

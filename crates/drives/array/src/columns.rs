@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, Geometry, Handle, Payload,
-    Request, Sectors, completion,
+    Request, Sectors, all_done, completion,
 };
 
 use manylogs_plant::{self as plant, Bug};
@@ -103,19 +103,78 @@ impl Columns {
         join(None, (0..self.ports.len()).map(|column| send(column, Request::Flush)).collect())
     }
 
+    /// Whether the array itself carries out the request as it is.
+    fn is_plain(&self, request: &Request, extent: Extent) -> bool {
+        let is_padded =
+            matches!(request, Request::Write { .. }) && !self.map.padding(extent).is_empty();
+        self.map.is_plain(extent) && !is_padded
+    }
+
     fn submit_by(
         &self,
         request: Request,
         send: impl Fn(&dyn BlockDevice, Request) -> Completion,
     ) -> Completion {
-        if request.extent().is_none_or(|extent| self.map.is_plain(extent)) {
+        if request.extent().is_none_or(|extent| self.is_plain(&request, extent)) {
             return send(&*self.below, request);
         }
         if let Err(error) = self.capabilities().check(&request) {
             return Completion::ready(Err(error));
         }
+        if self.map.geometry().parity > 0 {
+            return self.fill_rows(request, send);
+        }
         self.spread(&request, |column, part| send(&*self.ports[column], part))
     }
+
+    /// Sends a request to rows, and what pads the rows of a structure, in one batch. Of a durable
+    /// write the parts go without FUA, and a flush of the array follows: the array would carry out
+    /// each part by itself, read what the others are about to write, and flush its members once for
+    /// each page.
+    fn fill_rows(
+        &self,
+        mut request: Request,
+        send: impl Fn(&dyn BlockDevice, Request) -> Completion,
+    ) -> Completion {
+        let is_durable = match &mut request {
+            Request::Write { fua, .. }
+            | Request::WriteZeroes { fua, .. }
+            | Request::Discard { fua, .. } => std::mem::take(fua),
+            Request::Read { .. } | Request::Flush => false,
+        };
+        let padding = match &request {
+            Request::Write { extent, .. } => self.map.padding(*extent),
+            _ => Vec::new(),
+        };
+        let own = self.spread(&request, |column, part| send(&*self.ports[column], part));
+        let pads = padding.into_iter().map(|pad| {
+            let (extent, payload) = (pad.extent, Payload::zeroes(pad.extent.len));
+            let hint = manylogs_block::Hint::None;
+            send(&*self.below, Request::Write { extent, payload, fua: false, hint })
+        });
+        let pads: Vec<Completion> = pads.collect();
+        if !is_durable {
+            return if pads.is_empty() { own } else { after(own, pads, None) };
+        }
+        let flush = (!plant::is(Bug::RowsNotFlushed)).then(|| Rc::clone(&self.below));
+        after(own, pads, flush)
+    }
+}
+
+/// The answer to `own` once `others` have ended, and then a flush of `flushed`, if it is given.
+fn after(
+    own: Completion,
+    others: Vec<Completion>,
+    flushed: Option<Rc<dyn BlockDevice>>,
+) -> Completion {
+    Completion::of_others(async move {
+        let (own, others) = (own.await, all_done(others).await);
+        others.and(own.as_ref().map(drop).map_err(Clone::clone))?;
+        if let Some(device) = flushed {
+            device.submit(Request::Flush).await?;
+        }
+        own
+    })
 }
 
 impl BlockDevice for Columns {
@@ -202,7 +261,7 @@ mod tests {
     use super::*;
 
     const THREE: Geometry =
-        Geometry { chunk: Sectors(8), columns: 3, copies: 1, first: Sectors(0) };
+        Geometry { chunk: Sectors(8), columns: 3, copies: 1, parity: 0, first: Sectors(0) };
 
     #[test]
     fn what_was_written_is_read_through_map_and_ports_alike() {

@@ -1,14 +1,15 @@
 //! Arrays of drives.
 //!
 //! A volume on an array stands on [`Columns`]: the same array, with each log on one column, and a
-//! way for requests to reach the columns one by one. [`Stripe`] and [`Mirror`] are models of Linux'
-//! RAID-0, 1 and 10, on which volumes are measured and crashed. In production the array is Linux'
-//! own: this crate stores no data in a format of its own.
+//! way for requests to reach the columns one by one. [`Stripe`], [`Mirror`] and [`Parity`] are
+//! models of Linux' RAID-0, 1, 10, 5 and 6, on which volumes are measured and crashed. In
+//! production the array is Linux' own: this crate stores no data in a format of its own.
 
 mod columns;
 mod join;
 mod map;
 mod mirror;
+mod parity;
 mod plug;
 mod shape;
 mod stripe;
@@ -16,5 +17,6 @@ mod stripe;
 pub use columns::Columns;
 pub use map::ColumnMap;
 pub use mirror::{Copies, Mirror};
+pub use parity::{Parity, Rotation, completed, parity_of};
 pub use shape::{Level, Shape, ShapeError, Unknown, assemble};
 pub use stripe::Stripe;

@@ -1,16 +1,22 @@
 //! Where the addresses of a volume on an array lie.
 
-use manylogs_block::{Chunk, Extent, Geometry, Lba, Sectors, Split};
+use manylogs_block::{Chunk, Extent, Geometry, Lba, PAGE, Sectors, Split};
 use manylogs_plant::{self as plant, Bug};
 
 /// The address space of a volume on an array. Homes have the array's own addresses. A log region
 /// differs: it is whole stripes, and holds one log for each column, one behind the other. So a log
 /// is one run of addresses here and one run of sectors on its column.
+///
+/// On an array with parity a region is one log, numbered row by row: a run of addresses that is a
+/// multiple of [`Geometry::row`] fills rows, and shares none with what lies beside it. Structures
+/// that are written in place have rows of their own: see [`ColumnMap::with_structures`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnMap {
     geometry: Geometry,
     /// Sorted by address.
     regions: Vec<Extent>,
+    /// Stripes in which one column has structures, and the others are padding.
+    padded: [Extent; 2],
 }
 
 impl ColumnMap {
@@ -22,7 +28,36 @@ impl ColumnMap {
     pub fn new(geometry: Geometry, regions: Vec<Extent>) -> Self {
         let whole = |region: &Extent| geometry.is_whole(*region);
         assert!(regions.iter().all(whole), "log regions are whole stripes");
-        Self { geometry, regions }
+        Self { geometry, regions, padded: [Extent::default(); 2] }
+    }
+
+    /// This map of an array with parity, with structures in `padded`: a write there fills its rows,
+    /// because no other column has anything in them.
+    #[must_use]
+    pub fn with_structures(self, padded: [Extent; 2]) -> Self {
+        Self { padded, ..self }
+    }
+
+    /// The places on all other columns in the rows of a write to structures. None if the write goes
+    /// elsewhere, or is not whole pages of one column.
+    #[must_use]
+    pub fn padding(&self, write: Extent) -> Vec<Chunk> {
+        let in_padded = self.padded.iter().any(|stripe| stripe.contains(write));
+        let mut chunks = self.geometry.chunks(write);
+        let (Some(own), None, true) = (chunks.next(), chunks.next(), in_padded) else {
+            return Vec::new();
+        };
+        let whole = |at: u64| at.is_multiple_of(PAGE.0);
+        let planted = plant::is(Bug::RootsShareRow);
+        if !whole(own.at.0) || !whole(own.extent.len.0) || planted {
+            return Vec::new();
+        }
+        let others = (0..self.geometry.columns).filter(|column| *column != own.column);
+        let beside = |column| {
+            let start = self.geometry.address(column, own.at)?;
+            Some(Chunk { column, at: own.at, extent: Extent { start, ..own.extent } })
+        };
+        others.filter_map(beside).collect()
     }
 
     /// The array.
@@ -31,11 +66,18 @@ impl ColumnMap {
         &self.geometry
     }
 
-    /// The logs of a region, one for each column.
+    /// The logs of a region, one for each column; one alone on an array with parity.
     pub fn logs(geometry: &Geometry, region: Extent) -> impl Iterator<Item = Extent> + use<> {
-        let len = Sectors(region.len.0 / u64::from(geometry.columns));
-        let start = move |column: u16| region.start + Sectors(len.0 * u64::from(column));
-        (0..geometry.columns).map(move |column| Extent { start: start(column), len })
+        let logs = Self::logs_in_region(geometry);
+        let len = Sectors(region.len.0 / u64::from(logs));
+        let start = move |log: u16| region.start + Sectors(len.0 * u64::from(log));
+        (0..logs).map(move |log| Extent { start: start(log), len })
+    }
+
+    /// Number of logs in each region.
+    #[must_use]
+    pub const fn logs_in_region(geometry: &Geometry) -> u16 {
+        if geometry.parity > 0 { 1 } else { geometry.columns }
     }
 
     /// Splits an extent of the volume's address space by column.
@@ -91,6 +133,9 @@ impl ColumnMap {
 
     /// The part of `extent` in one log. `extent` must begin in `region`.
     fn in_log(&self, region: Extent, extent: Extent) -> Chunk {
+        if let Some(row) = self.geometry.row() {
+            return self.in_row(row, region, extent);
+        }
         let columns = u64::from(self.geometry.columns);
         let log = region.len.0 / columns;
         let offset = extent.start.0 - region.start.0;
@@ -106,6 +151,16 @@ impl ColumnMap {
             extent: Extent { len, ..extent },
         }
     }
+
+    /// The part of `extent` in one page of a row. `extent` must begin in `region`.
+    fn in_row(&self, row: Sectors, region: Extent, extent: Extent) -> Chunk {
+        let offset = extent.start.0 - region.start.0;
+        let (page, from) = (offset % row.0 / PAGE.0, offset % PAGE.0);
+        let first = (region.start.0 + self.geometry.first.0) / u64::from(self.geometry.columns);
+        let at = Lba(first + offset / row.0 * PAGE.0 + from);
+        let len = extent.len.min(Sectors(PAGE.0 - from));
+        Chunk { column: manylogs_block::narrow(page), at, extent: Extent { len, ..extent } }
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +168,7 @@ mod tests {
     use super::*;
 
     const FOUR: Geometry =
-        Geometry { chunk: Sectors(16), columns: 4, copies: 1, first: Sectors(24) };
+        Geometry { chunk: Sectors(16), columns: 4, copies: 1, parity: 0, first: Sectors(24) };
 
     fn map() -> ColumnMap {
         ColumnMap::new(FOUR, vec![Extent::new(40, 128), Extent::new(424, 64)])
@@ -139,6 +194,38 @@ mod tests {
             assert!(map.is_plain(Extent::new(at, 1)));
         }
         assert!(!map.is_plain(Extent::new(0, 600)));
+    }
+
+    #[test]
+    fn a_log_on_an_array_with_parity_fills_row_after_row() {
+        let rows = Geometry { chunk: Sectors(32), columns: 3, parity: 1, ..FOUR };
+        let rows = Geometry { first: Sectors(0), ..rows };
+        let region = Extent::new(96, 192);
+        assert_eq!(ColumnMap::logs(&rows, region).collect::<Vec<_>>(), [region]);
+        let map = ColumnMap::new(rows, vec![region]);
+        // Two rows are 16 sectors at one place of each column.
+        let split = map.split(Extent::new(96 + 24, 48));
+        let place = Extent::new(32 + 8, 16);
+        let shares = split.shares.iter().map(|share| (share.column, share.extent));
+        assert_eq!(shares.collect::<Vec<_>>(), [(0, place), (1, place), (2, place)]);
+        let mut seen = std::collections::BTreeSet::new();
+        for at in 0..400 {
+            assert!(seen.insert(map.locate(Lba(at))), "{at}");
+        }
+    }
+
+    #[test]
+    fn structures_have_their_rows_alone() {
+        let rows = Geometry { chunk: Sectors(32), columns: 3, parity: 1, ..FOUR };
+        let rows = Geometry { first: Sectors(0), ..rows };
+        let map = ColumnMap::new(rows, Vec::new());
+        let map = map.with_structures([Extent::new(0, 96), Extent::new(960, 96)]);
+        let beside =
+            |write| map.padding(write).into_iter().map(|chunk| chunk.extent).collect::<Vec<_>>();
+        assert_eq!(beside(Extent::new(8, 24)), [Extent::new(40, 24), Extent::new(72, 24)]);
+        assert_eq!(beside(Extent::new(1048, 8)), [Extent::new(984, 8), Extent::new(1016, 8)]);
+        assert_eq!(beside(Extent::new(96, 8)), [], "homes");
+        assert_eq!(beside(Extent::new(8, 4)), [], "a part of a page");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use manylogs_block::{
 use thiserror::Error;
 
 use crate::mirror::Mirror;
+use crate::parity::Parity;
 use crate::stripe::Stripe;
 
 /// Chunk of a modelled array unless one is given: 64 KiB. (mdadm's default is 512 KiB.)
@@ -26,6 +27,10 @@ pub enum Level {
     Raid1,
     /// Stripes over pairs of members with the same content (md's layout `near=2`).
     Raid10,
+    /// Stripes with one parity (md's layout `left-symmetric`).
+    Raid5,
+    /// Stripes with two parities.
+    Raid6,
 }
 
 /// A modelled array.
@@ -45,7 +50,10 @@ pub struct Shape {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ShapeError {
     /// An unknown level.
-    #[error("unknown array {0:?}; there are: raid0:N, raid1:N, raid10:N, as raid0:4:chunk=64K")]
+    #[error(
+        "unknown array {0:?}; there are: raid0:N, raid1:N, raid10:N, raid5:N, raid6:N, as \
+             raid0:4:chunk=64K"
+    )]
     Level(String),
     /// A number of members that the level does not have.
     #[error("{level} has {needs}, not {given:?}")]
@@ -71,6 +79,8 @@ impl Level {
             Self::Raid0 => "raid0",
             Self::Raid1 => "raid1",
             Self::Raid10 => "raid10",
+            Self::Raid5 => "raid5",
+            Self::Raid6 => "raid6",
         }
     }
 
@@ -79,11 +89,17 @@ impl Level {
         match self {
             Self::Raid0 | Self::Raid1 => "2 to 64 members",
             Self::Raid10 => "an even number of members, 4 to 64",
+            Self::Raid5 => "3 to 64 members",
+            Self::Raid6 => "4 to 64 members",
         }
     }
 
     const fn takes(self, members: u16) -> bool {
-        let least = if matches!(self, Self::Raid10) { 4 } else { 2 };
+        let least = match self {
+            Self::Raid0 | Self::Raid1 => 2,
+            Self::Raid5 => 3,
+            Self::Raid10 | Self::Raid6 => 4,
+        };
         let even = !matches!(self, Self::Raid10) || members.is_multiple_of(2);
         least <= members && members <= MEMBERS_MOST && even
     }
@@ -100,17 +116,27 @@ impl Shape {
     #[must_use]
     pub const fn copies(&self) -> u16 {
         match self.level {
-            Level::Raid0 => 1,
+            Level::Raid0 | Level::Raid5 | Level::Raid6 => 1,
             Level::Raid1 => self.members,
             Level::Raid10 => 2,
         }
     }
 
-    /// Number of drives, or of groups of drives with the same content, over which addresses are
-    /// dealt out.
+    /// Number of drives of each stripe that hold parity.
+    #[must_use]
+    pub const fn parity(&self) -> u16 {
+        match self.level {
+            Level::Raid0 | Level::Raid1 | Level::Raid10 => 0,
+            Level::Raid5 => 1,
+            Level::Raid6 => 2,
+        }
+    }
+
+    /// Number of drives, or of groups of drives with the same content, over which the addresses of
+    /// a stripe are dealt out.
     #[must_use]
     pub const fn columns(&self) -> u16 {
-        self.members / self.copies()
+        (self.members - self.parity()) / self.copies()
     }
 
     /// Capacity of an array whose drives have the capacity `each`.
@@ -129,7 +155,7 @@ impl FromStr for Shape {
     fn from_str(text: &str) -> Result<Self, ShapeError> {
         let mut words = text.split(':');
         let name = words.next().unwrap_or_default();
-        let levels = [Level::Raid0, Level::Raid1, Level::Raid10];
+        let levels = [Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid5, Level::Raid6];
         let level = levels.into_iter().find(|level| level.name() == name);
         let level = level.ok_or_else(|| ShapeError::Level(name.to_owned()))?;
         let given = words.next().unwrap_or_default();
@@ -167,7 +193,8 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Builds the array that `shape` describes from `members`.
+/// Builds the array that `shape` describes from `members`. An array with parity keeps times only:
+/// see [`Parity::timing_only`].
 ///
 /// # Panics
 /// If the number of members is not the one that `shape` names.
@@ -183,6 +210,10 @@ pub fn assemble(
     let array: Rc<dyn BlockDevice> = match shape.level {
         Level::Raid0 => Rc::new(stripe(members)),
         Level::Raid1 => mirror(members),
+        Level::Raid5 | Level::Raid6 => {
+            let (parity, chunk) = (shape.parity(), shape.chunk);
+            Rc::new(Parity::timing_only(runtime.clone(), members, parity, chunk))
+        }
         Level::Raid10 => {
             let mut pairs = Vec::new();
             while !members.is_empty() {
@@ -239,6 +270,8 @@ mod tests {
         assert_eq!((shape.columns(), shape.copies()), (3, 2));
         assert_eq!(shape.to_string(), text);
         assert_eq!(shape.capacity(Sectors(5000)), Sectors(3 * 4096));
+        let shape: Shape = "raid6:8".parse().unwrap();
+        assert_eq!((shape.columns(), shape.copies(), shape.parity()), (6, 1, 2));
         for (bad, expected) in [
             ("raid7:4", "unknown array"),
             ("", "unknown array"),
@@ -246,6 +279,8 @@ mod tests {
             ("raid0:1", "2 to 64 members"),
             ("raid10:5", "an even number"),
             ("raid10:2", "an even number"),
+            ("raid5:2", "3 to 64 members"),
+            ("raid6:3", "4 to 64 members"),
             ("raid0:4:chunk=5000", "a chunk is"),
             ("raid0:4:chunk=0", "a chunk is"),
             ("raid0:4:depth=3", "unknown option"),

@@ -42,7 +42,7 @@ impl Stripe {
         copies: u16,
     ) -> Self {
         let columns = manylogs_block::narrow(members.len() as u64);
-        let geometry = Geometry { chunk, columns, copies, first: Sectors(0) };
+        let geometry = Geometry { chunk, columns, copies, parity: 0, first: Sectors(0) };
         assert_eq!(geometry.check(), Ok(()), "{geometry:?}");
         let capabilities = of_all(&members, chunk);
         let members = members.into_iter().map(Plug::new).collect();
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn an_error_names_the_address_of_the_array() {
-        let geometry = Geometry { chunk: Sectors(128), columns: 4, copies: 1, first: Sectors(0) };
+        let geometry =
+            Geometry { chunk: Sectors(128), columns: 4, copies: 1, parity: 0, first: Sectors(0) };
         let error = IoError::Medium { extent: Extent::new(130, 8) };
         let expected = IoError::Medium { extent: Extent::new(4 * 128 + 2 * 128 + 2, 8) };
         assert_eq!(in_array(&geometry, 2, error), expected);

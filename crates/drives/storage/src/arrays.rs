@@ -14,12 +14,11 @@ const REDUNDANT: [&str; 5] = ["raid1", "raid10", "raid4", "raid5", "raid6"];
 const SECTORS_OF_KIB: u64 = 1024 / SECTOR;
 
 impl System {
-    /// The array that the bytes of `disk` lie on, if it is md's RAID-0 or RAID-10 (layout `near`),
-    /// through partitions and loop devices at any depth.
+    /// The array that the bytes of `disk` lie on, if it is md's RAID-0, RAID-10 (layout `near`),
+    /// RAID-4, 5 or 6, through partitions and loop devices at any depth.
     ///
-    /// `None` for everything else: a disk that is no array, an array with parity, and a mapped
-    /// device, because sysfs does not tell which bytes of an array it shows. A volume treats each
-    /// of these as one drive.
+    /// `None` for everything else: a disk that is no array, and a mapped device, because sysfs does
+    /// not tell which bytes of an array it shows. A volume treats each of these as one drive.
     pub(crate) fn geometry(&self, disk: &Disk) -> Option<Geometry> {
         let own = of_md(disk);
         if own.is_some() {
@@ -73,17 +72,22 @@ fn of_md(disk: &Disk) -> Option<Geometry> {
     let word = |name: &str| disk.attribute(&format!("md/{name}"));
     let number = |name: &str| word(name)?.parse::<u64>().ok();
     let (level, drives) = (word("level")?, number("raid_disks")?);
-    let copies = match level.as_str() {
-        "raid0" => 1,
-        "raid10" => near_copies(number("layout")?)?,
+    // Where a stripe's parity lies is of no importance: rows are the same in all layouts.
+    let (copies, parity) = match level.as_str() {
+        "raid0" => (1, 0),
+        "raid10" => (near_copies(number("layout")?)?, 0),
+        "raid4" | "raid5" => (1, 1),
+        "raid6" => (1, 2),
         _ => return None,
     };
+    let drives = drives.checked_sub(parity)?;
     let chunk = Sectors(number("chunk_size")? / SECTOR);
     if !drives.is_multiple_of(copies) || (level == "raid0" && !has_equal_members(disk, chunk)) {
         return None;
     }
     let (columns, copies) = (u16::try_from(drives / copies).ok()?, u16::try_from(copies).ok()?);
-    let array = Geometry { chunk, columns, copies, first: Sectors(0) };
+    let parity = u16::try_from(parity).ok()?;
+    let array = Geometry { chunk, columns, copies, parity, first: Sectors(0) };
     array.check().is_ok().then_some(array)
 }
 
@@ -166,8 +170,24 @@ mod tests {
         assert_eq!(found("raid10", "513", &[102_400; 4]), None, "far copies");
         assert_eq!(found("raid10", "66049", &[102_400; 4]), None, "offset copies");
         assert_eq!(found("raid10", "258", &[102_400; 2]), None, "one pair");
-        for (level, layout) in [("raid1", "0"), ("raid5", "2"), ("raid6", "2"), ("linear", "0")] {
+        for (level, layout) in [("raid1", "0"), ("linear", "0")] {
             assert_eq!(found(level, layout, &[102_400; 4]), None, "{level}");
+        }
+    }
+
+    #[test]
+    fn an_array_with_parity_has_fewer_columns_than_drives() {
+        for (level, layout, columns, parity) in
+            [("raid4", "0", 4, 1), ("raid5", "2", 4, 1), ("raid5", "0", 4, 1), ("raid6", "2", 3, 2)]
+        {
+            let machine = Machine::new();
+            let disk = array(&machine, level, layout, &[102_400; 5]);
+            let found = machine.system.geometry(&disk).unwrap();
+            assert_eq!(
+                (found.columns, found.parity, found.copies),
+                (columns, parity, 1),
+                "{level}"
+            );
         }
     }
 

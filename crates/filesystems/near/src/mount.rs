@@ -64,7 +64,8 @@ impl Placed {
     /// several columns.
     #[must_use]
     pub fn on_array(self, array: Option<Geometry>) -> Self {
-        let Some(columns) = array else { return self };
+        // Journals do not fill rows of parity.
+        let Some(columns) = array.filter(|array| array.parity == 0) else { return self };
         let least = LOG_LEAST.0 * u64::from(columns.columns);
         let whole = self.logs.iter().map(|log| columns.whole_within(*log));
         let logs: Vec<Extent> = whole.filter(|log| log.len.0 >= least).collect();

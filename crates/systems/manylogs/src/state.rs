@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    Capabilities, Completer, Extent, IoError, Lba, Sectors, Signal, TaskLock, Time,
+    Capabilities, Completer, Extent, Geometry, IoError, Lba, Sectors, Signal, TaskLock, Time,
 };
 use manylogs_engine::{Engine, Member, Shared};
 use manylogs_logstore::store::{Room, Store};
@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) engine: Engine<Self>,
     /// The only member: homes and logs are on it.
     pub(crate) device: Member,
+    /// The array that the volume was made for, if the device is that array now.
+    pub(crate) array: Option<Geometry>,
     pub(crate) below: Capabilities,
     /// Parameters of the lengths of records.
     pub(crate) shape: RecordShape,

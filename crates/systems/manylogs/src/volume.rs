@@ -50,6 +50,8 @@ impl Volume {
         config: VolumeConfig,
         store: Store,
     ) -> Self {
+        let today = device.device().geometry();
+        let array = layout.columns().filter(|columns| today == Some(*columns));
         let device = arranged(device, &layout);
         let state = State::new(store, device.columns(), runtime.now());
         let VolumeConfig { latency, contended_after, .. } = config;
@@ -58,6 +60,7 @@ impl Volume {
         Self(Rc::new(Inner {
             engine: Engine::new(runtime, Members::one(device.clone()), state),
             device,
+            array,
             below,
             shape,
             volume,
@@ -259,7 +262,7 @@ impl BlockDevice for Volume {
 
     /// A volume that was made for the present array exports the array's stripes as whole stripes.
     fn geometry(&self) -> Option<Geometry> {
-        let columns = self.0.layout.columns().filter(|_| self.0.device.columns() > 1)?;
+        let columns = self.0.array?;
         let before = self.0.layout.homes().first()?.1.start.0 + columns.first.0;
         Some(Geometry { first: Sectors(before % columns.stripe().0), ..columns })
     }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use manylogs_array::Rotation;
 use manylogs_block::{BlockDevice, Geometry, Handle, Lba, Media, MemoryDevice};
 use manylogs_disk::device::ModelledDrive;
 use manylogs_disk::{ContentTooLarge, EmulatedDrive};
@@ -61,16 +62,23 @@ impl Drives {
     }
 }
 
-/// Splits the content `whole` of a device into the contents of its drives.
+/// Splits the content `whole` of a device into the contents of its drives. The content of parity is
+/// left out: the model does not keep it.
 pub(super) fn dealt(settings: &DriveSettings, whole: Media) -> Vec<Media> {
     let Some(array) = settings.array else { return vec![whole] };
     let shape = array.shape;
-    let (columns, copies) = (shape.columns(), shape.copies());
-    let geometry = Geometry { chunk: shape.chunk, columns, copies, first: Default::default() };
-    let mut each = vec![Media::default(); usize::from(columns)];
+    let (columns, copies, parity) = (shape.columns(), shape.copies(), shape.parity());
+    let first = Default::default();
+    let geometry = Geometry { chunk: shape.chunk, columns, copies, parity, first };
+    let rotation = Rotation { members: columns + parity, parity };
+    let mut each = vec![Media::default(); usize::from(columns + parity)];
     for (lba, sector) in whole.iter() {
         let (column, at) = geometry.locate(Lba(lba));
-        each[usize::from(column)].set(at.0, sector.clone());
+        let holder = match parity {
+            0 => column,
+            _ => rotation.of_data(at.0 / shape.chunk.0, column),
+        };
+        each[usize::from(holder)].set(at.0, sector.clone());
     }
     each.into_iter().flat_map(|held| vec![held; usize::from(copies)]).collect()
 }

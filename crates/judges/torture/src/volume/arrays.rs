@@ -4,7 +4,7 @@ use manylogs::{LogPlacement, VolumeConfig};
 use manylogs_array::{Level, Shape as ArrayShape};
 use manylogs_block::{Geometry, Rng, Sectors};
 
-use crate::volume::plan::{Plan, Shape, Trouble};
+use crate::volume::plan::{Between, Plan, Shape, Trouble};
 
 /// Salt that decides the shape of arrays.
 const ARRAY: u64 = 0xa44a;
@@ -12,6 +12,8 @@ const ARRAY: u64 = 0xa44a;
 const SHORT: u64 = 0x5047;
 /// The longest chunk of an array.
 const CHUNK_MOST: u64 = 32;
+/// The shortest chunk of an array with parity, in sectors: a volume fills rows from there on.
+const ROWS_CHUNK_LEAST: u64 = 32;
 
 impl Plan {
     /// This plan on RAID-0 of `members` disks, in chunks that the seed decides. Its devices do not
@@ -42,13 +44,32 @@ impl Plan {
             Level::Raid0 => self.on_raid0(array.members),
             Level::Raid1 => self.on_raid1(array.members),
             Level::Raid10 => self.on_raid10(array.members),
+            // The model has members that are missing, and none that fail requests.
+            Level::Raid5 | Level::Raid6 => return self.on_parity(array.members, array.parity()),
         };
         if trouble { Self { trouble: planned, ..plan } } else { plan }
     }
 
+    /// As [`Plan::on_raid0`], on RAID-5 or 6 of `members` disks, `parity` of which hold parity in
+    /// each stripe. Members are missing after crashes, as many as the array bears.
+    #[must_use]
+    pub fn on_parity(mut self, members: u16, parity: u16) -> Self {
+        let chunk = Sectors(ROWS_CHUNK_LEAST << Rng::new(self.seed ^ ARRAY).below(2));
+        let columns = members - parity;
+        let array = Geometry { chunk, columns, copies: 1, parity, first: Sectors(0) };
+        self.array = Some(array);
+        self.trouble = Trouble::Never;
+        let least = self.disk.capacity.0 * u64::from(columns) + 4 * array.stripe().0;
+        self.disk.capacity = Sectors(least.next_multiple_of(array.stripe().0));
+        if let Some(Between::Grow(larger)) = &mut self.between {
+            *larger = Sectors(larger.0.next_multiple_of(array.stripe().0));
+        }
+        self
+    }
+
     fn on_columns(mut self, columns: u16, copies: u16) -> Self {
         let chunk = Sectors(8 << Rng::new(self.seed ^ ARRAY).below(3));
-        self.array = Some(Geometry { chunk, columns, copies, first: Sectors(0) });
+        self.array = Some(Geometry { chunk, columns, copies, parity: 0, first: Sectors(0) });
         self.trouble = Trouble::Never;
         let columns = u64::from(columns);
         let least = self.disk.capacity.0 * columns;
@@ -102,6 +123,9 @@ impl Plan {
     pub(crate) fn reshape(&self, incarnation: u64) -> Option<Geometry> {
         let mut rng = Rng::new(self.seed ^ ARRAY ^ incarnation << 32);
         let array = self.array.filter(|array| rng.one_in(3) && array.columns > 1)?;
+        if array.parity > 0 {
+            return None;
+        }
         let chunk = Sectors(8 << rng.below(3));
         Some(Geometry { chunk, ..array })
     }

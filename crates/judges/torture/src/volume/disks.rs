@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs::{Layout, Phase, PhaseProbe};
-use manylogs_array::{Copies, Mirror, Stripe};
+use manylogs_array::{Copies, Mirror, Parity, Stripe};
 use manylogs_block::{
     BlockDevice, Extent, Geometry, Handle, Lba, Payload, Rng, Sector, Sectors, Split,
 };
@@ -18,9 +18,11 @@ use crate::volume::copies::members_of;
 pub(crate) struct DiskImages {
     pub(crate) each: Vec<DiskImage>,
     pub(crate) array: Option<Geometry>,
-    /// Which members have missed a write. The array goes on without them.
+    /// Length of each disk, once it was in use.
+    pub(crate) member: Sectors,
+    /// Which members have missed a write, or are missing. The array goes on without them.
     pub(crate) lost: Vec<bool>,
-    /// Whether the copies of a column may differ, in what is not in `homes`.
+    /// Whether the copies of a column may differ, or parity may not fit, in what is not in `homes`.
     pub(crate) apart: bool,
     /// The homes of the volume, once it is made.
     pub(crate) homes: Option<Rc<[Extent]>>,
@@ -29,7 +31,7 @@ pub(crate) struct DiskImages {
 impl DiskImages {
     /// Blank disks.
     pub(crate) fn blank(array: Option<Geometry>) -> Self {
-        let members = array.map_or(1, |array| usize::from(array.columns * array.copies));
+        let members = array.map_or(1, |it| usize::from(it.columns * it.copies + it.parity));
         Self::of(vec![DiskImage::default(); members], array)
     }
 
@@ -39,7 +41,8 @@ impl DiskImages {
     }
 
     fn of(each: Vec<DiskImage>, array: Option<Geometry>) -> Self {
-        Self { lost: vec![false; each.len()], each, array, apart: false, homes: None }
+        let (lost, member) = (vec![false; each.len()], Sectors(0));
+        Self { each, array, member, lost, apart: false, homes: None }
     }
 
     /// The only disk, or the first member of an array.
@@ -68,6 +71,9 @@ impl DiskImages {
     /// The content that a user of the disk or the array reads.
     pub(crate) fn read(&self, extent: Extent) -> Payload {
         let Some(array) = self.array else { return self.first().read(extent) };
+        if array.parity > 0 {
+            return self.read_rows(array, extent);
+        }
         let split = Split::of(array.chunks(extent));
         let read = |column: u16, extent| self.each[self.copies(column)[0]].read(extent);
         split.assemble(split.shares.iter().map(|share| read(share.column, share.extent)).collect())
@@ -99,6 +105,8 @@ pub(crate) struct Disks {
     pub(crate) array: Option<Geometry>,
     /// What the array knows of the copies in each column, if there are copies.
     known: Vec<Copies>,
+    /// The members that an array with parity does without.
+    missing: Vec<bool>,
     apart: bool,
     homes: Rc<RefCell<Option<Rc<[Extent]>>>>,
     /// The runtime of the array, which is the kernel's: it outlives the volume's process.
@@ -110,16 +118,17 @@ pub(crate) struct Disks {
 impl Disks {
     /// Disks that hold `images` and together have the capacity in `config`; see [`CrashDisk::new`].
     pub(crate) fn new(runtime: Handle, config: CrashDiskConfig, images: DiskImages) -> Self {
-        let DiskImages { each, array, lost, apart, homes } = images;
+        let DiskImages { each, array, lost, apart, homes, .. } = images;
         let copies = array.map_or(1, |array| usize::from(array.copies));
-        let capacity = Sectors(config.capacity.0 * copies as u64 / each.len() as u64);
+        let columns = array.map_or(1, |array| u64::from(array.columns));
+        let capacity = Sectors(config.capacity.0 / columns);
         let config = CrashDiskConfig { capacity, ..config };
         let disk = |image| CrashDisk::new(runtime.clone(), config, image);
         let each = each.into_iter().map(disk).collect();
         let columns = if copies > 1 { lost.chunks(copies) } else { [].chunks(1) };
         let known = columns.map(|lost| Copies::new(lost, apart)).collect();
         let homes = Rc::new(RefCell::new(homes));
-        Self { each, array, known, apart, homes, runtime, last: Rc::default() }
+        Self { each, array, known, missing: lost, apart, homes, runtime, last: Rc::default() }
     }
 
     /// The only disk, or the first member of an array.
@@ -144,6 +153,10 @@ impl Disks {
         };
         let Some(array) = self.array else { return member(self.first()) };
         let mut columns: Vec<Rc<dyn BlockDevice>> = self.each.iter().map(member).collect();
+        if array.parity > 0 {
+            let (runtime, missing) = (self.runtime.clone(), self.missing.clone());
+            return Rc::new(Parity::new(runtime, columns, array.parity, array.chunk, missing));
+        }
         if array.copies > 1 {
             let pairs = columns.chunks(usize::from(array.copies)).zip(&self.known);
             let mirror = |(pair, known): (&[_], &Copies)| -> Rc<dyn BlockDevice> {
@@ -159,7 +172,7 @@ impl Disks {
 
     /// Tells the disks where the homes of the volume on them are: see [`DiskImages::resync`].
     pub(crate) fn set_homes(&self, layout: &Layout) {
-        if !self.known.is_empty() {
+        if !self.known.is_empty() || self.rows().is_some() {
             let homes = layout.homes().iter().map(|(_, extent)| *extent).collect();
             self.homes.replace(Some(homes));
         }
@@ -186,17 +199,43 @@ impl Disks {
         let copies = self.array.map_or(1, |array| usize::from(array.copies));
         let lost = |known: &Copies| (0..copies).map(|at| known.is_lost(at)).collect::<Vec<_>>();
         let lost = match self.known.as_slice() {
-            [] => vec![false; each.len()],
+            [] => self.missing.clone(),
             known => known.iter().flat_map(lost).collect(),
         };
         let homes = self.homes.borrow().clone();
-        DiskImages { each, array: self.array, lost, apart: self.apart, homes }
+        let member = self.first().capabilities().capacity;
+        DiskImages { each, array: self.array, member, lost, apart: self.apart, homes }
+    }
+
+    /// The array, if it has parity.
+    fn rows(&self) -> Option<Geometry> {
+        self.array.filter(|array| array.parity > 0)
+    }
+
+    /// The images after a crash. Without a member, what a crash leaves of a row of homes would make
+    /// other homes wrong, which is told: so writes to homes arrive as a whole then.
+    fn crashed(&self, each: Vec<DiskImage>, rng: &mut Rng) -> DiskImages {
+        let mut images = self.images(each);
+        if let Some(array) = self.rows().filter(|_| self.missing.contains(&true)) {
+            let mut whole = |disk: &CrashDisk| disk.after_power_cut(Survival::Everything, rng);
+            let whole = self.each.iter().map(&mut whole).collect();
+            images.take_homes(array, self.images(whole));
+        }
+        images
+    }
+
+    fn resynced(&self, each: Vec<DiskImage>, rng: &mut Rng) -> DiskImages {
+        let images = self.crashed(each, rng);
+        match self.rows() {
+            Some(array) => images.resync_rows(array, rng),
+            None => images.resync(rng),
+        }
     }
 
     /// Content of the disks after their user was killed.
     pub(crate) fn after_kill(&self, rng: &mut Rng) -> DiskImages {
         let each = self.each.iter().map(|disk| disk.after_kill(rng)).collect();
-        self.images(each).resync(rng)
+        self.resynced(each, rng)
     }
 
     /// Content of the disks after a power cut. Each member's cache is lost in its own way.
@@ -211,11 +250,15 @@ impl Disks {
             let survival = draw(rng);
             each.push(disk.after_power_cut(survival, rng));
         }
-        self.images(each).resync(rng)
+        self.resynced(each, rng)
     }
 
-    /// Whether the copies of a column may differ, so that the drives that were read can be lost.
+    /// Whether the copies of a column may differ, so that the drives that were read can be lost. An
+    /// array with parity can lose members with any crash, once the volume is made.
     pub(crate) fn may_lose(&self) -> bool {
+        if self.rows().is_some() {
+            return self.homes.borrow().is_some();
+        }
         self.apart && !self.known.is_empty()
     }
 
@@ -236,20 +279,27 @@ impl Disks {
             if kill { disk.after_kill(rng) } else { disk.after_power_cut(survival, rng) }
         };
         let each = self.each.iter().map(after).collect();
-        self.images(each).without_read_members()
+        match self.rows() {
+            Some(array) => self.crashed(each, rng).without_some_members(array, rng),
+            None => self.images(each).without_read_members(),
+        }
     }
 
-    /// Checks that the copies of each column hold the same. Nothing may be in flight.
+    /// Checks that the copies of each column hold the same, or that parity fits. Nothing may be in
+    /// flight.
     ///
     /// # Errors
     /// Where they differ, unless the array was started with copies that may.
     pub(crate) fn check_copies(&self) -> Result<(), String> {
-        if self.known.is_empty() || self.apart {
+        if self.apart || (self.known.is_empty() && self.rows().is_none()) {
             return Ok(());
         }
         // Nothing is in flight, so there is nothing to draw.
         let mut rng = Rng::new(0);
         let each = self.each.iter().map(|disk| disk.after_kill(&mut rng)).collect();
+        if let Some(array) = self.rows() {
+            return self.images(each).check_parity(array);
+        }
         self.images(each).check_copies(self.first().capabilities().capacity)
     }
 }

@@ -153,13 +153,15 @@ impl History<'_> {
     fn pass_between(
         &mut self,
         between: Between,
-        images: Images,
+        mut images: Images,
         device: Device,
     ) -> Result<Images, String> {
         if let Between::Grow(larger) = between {
             if images.nvram.is_some() {
                 return Ok(images);
             }
+            // Homes are about to take the place of structures.
+            images.disk.make_whole();
             self.disk.capacity += larger;
             self.forks.borrow_mut().grow_device(self.disk.capacity);
         }
@@ -224,6 +226,9 @@ impl History<'_> {
         let patience = self.plan.patience();
         let sound = self.plan.trouble == Trouble::Never && self.plan.shape == Shape::Small;
         let events_most = if sound { EVENTS_MOST } else { EVENTS_MOST_IN_TROUBLE };
+        // Every record goes to every member of an array with parity.
+        let rows = self.plan.array.filter(|array| array.parity > 0);
+        let events_most = events_most * rows.map_or(1, |it| u64::from(it.columns + it.parity));
         let mut seen = machine.disk.events();
         let (mut last, mut steps) = (None, 0);
         sim.run_until(|| {

@@ -14,6 +14,7 @@ pub(crate) mod incarnation;
 pub(crate) mod kept;
 pub(crate) mod machine;
 pub(crate) mod parameters;
+pub(crate) mod parity;
 pub(crate) mod plan;
 pub(crate) mod recovery;
 pub(crate) mod runs;

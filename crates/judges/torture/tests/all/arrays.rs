@@ -13,6 +13,10 @@ fn nothing_is_lost_on_arrays() {
         ("raid10:6", 501),
         ("raid1:2", 601),
         ("raid1:3", 701),
+        ("raid5:3", 801),
+        ("raid5:4", 901),
+        ("raid6:5", 1001),
+        ("raid6:8", 1101),
     ] {
         let campaign = Campaign {
             system: System::Volume,
@@ -82,5 +86,25 @@ fn every_bug_planted_on_arrays_with_copies_is_caught() {
         }
     };
     let hunt = Hunt { histories: "copies", bugs: COPIES, patience: 1000 };
+    hunt.run(|| (), |bug, seed, ()| run_plan(&plan_for(bug, seed), false));
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn every_bug_planted_on_arrays_with_parity_is_caught() {
+    use crate::common::Hunt;
+    use manylogs_plant::{Bug, PARITY};
+    use manylogs_torture::{Plan, run_plan};
+
+    const FIRST: u64 = 9000;
+    const TORN: u64 = 1102;
+    let plan_for = |bug: Bug, seed: u64| {
+        match bug {
+            // A log must begin anew over records that are not below the floor.
+            Bug::TornRowIsDamage => Plan::of_seed(TORN + seed).on_parity(8, 2),
+            _ => Plan::plain(FIRST + seed).on_parity(4, 1),
+        }
+    };
+    let hunt = Hunt { histories: "parity", bugs: PARITY, patience: 1000 };
     hunt.run(|| (), |bug, seed, ()| run_plan(&plan_for(bug, seed), false));
 }

@@ -18,6 +18,8 @@ use crate::{
     units_of,
 };
 
+/// The longest physical sector of a drive.
+const PHYSICAL_MOST: Sectors = Sectors(8);
 /// A log that begins with this many zeroes counts as never used. It may instead have lost a first
 /// record of that length, but to search every such log would take minutes on a large disk.
 pub const BLANK: Sectors = Sectors(512);
@@ -97,12 +99,23 @@ pub struct ScanOf {
     pub log: LogId,
     /// Place on the device.
     pub region: Extent,
-    /// Records begin at multiples of this.
+    /// Records begin at multiples of this: a physical sector, which is never torn, or a row of an
+    /// array with parity, which is longer and can be.
     pub physical: Sectors,
     /// Entries below the floor are dead, so damage to them does not count.
     pub floor: DataSequence,
     /// Capacity of the volume: no entry reaches beyond.
     pub capacity: Sectors,
+}
+
+impl ScanOf {
+    /// Whether records fill rows of an array with parity. A row that a crash tears may read as
+    /// anything if a drive is missing: neither as the old content nor as the new one. The first row
+    /// of a log is in flight alone when the log begins anew over records that are not below the
+    /// floor. So garbage in front of such records is no damage there.
+    fn is_in_rows(&self) -> bool {
+        self.physical > PHYSICAL_MOST
+    }
 }
 
 /// Content of one place of a log.
@@ -217,7 +230,14 @@ impl Scan<'_> {
             }
             _ => (proof.next, false),
         };
-        if !dead {
+        // Nothing is in flight in a log while the record that begins its next epoch is.
+        let torn_begin = start == 0
+            && !known
+            && !proof.renewed
+            && !unreadable
+            && self.window.of.is_in_rows()
+            && !plant::is(Bug::TornRowIsDamage);
+        if !dead && !torn_begin {
             self.damaged(start, next, known);
         }
         Ok(Some((next, known)))

@@ -14,6 +14,9 @@ pub struct ArrayStatus {
     pub columns: u16,
     /// Drives in each column.
     pub copies: u16,
+    /// Drives with parity in each stripe, beside the columns.
+    #[serde(default)]
+    pub parity: u16,
     /// Length of a chunk: bytes on one column before the next one follows.
     pub chunk_bytes: u64,
     /// Offset in the volume at which its first whole stripe begins.
@@ -43,6 +46,7 @@ impl ArrayStatus {
         Self {
             columns: array.columns,
             copies: array.copies,
+            parity: array.parity,
             chunk_bytes: array.chunk.bytes(),
             first_stripe_bytes: (stripe - into) % stripe * 512,
             known,
@@ -58,7 +62,12 @@ impl ArrayStatus {
             copies => format!(" of {copies} drives each"),
         };
         let now = if self.known { "" } else { "; now it has another shape, and is one drive" };
-        format!("{} columns{copies}, chunks of {kib} KiB, logs on each column{now}", self.columns)
+        let (parity, logs) = match self.parity {
+            0 => (String::new(), "logs on each column"),
+            1 => (" and one of parity".to_owned(), "records fill rows"),
+            more => (format!(" and {more} of parity"), "records fill rows"),
+        };
+        format!("{} columns{copies}{parity}, chunks of {kib} KiB, {logs}{now}", self.columns)
     }
 
     /// Options of mkfs that align a file system's stripes with those of the array.
@@ -86,14 +95,18 @@ mod tests {
 
     #[test]
     fn what_is_said_of_an_array() {
-        let array = Geometry { chunk: Sectors(128), columns: 4, copies: 1, first: Sectors(0) };
+        let array =
+            Geometry { chunk: Sectors(128), columns: 4, copies: 1, parity: 0, first: Sectors(0) };
         let status = ArrayStatus::new(array, 200, true);
         assert_eq!(status.first_stripe_bytes, 312 * 512);
         assert_eq!(status.words(), "4 columns, chunks of 64 KiB, logs on each column");
         let options = "mkfs.ext4 -E stride=16,stripe_width=64, mkfs.xfs -d su=64k,sw=4; stripes \
                        begin 159744 bytes behind the beginning";
         assert_eq!(status.mkfs(), options);
-        let pairs = Geometry { columns: 2, copies: 2, first: Sectors(56), ..array };
+        let rows = ArrayStatus::new(Geometry { columns: 3, parity: 1, ..array }, 384, true);
+        let words = "3 columns and one of parity, chunks of 64 KiB, records fill rows";
+        assert_eq!((rows.words().as_str(), rows.first_stripe_bytes), (words, 0));
+        let pairs = Geometry { columns: 2, copies: 2, parity: 0, first: Sectors(56), ..array };
         let reshaped = ArrayStatus::new(pairs, 200, false);
         assert_eq!(reshaped.first_stripe_bytes, 0);
         assert!(reshaped.words().contains("2 columns of 2 drives each"));

@@ -10,10 +10,11 @@ use crate::ondisk::layout::Layout;
 
 /// `device` as a volume with this layout uses it: if the volume was made for an array, each log is
 /// one run of addresses. The geometry in the volume's superblock gives the places of its logs. The
-/// present geometry only decides whether requests are scheduled column by column.
+/// present geometry only decides whether requests are scheduled column by column. On an array with
+/// parity they are not: every record goes to all drives.
 pub(crate) fn arranged(device: Member, layout: &Layout) -> Member {
     let Some(map) = layout.column_map() else { return device };
-    let each = device.device().geometry() == Some(*map.geometry());
+    let each = device.device().geometry() == Some(*map.geometry()) && map.geometry().parity == 0;
     let columns = Rc::new(Columns::new(Rc::clone(device.device()), map));
     device.arranged(columns, each)
 }

@@ -2,12 +2,14 @@
 
 use std::rc::Rc;
 
+use manylogs_array::ColumnMap;
 use manylogs_block::{BlockDevice, Handle};
 use manylogs_logstore::new_volume_id;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Logs, Store, apart};
 
 use crate::error::VolumeError;
+use crate::lifecycle::columns::arranged;
 use crate::lifecycle::options::{CreateOptions, table_place};
 use crate::lifecycle::superblocks::{write_superblock, zero};
 use crate::ondisk::layout::Layout;
@@ -50,7 +52,8 @@ impl Volume {
         // A layout that the caller gives was made for the array already, and so were the
         // parameters.
         let columns = device.device().geometry().filter(|_| options.layout.is_none());
-        let config = &columns.map_or(*config, |array| config.on_columns(array.columns));
+        let config =
+            &columns.map_or(*config, |array| config.on_columns(ColumnMap::logs_in_region(&array)));
         let layout = match &options.layout {
             Some(layout) if layout.device() != below.capacity => {
                 return Err(VolumeError::OtherDevice {
@@ -75,7 +78,8 @@ impl Volume {
             features_compatible: 0,
             nvram: options.nvram.is_some(),
             // If headers would be no shorter, older programs can still open the volume.
-            short_headers: options.nvram.is_none() && below.physical_sector.0 > 1,
+            short_headers: options.nvram.is_none()
+                && layout.record_unit(below.physical_sector).0 > 1,
             keeps: config.needs_kept_versions(),
             layout: layout.clone(),
         };
@@ -102,9 +106,10 @@ impl Volume {
         // The roots are written first, because a superblock makes the device a volume and the roots
         // must be whole by then. The last copy of the superblock is written before the first, which
         // marks the device as formatted.
-        write_root(&device, Phase::Open, &root, volume, layout.roots()[0]).await?;
-        write_root(&device, Phase::Open, &root, volume, layout.roots()[1]).await?;
-        write_superblock(&device, &superblock).await?;
+        let whole = arranged(device.clone(), &layout);
+        write_root(&whole, Phase::Open, &root, volume, layout.roots()[0]).await?;
+        write_root(&whole, Phase::Open, &root, volume, layout.roots()[1]).await?;
+        write_superblock(&whole, &superblock).await?;
         let mut store = Store::new(volume, logs, root, 1);
         if let Some(table) = table {
             store.keep_apart(table);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Request, Sectors};
 
 use crate::error::VolumeError;
+use crate::lifecycle::columns::arranged;
 use crate::lifecycle::old_end::{finish_change, hide_old_end};
 use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
@@ -50,6 +51,7 @@ impl Volume {
             read_structures(device.device(), None, &mut report).await?;
         let old = &superblock.layout;
         let new = old.grown(device.capabilities().capacity)?;
+        let device = arranged(device, &new);
         if let Some(older) = older {
             finish_change(&device, &superblock, &older).await?;
         }

@@ -7,6 +7,7 @@ use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::{VolumeId, new_volume_id};
 
 use crate::error::VolumeError;
+use crate::lifecycle::columns::arranged;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
@@ -38,6 +39,7 @@ impl Volume {
         }
         let id = new_volume_id(&runtime);
         let layout = superblock.layout.clone();
+        let device = arranged(device, &layout);
         if let Some(older) = older {
             finish_change(&device, &superblock, &older).await?;
         }

@@ -52,7 +52,7 @@ pub(crate) async fn rebuild(
             let limit = store.root().sequence_limit;
             let loaded = loaded.filter(|snapshot| {
                 let (regions, capacity) = (layout.regions(), layout.capacity());
-                snapshot.fits(regions, capacity, superblock.physical, limit)
+                snapshot.fits(regions, capacity, superblock.record_unit(), limit)
             });
             report.read_bytes += named.bytes;
             report.snapshot_damaged = loaded.is_none();
@@ -74,7 +74,7 @@ pub(crate) async fn rebuild(
         // For logs that were opened since the snapshot, only the records found there now count.
         versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
     }
-    let of = (superblock.volume, superblock.physical, layout.capacity());
+    let of = (superblock.volume, superblock.record_unit(), layout.capacity());
     let floor = store.floors().kept;
     let mut scanner = Scanner::new(devices, &versions.logs, wanted, of, floor);
     while let Some((log, scanned)) = scanner.next().await.map_err(VolumeError::of_opening)? {

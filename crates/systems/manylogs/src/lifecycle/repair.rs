@@ -66,10 +66,11 @@ impl Volume {
         let Structures { superblock, older, .. } =
             read_structures(&reads, options.anchors, &mut found).await?;
         let damaged = found.from_backup_superblock || found.backup_superblock_damaged;
+        let whole = arranged(below.clone(), &superblock.layout);
         if let Some(older) = older {
-            finish_change(&below, &superblock, &older).await?;
+            finish_change(&whole, &superblock, &older).await?;
         } else if damaged {
-            write_superblock(&below, &superblock).await?;
+            write_superblock(&whole, &superblock).await?;
         }
         let options = OpenOptions { accept_damage: true, ..options.clone() };
         // The volume gives up unreadable data, too: its checkpoint marks such extents as lost.
@@ -89,31 +90,31 @@ impl Volume {
         volume.close().await?;
         // The recovery found these places where the volume reads its logs: on an array these are
         // other addresses than the device's.
-        let (reads, below) =
-            (arranged_reads(&reads, &superblock.layout), arranged(below, &superblock.layout));
-        let overwritten =
-            overwrite_unreadable(&reads, &below, &recovery.unreadable, superblock.physical).await?;
+        let reads = arranged_reads(&reads, &superblock.layout);
+        let unit = superblock.record_unit();
+        let overwritten = overwrite_unreadable(&reads, &whole, &recovery.unreadable, unit).await?;
         Ok(RepairReport { recovery, checkpoint, superblock_rewritten: damaged, overwritten })
     }
 }
 
-/// Writes zeroes to the physical sectors in `places` that still cannot be read. They hold no live
-/// data: a sector that was written since can be read. Returns the number of sectors overwritten.
+/// Writes zeroes to the units of records in `places`, of length `unit`, that still cannot be read.
+/// They hold no live data: a sector that was written since can be read. Returns the number of
+/// sectors overwritten.
 async fn overwrite_unreadable(
     reads: &Rc<dyn BlockDevice>,
     below: &Member,
     places: &[Extent],
-    physical: Sectors,
+    unit: Sectors,
 ) -> Result<Sectors, VolumeError> {
     let mut overwritten = Sectors(0);
     for place in places {
-        for start in place.range().step_by(to_usize(physical.0)) {
-            let extent = Extent::new(start, physical.0);
+        for start in place.range().step_by(to_usize(unit.0)) {
+            let extent = Extent::new(start, unit.0);
             let Err(IoError::Medium { .. }) = reads.submit(Request::Read { extent }).await else {
                 continue;
             };
             below.submit(Phase::Open, Request::write_zeroes(extent, true)).await?;
-            overwritten += physical;
+            overwritten += unit;
         }
     }
     Ok(overwritten)

@@ -17,7 +17,8 @@ use manylogs_logstore::UnitTable;
 use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_plant::{self as plant, Bug};
 
-use columns::{Whole, group_runs, single_run, up_to_stripe};
+pub(crate) use columns::fits_rows;
+use columns::{Whole, ends, group_runs, single_run, up_to_stripe};
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
@@ -106,6 +107,7 @@ impl Layout {
         if config.placement == LogPlacement::Listed {
             return Err(ConfigError::LogsNotListed.into());
         }
+        let columns = columns.filter(|array| array.parity == 0 || fits_rows(*array, device));
         let whole = Whole { physical, columns };
         let log = whole.length(config.log);
         let logs_share = match config.placement {
@@ -114,10 +116,9 @@ impl Layout {
         };
         let snapshot = SNAPSHOT_LEAST.0.max(logs_share / SNAPSHOT_SHARE).next_multiple_of(ALIGN);
         let superblock = SUPERBLOCK_LEAST;
-        let before = superblock.0 + ROOT_SECTORS.0;
+        let (before, behind) = ends(superblock, columns);
         let snapshot = columns.map_or(snapshot, |array| up_to_stripe(before, snapshot, array));
         let start = before + 2 * snapshot;
-        let behind = ROOT_SECTORS.0 + superblock.0;
         let need = start + log.0 + 4 * ALIGN.max(physical.0) + behind + ALIGN;
         if device.0 < need {
             return Err(VolumeError::TooSmall { have: device, need: Sectors(need) });
@@ -226,6 +227,9 @@ impl Layout {
         if self.parts.anchors.is_some() {
             return [first, last].map(|own| Extent { start: own.end(), len: ROOT_SECTORS });
         }
+        if let Some(planted) = self.roots_in_one_row(first.end()) {
+            return planted;
+        }
         [
             Extent { start: first.end(), len: ROOT_SECTORS },
             Extent { start: Lba(last.start.0 - ROOT_SECTORS.0), len: ROOT_SECTORS },
@@ -239,7 +243,7 @@ impl Layout {
         if self.parts.anchors.is_some() {
             return self.roots().map(|root| Extent { start: root.end(), len });
         }
-        let start = self.roots()[0].end();
+        let start = Lba(ends(self.parts.superblock, self.parts.columns).0);
         [Extent { start, len }, Extent { start: start + len, len }]
     }
 
@@ -278,10 +282,11 @@ impl Layout {
     /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::GrewTooOften`] if
     /// the superblock cannot hold the new logs.
     pub(crate) fn grown(&self, device: Sectors) -> Result<Self, VolumeError> {
-        let behind = ROOT_SECTORS.0 + self.parts.superblock.0;
+        let (_, behind) = ends(self.parts.superblock, self.parts.columns);
         let end = Lba(device.0.saturating_sub(behind) / ALIGN * ALIGN);
         let old = &self.parts;
-        if device <= old.device || end <= old.space.end() {
+        let odd = old.columns.is_some_and(|it| it.parity > 0 && !fits_rows(it, device));
+        if device <= old.device || end <= old.space.end() || odd {
             return Err(VolumeError::CannotGrow { formatted: old.device, now: device });
         }
         let mut parts = old.clone();
@@ -333,11 +338,12 @@ impl Parts {
         if !lengths {
             return Err("structures that do not fit the device");
         }
+        self.check_rows()?;
         if let Some(anchors) = self.anchors {
             return self.check_anchors(anchors, physical);
         }
-        let start = self.snapshot.0.checked_mul(2).map(|s| s + self.superblock.0 + ROOT_SECTORS.0);
-        let behind = ROOT_SECTORS.0 + self.superblock.0;
+        let (before, behind) = ends(self.superblock, self.columns);
+        let start = self.snapshot.0.checked_mul(2).and_then(|s| s.checked_add(before));
         let end = self.space.start.0.checked_add(self.space.len.0);
         let fits = start.is_some_and(|start| start == self.space.start.0)
             && end.and_then(|end| end.checked_add(behind)).is_some_and(|e| e <= self.device.0);

@@ -2,9 +2,10 @@
 //! volume changes, in two copies; the one with the higher generation counts.
 
 use bytes::Bytes;
+use manylogs_array::ColumnMap;
 use manylogs_block::{Extent, Geometry, Sectors, narrow, to_usize};
 use manylogs_logstore::ondisk::protective;
-use manylogs_logstore::{DataSequence, LogId, RecordShape, ScanOf, VolumeId};
+use manylogs_logstore::{DataSequence, LogId, ScanOf, VolumeId};
 use manylogs_plant::{self as plant, Bug};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -36,10 +37,13 @@ const KEPT_VERSIONS: u64 = 8;
 /// The first run, or the first behind the anchors, is the geometry of the array that the volume was
 /// made for. Each region then holds a log for each column.
 const COLUMNS: u64 = 16;
+/// That array has parity: each region is one log of whole rows, and structures have rows of their
+/// own.
+const ROWS: u64 = 32;
 /// Features that this program knows, grouped by what is forbidden without that knowledge (see
 /// `docs/format.md`).
 const KNOWN_INCOMPATIBLE: u64 =
-    TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS | COLUMNS;
+    TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS | COLUMNS | ROWS;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; further ones follow behind it.
 const RUNS_IN_HEAD: usize = 120;
@@ -128,7 +132,7 @@ impl Superblock {
             volume: self.volume,
             log,
             region: self.layout.regions()[log.0 as usize],
-            physical: self.physical,
+            physical: self.record_unit(),
             floor,
             capacity: self.layout.capacity(),
         }
@@ -161,17 +165,6 @@ impl Superblock {
             }
         };
         self.settings.applied_to(&VolumeConfig { log, placement, ..VolumeConfig::default() })
-    }
-
-    /// Parameters of the lengths of records.
-    pub(crate) const fn shape(&self) -> RecordShape {
-        if self.nvram {
-            RecordShape::apart(self.physical)
-        } else if self.short_headers {
-            RecordShape::short_headers(self.physical)
-        } else {
-            RecordShape::in_log(self.physical)
-        }
     }
 
     /// Places of the volume's logs and structures.
@@ -240,7 +233,11 @@ impl Superblock {
         let nvram = if self.nvram { TABLE_IN_NVRAM } else { 0 };
         let places = if self.layout.anchors().is_some() { PLACES_GIVEN } else { 0 };
         let keeps = if self.keeps { KEPT_VERSIONS } else { 0 };
-        let columns = if self.kept_columns().is_some() { COLUMNS } else { 0 };
+        let columns = match self.kept_columns() {
+            None => 0,
+            Some(columns) if columns.parity > 0 => COLUMNS | ROWS,
+            Some(_) => COLUMNS,
+        };
         nvram | places | keeps | columns | if self.short_headers { SHORT_HEADERS } else { 0 }
     }
 
@@ -289,7 +286,8 @@ impl Superblock {
             columns,
         };
         let regions: u64 = parts.runs.iter().map(|run| u64::from(run.count)).sum();
-        let logs = regions * columns.map_or(1, |columns| u64::from(columns.columns));
+        let logs =
+            regions * columns.map_or(1, |array| u64::from(ColumnMap::logs_in_region(&array)));
         if logs > LOGS_MAX || raw.generation.get() > GENERATION_MAX {
             return Err(VolumeError::Impossible("number of logs or generation"));
         }
@@ -473,7 +471,8 @@ mod tests {
         let given = Superblock { physical: Sectors(1), layout, ..sample(1) };
         assert_ne!(given.encode()[510..512], [0x55, 0xaa], "the owner has the first sector");
         assert_eq!(Superblock::decode(&given.encode(), DEVICE), Ok(given.clone()));
-        let columns = Geometry { chunk: Sectors(40), columns: 5, copies: 1, first: Sectors(16) };
+        let columns =
+            Geometry { chunk: Sectors(40), columns: 5, copies: 1, parity: 0, first: Sectors(16) };
         let logs = [Extent::new(384, 2000), Extent::new(3984, 2000), Extent::new(9184, 1200)];
         let columns = Some(columns);
         let layout = Layout::given(&logs, anchors, DEVICE, Sectors(1), columns).unwrap();

@@ -81,7 +81,8 @@ impl Inner {
         if !plant::is(Bug::SnapshotWithoutBarrier) {
             self.make_durable(Phase::Snapshot).await?;
         }
-        write_chunks(&self.device, place, bytes).await?;
+        let unit = self.layout.record_unit(self.below.physical_sector);
+        write_chunks(&self.device, (place, unit), bytes).await?;
         self.device.submit(Phase::Snapshot, Request::Flush).await?;
         let snapshot =
             SnapshotRef { slot, bytes: bytes.len() as u64, checksum: crc32c::crc32c(bytes) };
@@ -110,11 +111,17 @@ impl Inner {
     }
 }
 
-async fn write_chunks(device: &Member, place: Extent, bytes: &[u8]) -> Result<(), IoError> {
+/// Writes the bytes of a snapshot in whole multiples of `unit`.
+async fn write_chunks(
+    device: &Member,
+    (place, unit): (Extent, Sectors),
+    bytes: &[u8],
+) -> Result<(), IoError> {
     let mut at = place.start;
-    for chunk in bytes.chunks(to_usize(CHUNK.bytes())) {
+    let chunk = Sectors(CHUNK.0 / unit.0 * unit.0).max(unit);
+    for chunk in bytes.chunks(to_usize(chunk.bytes())) {
         let len = Sectors::from_bytes_ceil(chunk.len() as u64);
-        let len = Sectors(len.0.next_multiple_of(device.capabilities().physical_sector.0));
+        let len = Sectors(len.0.next_multiple_of(unit.0));
         let mut padded = Vec::with_capacity(to_usize(len.bytes()));
         padded.extend_from_slice(chunk);
         padded.resize(to_usize(len.bytes()), 0);

@@ -9,6 +9,7 @@ use super::Settings;
 use super::config::VolumeConfig;
 use super::config_error::ConfigError;
 use crate::error::VolumeError;
+use crate::lifecycle::columns::arranged;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::{OpenOptions, RecoveryReport};
 use crate::lifecycle::structures::read_superblock;
@@ -126,6 +127,7 @@ impl Volume {
         device.submit(Phase::Open, Request::Flush).await?;
         let (anchors, least) = (options.anchors, options.record_least);
         let (superblock, older) = changed(device.device(), anchors, settings, least).await?;
+        let device = arranged(device, &superblock.layout);
         match older {
             Some(older) => finish_change(&device, &superblock, &older).await,
             None => write_superblock(&device, &superblock).await,

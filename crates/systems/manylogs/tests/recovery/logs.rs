@@ -155,7 +155,7 @@ impl BlockDevice for Striped {
 
     fn geometry(&self) -> Option<Geometry> {
         let (chunk, first) = (Sectors(16), Sectors(0));
-        Some(Geometry { chunk, columns: 4, copies: 1, first })
+        Some(Geometry { chunk, columns: 4, copies: 1, parity: 0, first })
     }
 
     fn submit(&self, request: Request) -> Completion {

@@ -1,17 +1,39 @@
 //! Regions of logs on an array, dealt out to its columns.
 
 use manylogs_array::ColumnMap;
-use manylogs_block::{Extent, Geometry, Lba, Sectors, to_usize};
+use manylogs_block::{Extent, Geometry, Lba, PAGE, Sectors, to_usize};
+use manylogs_logstore::ondisk::root::ROOT_SECTORS;
+use manylogs_plant::{self as plant, Bug};
 
-use super::{ALIGN, Layout, LogRun, Parts};
+use super::{ALIGN, Layout, LogRun, Parts, SUPERBLOCK_LEAST};
+
+/// Records can fill rows only if a chunk holds a root and a superblock, each in pages of its own.
+const ROWS_CHUNK_LEAST: Sectors = Sectors(ROOT_SECTORS.0 + PAGE.0);
 
 impl Layout {
     /// Maps the addresses of structures, logs and homes to the array that the volume was made for;
     /// `None` if it was made for a single drive.
     #[must_use]
     pub fn column_map(&self) -> Option<ColumnMap> {
+        let columns = self.parts.columns?;
         let areas = self.parts.runs.iter().flat_map(|run| run.regions());
-        self.parts.columns.map(|columns| ColumnMap::new(columns, areas.collect()))
+        if columns.parity == 0 {
+            return Some(ColumnMap::new(columns, areas.collect()));
+        }
+        let snapshots = self.snapshots();
+        let snapshots = Extent::between(snapshots[0].start, snapshots[1].end());
+        let map = ColumnMap::new(columns, [snapshots].into_iter().chain(areas).collect());
+        let len = columns.stripe();
+        let last = Extent { start: self.parts.space.end(), len };
+        Some(map.with_structures([Extent { start: Lba(0), len }, last]))
+    }
+
+    /// The unit of records: the rows of an array with parity, so that two records never share one;
+    /// else physical sectors, which have the length `physical`.
+    #[must_use]
+    pub fn record_unit(&self, physical: Sectors) -> Sectors {
+        let row = self.parts.columns.and_then(|columns| columns.row());
+        row.filter(|_| !plant::is(Bug::RecordsShareRow)).unwrap_or(physical)
     }
 
     /// The array that the volume was made for; `None` if it was made for a single drive.
@@ -23,6 +45,30 @@ impl Layout {
     /// The same regions, as on a volume made for another array.
     pub(crate) fn on_columns(&self, columns: Option<Geometry>) -> Self {
         Self::from_parts(Parts { columns, ..self.parts.clone() })
+    }
+}
+
+impl Layout {
+    /// The planted bug that puts both roots into the same rows, on two columns.
+    pub(super) fn roots_in_one_row(&self, start: Lba) -> Option<[Extent; 2]> {
+        let columns = self.parts.columns.filter(|columns| columns.parity > 0)?;
+        let both = [start, start + columns.chunk].map(|start| Extent { start, len: ROOT_SECTORS });
+        plant::is(Bug::RootsShareRow).then_some(both)
+    }
+}
+
+impl Parts {
+    /// Checks that on an array with parity structures are in rows of their own.
+    pub(super) fn check_rows(&self) -> Result<(), &'static str> {
+        let Some(columns) = self.columns.filter(|columns| columns.parity > 0) else {
+            return Ok(());
+        };
+        columns.check()?;
+        let own = self.snapshot.0.is_multiple_of(columns.stripe().0)
+            && fits_rows(columns, self.device)
+            && self.superblock == SUPERBLOCK_LEAST
+            && self.anchors.is_none();
+        if own { Ok(()) } else { Err("structures that are not in rows of their own") }
     }
 }
 
@@ -48,12 +94,36 @@ impl LogRun {
 /// client's full stripes are full stripes of the array. If no length does that, as on a partition
 /// with an odd beginning, it is `snapshot` itself.
 pub(super) fn up_to_stripe(before: u64, snapshot: u64, array: Geometry) -> u64 {
+    if array.parity > 0 {
+        return snapshot.next_multiple_of(array.stripe().0);
+    }
     let begins = |len: &u64| {
         let homes = Lba(before + 2 * len);
         array.stripe_from(homes) == homes
     };
     let lengths = (snapshot..=snapshot + array.stripe().0).step_by(to_usize(ALIGN));
     lengths.into_iter().find(begins).unwrap_or(snapshot)
+}
+
+/// Whether a volume on this array may fill rows. If not, it takes the array for one drive: the last
+/// stripe must end with the device, and chunks must have room for the structures.
+pub(crate) fn fits_rows(array: Geometry, device: Sectors) -> bool {
+    array.first == Sectors(0)
+        && array.chunk >= ROWS_CHUNK_LEAST
+        && device.0.is_multiple_of(array.stripe().0)
+}
+
+/// The sectors in front of the snapshots, and behind the last home, that superblocks of the length
+/// `superblock` and the roots take. On an array with parity both are whole stripes.
+pub(super) fn ends(superblock: Sectors, columns: Option<Geometry>) -> (u64, u64) {
+    let both = superblock.0 + ROOT_SECTORS.0;
+    match columns {
+        Some(columns) if columns.parity > 0 => {
+            let len = both.next_multiple_of(columns.stripe().0);
+            (len, len)
+        }
+        _ => (both, both),
+    }
 }
 
 /// The units that regions are whole multiples of.

@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn on_an_array_each_region_holds_a_log_for_each_column() {
-        let columns = Geometry { chunk: Sectors(8), columns: 4, copies: 1, first: Sectors(0) };
+        let columns =
+            Geometry { chunk: Sectors(8), columns: 4, copies: 1, parity: 0, first: Sectors(0) };
         let on = |regions: &[Extent]| Layout::given(regions, ANCHORS, DEVICE, ONE, Some(columns));
         let layout = on(&[Extent::new(64, 64), Extent::new(3008, 96)]).unwrap();
         let lens: Vec<u64> = layout.regions().iter().map(|log| log.len.0).collect();

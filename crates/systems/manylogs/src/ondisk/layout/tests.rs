@@ -148,7 +148,7 @@ fn on_an_array_homes_begin_at_a_stripe() {
         [(4, 128, 0), (8, 1024, 0), (3, 8, 8), (64, 128, 4096), (2, 128, 16)]
     {
         let first = Sectors(first);
-        let array = Geometry { chunk: Sectors(chunk), columns, copies: 1, first };
+        let array = Geometry { chunk: Sectors(chunk), columns, copies: 1, parity: 0, first };
         let config = config.on_columns(columns);
         let layout = Layout::on_array(&config, Sectors(1 << 30), Sectors(8), Some(array)).unwrap();
         let home = layout.homes()[0].1.start;
@@ -156,7 +156,8 @@ fn on_an_array_homes_begin_at_a_stripe() {
         assert_eq!(layout.parts().check(Sectors(8)), Ok(()));
     }
     // Behind an odd beginning no length of the snapshots fits; the volume works nevertheless.
-    let array = Geometry { chunk: Sectors(128), columns: 4, copies: 1, first: Sectors(8) };
+    let array =
+        Geometry { chunk: Sectors(128), columns: 4, copies: 1, parity: 0, first: Sectors(8) };
     let layout = Layout::on_array(&config, Sectors(1 << 30), Sectors(8), Some(array)).unwrap();
     assert_eq!(layout.parts().check(Sectors(8)), Ok(()));
 }
