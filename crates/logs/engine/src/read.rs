@@ -70,8 +70,8 @@ pub fn end_read<S: System>(system: &S, read: &LogRead, found: IoResult, home: Ex
 }
 
 /// As [`end_read`], for a member that may have copies: content that one of them returns damaged, or
-/// not at all, is read from another one, and mended where it is damaged. The read keeps the log from
-/// a reset meanwhile, so nothing else is written there.
+/// not at all, is read from another one, and mended where it is damaged. The read keeps the log
+/// from a reset meanwhile, so nothing else is written there.
 ///
 /// # Errors
 /// Those of [`end_read`], if no copy is whole. An error of a write that mends is not told: the
@@ -97,10 +97,10 @@ pub(crate) async fn end_read_of_copies<S: System>(
     result
 }
 
-/// Reads `live`, versions of a log that one read covers, from each copy of the log's member, or from
-/// the member if it has no copies. Where a copy is damaged it is mended from another one. Returns
-/// the length of what was read, and how many copies were damaged: nothing if the versions have left
-/// the log.
+/// Reads `live`, versions of a log that one read covers, from each copy of the log's member, or
+/// from the member if it has no copies. Where a copy is damaged it is mended from another one.
+/// Returns the length of what was read, and how many copies were damaged: nothing if the versions
+/// have left the log.
 ///
 /// # Errors
 /// [`IoError::Checksum`], with the extent as clients know it, if no copy is whole.

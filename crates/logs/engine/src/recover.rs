@@ -1,5 +1,5 @@
-//! Recovery: finds the versions in the logs again. It only reads, unless it mends what one of several
-//! copies has lost.
+//! Recovery: finds the versions in the logs again. It only reads, unless it mends what one of
+//! several copies has lost.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -129,8 +129,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Mends what is damaged in the first copy of a log, from other copies in which it is whole; true if
-/// something was written. What a scan calls damage had been durable, so it was the same on all
+/// Mends what is damaged in the first copy of a log, from other copies in which it is whole; true
+/// if something was written. What a scan calls damage had been durable, so it was the same on all
 /// copies. A write that fails leaves the damage, and a crash while this runs leaves less of it.
 async fn mend(device: &Rc<dyn BlockDevice>, of: ScanOf, scanned: &Scanned) -> bool {
     let copies = if plant::is(Bug::OpeningMendsNothing) { Copies::new() } else { device.copies() };

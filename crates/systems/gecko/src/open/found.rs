@@ -209,8 +209,8 @@ fn missing(
     }
 }
 
-/// The drive of which `newest` notes what was copied to it, unless that still holds. It holds if the
-/// drive's own label is as new: then the drive took part in all that happened since.
+/// The drive of which `newest` notes what was copied to it, unless that still holds. It holds if
+/// the drive's own label is as new: then the drive took part in all that happened since.
 fn behind(found: &[Drive], newest: &Superblock) -> Option<u64> {
     let joining = newest.roster.joining.filter(|joining| joining.copied > 0)?;
     let is_it = |drive: &&Drive| drive.label.id == joining.id;
