@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
+    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors, to_usize,
 };
 use manylogs_gecko::{Chain, ChainError, ChainOptions, ChainSettings, Copied, HalfState, Standing};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, Survival, TaskOrder};
@@ -230,7 +230,7 @@ async fn spoil_alternately(world: &World, version: u64) -> Vec<(usize, Extent)> 
     let mut spoilt = Vec::new();
     for piece in 0..SPOILT {
         // The first pieces lie on the first link: its halves are the drives 0 and 1.
-        let half = piece as usize % 2;
+        let half = to_usize(piece % 2);
         let place = world.place_of(half, tag(version, piece)).await;
         world.spoil(half, place).await;
         spoilt.push((half, place));
@@ -255,7 +255,7 @@ fn what_one_half_returns_damaged_is_read_from_the_other_and_mended() {
         assert_eq!(wrong(&chain, 1).await, []);
         // Each piece is read from one half; those that the other half spoilt are not noticed.
         let mended = mended(&world, &spoilt).await;
-        assert!(mended >= SPOILT as usize / 4, "{mended} of {SPOILT} pieces are mended");
+        assert!(mended >= to_usize(SPOILT / 4), "{mended} of {SPOILT} pieces are mended");
         assert_eq!(current(&chain), 4, "no half left");
     });
 }
@@ -267,7 +267,7 @@ fn a_scrub_mends_both_halves_and_tells_what_is_lost() {
         fill(&chain, 1).await;
         let spoilt = spoil_alternately(&world, 1).await;
         let scrubbed = chain.scrub(|_, _| {}).await.unwrap();
-        assert_eq!(mended(&world, &spoilt).await, SPOILT as usize);
+        assert_eq!(mended(&world, &spoilt).await, to_usize(SPOILT));
         assert_eq!((scrubbed.mended, scrubbed.damaged), (SPOILT, vec![]));
         assert!(scrubbed.read.0 >= PIECES * PIECE.0);
         let lost = PIECES - 1;
@@ -333,7 +333,7 @@ fn a_half_that_cannot_be_mended_leaves() {
         let wrong = wrong(&chain, 1).await;
         assert_eq!(current(&chain), 3, "one half failed to be mended");
         // What the half that stayed has lost is lost now, and reads of it fail.
-        assert!(wrong.len() <= SPOILT as usize / 2, "{wrong:?}");
+        assert!(wrong.len() <= to_usize(SPOILT / 2), "{wrong:?}");
     });
 }
 
