@@ -159,6 +159,7 @@ fn drives_that_cannot_join_are_refused() {
         run(&["member", "replace", &a, &small], 2, "small.img: the new drive has 40960 sectors");
         run(&["member", "replace", &a, &foreign], 5, "an XFS file system");
         run(&["member", "replace", &a, &d, "--force"], 2, "a member of this chain already");
+        run(&["member", "replace", "1.2", &c, "--of", &a], 2, "a member of this chain already");
         run(&["member", "replace", "3.1", &new, "--of", &c], 2, "has no half 3.1");
         run(&["member", "replace", &a, "/nowhere/new"], 2, "does not exist");
         let of_none = if served { "name it as manylogs member list does" } else { "no half" };
@@ -177,6 +178,26 @@ fn drives_that_cannot_join_are_refused() {
     run(&["format", "--gecko", &a, &c, "--force", "--segment", "2M"], 0, "segments");
     run(&["member", "replace", &a, &new], 2, "not mirrored");
     run(&["member", "list", &c], 0, "1.1  ");
+}
+
+#[test]
+fn a_scrub_mends_a_half_from_the_other() {
+    let pairs = Pairs::new();
+    let (server, mut client) = pairs.nbd("a.img", &[]);
+    write(&mut client, 1);
+    drop(client);
+    server.terminate();
+    assert!(server.wait().0.success());
+    run(&["scrub", &pairs.name("d.img")], 0, "0 mended, 0 damaged");
+    // Some block of those that were written, where it lies on one half.
+    let bytes = fs::read(pairs.path("b.img")).unwrap();
+    let wanted = block(place(7), 1);
+    let at = bytes.chunks(512).position(|sector| sector == &wanted[..512]).unwrap() * 512;
+    let file = File::options().write(true).open(pairs.path("b.img")).unwrap();
+    file.write_all_at(&[7; 512], at as u64).unwrap();
+    run(&["scrub", &pairs.name("a.img")], 0, "1 mended, 0 damaged");
+    assert_eq!(fs::read(pairs.path("b.img")).unwrap()[at..at + 512], wanted[..512]);
+    run(&["scrub", &pairs.name("a.img")], 0, "0 mended, 0 damaged");
 }
 
 /// The server would wait for itself.

@@ -280,7 +280,18 @@ pub trait BlockDevice {
     fn has_copies(&self) -> bool {
         self.geometry().is_some_and(|geometry| geometry.copies > 1)
     }
+
+    /// Each copy of the content, where they can be told apart: what one returns damaged, another
+    /// may hold whole. The first is the one that is read while copies may differ. Empty if there
+    /// are none, or if only the device itself knows them. Changes go to the device itself, but for
+    /// those that make a copy the same as another.
+    fn copies(&self) -> Copies {
+        Copies::new()
+    }
 }
+
+/// Devices that each hold the whole content of another one.
+pub type Copies = Vec<Rc<dyn BlockDevice>>;
 
 /// A shared device is a device: a layer need not know which others use the device below it.
 impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
@@ -318,6 +329,10 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 
     fn has_copies(&self) -> bool {
         (**self).has_copies()
+    }
+
+    fn copies(&self) -> Copies {
+        (**self).copies()
     }
 }
 

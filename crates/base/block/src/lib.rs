@@ -24,7 +24,7 @@ mod units;
 mod watch;
 
 pub use completion::{Completer, Completion, IoResult, all_done, completion};
-pub use device::{BlockDevice, Capabilities, Hint, IoError, Request, RequestKind};
+pub use device::{BlockDevice, Capabilities, Copies, Hint, IoError, Request, RequestKind};
 pub use extents::{ExtentKind, Extents};
 pub use first_of::first_of;
 pub use geometry::{Chunk, Geometry, PAGE, Share, Split};

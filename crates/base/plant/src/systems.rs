@@ -90,6 +90,23 @@ macro_rules! with_systems {
                 CopySkipsWritten,
                 /// A copy is written over what was written since it was read.
                 CopyOverNewer,
+                /// An opening after a crash leaves some segments out that may differ.
+                SettleSkipsSegment,
+                /// Segments are written while the root still says that all halves are the same.
+                CleanMarkKept,
+                /// The copy's progress is noted before what was copied is durable.
+                CopyNotedEarly,
+            }
+            /// Bugs of a chain's mirrored links; a test of one case shows each.
+            PAIRS_CASES {
+                /// A copy goes on where it ended, although the drive missed an opening since.
+                AbsentHalfGoesOn,
+                /// Content that one half returns damaged is not looked for on the other.
+                OtherCopyNotAsked,
+                /// Damage on one half stays, although the other half is whole.
+                DamageNotMended,
+                /// An opening does not mend what a half has lost.
+                OpeningMendsNothing,
             }
             /// Bugs of a client of several of Everest's stores, and of the stores' dealings with
             /// clients, that crash histories of many nodes show.

@@ -97,7 +97,8 @@ impl InDoubt {
     ///
     /// Up to 32 places are read and written at a time.
     ///
-    /// A place that the medium cannot read or write stays as it is. After any other error nothing
+    /// A place that the medium cannot read or write stays as it is. Returns the length of what was
+    /// written. After any other error nothing
     /// may be appended: the opening fails, and another one begins anew. No write is under way then
     /// that could meet its records.
     ///
@@ -107,7 +108,7 @@ impl InDoubt {
         &self,
         members: &Members,
         has_copies: impl Fn(Device) -> bool,
-    ) -> Result<(), IoError> {
+    ) -> Result<Sectors, IoError> {
         let settles =
             |device: Device| has_copies(device) && !members.of(device).device().is_reset_first();
         let of = |places: &[(Device, Extent)], left_out: bool| -> Vec<(Device, Extent)> {
@@ -125,7 +126,8 @@ impl InDoubt {
                 members.of(device).submit(Phase::Recovery, Request::Flush).await?;
             }
         }
-        Ok(())
+        let written = records.iter().chain(&ends).map(|(_, extent)| extent.len.0);
+        Ok(Sectors(written.sum()))
     }
 }
 

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, IoError, IoResult,
-    Nanos, Request, completion,
+    BlockDevice, Capabilities, Completion, Copies, Extent, Extents, Geometry, Handle, IoError,
+    IoResult, Nanos, Request, completion,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -115,6 +115,18 @@ impl BlockDevice for PatientReads {
 
     fn has_copies(&self) -> bool {
         self.device.has_copies()
+    }
+
+    fn copies(&self) -> Copies {
+        let patient = |device| -> Rc<dyn BlockDevice> {
+            Rc::new(Self {
+                device,
+                runtime: self.runtime.clone(),
+                left: Rc::clone(&self.left),
+                last_word: self.last_word,
+            })
+        };
+        self.device.copies().into_iter().map(patient).collect()
     }
 }
 

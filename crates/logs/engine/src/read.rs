@@ -1,8 +1,13 @@
 //! Reading from logs.
 
-use manylogs_block::{Completion, Extent, IoError, IoResult, Payload};
-use manylogs_logstore::LogId;
-use manylogs_logstore::store::{self, LogRead, Place};
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Completion, Copies, Extent, IoError, IoResult, Payload, Request, Sectors,
+};
+use manylogs_logstore::store::{self, Live, LogRead, Place, span_of};
+use manylogs_logstore::{LogId, Space};
+use manylogs_plant::{self as plant, Bug};
 
 use crate::member::Reader;
 use crate::system::{Shared, System};
@@ -64,11 +69,94 @@ pub fn end_read<S: System>(system: &S, read: &LogRead, found: IoResult, home: Ex
     result
 }
 
+/// As [`end_read`], for a member that may have copies: content that one of them returns damaged, or
+/// not at all, is read from another one, and mended where it is damaged. The read keeps the log
+/// from a reset meanwhile, so nothing else is written there.
+///
+/// # Errors
+/// Those of [`end_read`], if no copy is whole. An error of a write that mends is not told: the
+/// member deals with a copy that fails.
+pub(crate) async fn end_read_of_copies<S: System>(
+    system: &S,
+    read: &LogRead,
+    found: IoResult,
+    home: Extent,
+) -> IoResult {
+    let engine = system.engine();
+    let check = |found| engine.with_store(|store| store.check_read(read, found, home));
+    let mut result = check(found);
+    if result.is_err() && !plant::is(Bug::OtherCopyNotAsked) {
+        let copies = engine.members.of(read.device).device().copies();
+        if let Some((content, _)) = mend(copies, read.extent, check).await {
+            result = Ok(content);
+        }
+    }
+    engine.with_store(|store| store.unpin_read(read));
+    // The log may have begun anew if this was the last read of it.
+    system.offer_room();
+    result
+}
+
+/// Reads `live`, versions of a log that one read covers, from each copy of the log's member, or
+/// from the member if it has no copies. Where a copy is damaged it is mended from another one.
+/// Returns the length of what was read, and how many copies were damaged: nothing if the versions
+/// have left the log.
+///
+/// # Errors
+/// [`IoError::Checksum`], with the extent as clients know it, if no copy is whole.
+pub async fn check_copies<S: System>(
+    system: &S,
+    log: LogId,
+    live: &[Live],
+) -> Result<(Sectors, u64), IoError> {
+    let engine = system.engine();
+    let begun = engine.with_store(|store| {
+        let still = store.still_live(live);
+        let home = still.first()?.extent;
+        span_of(&still).map(|span| (store.begin_read(log, span), Space::of(home).1))
+    });
+    let Some((read, home)) = begun else { return Ok((Sectors(0), 0)) };
+    let device = engine.members.of(read.device).device();
+    let mut copies = device.copies();
+    if copies.is_empty() {
+        copies.push(Rc::clone(device));
+    }
+    let check = |found| engine.with_store(|store| store.check_read(&read, found, home));
+    let found = mend(copies, read.extent, check).await;
+    engine.with_store(|store| store.unpin_read(&read));
+    system.offer_room();
+    let (_, damaged) = found.ok_or(IoError::Checksum { extent: home })?;
+    Ok((read.extent.len, damaged))
+}
+
+/// The content of `extent` that passes `check`, from any of `copies`, and how many others hold
+/// something else there. It is written to those.
+async fn mend(
+    copies: Copies,
+    extent: Extent,
+    check: impl Fn(IoResult) -> IoResult,
+) -> Option<(Payload, u64)> {
+    let (mut whole, mut damaged) = (None, Copies::new());
+    for copy in copies {
+        match check(copy.submit(Request::Read { extent }).await) {
+            Ok(content) => whole = Some(content),
+            Err(_) => damaged.push(copy),
+        }
+    }
+    let (content, count) = (whole?, damaged.len() as u64);
+    for copy in damaged {
+        if !plant::is(Bug::DamageNotMended) {
+            let _ = copy.submit(Request::write_fua(extent, content.clone())).await;
+        }
+    }
+    Some((content, count))
+}
+
 impl Source {
     /// The content of `part`, which clients know as `home`.
     ///
     /// # Errors
-    /// Those of [`end_read`].
+    /// Those of [`end_read_of_copies`].
     pub async fn content<S: System>(
         self,
         system: &S,
@@ -79,7 +167,7 @@ impl Source {
             Self::Here(content) => Ok(content),
             Self::Lost => Err(IoError::Checksum { extent: home }),
             Self::Log { read, found } => {
-                let checked = end_read(system, &read, found.await, home);
+                let checked = end_read_of_copies(system, &read, found.await, home).await;
                 checked.map(|content| content.slice(read.skip, part.len))
             }
         }

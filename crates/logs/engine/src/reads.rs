@@ -7,7 +7,7 @@ use manylogs_logstore::store::{Live, LogRead, chunk_len, span_of};
 use manylogs_logstore::{LogId, Space};
 
 use crate::member::Reader;
-use crate::read::{end_read, read_log};
+use crate::read::{end_read, end_read_of_copies, read_log};
 use crate::system::System;
 
 /// The chunks of a log's live versions, one after the other, each with its content.
@@ -58,7 +58,7 @@ impl<'a, S: System> Chunks<'a, S> {
         if let Some((read, found)) = read {
             let home = Space::of(chunk[0].extent).1;
             within = read.within;
-            content = end_read(self.system, &read, found.await, home)?;
+            content = end_read_of_copies(self.system, &read, found.await, home).await?;
         }
         self.system.has_read(self.log, len_of(chunk), self.is_over());
         Ok(Some(Chunk { live: chunk, within, content }))

@@ -22,7 +22,7 @@ use crate::engine::{EngineOptions, Left, ServeError, Serving};
 use crate::server::Exported;
 use crate::stack::{Stack, StackOptions};
 
-pub use halves::{ChainView, place_of, refuse_member};
+pub use halves::{ChainView, is_member, place_of, refuse_member};
 pub use members::{Member, MembersError, identity, is_same};
 
 /// The chain that an engine serves.

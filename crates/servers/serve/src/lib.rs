@@ -44,8 +44,8 @@ mod users;
 
 pub use address::{AddressError, MetricsAddress, NbdAddress};
 pub use chain::{
-    ChainRefused, ChainView, Member, MembersError, ServedChain, identity, is_same, place_of,
-    refuse_member,
+    ChainRefused, ChainView, Member, MembersError, ServedChain, identity, is_member, is_same,
+    place_of, refuse_member,
 };
 pub use emulation::Emulation;
 pub use ending::{End, Ending};

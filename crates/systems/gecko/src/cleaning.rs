@@ -181,8 +181,11 @@ impl Inner {
         }
         self.offer_room_to_clients();
         // Begun now, while the drive is not the tail's, so that the segment's first record need not
-        // wait for it.
-        let _ = begin_epoch(&*self, victim).await;
+        // wait for it. On pairs it begins later if no root names it yet.
+        let is_named = self.engine.state.borrow().store.is_opened(victim);
+        if is_named {
+            let _ = begin_epoch(&*self, victim).await;
+        }
         self.engine.notify_progress();
         self.engine.wanted.notify();
         self.offer_room_to_clients();
@@ -211,7 +214,8 @@ impl Inner {
         for _ in 0..HEAPS_MOST {
             let heap = self.heap_for(&mut self.engine.state.borrow_mut(), victim);
             let Some(heap) = heap else { break };
-            if !self.engine.state.borrow().store.is_ready(heap) {
+            let is_ready = self.engine.state.borrow().store.is_ready(heap);
+            if !is_ready && self.is_named(heap).await {
                 let _ = begin_epoch(&**self, heap).await;
             }
             if !matches!(move_log(self, (victim, heap), &mut unmoved).await?, Moved::InPart) {

@@ -2,12 +2,16 @@
 //!
 //! From the moment at which the labels say that it joins, the drive gets all changes of its link.
 //! What was there before is copied segment by segment, and only what segments hold. The drive
-//! becomes current when all of it is durable there and it missed nothing. After a crash the copy
-//! begins anew.
+//! becomes current when all of it is durable there and it missed nothing. How many segments it
+//! durably has is noted in the labels from time to time. After a crash the copy goes on from there,
+//! if the drive took part in all openings since: what is written to these segments goes to it as to
+//! a current half, and what a crash leaves in doubt is settled on it, too.
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, IoError, Lba, Nanos, Request, Sectors};
+use manylogs_block::{
+    BlockDevice, Extent, IoError, Lba, Nanos, Request, Sectors, narrow, to_usize,
+};
 use manylogs_logstore::ondisk::equal_logs::{ROOTS, least_device};
 use manylogs_logstore::{BLANK, Log, LogId};
 use manylogs_plant::{self as plant, Bug};
@@ -64,6 +68,17 @@ pub struct HalfState {
     pub id: u64,
 }
 
+/// Who can help when a drive did not join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplaceFault {
+    /// The order cannot be carried out: another drive, or another half, must be named.
+    Order,
+    /// The chain is busy: the same order may succeed later.
+    Busy,
+    /// A drive, or the chain, did not do what it should.
+    Failure,
+}
+
 /// Why a drive did not join.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -99,12 +114,28 @@ pub enum ReplaceError {
     /// The drive failed, or missed a write, while it was copied to.
     #[error("the new drive failed while it was copied to: it does not join, use another one")]
     Failed,
-    /// The chain was closed. The copy begins anew when it is opened with the drive.
-    #[error("the chain was closed: the copy begins anew at its next opening")]
+    /// The chain was closed. The copy goes on when it is opened with the drive.
+    #[error("the chain was closed: the copy goes on at its next opening")]
     Closed,
     /// A drive failed.
     #[error(transparent)]
     Io(#[from] IoError),
+}
+
+impl ReplaceError {
+    /// Who can help.
+    #[must_use]
+    pub const fn fault(&self) -> ReplaceFault {
+        match self {
+            Self::Busy => ReplaceFault::Busy,
+            Self::Failed | Self::Closed | Self::Io(_) => ReplaceFault::Failure,
+            Self::NotMirrored
+            | Self::NoSuchHalf { .. }
+            | Self::TooSmall { .. }
+            | Self::LargeSectors
+            | Self::Zoned => ReplaceFault::Order,
+        }
+    }
 }
 
 impl From<NotChanged> for ReplaceError {
@@ -150,7 +181,7 @@ impl Chain {
                 all.push(HalfState { link, half, standing, given, id: of.id });
             }
         }
-        if let Some(Joining { id, link, half }) = roster.joining {
+        if let Some(Joining { id, link, half, .. }) = roster.joining {
             let standing = Standing::Joining(self.0.copying.get());
             let given = keeper.joining().map(|drive| drive.given);
             all.push(HalfState { link: link.into(), half: half.into(), standing, given, id });
@@ -204,11 +235,12 @@ impl Inner {
             }
             let roster = keeper.roster();
             let id = free_id(&roster, || self.engine.runtime.random());
-            let (number, sectors) = (manylogs_block::narrow(link), new.capabilities().capacity);
+            let (number, sectors) = (narrow(link), new.capabilities().capacity);
             let label = Superblock { drive: number, sectors, id, ..self.label };
             keeper.add(Drive { device: new, label, given });
-            let half = manylogs_block::narrow(half);
-            let begun = keeper.change(Change::Begin(Joining { id, link: number, half })).await;
+            let half = narrow(half);
+            let joining = Joining { id, link: number, half, copied: 0 };
+            let begun = keeper.change(Change::Begin(joining)).await;
             if begun.is_err() || !keeper.roster().joins(id) {
                 keeper.forget(id);
             }
@@ -263,11 +295,20 @@ impl Inner {
         let [first, second] = ROOTS;
         self.copy(pair, Extent::between(first.start, second.end()), &target).await?;
         let segments: Vec<LogId> = self.segments_of(link).collect();
-        self.note(|copied| copied.segments = segments.len() as u64);
-        for segment in segments {
+        let done = self.keeper.roster().joining.map_or(0, |joining| joining.copied);
+        self.note(|copied| {
+            copied.segments = segments.len() as u64;
+            copied.done = copied.segments.min(done.into());
+        });
+        let mut noted = self.copied().content;
+        for segment in segments.into_iter().skip(to_usize(done.into())) {
             let extent = self.held_by(segment);
             self.copy(pair, extent, &target).await?;
             self.note(|copied| copied.done += 1);
+            if self.copied().content - noted >= self.settings.copy_noted {
+                self.note_durably(&target).await?;
+                noted = self.copied().content;
+            }
         }
         if !plant::is(Bug::JoinedBeforeDurable) {
             target.device.submit(Request::Flush).await?;
@@ -319,8 +360,21 @@ impl Inner {
         }
     }
 
+    fn copied(&self) -> Copied {
+        self.copying.get().unwrap_or_default()
+    }
+
+    /// Notes in the labels how many segments the drive has. They are durable there first.
+    async fn note_durably(&self, target: &Drive) -> Result<(), ReplaceError> {
+        if !plant::is(Bug::CopyNotedEarly) {
+            target.device.submit(Request::Flush).await?;
+        }
+        let (id, segments) = (target.label.id, narrow(self.copied().done));
+        Ok(self.keeper.change(Change::Copied { id, segments }).await?)
+    }
+
     fn note(&self, change: impl FnOnce(&mut Copied)) {
-        let mut copied = self.copying.get().unwrap_or_default();
+        let mut copied = self.copied();
         change(&mut copied);
         self.copying.set(Some(copied));
     }

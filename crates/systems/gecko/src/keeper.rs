@@ -88,13 +88,26 @@ impl Keeper {
         self.drives.borrow_mut().retain(|drive| is_used || drive.label.id != id);
     }
 
-    /// Begins an opening without the drives `missing`, durably on all others.
-    pub(crate) async fn begin(&self, opening: u32, missing: &[u64]) -> Result<(), NotChanged> {
+    /// Begins an opening without the drives `missing`, durably on all others. The drive `behind`
+    /// joins, and missed something: it is copied to from the beginning.
+    pub(crate) async fn begin(
+        &self,
+        opening: u32,
+        missing: &[u64],
+        behind: Option<u64>,
+    ) -> Result<(), NotChanged> {
         self.opening.set(opening);
-        for id in missing {
-            self.change(Change::Leave { id: *id }).await?;
+        let leaves = missing.iter().map(|id| Change::Leave { id: *id });
+        let begins = behind.map(|id| Change::Copied { id, segments: 0 });
+        for change in leaves.chain(begins) {
+            match (self.change(change).await, change) {
+                // The drive that joins failed, and has left.
+                (Err(NotChanged::Io(_)), Change::Copied { id, .. }) if !self.roster().joins(id) => {
+                }
+                (changed, _) => changed?,
+            }
         }
-        if missing.is_empty() {
+        if missing.is_empty() && behind.is_none() {
             let _turn = self.turn.take().await;
             self.write(self.roster.get(), None).await?;
         }
@@ -110,9 +123,12 @@ impl Keeper {
         let next = self.numbered(next);
         let link = match change {
             Change::Begin(joining) => Some(joining.link.into()),
-            Change::Join { id, .. } | Change::Leave { id } => now.link_of(id),
+            Change::Join { id, .. } | Change::Copied { id, .. } | Change::Leave { id } => {
+                now.link_of(id)
+            }
         };
-        if let Change::Join { id, .. } = change
+        // The drive that this is about knows it first: if it does not, it is copied to anew.
+        if let Change::Join { id, .. } | Change::Copied { id, .. } = change
             && let Some(drive) = self.joining()
             && let Err(error) = self.write_label(&drive, &next).await
         {

@@ -11,6 +11,7 @@
 mod admit;
 mod chain;
 mod cleaning;
+mod differ;
 mod error;
 mod heaps;
 mod join;
@@ -24,6 +25,7 @@ mod pair;
 mod policy;
 mod read;
 mod roster;
+mod scrub;
 mod state;
 mod system;
 mod tail;
@@ -31,9 +33,10 @@ mod victims;
 
 pub use chain::{Chain, ChainFigures};
 pub use error::ChainError;
-pub use join::{Copied, HalfState, ReplaceError, Standing};
+pub use join::{Copied, HalfState, ReplaceError, ReplaceFault, Standing};
 pub use limit::export_limit;
 pub use member::{ChainMember, LABEL_BYTES};
 pub use open::ChainOptions;
 pub use policy::{ChainSettings, Cleaning, UnknownCleaning};
 pub use roster::{Half, Joining, Roster};
+pub use scrub::Scrubbed;

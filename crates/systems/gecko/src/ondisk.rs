@@ -54,7 +54,7 @@ mod bytes_of_superblock {
         pub joining_id: U64,
         pub joining_link: U16,
         pub joining_half: U16,
-        pub reserved: U32,
+        pub joining_copied: U32,
         pub current: [[RawHalf; HALVES]; LINKS],
     }
 
@@ -139,7 +139,7 @@ impl Superblock {
             joining_id: U64::new(joining.id),
             joining_link: U16::new(joining.link),
             joining_half: U16::new(joining.half),
-            reserved: U32::ZERO,
+            joining_copied: U32::new(joining.copied),
             current: self.roster.links.map(|of| of.map(RawHalf::from)),
         };
         let mut bytes = equal_logs::seal(raw.as_bytes());
@@ -171,7 +171,8 @@ impl Superblock {
     fn of(raw: &Raw) -> Self {
         let id = raw.joining_id.get();
         let (link, half) = (raw.joining_link.get(), raw.joining_half.get());
-        let joining = Some(Joining { id, link, half }).filter(|joining| joining.id != 0);
+        let copied = raw.joining_copied.get();
+        let joining = Some(Joining { id, link, half, copied }).filter(|joining| joining.id != 0);
         let links = raw.current.map(|of| of.map(Half::from));
         Self {
             chain: raw.chain,
@@ -254,7 +255,7 @@ mod tests {
             opening: 4,
             id: 22,
             roster: Roster {
-                joining: Some(Joining { id: 9, link: 2, half: 1 }),
+                joining: Some(Joining { id: 9, link: 2, half: 1, copied: 5 }),
                 ..Roster::first(&[vec![11, 12], vec![21, 22], vec![31, 32]])
             },
         };

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Request, Sectors, Signal};
+use manylogs_block::{BlockDevice, Handle, Request, Sectors, Signal, TaskLock};
 use manylogs_engine::{
     Engine, Member, Members, PhaseProbe, RootSlot, begin_incarnation, reserve_sequences,
     retire_failed, run_committer, run_opener,
@@ -124,7 +124,8 @@ impl Chain {
         let pairs = found.pairs.clone();
         let opened = found.assemble(&runtime, State::new(store, tail), settings);
         if !pairs.is_empty() {
-            in_doubt.settle(&opened.0.engine.members, |_| true).await?;
+            let settled = in_doubt.settle(&opened.0.engine.members, |_| true).await?;
+            opened.0.settled.set(settled);
             pairs.iter().for_each(Pair::is_in_step);
         }
         if !begin_incarnation(&*opened.0).await? {
@@ -156,6 +157,9 @@ impl Inner {
         }
         runtime.spawn(Rc::clone(self).run_flusher());
         runtime.spawn(run_opener(Rc::clone(self)));
+        if !self.pairs.is_empty() {
+            runtime.spawn(Rc::clone(self).run_namer());
+        }
         runtime.spawn(reserve_sequences(Rc::clone(self)));
     }
 }
@@ -199,6 +203,9 @@ impl Found {
             keeper: self.keeper,
             pairs: self.pairs,
             copying: Cell::default(),
+            naming: TaskLock::default(),
+            looked: Cell::default(),
+            settled: Cell::default(),
             spared,
             longest: Cell::default(),
             alarm: Cell::default(),

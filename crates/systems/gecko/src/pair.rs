@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, IoResult, Lba, Payload,
+    BlockDevice, Capabilities, Completion, Copies, Extent, Handle, IoError, IoResult, Lba, Payload,
     Request, Signal, completion,
 };
 use manylogs_plant::{self as plant, Bug};
@@ -201,8 +201,10 @@ impl Shared {
     }
 
     /// Reads from a current drive, and from the next one if that fails. `begun` is the read that
-    /// was sent already.
+    /// was sent already. A medium error of that read goes to the engine, which mends the place: see
+    /// [`BlockDevice::copies`].
     async fn read(&self, request: Request, begun: Option<(u64, Completion)>) -> IoResult {
+        let is_mended = begun.is_some() && !self.apart.get();
         let mut tried = Vec::new();
         let mut result = None;
         if let Some((id, answer)) = begun {
@@ -214,7 +216,7 @@ impl Shared {
                 None => true,
                 Some(Ok(_) | Err(IoError::OutOfRange { .. } | IoError::Unsupported)) => false,
                 // Who is read must not depend on what passes: another half may differ.
-                Some(Err(IoError::Medium { .. })) => true,
+                Some(Err(IoError::Medium { .. })) => !is_mended,
                 Some(Err(_)) => !self.apart.get(),
             };
             let next = || {
@@ -291,6 +293,45 @@ impl BlockDevice for Pair {
 
     fn has_copies(&self) -> bool {
         true
+    }
+
+    fn copies(&self) -> Copies {
+        let half =
+            |drive| -> Rc<dyn BlockDevice> { Rc::new(OneHalf { pair: Rc::clone(&self.0), drive }) };
+        self.0.keeper.current(self.0.link).into_iter().map(half).collect()
+    }
+}
+
+/// One half of a link: for reads of it alone, and for writes that make it the same as the other. If
+/// such a write fails the half leaves the link, but not while the chain is opened, because what the
+/// opening has found so far comes from this half.
+struct OneHalf {
+    pair: Rc<Shared>,
+    drive: Drive,
+}
+
+impl BlockDevice for OneHalf {
+    fn capabilities(&self) -> Capabilities {
+        self.pair.capabilities
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        let is_read = matches!(request, Request::Read { .. });
+        let sent = self.drive.device.submit(request);
+        if is_read || self.pair.apart.get() {
+            return sent;
+        }
+        let (completer, answer) = completion();
+        let (pair, id) = (Rc::clone(&self.pair), self.drive.label.id);
+        self.pair.runtime.spawn(async move {
+            let result = sent.await;
+            if let Err(error) = &result {
+                // If it is the last of its link it stays, and the damage with it.
+                let _ = pair.leaves(id, error.clone()).await;
+            }
+            completer.complete(result);
+        });
+        answer
     }
 }
 

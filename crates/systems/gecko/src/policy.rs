@@ -80,6 +80,9 @@ pub struct ChainSettings {
     pub buffer_age: Nanos,
     /// Whether a mirrored link may go on without a half that is missing. The half leaves the link.
     pub degraded: bool,
+    /// A drive that joins is copied this much between two notes of the copy's progress. A crash
+    /// costs at most that.
+    pub copy_noted: Sectors,
 }
 
 impl Default for ChainSettings {
@@ -89,6 +92,7 @@ impl Default for ChainSettings {
             buffer: Sectors::from_bytes_ceil(16 << 20),
             buffer_age: Nanos::from_millis(500),
             degraded: false,
+            copy_noted: Sectors::from_bytes_ceil(4 << 30),
         }
     }
 }

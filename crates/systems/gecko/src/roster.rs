@@ -34,6 +34,9 @@ pub struct Joining {
     pub link: u16,
     /// The half of the link whose place it takes, 0 or 1.
     pub half: u16,
+    /// Segments of the link, from the first on, of which the drive durably has all, like a current
+    /// half. That holds while the drive takes part in every opening.
+    pub copied: u32,
 }
 
 /// Which drives are current. Of the rosters on a chain's drives the one of the newest opening
@@ -53,6 +56,8 @@ pub struct Roster {
 pub(crate) enum Change {
     /// A drive begins to join. From now on it gets all writes.
     Begin(Joining),
+    /// A drive that joins has the first segments now, durably; fewer if it missed an opening.
+    Copied { id: u64, segments: u32 },
     /// A drive that joins has everything now, durably, and takes its place in this opening.
     Join { id: u64, opening: u32 },
     /// A drive missed a write, is missing, or does not join after all.
@@ -126,6 +131,11 @@ impl Roster {
         match change {
             Change::Begin(_) if self.joining.is_some() => return Err(Impossible::Busy),
             Change::Begin(joining) => next.joining = Some(joining),
+            Change::Copied { id, segments } => {
+                let joining = self.joining.filter(|joining| joining.id == id);
+                let joining = joining.ok_or(Impossible::NotJoining)?;
+                next.joining = Some(Joining { copied: segments, ..joining });
+            }
             Change::Join { id, opening } => {
                 let joining = self.joining.filter(|joining| joining.id == id);
                 let Joining { link, half, .. } = joining.ok_or(Impossible::NotJoining)?;
@@ -154,7 +164,7 @@ mod tests {
     }
 
     fn begun() -> Roster {
-        let joining = Joining { id: 13, link: 0, half: 1 };
+        let joining = Joining { id: 13, link: 0, half: 1, copied: 0 };
         roster().after(Change::Begin(joining)).unwrap().unwrap()
     }
 
@@ -177,12 +187,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_copied_is_noted_of_the_drive_that_joins_alone() {
+        let noted = begun().after(Change::Copied { id: 13, segments: 7 }).unwrap().unwrap();
+        assert_eq!(noted.joining.map(|joining| joining.copied), Some(7));
+        assert!(noted.version > begun().version);
+        let other = Change::Copied { id: 12, segments: 7 };
+        assert_eq!(begun().after(other), Err(Impossible::NotJoining));
+        let joined = noted.after(Change::Join { id: 13, opening: 5 }).unwrap().unwrap();
+        assert_eq!(joined.joining, None);
+    }
+
+    #[test]
     fn the_last_half_stays_and_nobody_leaves_twice() {
         let alone = roster().after(Change::Leave { id: 11 }).unwrap().unwrap();
         assert_eq!(alone.after(Change::Leave { id: 11 }), Ok(None));
         assert_eq!(alone.after(Change::Leave { id: 12 }), Err(Impossible::Last));
         assert!(alone.after(Change::Leave { id: 21 }).unwrap().is_some());
-        let second = Joining { id: 14, link: 1, half: 0 };
+        let second = Joining { id: 14, link: 1, half: 0, copied: 0 };
         assert_eq!(begun().after(Change::Begin(second)), Err(Impossible::Busy));
         assert_eq!(alone.place(0), None, "an empty place is no drive");
     }

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use manylogs_block::{Completer, Sectors};
+use manylogs_block::{Completer, Sectors, TaskLock};
 use manylogs_engine::Engine;
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Device, Room, Store, Stream};
 
 use crate::admit::Asked;
+use crate::differ::Looked;
 use crate::heaps::Heaps;
 use crate::join::Copied;
 use crate::keeper::Keeper;
@@ -68,6 +69,12 @@ pub(crate) struct Inner {
     pub(crate) pairs: Vec<Pair>,
     /// What was copied to a drive that joins, while it is copied to.
     pub(crate) copying: Cell<Option<Copied>>,
+    /// Held while a root is written that names other segments.
+    pub(crate) naming: TaskLock,
+    /// What was last looked at for segments to name.
+    pub(crate) looked: Cell<Option<Looked>>,
+    /// What the opening wrote to make the halves of pairs the same.
+    pub(crate) settled: Cell<Sectors>,
     /// Room that only cleaning may use.
     pub(crate) spared: Room,
     /// Most content of the next record.

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use manylogs_block::Nanos;
-use manylogs_gecko::{Chain, ChainSettings, Copied, ReplaceError, Standing};
+use manylogs_gecko::{Chain, ChainSettings, Copied, ReplaceError, ReplaceFault, Standing};
 use manylogs_operate::control::Order;
 use manylogs_operate::status::{ChainStatus, HalfStatus};
 use manylogs_serve::{
-    ChainRefused, ChainView, Member, ServedChain, Stack, StackOptions, place_of, refuse_member,
+    ChainRefused, ChainView, Member, ServedChain, Stack, StackOptions, is_member, is_same,
+    place_of, refuse_member,
 };
 use manylogs_storage::OpenMode;
 use serde_json::json;
@@ -123,6 +124,7 @@ fn replace(args: &MemberReplaceArgs) -> Result<(), Failure> {
     if !args.new.exists() {
         return Err(Failure::input(format!("{} does not exist", args.new.display())));
     }
+    refuse_current(args, &base)?;
     if let Some(mut server) = live::server(&base)? {
         check_new(args)?;
         let new = std::path::absolute(&args.new).unwrap_or_else(|_| args.new.clone());
@@ -150,6 +152,20 @@ fn joined(args: &MemberReplaceArgs, bytes: u64) -> Result<(), Failure> {
     print(&format!("{new} has everything now, in the place of {old}: {} copied\n", human(bytes)))
 }
 
+/// Refuses a new drive that is a current member of the chain: its pair needs what it holds, so no
+/// option lets it be overwritten. A copy of such a drive is no member.
+fn refuse_current(args: &MemberReplaceArgs, base: &Path) -> Result<(), Failure> {
+    let Ok(members) = Member::all(base, &[]) else { return Ok(()) };
+    let newest = members.iter().max_by_key(|member| member.label.age());
+    let is_current = |member: &&Member| {
+        newest.is_some_and(|newest| newest.label.roster.place(member.label.id).is_some())
+    };
+    match members.iter().filter(is_current).any(|member| is_same(&member.path, &args.new)) {
+        true => Err(Failure::input(is_member(&args.new))),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a new drive with content.
 fn check_new(args: &MemberReplaceArgs) -> Result<(), Failure> {
     refuse_contents(&args.new, args.force)?;
@@ -171,7 +187,17 @@ fn named(args: &MemberReplaceArgs, base: &Path) -> Result<(Vec<PathBuf>, bool), 
 
 /// Replaces a half of a chain that nobody serves: opens the chain until the new drive has all.
 fn replace_closed(args: &MemberReplaceArgs, chain: &ServedChain) -> Result<Copied, Failure> {
-    let first = chain.members.first().ok_or_else(|| not_a_chain(&args.new))?;
+    let (stack, opened) = open(chain)?;
+    let result = copy(args, chain, &stack, &opened);
+    let closed = stack.run(async move { opened.close().await });
+    let copied = result?;
+    closed.map_err(Failure::failed)?;
+    Ok(copied)
+}
+
+/// Opens a chain that nobody serves.
+pub(super) fn open(chain: &ServedChain) -> Result<(Stack, Chain), Failure> {
+    let first = chain.members.first().ok_or_else(|| Failure::input("the chain has no members"))?;
     let options = StackOptions::new(first, OpenMode::Exclusive);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -185,11 +211,7 @@ fn replace_closed(args: &MemberReplaceArgs, chain: &ServedChain) -> Result<Copie
     stack.lock_as(chain.id).map_err(failed(first))?;
     let opened = stack.run(Chain::open(stack.runtime(), drives, chain.settings));
     let opened = opened.map_err(|error| refused(&ChainRefused::new(&chain.members, error)))?;
-    let result = copy(args, chain, &stack, &opened);
-    let closed = stack.run(async move { opened.close().await });
-    let copied = result?;
-    closed.map_err(Failure::failed)?;
-    Ok(copied)
+    Ok((stack, opened))
 }
 
 fn copy(
@@ -205,7 +227,7 @@ fn copy(
     let joins = halves.iter().find(|half| matches!(half.standing, Standing::Joining(_)));
     let new = joins
         .and_then(|half| chain.members.get(half.given?))
-        .filter(|path| manylogs_serve::is_same(path, &args.new));
+        .filter(|path| is_same(path, &args.new));
     if let (Some(_), Some(joining)) = (new, joins) {
         return wait(args, stack, opened, joining.id);
     }
@@ -246,11 +268,9 @@ fn wait(
 
 fn replace_failure(new: &Path, error: &ReplaceError) -> Failure {
     let message = format!("{}: {error}", new.display());
-    match error {
-        ReplaceError::Busy => Failure::Busy(message),
-        ReplaceError::Failed | ReplaceError::Closed | ReplaceError::Io(_) => {
-            Failure::failed(message)
-        }
-        _ => Failure::Input(message),
+    match error.fault() {
+        ReplaceFault::Busy => Failure::Busy(message),
+        ReplaceFault::Failure => Failure::failed(message),
+        ReplaceFault::Order => Failure::Input(message),
     }
 }

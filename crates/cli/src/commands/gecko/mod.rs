@@ -3,6 +3,7 @@
 pub(crate) mod format;
 pub(crate) mod listed;
 pub(crate) mod members;
+pub(crate) mod scrub;
 
 use std::fmt::Write as _;
 use std::path::Path;

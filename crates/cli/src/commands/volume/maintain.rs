@@ -12,6 +12,7 @@ use manylogs_storage::{OpenMode, Reactor};
 
 use super::{Session, human, id_text, span};
 use crate::args::volume::{CheckpointArgs, DrainArgs, VolumeArgs};
+use crate::commands::gecko;
 use crate::commands::lend::refuse_if_borrowing;
 use crate::commands::live;
 use crate::commands::serve::control_failure;
@@ -142,8 +143,11 @@ pub(crate) fn drain(args: &DrainArgs) -> Result<(), Failure> {
 }
 
 pub(crate) fn scrub(args: &CheckpointArgs) -> Result<(), Failure> {
-    let (session, volume, _) = opened(&args.volume)?;
     let bar = bar("scrub", 0);
+    if gecko::scrub::run(&args.volume.device, &bar)? {
+        return Ok(());
+    }
+    let (session, volume, _) = opened(&args.volume)?;
     let (working, shown) = (volume, bar.clone());
     let done = session.run(async move {
         let progress = |done, total| {

@@ -29,6 +29,8 @@ struct History<'a> {
     /// States that were judged, each with the moment of the model.
     judged: HashSet<(u64, u64)>,
     seen: HashSet<u64>,
+    /// Whether the last incarnation closed the chain in order.
+    was_closed: bool,
     /// Content of the drives at the end of each incarnation.
     before: Vec<Images>,
     report: Report,
@@ -45,6 +47,8 @@ struct Watch {
     /// Halves that were replaced, and halves that failed.
     replaced: Rc<Cell<u64>>,
     failed: Rc<Cell<u64>>,
+    /// Whether the chain was closed in order.
+    closed: Rc<Cell<bool>>,
 }
 
 /// Runs the history of `plan`.
@@ -59,6 +63,7 @@ pub(crate) fn run_history(plan: &GeckoPlan) -> Result<Report, String> {
         next_tag: Rc::new(Cell::new(1)),
         judged: HashSet::new(),
         seen: HashSet::new(),
+        was_closed: false,
         before: Vec::new(),
         report: Report::default(),
     };
@@ -85,6 +90,7 @@ impl History<'_> {
             known: Rc::clone(&self.known),
             next_tag: Rc::clone(&self.next_tag),
             rng: self.rng.split(),
+            was_closed: self.was_closed,
         };
         let run = run(sim.handle(user), self.plan.clone(), drives.clone(), given, watch.clone());
         sim.handle(user).spawn(run);
@@ -105,6 +111,7 @@ impl History<'_> {
             self.report.tally.replaced += watch.replaced.get();
             self.report.tally.halves_lost += watch.failed.get();
         }
+        self.was_closed = watch.closed.get();
         let images = drives.crash(&mut self.rng);
         self.judge(&images, Phase::Recovery, true)?;
         Ok(images)
@@ -255,6 +262,8 @@ struct Given {
     known: Rc<RefCell<Known>>,
     next_tag: Rc<Cell<u64>>,
     rng: Rng,
+    /// Whether the chain was closed in order before.
+    was_closed: bool,
 }
 
 /// Opens the chain, compares its content, and starts the clients.
@@ -265,7 +274,8 @@ async fn run(
     given: Given,
     watch: Watch,
 ) {
-    let Given { incarnation, known, next_tag, mut rng } = given;
+    let Given { incarnation, known, next_tag, mut rng, was_closed } = given;
+    let closes = plan.mirrored && rng.one_in(3);
     let note = |problem: String| {
         watch.problem.borrow_mut().get_or_insert(problem);
     };
@@ -274,12 +284,21 @@ async fn run(
             let chain = drives.open(runtime.clone(), &plan, 0, true).await;
             (chain, (0..plan.members).collect())
         }
-        later => drives.open_without(runtime.clone(), &plan, later, (later, None)).await,
+        later => {
+            // The drive that joins misses some openings.
+            let joining = if plan.mirrored { drives.joining().await } else { None };
+            let without = joining.filter(|_| rng.one_in(3));
+            drives.open_without(runtime.clone(), &plan, later, (later, without)).await
+        }
     };
     let (chain, given) = match opened {
         (Ok(chain), given) => (chain, given),
         (Err(error), _) => return note(format!("open: {error}")),
     };
+    let settled = chain.figures().settled;
+    if was_closed && settled.0 > 0 {
+        return note(format!("after an orderly close {settled:?} were settled"));
+    }
     watch.opened.replace(Some(chain.clone()));
     let content = match read_all(&chain).await {
         Ok(content) => content,
@@ -325,7 +344,13 @@ async fn run(
                 watch.problem.borrow_mut().get_or_insert(problem);
             }
             running.set(running.get() - 1);
-            watch.ended.set(running.get() == 0);
+            if running.get() > 0 {
+                return;
+            }
+            if closes {
+                watch.closed.set(world.chain.close().await.is_ok());
+            }
+            watch.ended.set(true);
         });
     }
 }

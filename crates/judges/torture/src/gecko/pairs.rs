@@ -107,6 +107,8 @@ impl Trouble {
             Ok(_) => self.replaced.set(self.replaced.get() + 1),
             // One that joins since the last opening goes on.
             Err(ReplaceError::Busy) => {}
+            // The clients have ended, and the chain was closed.
+            Err(ReplaceError::Closed) => {}
             Err(_) if fails => {}
             // The half that is copied from may fail, but it has a twin.
             Err(error) => return Err(format!("drive {new} does not join {place:?}: {error}")),

@@ -74,6 +74,7 @@ impl GeckoPlan {
             buffer: Sectors(8 + rng.below(100)),
             buffer_age: Nanos::from_micros(1 << rng.below(18)),
             degraded: false,
+            copy_noted: Sectors(1),
         });
         let settings = settings.collect();
         Self {
@@ -146,6 +147,9 @@ impl GeckoPlan {
         let limit = export_limit(links.len(), smallest, plan.segment);
         let export = Sectors(limit.0 / (1 + rng.below(3)) / 8 * 8);
         let settings = [plan.settings[0]; 4][..2 + to_usize(rng.below(3))].to_vec();
+        let copy_noted = Sectors(plan.segment.0 << rng.below(3));
+        let of = |settings: ChainSettings| ChainSettings { copy_noted, ..settings };
+        let settings = settings.into_iter().map(of).collect();
         let (zoned, mirrored) = (false, true);
         Self { drives, members, export, settings, zoned, mirrored, fork_every: 40, ..plan }
     }

@@ -109,6 +109,19 @@ impl Drives {
     }
 }
 
+impl Drives {
+    /// The number of the drive that is being copied to, if there is one.
+    pub(super) async fn joining(&self) -> Option<usize> {
+        let mut labels = Vec::new();
+        for (number, drive) in self.0.iter().enumerate() {
+            labels.extend(label_of(drive).await.map(|label| (number, label)));
+        }
+        let (_, newest) = labels.iter().max_by_key(|(_, label)| label.age())?;
+        let joins = |(_, label): &&(usize, ChainMember)| newest.roster.joins(label.id);
+        labels.iter().find(joins).map(|(number, _)| *number)
+    }
+}
+
 /// The drive as the plan wants it.
 pub(super) fn of_plan(drive: &CrashDisk, plan: &GeckoPlan) -> Rc<dyn BlockDevice> {
     if !plan.zoned {
@@ -120,14 +133,18 @@ pub(super) fn of_plan(drive: &CrashDisk, plan: &GeckoPlan) -> Rc<dyn BlockDevice
 }
 
 async fn has_label(drive: &CrashDisk) -> bool {
+    label_of(drive).await.is_some()
+}
+
+async fn label_of(drive: &CrashDisk) -> Option<ChainMember> {
     for extent in ChainMember::places(drive.capabilities().capacity) {
         let read = drive.submit(Request::Read { extent }).await;
         let bytes = read.ok().and_then(|content| content.to_bytes()).unwrap_or_default();
-        if matches!(ChainMember::decode(&bytes), Ok(Some(_))) {
-            return true;
+        if let Ok(Some(label)) = ChainMember::decode(&bytes) {
+            return Some(label);
         }
     }
-    false
+    None
 }
 
 /// Reads the whole content of the chain.

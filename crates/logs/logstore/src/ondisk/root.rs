@@ -22,6 +22,7 @@ pub const RETIRED_MAX: usize = 512;
 const GENERATION_MAX: u64 = 1 << 56;
 const FLAG_CLOSED: u32 = 1;
 const FLAG_DRAINED: u32 = 2;
+const FLAG_NOTES_COPIES: u32 = 4;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -89,8 +90,11 @@ pub struct Root {
     pub kept_floor: DataSequence,
     /// The snapshot that recovery may begin with.
     pub snapshot: Option<SnapshotRef>,
-    /// Logs that may have changed since the snapshot.
+    /// Logs that may have changed since the snapshot; or those that `notes_copies` speaks of.
     pub opened: LogBitmap,
+    /// Whether `opened` names all logs of which copies on several drives may differ, though there
+    /// is no snapshot. An older program writes roots that do not say so.
+    pub notes_copies: bool,
     /// Logs that may ever have been used: recovery does not even look at the others.
     pub used: LogBitmap,
     /// Logs that failed and take no more records.
@@ -110,6 +114,7 @@ impl Root {
             kept_floor: DataSequence(0),
             snapshot: None,
             opened: LogBitmap::none(logs),
+            notes_copies: false,
             used: LogBitmap::none(logs),
             retired: Vec::new(),
             left: Left::Open,
@@ -133,10 +138,16 @@ impl Root {
         if !self.used.contains(log) {
             self.used.add_around(log, logs, USED_TOGETHER);
         }
-        if self.snapshot.is_some() {
+        if self.names_opened() {
             self.opened.add_around(log, logs, OPENED_TOGETHER);
             self.used.add_all(&self.opened);
         }
+    }
+
+    /// Whether a log takes records only when `opened` names it.
+    #[must_use]
+    pub const fn names_opened(&self) -> bool {
+        self.snapshot.is_some() || self.notes_copies
     }
 
     /// Whether the record was written under a later root. A record carries the floor that was
@@ -158,6 +169,7 @@ impl Root {
             Left::Closed => FLAG_CLOSED,
             Left::Drained => FLAG_CLOSED | FLAG_DRAINED,
         };
+        let flags = flags | if self.notes_copies { FLAG_NOTES_COPIES } else { 0 };
         let retired = &self.retired[..self.retired.len().min(RETIRED_MAX)];
         let mut raw = Raw {
             magic: MAGIC,
@@ -236,6 +248,7 @@ impl Root {
             }),
             snapshot,
             opened: LogBitmap::from_raw(raw.logs_per_bit.get(), raw.opened)?,
+            notes_copies: raw.flags.get() & FLAG_NOTES_COPIES != 0,
             used: LogBitmap::from_raw(raw.logs_per_bit.get(), raw.used)?,
             retired: retired.iter().map(|log| LogId(log.get())).collect(),
             left,
@@ -260,6 +273,7 @@ mod tests {
             snapshot: Some(SnapshotRef { slot: 1, bytes: 1000, checksum: 5 }),
             used: opened.clone(),
             opened,
+            notes_copies: true,
             retired: vec![LogId(5), LogId(199_999)],
             left: Left::Closed,
         };

@@ -80,18 +80,32 @@ impl Store {
     /// # Errors
     /// The device's error, or [`IoError::Checksum`].
     pub fn end_read(&mut self, read: &LogRead, found: IoResult, home: Extent) -> IoResult {
+        let result = self.check_read(read, found, home);
+        self.unpin_read(read);
+        result
+    }
+
+    /// Checks what the device answered for a read that goes on: the log is not reset yet. Arguments
+    /// and errors are those of [`Store::end_read`].
+    ///
+    /// # Errors
+    /// The device's error, or [`IoError::Checksum`].
+    pub fn check_read(&self, read: &LogRead, found: IoResult, home: Extent) -> IoResult {
         let units = self.logs.get(read.log).map(Log::units);
         let whole = |found: &Payload| units.is_some_and(|units| units.verify(read.within, found));
-        let result = match found {
+        match found {
             Ok(found) if whole(&found) || plant::is(Bug::LogReadNotVerified) => Ok(found),
             Ok(_) => Err(IoError::Checksum { extent: home }),
             Err(error) => Err(error),
-        };
+        }
+    }
+
+    /// Ends a read that was checked: the log may be reset.
+    pub fn unpin_read(&mut self, read: &LogRead) {
         if !plant::is(Bug::ResetUnderRead) {
             self.logs.adjust(read.log, Log::unpin);
         }
         self.reset_candidates.push(read.log);
         self.reset_what_can_be();
-        result
     }
 }

@@ -73,8 +73,10 @@ impl Store {
             // Recovery does not look for records in the logs.
             return true;
         }
-        let opened =
-            self.roots.on_disk.snapshot.is_none() || self.roots.on_disk.opened.contains(log);
+        let is_late = self.roots.on_disk.notes_copies && plant::is(Bug::CleanMarkKept);
+        let opened = !self.roots.on_disk.names_opened()
+            || self.roots.on_disk.opened.contains(log)
+            || is_late;
         opened
             && self.roots.on_disk.used.contains(log)
             && self.roots.next_opened.as_ref().is_none_or(|next| next.contains(log))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use manylogs_gecko::{Chain, Copied, HalfState, ReplaceError, Standing};
+use manylogs_gecko::{Chain, Copied, HalfState, ReplaceError, ReplaceFault, Standing};
 use manylogs_operate::control::OrderError;
 use manylogs_operate::status::HalfStatus;
 
@@ -72,11 +72,16 @@ pub fn place_of(
 /// Says which one.
 pub fn refuse_member(chain: &ChainView<'_>, new: &Path) -> Result<(), String> {
     let mut used = chain.halves.iter().filter_map(|state| chain.paths.get(state.given?));
-    if used.any(|path| path == new || is_same(path, new)) {
-        let new = new.display();
-        return Err(format!("{new} is a member of this chain already: name a drive that is none"));
+    match used.any(|path| path == new || is_same(path, new)) {
+        true => Err(is_member(new)),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// Says that a drive is a member of the chain already.
+#[must_use]
+pub fn is_member(new: &Path) -> String {
+    format!("{} is a member of this chain already: name a drive that is none", new.display())
 }
 
 /// The halves of a chain, and the paths of its drives.
@@ -91,9 +96,9 @@ pub struct ChainView<'a> {
 /// The error of an order for a drive that did not join.
 pub(super) fn refusal(new: &Path, error: &ReplaceError) -> OrderError {
     let told = format!("{}: {error}", new.display());
-    match error {
-        ReplaceError::Busy => OrderError::in_use(told),
-        ReplaceError::Failed | ReplaceError::Closed | ReplaceError::Io(_) => OrderError::new(told),
-        _ => OrderError::bad_input(told),
+    match error.fault() {
+        ReplaceFault::Busy => OrderError::in_use(told),
+        ReplaceFault::Failure => OrderError::new(told),
+        ReplaceFault::Order => OrderError::bad_input(told),
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Found {
     pub(super) pairs: Vec<Pair>,
     /// Ids of current drives that are missing.
     missing: Vec<u64>,
+    /// Id of the drive that joins, if it missed something since the copy's progress was noted.
+    behind: Option<u64>,
 }
 
 impl Found {
@@ -48,9 +50,11 @@ impl Found {
         let newest = newest(&found)?;
         let (roster, links) = (newest.roster, usize::from(newest.drives));
         let missing = missing(&found, &roster, links, degraded)?;
+        let behind = behind(&found, &newest);
         found.retain(|drive| roster.link_of(drive.label.id).is_some());
         let keeper = Rc::new(Keeper::new(roster, newest.opening, found));
-        Ok(Self::with(runtime, keeper, links, newest.halves, missing))
+        let with = Self::with(runtime, keeper, links, newest.halves, missing);
+        Ok(Self { behind, ..with })
     }
 
     /// The links of drives that `keeper` knows.
@@ -77,7 +81,7 @@ impl Found {
         };
         let reads = drives.iter().map(patient).collect();
         let superblocks = firsts.iter().map(|drive| drive.label).collect();
-        Self { drives, reads, superblocks, keeper, pairs, missing }
+        Self { drives, reads, superblocks, keeper, pairs, missing, behind: None }
     }
 
     /// The newest root, and its slot. An error if a drive's opening is older than the root, or
@@ -117,8 +121,8 @@ impl Found {
             let link = &self.drives[usize::from(device.0)];
             link.submit(root.0.write_to(place, self.superblocks[0].chain)).await?;
         }
-        let begun = self.keeper.begin(last.0.saturating_add(1), &self.missing).await;
-        begun.map_err(|why| match why {
+        let begun = self.keeper.begin(last.0.saturating_add(1), &self.missing, self.behind);
+        begun.await.map_err(|why| match why {
             NotChanged::Io(error) => error.into(),
             NotChanged::Impossible(_) => ChainError::NoRoster,
         })
@@ -131,7 +135,10 @@ impl Found {
         let mut versions = Versions::new(store.take_logs());
         let of = (store.volume(), first.physical, first.export);
         let segments = store.logs().ids().collect();
-        let mut scanner = Scanner::new(&self.reads, store.logs(), segments, of, floor);
+        let root = store.root();
+        let differ = root.notes_copies.then(|| root.opened.clone());
+        let scanner = Scanner::new(&self.reads, store.logs(), segments, of, floor);
+        let mut scanner = scanner.in_doubt_only(differ);
         while let Some((segment, scanned)) = scanner.next().await? {
             if let Some(damage) = scanned.damage.iter().find(|damage| !damage.known) {
                 let (offset, sectors) = (damage.offset, damage.sectors);
@@ -200,6 +207,15 @@ fn missing(
         Some((link, half)) if !degraded => Err(ChainError::HalfMissing { link, half }),
         _ => Ok(missing),
     }
+}
+
+/// The drive of which `newest` notes what was copied to it, unless that still holds. It holds if
+/// the drive's own label is as new: then the drive took part in all that happened since.
+fn behind(found: &[Drive], newest: &Superblock) -> Option<u64> {
+    let joining = newest.roster.joining.filter(|joining| joining.copied > 0)?;
+    let is_it = |drive: &&Drive| drive.label.id == joining.id;
+    let has_all = found.iter().find(is_it).is_some_and(|it| it.label.age() == newest.age());
+    (!has_all && !plant::is(Bug::AbsentHalfGoesOn)).then_some(joining.id)
 }
 
 async fn superblock_of(
