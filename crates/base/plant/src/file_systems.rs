@@ -19,6 +19,8 @@ macro_rules! with_file_systems {
                 LazyTailTooFar,
                 /// An opened journal is written from its beginning.
                 LazyHeadForgotten,
+                /// What is arranged is what lies at home, which may be old.
+                ArrangeRenewsHome,
             }
             /// Bugs of such a journal that tests of its parts show.
             LAZY_PARTS {
@@ -48,8 +50,11 @@ macro_rules! with_file_systems {
                 AheadUnderWay,
                 /// A block that is read ahead while it is being written is kept as it was read.
                 AheadOfWrites,
-                /// What is arranged is what lies at home, which may be old.
-                ArrangeRenewsHome,
+                /// What reads ahead is not told of a commit that changes what the device holds.
+                AheadCommitNotTold,
+                /// A block that is read ahead while such a commit is under way is kept as it was
+                /// read.
+                AheadUnderCommit,
             }
             /// Bugs of the file system ext4 that tests of its parts show.
             EXT4_PARTS {

@@ -140,7 +140,7 @@ impl Core {
             return Ok(buffer);
         }
         let fetch = async |at: BlockNo| match self.ahead.get() {
-            Some(ahead) => ahead.read(at, table).await,
+            Some(ahead) => ahead.read(&*self.journal.sink, at, table).await,
             None => read_block(&*self.device, at).await,
         };
         let bytes = self.journal.read(fetch, block).await?;

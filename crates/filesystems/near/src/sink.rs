@@ -270,6 +270,19 @@ impl CommitSink for NearSink {
         Box::pin(self.append(transaction))
     }
 
+    fn changes_device(&self) -> bool {
+        // The device is the volume, whose table leads to the record.
+        true
+    }
+
+    fn in_one_piece(&self, block: BlockNo, run: Run) -> Run {
+        let wanted = sectors_of(Run { start: block, blocks: 1 });
+        let found = self.volume.in_one_piece(wanted, sectors_of(run));
+        let found = found.narrowed_to(Sectors(BLOCK_SECTORS));
+        let blocks = narrow(found.len.0 / BLOCK_SECTORS);
+        Run { start: BlockNo(found.start.0 / BLOCK_SECTORS), blocks }
+    }
+
     fn quiet(&self) -> Step<'_> {
         // The volume orders its writes to a home with those of its owner.
         Box::pin(async { Ok(()) })

@@ -212,6 +212,8 @@ impl Campaign {
         let plan = Ext4Plan::of_seed(seed).with_journal(journal);
         let has_durable = journal == Journal::Near && seed.is_multiple_of(3);
         let plan = if has_durable { plan.with_durable_files() } else { plan };
+        let arranges = journal == Journal::Lazy && seed.is_multiple_of(3);
+        let plan = if arranges { plan.arranging() } else { plan };
         let plan = if self.trouble { plan.in_trouble() } else { plan };
         run_ext4(&plan.with_e2fsck(campaign.e2fsck_every), images)
     }

@@ -13,11 +13,20 @@
 //! under way, whichever began first. So it does not matter what the block is, nor what it becomes:
 //! the journal says where the newest copy of a block of metadata is, before and after it is read.
 //!
+//! **A commit may change what the device holds,** though no request for these blocks is seen: with
+//! logs near the head the device below is the volume, whose table leads to the record from then on.
+//! Such a commit passes through here, and its blocks, and those that it frees, count as being
+//! changed for as long as it is under way ([`CommitSink::changes_device`]).
+//!
 //! **Content is not served.** Only metadata is asked for here: content of files is read from the
 //! device past what waits.
 //!
 //! **Nobody fails for a neighbour.** If blocks cannot be read together, the one that is wanted is
 //! read alone.
+//!
+//! **It is one read.** Only blocks that the device reads in one piece with the one that is wanted
+//! are read ahead ([`CommitSink::in_one_piece`]): a window must not cost a positioning for each of
+//! its blocks that lies in some log.
 //!
 //! **It has to pay.** Blocks are read ahead while blocks that lie near one that was read are asked
 //! for soon, and not while each lies anywhere. The more of them are asked for, the more are read at
@@ -41,6 +50,7 @@ use manylogs_plant::{Bug, is};
 
 use crate::cache::read_block;
 use crate::core::Core;
+use crate::journal::{Closed, CommitSink};
 use crate::memory::{Memory, Part};
 use crate::ops::Ext4;
 use crate::units::{BLOCK, BLOCK_BYTES, BLOCK_SECTORS, BlockNo, Run};
@@ -146,15 +156,21 @@ impl Ahead {
     }
 
     /// Reads a block of metadata, and others ahead. `table` is the table of inodes that it is in,
-    /// if it is in one.
+    /// if it is in one; `sink` is that of the mount.
     ///
     /// # Errors
     /// Those of the device, for this block.
-    pub(crate) async fn read(&self, block: BlockNo, table: Option<Run>) -> IoResult<Bytes> {
+    pub(crate) async fn read(
+        &self,
+        sink: &dyn CommitSink,
+        block: BlockNo,
+        table: Option<Run>,
+    ) -> IoResult<Bytes> {
         if let Some(bytes) = self.take(block, table.is_some()) {
             return Ok(bytes);
         }
         let run = self.plan(block, table);
+        let run = if run.blocks > 1 { sink.in_one_piece(block, run) } else { run };
         if run.blocks > 1
             && let Ok(bytes) = self.read_window(run, block, table.is_some()).await
         {
@@ -206,6 +222,18 @@ impl Ahead {
         state.windows.insert(window);
         Ok(found)
     }
+}
+
+/// The blocks of which a commit may change what the device holds, in runs.
+fn changed_by(transaction: &Closed) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = transaction.freed.iter().map(|run| run.range()).collect();
+    for block in transaction.blocks.keys().map(|block| block.0) {
+        match runs.last_mut() {
+            Some(run) if run.end == block => run.end += 1,
+            _ => runs.push(block..block + 1),
+        }
+    }
+    runs
 }
 
 /// The part of `whole` that is read with `block`: parts of `each` blocks lie one behind the other.
@@ -274,9 +302,34 @@ impl Ahead {
     }
 }
 
+impl Ahead {
+    /// Makes a transaction durable. If that changes what the device holds, its blocks are forgotten,
+    /// and not kept from reads that go on meanwhile. If it fails, their content is not known, and
+    /// they are not read ahead any more.
+    ///
+    /// # Errors
+    /// Those of [`CommitSink::commit`].
+    pub(crate) async fn commit(&self, sink: &dyn CommitSink, transaction: &Closed) -> IoResult<()> {
+        if !sink.changes_device() || is(Bug::AheadCommitNotTold) {
+            return sink.commit(transaction).await;
+        }
+        let numbers: Vec<u64> = {
+            let mut state = self.state.borrow_mut();
+            changed_by(transaction).into_iter().map(|run| state.change(run)).collect()
+        };
+        if is(Bug::AheadUnderCommit) {
+            self.state.borrow_mut().changing.clear();
+        }
+        sink.commit(transaction).await?;
+        let mut state = self.state.borrow_mut();
+        numbers.iter().for_each(|number| drop(state.changing.remove(number)));
+        Ok(())
+    }
+}
+
 impl Ext4 {
     /// Sets which metadata is read ahead from now on; all of it, where it pays, if this is not
-    /// called. A file system that is mounted through a sink reads nothing ahead.
+    /// called.
     pub fn read_ahead(&self, what: ReadAhead) {
         if let Some(ahead) = self.core.ahead.get() {
             ahead.set(what);

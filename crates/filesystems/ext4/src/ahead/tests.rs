@@ -4,6 +4,9 @@ use manylogs_block::{Handle, MemoryDevice, Nanos, Payload, Sectors, completion};
 use manylogs_sim::{Sim, TaskOrder};
 
 use super::*;
+use crate::journal::NoSink;
+
+mod commits;
 
 /// The table of inodes of which a part is read.
 const TABLE: Run = Run { start: BlockNo(64), blocks: 40 };
@@ -53,6 +56,16 @@ fn write(block: BlockNo, byte: u8) -> Request {
 
 /// A world with such a device, whose blocks hold their numbers.
 fn world(read: Nanos, write_span: Nanos, bad: Option<BlockNo>) -> (Sim, Handle, Rc<Ahead>) {
+    let (sim, runtime, _, ahead) = world_over(read, write_span, bad);
+    (sim, runtime, ahead)
+}
+
+/// As [`world`], with the device at the bottom.
+fn world_over(
+    read: Nanos,
+    write_span: Nanos,
+    bad: Option<BlockNo>,
+) -> (Sim, Handle, Rc<MemoryDevice>, Rc<Ahead>) {
     let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
@@ -63,10 +76,11 @@ fn world(read: Nanos, write_span: Nanos, bad: Option<BlockNo>) -> (Sim, Handle, 
             filled.submit(write(BlockNo(number.into()), number)).await.unwrap();
         }
     });
+    let device = Rc::clone(&below);
     let slow = Slow { below, runtime: runtime.clone(), read, write: write_span, bad };
     let ahead = Rc::new(Ahead::new(Rc::new(slow), &Memory::default()));
     ahead.set(ReadAhead::Tables);
-    (sim, runtime, ahead)
+    (sim, runtime, device, ahead)
 }
 
 /// What is read of a block that was read ahead and written, the read beginning after so long, the
@@ -77,7 +91,7 @@ fn read_when_both_are_done(read: (Nanos, Nanos), written: (Nanos, Nanos)) -> u8 
     let (reader, later) = (Rc::clone(&ahead), runtime.clone());
     runtime.spawn(async move {
         later.sleep(read.0).await;
-        assert_eq!(reader.read(READ, Some(TABLE)).await.unwrap()[0], 65);
+        assert_eq!(reader.read(&NoSink, READ, Some(TABLE)).await.unwrap()[0], 65);
     });
     let (writer, later) = (Rc::clone(&ahead), runtime.clone());
     runtime.spawn(async move {
@@ -86,7 +100,7 @@ fn read_when_both_are_done(read: (Nanos, Nanos), written: (Nanos, Nanos)) -> u8 
     });
     sim.block_on(node, async move {
         runtime.sleep(Nanos(1000)).await;
-        let found = ahead.read(BEHIND, Some(TABLE)).await.unwrap();
+        let found = ahead.read(&NoSink, BEHIND, Some(TABLE)).await.unwrap();
         assert!(found.iter().all(|byte| *byte == found[0]));
         found[0]
     })
@@ -137,10 +151,10 @@ fn read_after(bad: Option<BlockNo>, policy: ReadAhead, blocks: &[u64], last: u64
     let (node, blocks) = (sim.node(), blocks.to_vec());
     sim.block_on(node, async move {
         for block in blocks {
-            ahead.read(BlockNo(block), Some(TABLE)).await.unwrap();
+            ahead.read(&NoSink, BlockNo(block), Some(TABLE)).await.unwrap();
         }
         let began = runtime.now();
-        let found = ahead.read(BlockNo(last), Some(TABLE)).await.unwrap();
+        let found = ahead.read(&NoSink, BlockNo(last), Some(TABLE)).await.unwrap();
         assert_eq!(u64::from(found[0]), last);
         runtime.now().since(began).0
     })

@@ -176,7 +176,10 @@ impl Core {
         let closed = self.journal.close((self.clock)());
         drop(alone);
         let Some(closed) = closed else { return Ok(()) };
-        self.journal.sink.commit(&closed).await?;
+        match self.ahead.get() {
+            Some(ahead) => ahead.commit(&*self.journal.sink, &closed).await?,
+            None => self.journal.sink.commit(&closed).await?,
+        }
         {
             let mut state = self.journal.state.borrow_mut();
             state.durable = closed.tid;

@@ -20,7 +20,7 @@ use manylogs_block::{BlockDevice, IoError, Nanos, Signal, to_usize};
 use manylogs_plant::{Bug, is};
 
 pub(crate) use handle::Handle;
-use sink::NoSink;
+pub(crate) use sink::NoSink;
 pub use sink::{
     Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest, SinkStats,
     Step,

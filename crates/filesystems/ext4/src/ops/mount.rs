@@ -178,6 +178,8 @@ impl Ext4 {
         runtime: Executor,
         options: Options,
     ) -> Result<Self> {
+        let ahead = Rc::new(Ahead::new(device, &options.memory));
+        let device = Rc::clone(&ahead) as Rc<dyn BlockDevice>;
         let superblock = Self::superblock_to_mount_through(&device).await?;
         let block = read_block(&*device, BlockNo(0)).await?;
         let none = Journal::none(&options.memory);
@@ -191,9 +193,12 @@ impl Ext4 {
         let mut core = loaded.alone();
         core.geometry.add_journal(&runs);
         if core.read_only {
+            core.begin_to_read(ahead);
             return Ok(Self::of(Rc::new(core)));
         }
         core.journal = Journal::new(sink, Tid(1), &core.memory);
+        // Before the first commit, of which it must know.
+        core.begin_to_read(ahead);
         Self::start(core).await
     }
 

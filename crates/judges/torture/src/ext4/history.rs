@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use manylogs::{Layout, Phase};
-use manylogs_block::Rng;
+use manylogs_block::{Nanos, Rng};
+use manylogs_ext4::{Error, Ext4};
 use manylogs_sim::DiskImage;
 
 use super::broken_log::{self, Broken};
@@ -21,6 +22,9 @@ use crate::report::Report;
 
 /// Number of steps of tasks after which clients count as hanging.
 const STEPS_MOST: u64 = 6_000_000;
+
+/// Most time between two attempts to arrange metadata, in milliseconds.
+const ARRANGE_EVERY: u64 = 200;
 
 /// Runs the history of `plan` on one of `images`.
 ///
@@ -245,6 +249,26 @@ impl Start {
             });
         }
         self.watch.mounted.set(true);
+        if self.plan.arranges {
+            self.arrange(fs);
+        }
+    }
+
+    /// Starts a task that arranges metadata as long as there are clients.
+    fn arrange(&self, fs: &Ext4) {
+        let (fs, runtime, watch) = (fs.clone(), self.runtime.clone(), self.watch.clone());
+        let mut rng = Rng::new(self.plan.seed ^ (self.incarnation + 0xa55));
+        self.runtime.spawn(async move {
+            while watch.running.get() > 0 {
+                runtime.sleep(Nanos::from_millis(rng.below(ARRANGE_EVERY))).await;
+                match fs.arrange().await {
+                    Ok(_) => {}
+                    // It is mounted in another mode.
+                    Err(Error::Unsupported(_)) => return,
+                    Err(error) => return watch.note(format!("arrange: {error}")),
+                }
+            }
+        });
     }
 
     fn adopt(&self, held: AllHeld) -> Result<(), String> {

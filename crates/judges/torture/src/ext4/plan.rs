@@ -51,6 +51,8 @@ pub struct Ext4Plan {
     pub trouble: bool,
     /// Whether some files need durability and no place; for [`Journal::Near`].
     pub durable: bool,
+    /// Whether metadata is arranged again and again meanwhile; for [`Journal::Lazy`].
+    pub arranges: bool,
 }
 
 impl Ext4Plan {
@@ -78,6 +80,7 @@ impl Ext4Plan {
             e2fsck_every: SAMPLE,
             trouble: false,
             durable: false,
+            arranges: false,
         }
     }
 
@@ -110,6 +113,12 @@ impl Ext4Plan {
     #[must_use]
     pub fn with_durable_files(self) -> Self {
         Self { durable: true, journal: Journal::Near, ..self }
+    }
+
+    /// This plan with metadata that stays in the journal and is arranged there meanwhile.
+    #[must_use]
+    pub fn arranging(self) -> Self {
+        Self { arranges: true, ..self.with_journal(Journal::Lazy) }
     }
 
     /// This plan with long histories, which bring much home.

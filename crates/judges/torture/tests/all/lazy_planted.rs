@@ -23,9 +23,12 @@ const OTHERS: &[Bug] = &[
 ];
 
 /// Histories of any kind. e2fsck is not needed to notice these bugs.
-fn plan_for(_: Bug, seed: u64) -> Ext4Plan {
-    let plan = Ext4Plan::of_seed(FIRST + seed);
-    plan.with_journal(Journal::Lazy).with_e2fsck(0)
+fn plan_for(bug: Bug, seed: u64) -> Ext4Plan {
+    let plan = Ext4Plan::of_seed(FIRST + seed).with_e2fsck(0);
+    match bug {
+        Bug::ArrangeRenewsHome => plan.arranging(),
+        _ => plan.with_journal(Journal::Lazy),
+    }
 }
 
 /// Prints what was noticed of each.

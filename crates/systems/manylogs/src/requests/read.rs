@@ -4,8 +4,11 @@ use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoResult, Payload, Sectors, completion};
 use manylogs_engine::{self as engine, Reader};
+use manylogs_logstore::MapValue;
+use manylogs_logstore::store::{Place, Store};
 
 use crate::state::Inner;
+use crate::volume::Volume;
 
 /// Two home parts at most this far apart are read as one, because passing over the gap costs less
 /// than another command.
@@ -22,6 +25,49 @@ enum Source {
 struct Part {
     extent: Extent,
     source: Source,
+}
+
+/// The parts of a read, each from one place: what follows each other in one log is one part.
+fn parts_of(store: &Store, extent: Extent) -> Vec<(Extent, Option<Place>)> {
+    let mut parts: Vec<(Extent, Option<Place>)> = Vec::new();
+    for (part, mapped) in store.map().lookup(extent) {
+        let place = mapped.map(|mapped| mapped.value);
+        let follows = |(before, first): &(Extent, Option<Place>)| {
+            matches!(first, Some(Place::Log { .. }))
+                && first.map(|first| first.advance(before.len)) == place
+        };
+        match parts.last_mut() {
+            Some(last) if follows(last) => last.0.len += part.len,
+            _ => parts.push((part, place)),
+        }
+    }
+    parts
+}
+
+impl Volume {
+    /// The part of `extent` around `wanted`, which lies in it, that one request to the device reads:
+    /// it is at home, without the volume's own places, or in one log. Just `wanted`, if that is
+    /// in several places itself.
+    ///
+    /// It is advice about speed: the next change of these blocks may change it.
+    #[must_use]
+    pub fn in_one_piece(&self, wanted: Extent, extent: Extent) -> Extent {
+        let inner = self.shared();
+        let parts = parts_of(&inner.engine.state.borrow().store, extent);
+        let has_wanted = |(part, _): &(Extent, _)| part.contains(wanted);
+        let Some((mut found, place)) = parts.into_iter().find(has_wanted) else { return wanted };
+        let holes = inner.layout.holes_in(found).filter(|_| place.is_none());
+        for hole in holes.collect::<Vec<_>>() {
+            if hole.overlaps(wanted) {
+                return wanted;
+            } else if hole.end() <= wanted.start {
+                found = Extent::between(found.start.max(hole.end()), found.end());
+            } else {
+                found = Extent::between(found.start, found.end().min(hole.start));
+            }
+        }
+        found
+    }
 }
 
 impl Inner {
@@ -59,11 +105,11 @@ impl Inner {
     /// Starts all device reads and pins the logs that they read.
     fn plan_read(&self, extent: Extent) -> (Vec<Part>, Vec<Vec<Completion>>) {
         let mut state = self.engine.state.borrow_mut();
-        let lookup: Vec<_> = state.store.map().lookup(extent).collect();
-        let mut parts = Vec::with_capacity(lookup.len());
+        let places = parts_of(&state.store, extent);
+        let mut parts = Vec::with_capacity(places.len());
         let mut spans: Vec<Extent> = Vec::new();
-        for (part, mapped) in lookup {
-            let source = match mapped.map(|mapped| mapped.value) {
+        for (part, place) in places {
+            let source = match place {
                 None => {
                     match spans.last_mut() {
                         Some(span) if part.start.0 - span.end().0 <= HOME_GAP.0 => {

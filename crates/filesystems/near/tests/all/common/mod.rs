@@ -4,12 +4,13 @@
 
 use std::rc::Rc;
 
-use manylogs::OpenOptions;
+use manylogs::{Anchors, OpenOptions};
 use manylogs_block::{BlockDevice, Handle};
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_ext4check::check;
 use manylogs_filters::{Stop, Trace};
 use manylogs_near::{Granularity, Near, NearOptions};
+use manylogs_sim::DiskImage;
 use manylogs_torture::ext4::{
     ImageSource, Images, SMALL_MIB, Templates, World, has_program, options,
 };
@@ -35,6 +36,24 @@ where
     F::Output: 'static,
 {
     let (image, anchors) = images.near(0);
+    let (done, settled) = on(image, anchors, granularity, async |near, disk, runtime| {
+        let near = Rc::new(near);
+        let done = work(Rc::clone(&near), disk, runtime).await;
+        Rc::try_unwrap(near).unwrap().drain().await.unwrap();
+        done
+    });
+    let report = check(&ImageSource::new(&settled, SMALL_MIB)).unwrap();
+    assert!(report.is_spotless(), "{:?}", report.findings);
+    done
+}
+
+/// Mounts an image and calls `work`, which leaves it. Returns the disk's content as well.
+pub(crate) fn on<T: 'static>(
+    image: &DiskImage,
+    anchors: Anchors,
+    granularity: Granularity,
+    work: impl AsyncFnOnce(Near, Disk, Handle) -> T + 'static,
+) -> (T, DiskImage) {
     let world = World::new(2, SMALL_MIB, image.clone());
     let below: Rc<dyn BlockDevice> = Rc::new(world.disk.clone());
     let disk = Rc::new(Trace::new(Stop::new(below)));
@@ -44,15 +63,9 @@ where
     let done = world.sim.block_on(world.user, async move {
         let device = Rc::clone(&disk) as Rc<dyn BlockDevice>;
         let mounted = Near::mount(runtime.clone(), device, &near, options(runtime.clone())).await;
-        let near = Rc::new(mounted.unwrap().0);
-        let done = work(Rc::clone(&near), disk, runtime).await;
-        Rc::try_unwrap(near).unwrap().drain().await.unwrap();
-        done
+        work(mounted.unwrap().0, disk, runtime).await
     });
-    let settled = world.settled();
-    let report = check(&ImageSource::new(&settled, SMALL_MIB)).unwrap();
-    assert!(report.is_spotless(), "{:?}", report.findings);
-    done
+    (done, world.settled())
 }
 
 pub(crate) async fn file(fs: &Ext4, name: &[u8]) -> Ino {

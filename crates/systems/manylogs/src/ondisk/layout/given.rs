@@ -95,10 +95,17 @@ impl Layout {
     /// layouts export no such address.
     #[must_use]
     pub fn is_hole(&self, extent: Extent) -> bool {
-        let Some(anchors) = self.parts.anchors else { return false };
+        self.holes_in(extent).next().is_some()
+    }
+
+    /// The logs and anchors that overlap `extent`, in a layout with given places: see
+    /// [`Layout::is_hole`].
+    pub(crate) fn holes_in(&self, extent: Extent) -> impl Iterator<Item = Extent> {
         let index = self.logs.partition_point(|log| log.end() <= extent.start);
-        self.logs.get(index).is_some_and(|log| log.overlaps(extent))
-            || anchors.both().iter().any(|anchor| anchor.overlaps(extent))
+        let logs = self.logs[index..].iter().take_while(move |log| log.overlaps(extent)).copied();
+        let holes = move |anchors: Anchors| logs.clone().chain(anchors.both());
+        let holes = self.parts.anchors.into_iter().flat_map(holes);
+        holes.filter(move |hole| hole.overlaps(extent))
     }
 }
 
