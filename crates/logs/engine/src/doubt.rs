@@ -118,17 +118,25 @@ impl InDoubt {
         let records = of(&self.records, plant::is(Bug::InDoubtNotRewritten));
         let ends = of(&self.ends, plant::is(Bug::EndNotMade));
         write_again(members, &pieces(&records)).await?;
+        // A copy may still have an old epoch where the first record of the next one belongs. An end
+        // that became durable before that record would be a hole in the old epoch.
+        flush(members, &records).await?;
         make_ends(members, &ends).await?;
-        let written: BTreeSet<Device> =
-            records.iter().chain(&ends).map(|(device, _)| *device).collect();
-        for device in written {
-            if !plant::is(Bug::InDoubtNotFlushed) {
-                members.of(device).submit(Phase::Recovery, Request::Flush).await?;
-            }
-        }
+        flush(members, &ends).await?;
         let written = records.iter().chain(&ends).map(|(_, extent)| extent.len.0);
         Ok(Sectors(written.sum()))
     }
+}
+
+/// Makes what was written to these places durable.
+async fn flush(members: &Members, places: &[(Device, Extent)]) -> Result<(), IoError> {
+    let written: BTreeSet<Device> = places.iter().map(|(device, _)| *device).collect();
+    for device in written {
+        if !plant::is(Bug::InDoubtNotFlushed) {
+            members.of(device).submit(Phase::Recovery, Request::Flush).await?;
+        }
+    }
+    Ok(())
 }
 
 fn at_a_time() -> usize {
