@@ -322,7 +322,9 @@ impl Ahead {
         }
         sink.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
-        numbers.iter().for_each(|number| drop(state.changing.remove(number)));
+        for number in &numbers {
+            state.changing.remove(number);
+        }
         Ok(())
     }
 }
