@@ -93,6 +93,7 @@ mod leads;
 mod lock;
 mod marks;
 mod memory;
+mod metadata;
 mod ondisk;
 mod ops;
 mod pages_lock;

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::pin::Pin;
 
 use manylogs::{Phase, PhaseProbe, Volume};
-use manylogs_block::{BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, to_usize};
+use manylogs_block::{
+    BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, narrow, to_usize,
+};
 use manylogs_ext4::{
     BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, LoggedKind, Memory, Newest, Run, SinkStats,
     Step,

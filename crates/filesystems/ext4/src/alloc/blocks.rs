@@ -5,9 +5,9 @@ use std::ops::Range;
 use manylogs_plant::{Bug, is};
 
 use super::{Claim, ClaimedFor};
-use crate::core::Core;
 use crate::error::{Corruption, Error, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::bitmap;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::group::BitmapKind;
@@ -36,7 +36,7 @@ impl Search {
     }
 }
 
-impl Core {
+impl Metadata {
     /// Claims at most `most` consecutive blocks, at or behind `goal` if possible. The caller holds
     /// the tree lock.
     ///
@@ -55,7 +55,7 @@ impl Core {
     /// Takes one block into use for the tables and trees that map blocks.
     ///
     /// # Errors
-    /// As [`Core::claim`].
+    /// As [`Metadata::claim`].
     pub(crate) async fn take_block(
         &self,
         handle: &mut Handle<'_>,
@@ -71,7 +71,7 @@ impl Core {
     /// program, are not given away.
     ///
     /// # Errors
-    /// As [`Core::claim`], and if all free blocks are promised or kept.
+    /// As [`Metadata::claim`], and if all free blocks are promised or kept.
     pub(crate) async fn take_free_block(
         &self,
         handle: &mut Handle<'_>,

@@ -7,14 +7,14 @@ use manylogs_plant::{Bug, is};
 
 use crate::cache::{Buffer, Checked};
 use crate::checksum::crc;
-use crate::core::Core;
 use crate::error::{Corruption, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::bitmap;
 use crate::ondisk::group::{BLOCK_UNINIT, BitmapKind, Group, GroupMut, INODE_UNINIT};
 use crate::units::{BLOCK_BYTES, BlockNo, GroupNo, Run};
 
-impl Core {
+impl Metadata {
     /// Calls `look` with a group's descriptor.
     pub(crate) fn group<R>(&self, number: GroupNo, look: impl FnOnce(&Group<'_>) -> R) -> R {
         let (table, range) = self.geometry.descriptor_at(number);

@@ -1,9 +1,9 @@
 //! Picking inodes, and giving them back.
 
-use crate::core::Core;
 use crate::dir;
 use crate::error::{Corruption, Error, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::bitmap;
 use crate::ondisk::group::{BitmapKind, GroupMut};
 use crate::units::{BlockNo, GroupNo, Ino};
@@ -25,7 +25,7 @@ struct Room {
     directories: u64,
 }
 
-impl Core {
+impl Metadata {
     /// Takes an inode into use, near `parent`. A directory's inode is taken in a group with room
     /// for its files. Directories in the root are spread over the disk, because they are likely of
     /// different users.

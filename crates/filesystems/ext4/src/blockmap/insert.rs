@@ -1,18 +1,18 @@
 //! Mapping blocks.
 
 use super::{Table, nonzero};
-use crate::core::Core;
 use crate::error::{Corruption, Error, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::blockmap::Level;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::RawInode;
 use crate::units::{BLOCK_SECTORS, FileBlock, Ino};
 
-impl Core {
+impl Metadata {
     /// Maps blocks of a file where it has a hole. The caller writes the inode. The blocks must have
     /// their pointers in one table, so that the handle's credits suffice: see
-    /// [`Core::insert_most`].
+    /// [`Metadata::insert_most`].
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is no block for a table.

@@ -11,10 +11,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::cache::Buffer;
-use crate::core::Core;
 use crate::error::{Corruption, Error, Location, Result};
 use crate::extents::Mapping;
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::blockmap::{Level, SIZE_MOST, pointer};
 use crate::ondisk::bytes::{low32, put_le32};
 use crate::ondisk::extent::Extent;
@@ -63,7 +63,7 @@ impl Table {
     }
 }
 
-impl Core {
+impl Metadata {
     /// Where the file's blocks from `at` are, as far as one table of pointers tells. The caller
     /// holds the tree lock.
     pub(crate) async fn map_pointers(

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::{Table, nonzero};
-use crate::core::Core;
 use crate::error::{Corruption, Result};
 use crate::extents::{MAP_CREDITS, Unmapped};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::blockmap::BLOCKS_MOST;
 use crate::ondisk::inode::RawInode;
 use crate::units::{Ino, Run};
@@ -14,8 +14,8 @@ use crate::units::{Ino, Run};
 /// The tables on the way to a block, each with the index of the pointer that the way follows.
 type Way = Vec<(Table, usize)>;
 
-impl Core {
-    /// As [`Core::remove_extents`], for files that are mapped by blocks.
+impl Metadata {
+    /// As [`Metadata::remove_extents`], for files that are mapped by blocks.
     pub(crate) async fn remove_pointers(
         &self,
         handle: &mut Handle<'_>,

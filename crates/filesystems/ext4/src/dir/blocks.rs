@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use crate::cache::{Buffer, Checked};
-use crate::core::Core;
 use crate::error::{Corruption, Error, Location, Result};
 use crate::extents::Mapping;
+use crate::metadata::Metadata;
 use crate::ondisk::bytes::{le16, le32, low32};
 use crate::ondisk::dirent::{DirentFormat, records};
 use crate::ondisk::inode::{FileKind, RawInode, flags};
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) in_root: bool,
 }
 
-impl Core {
+impl Metadata {
     /// A directory's inode.
     ///
     /// # Errors

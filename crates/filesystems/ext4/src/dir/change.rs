@@ -1,10 +1,10 @@
 //! Adding names and taking them away.
 
 use super::Entry;
-use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::extents::MAP_CREDITS;
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::dirent::{self, DirentFormat};
 use crate::ondisk::extent::Extent;
@@ -20,7 +20,7 @@ pub(crate) const NAME_CREDITS: usize = 5 + 2 * MAP_CREDITS;
 /// The largest directory: 2 GiB.
 const BLOCKS_MOST: u64 = 1 << 19;
 
-impl Core {
+impl Metadata {
     /// Adds a name that is not there. The caller writes the directory's inode.
     pub(crate) async fn insert_name(
         &self,

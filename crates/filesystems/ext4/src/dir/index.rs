@@ -6,9 +6,9 @@ use manylogs_plant::{Bug, is};
 
 use super::hash::Hash;
 use crate::cache::{Buffer, Checked};
-use crate::core::Core;
 use crate::error::{Corruption, Error, Location, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::dirent::{DirentFormat, needed};
 use crate::ondisk::htree::{Child, IndexLayout, format_node, format_root, root_info, set_levels};
@@ -40,7 +40,7 @@ struct Moved {
     name: Vec<u8>,
 }
 
-impl Core {
+impl Metadata {
     /// The blocks that may have a name, in the order of the search.
     pub(super) async fn leaves_of(
         &self,

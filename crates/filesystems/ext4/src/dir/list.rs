@@ -10,8 +10,8 @@ use manylogs_plant::{Bug, is};
 use super::hash::Hash;
 use super::index::{Info, child_for};
 use super::order::{OWN, Order, hash_at, position_at};
-use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::metadata::Metadata;
 use crate::ondisk::dirent::records;
 use crate::ondisk::features::compat;
 use crate::ondisk::inode::{FileKind, RawInode, flags};
@@ -30,7 +30,7 @@ pub struct Listed {
     pub next: u64,
 }
 
-impl Core {
+impl Metadata {
     /// Some names of a directory from `cookie` on, which is 0 or [`Listed::next`]; empty at the
     /// end. A name that stays is listed once.
     pub(crate) async fn list(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
@@ -38,7 +38,7 @@ impl Core {
         self.list_names(dir, cookie).await
     }
 
-    /// As [`Core::list`]. The caller holds the tree lock.
+    /// As [`Metadata::list`]. The caller holds the tree lock.
     pub(crate) async fn list_names(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
         let raw = self.directory(dir).await?;
         let indexed = raw.has_flag(flags::INDEX);

@@ -1,14 +1,14 @@
 //! Mapping blocks.
 
 use super::{Level, room};
-use crate::core::Core;
 use crate::error::{Corruption, Error, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::extent::{DEPTH_MOST, Entries, Extent, Index};
 use crate::ondisk::inode::{RawInode, flags};
 use crate::units::{BLOCK_SECTORS, Ino};
 
-impl Core {
+impl Metadata {
     /// Maps blocks of a file where it has a hole. The caller writes the inode.
     ///
     /// # Errors

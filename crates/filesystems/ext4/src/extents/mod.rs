@@ -13,9 +13,9 @@ pub(crate) use remove::Unmapped;
 use std::rc::Rc;
 
 use crate::cache::{Buffer, Checked};
-use crate::core::Core;
 use crate::error::{Corruption, Location, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::{Entries, Extent, UNWRITTEN_MOST, capacity, is_whole, seal};
 use crate::ondisk::inode::{MAP_BYTES, RawInode, flags};
@@ -58,7 +58,7 @@ fn child_for(node: &Entries, at: u64) -> usize {
     children.partition_point(|index| u64::from(index.file.0) <= at).saturating_sub(1)
 }
 
-impl Core {
+impl Metadata {
     /// Where the file's blocks from `at` are. The caller holds the tree lock.
     pub(crate) async fn map(&self, ino: Ino, raw: &RawInode, at: FileBlock) -> Result<Mapping> {
         if !raw.has_flag(flags::EXTENTS) {

@@ -3,9 +3,9 @@
 use manylogs_plant::{Bug, is};
 
 use super::{Level, MAP_CREDITS, room};
-use crate::core::Core;
 use crate::error::{Corruption, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::extent::Entries;
 use crate::ondisk::inode::{RawInode, flags};
 use crate::units::{BLOCK_SECTORS, Ino, Run};
@@ -19,7 +19,7 @@ pub(crate) enum Unmapped {
     Kept,
 }
 
-impl Core {
+impl Metadata {
     /// Unmaps the file's blocks in `range`, the last ones first, as far as the handle's credits go.
     /// True if all are unmapped. The caller writes the inode in both cases.
     pub(crate) async fn remove_extents(

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping, Unmapped};
 use crate::file::SIZE_MOST;
 use crate::inode::Node;
+use crate::metadata::Metadata;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::{Extent, UNWRITTEN_MOST};
 use crate::ondisk::inode::{TimeField, flags};
@@ -77,8 +78,8 @@ impl Core {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;
         match what {
-            Allocate::Blocks => Self::check_mutable(&raw)?,
-            Allocate::Hole | Allocate::Zeroes => Self::check_losable(&raw)?,
+            Allocate::Blocks => Metadata::check_mutable(&raw)?,
+            Allocate::Hole | Allocate::Zeroes => Metadata::check_losable(&raw)?,
         }
         if what == Allocate::Hole || raw.has_flag(flags::EXTENTS) {
             return Ok(());
@@ -92,7 +93,7 @@ impl Core {
         while at < blocks.end {
             let mut handle = self.begin(2 * MAP_CREDITS).await?;
             let mut raw = self.inode(node.ino).await?;
-            Self::check_mutable(&raw)?;
+            Metadata::check_mutable(&raw)?;
             let left = blocks.end - at;
             let hole = match self.map(node.ino, &raw, FileBlock(at)).await? {
                 Mapping::Mapped(extent) => {
@@ -159,7 +160,7 @@ impl Core {
         while !done {
             let mut handle = self.begin(4 * MAP_CREDITS).await?;
             let mut raw = self.inode(node.ino).await?;
-            Self::check_losable(&raw)?;
+            Metadata::check_losable(&raw)?;
             let blocks = u64::from(first)..u64::from(end);
             let freed = Unmapped::Freed { metadata: self.journals_content(&raw) };
             done = self.remove_extents(&mut handle, node.ino, &mut raw, blocks, freed).await?;

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::extents::Mapping;
 use crate::inode::Node;
+use crate::metadata::Metadata;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::RawInode;
 use crate::units::{BlockNo, FileBlock, Run};
@@ -72,7 +73,7 @@ impl Core {
                         return Ok(Piece { extent, claim: None, unwritten, zeroes: false });
                     }
                     Mapping::Hole(hole) => {
-                        let most = hole.min(pages).min(Self::insert_most(&raw, file));
+                        let most = hole.min(pages).min(Metadata::insert_most(&raw, file));
                         let goal = match last.filter(|last| last.end() == u64::from(file.0)) {
                             Some(last) => BlockNo(last.block.0 + u64::from(last.blocks)),
                             None => self.goal_at(node, &raw, file).await?,

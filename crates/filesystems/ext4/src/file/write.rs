@@ -15,6 +15,7 @@ use crate::extents::Mapping;
 use crate::file::writeback::Times;
 use crate::inode::{Node, PAGE_COST, Page};
 use crate::memory::{Part, Permit};
+use crate::metadata::Metadata;
 use crate::ondisk::bytes::low32;
 use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
 
@@ -144,7 +145,7 @@ impl Core {
     async fn check_content_mutable(&self, ino: Ino) -> Result<bool> {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;
-        Self::check_mutable(&raw)?;
+        Metadata::check_mutable(&raw)?;
         Ok(self.is_sync(&raw))
     }
 
@@ -237,7 +238,7 @@ impl Core {
         {
             let _tree = self.journal.tree.read().await;
             let raw = self.inode(node.ino).await?;
-            Self::check_mutable(&raw)?;
+            Metadata::check_mutable(&raw)?;
             self.check_growth(&raw, u64::from(range.end) * BLOCK)?;
             let mut at = range.start;
             while at < range.end {

@@ -1,10 +1,10 @@
 //! New inodes.
 
 use crate::alloc::NewKind;
-use crate::core::Core;
 use crate::error::Result;
 use crate::extents::MAP_CREDITS;
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
 use crate::units::{Ino, Timestamp};
 
@@ -23,7 +23,7 @@ pub(crate) struct Newborn {
     pub(crate) owner: (u32, u32),
 }
 
-impl Core {
+impl Metadata {
     /// Takes an inode into use, for a name in `parent`. The caller writes it, once it has the name
     /// or is an orphan.
     pub(crate) async fn bear(

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use crate::core::Core;
 use crate::error::{Corruption, Location, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::RawInode;
 use crate::ondisk::superblock::Superblock;
 use crate::units::Ino;
@@ -16,7 +17,7 @@ use crate::units::Ino;
 /// Most blocks that joining or leaving changes.
 pub(crate) const ORPHAN_CREDITS: usize = 3;
 
-impl Core {
+impl Metadata {
     /// Puts an inode at the head of the list. The caller writes the inode.
     pub(crate) fn join_orphans(
         &self,
@@ -78,7 +79,9 @@ impl Core {
         orphans.reverse();
         Ok(orphans)
     }
+}
 
+impl Core {
     /// Deletes the orphans that have no name, and cuts the others to their size.
     pub(crate) async fn finish_orphans(&self) -> Result<()> {
         loop {

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::PAGE_COST;
 use crate::memory::Part;
+use crate::metadata::Metadata;
 use crate::ondisk::jbd2::Tid;
 use crate::units::Timestamp;
 
@@ -102,12 +103,11 @@ impl Journal {
     }
 }
 
-impl Core {
-    /// Starts the task that commits transactions, and the one that writes data back.
-    pub(crate) fn start_tasks(self: &Rc<Self>) {
-        self.journal.tasks.set(2);
+impl Metadata {
+    /// Starts the task that commits transactions.
+    fn start_commits(self: &Rc<Self>) {
+        self.journal.tasks.set(self.journal.tasks.get() + 1);
         self.runtime.spawn(Rc::clone(self).commit_forever());
-        self.runtime.spawn(Rc::clone(self).write_back_forever());
     }
 
     /// Commits when a task waits for it, and otherwise in intervals.
@@ -119,26 +119,6 @@ impl Core {
                 self.journal.abort(error);
             }
         }
-        self.journal.end_task();
-    }
-
-    /// Writes data back in intervals, and at once when there is much of it, so that the device
-    /// works while a stream comes in. Small files may be overwritten or removed before they are
-    /// written, so that they wait as they do in the kernel: for the interval, or until half of the
-    /// memory for pages is in use. A failure is reported to the next sync of the file.
-    async fn write_back_forever(self: Rc<Self>) {
-        self.backlog.note_written(true);
-        let half = to_usize(self.memory.most(Part::Pages) / 2 / PAGE_COST);
-        let most = if self.mode.journals_content() { DIRTY_MUCH } else { half };
-        while !self.journal.closing.get() {
-            // After a failure the next attempt waits for an interval.
-            let backlog = &self.backlog;
-            let wanted = || self.memory.is_wanted(Part::Pages) && backlog.pages() > 0;
-            let is_much = || backlog.is_written() && (backlog.is_much(most) || wanted());
-            self.pause(is_much, || backlog.is_clean() || !self.journal.is_sound()).await;
-            backlog.note_written(self.write_back_all().await.is_ok());
-        }
-        self.backlog.note_written(false);
         self.journal.end_task();
     }
 
@@ -191,11 +171,11 @@ impl Core {
             self.make_room_meanwhile();
         }
         if !closed.freed.is_empty() {
-            let core = Rc::clone(self);
+            let metadata = Rc::clone(self);
             self.runtime.spawn(async move {
-                if core.journal.sink.quiet().await.is_ok() {
-                    closed.freed.iter().for_each(|run| core.space.give_back(*run));
-                    core.space.changed.notify();
+                if metadata.journal.sink.quiet().await.is_ok() {
+                    closed.freed.iter().for_each(|run| metadata.space.give_back(*run));
+                    metadata.space.changed.notify();
                 }
             });
         }
@@ -204,12 +184,41 @@ impl Core {
 
     /// Brings the log's content home in the background, so that no task has to wait for room.
     fn make_room_meanwhile(self: &Rc<Self>) {
-        let core = Rc::clone(self);
+        let metadata = Rc::clone(self);
         self.runtime.spawn(async move {
-            if let Err(error) = core.healing(|sink| sink.make_room()).await {
-                core.journal.abort(error);
+            if let Err(error) = metadata.healing(|sink| sink.make_room()).await {
+                metadata.journal.abort(error);
             }
-            core.journal.making_room.set(false);
+            metadata.journal.making_room.set(false);
         });
+    }
+}
+
+impl Core {
+    /// Starts the task that commits transactions, and the one that writes data back.
+    pub(crate) fn start_tasks(self: &Rc<Self>) {
+        self.metadata.start_commits();
+        self.journal.tasks.set(self.journal.tasks.get() + 1);
+        self.runtime.spawn(Rc::clone(self).write_back_forever());
+    }
+
+    /// Writes data back in intervals, and at once when there is much of it, so that the device
+    /// works while a stream comes in. Small files may be overwritten or removed before they are
+    /// written, so that they wait as they do in the kernel: for the interval, or until half of the
+    /// memory for pages is in use. A failure is reported to the next sync of the file.
+    async fn write_back_forever(self: Rc<Self>) {
+        self.backlog.note_written(true);
+        let half = to_usize(self.memory.most(Part::Pages) / 2 / PAGE_COST);
+        let most = if self.mode.journals_content() { DIRTY_MUCH } else { half };
+        while !self.journal.closing.get() {
+            // After a failure the next attempt waits for an interval.
+            let backlog = &self.backlog;
+            let wanted = || self.memory.is_wanted(Part::Pages) && backlog.pages() > 0;
+            let is_much = || backlog.is_written() && (backlog.is_much(most) || wanted());
+            self.pause(is_much, || backlog.is_clean() || !self.journal.is_sound()).await;
+            backlog.note_written(self.write_back_all().await.is_ok());
+        }
+        self.backlog.note_written(false);
+        self.journal.end_task();
     }
 }

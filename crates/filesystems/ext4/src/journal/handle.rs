@@ -10,9 +10,9 @@ use manylogs_plant::{Bug, is};
 use super::{Changed, FREED_LEAST, LoggedKind};
 use crate::alloc::Claim;
 use crate::cache::Buffer;
-use crate::core::Core;
 use crate::error::Result;
 use crate::lock::WriteGuard;
+use crate::metadata::Metadata;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Ino, Run};
 
@@ -22,7 +22,7 @@ const FREED_MOST: usize = FREED_LEAST - 16;
 
 /// The right to change metadata, which one task has at a time. See [`super`].
 pub(crate) struct Handle<'c> {
-    core: &'c Core,
+    metadata: &'c Metadata,
     _alone: WriteGuard,
     credits: usize,
     /// Blocks that must stay free: the reserved ones, if the caller may not use them.
@@ -50,7 +50,7 @@ struct Effects {
     orphans: Option<Vec<Ino>>,
 }
 
-impl Core {
+impl Metadata {
     /// Begins an update: waits for the caller's turn, and for room for `credits` blocks in the
     /// journal.
     ///
@@ -68,7 +68,7 @@ impl Core {
                     let (undo, effects) = (BTreeMap::new(), Effects::default());
                     let finished = false;
                     return Ok(Handle {
-                        core: self,
+                        metadata: self,
                         _alone: alone,
                         credits,
                         kept: 0,
@@ -137,7 +137,7 @@ impl Handle<'_> {
 
     /// Makes a block of zeroes that becomes metadata.
     pub(crate) fn create(&mut self, block: BlockNo) -> Rc<Buffer> {
-        let buffer = self.core.cache.create(block);
+        let buffer = self.metadata.cache.create(block);
         let undo = Undo { buffer: Rc::clone(&buffer), before: None, kind: LoggedKind::Metadata };
         self.undo.insert(block, undo);
         debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
@@ -179,7 +179,7 @@ impl Handle<'_> {
     pub(crate) fn note_freed(&mut self, run: Run, metadata: bool) {
         self.effects.free_blocks += i64::from(run.blocks);
         if !is(Bug::Ext4ReuseBeforeDurable) {
-            self.core.space.hold_back(run);
+            self.metadata.space.hold_back(run);
         }
         self.effects.freed.push(run);
         if metadata {
@@ -194,7 +194,7 @@ impl Handle<'_> {
 
     /// The list of orphans, oldest first, as this update leaves it.
     pub(crate) fn orphans(&self) -> Vec<Ino> {
-        self.effects.orphans.clone().unwrap_or_else(|| self.core.orphans.borrow().clone())
+        self.effects.orphans.clone().unwrap_or_else(|| self.metadata.orphans.borrow().clone())
     }
 
     /// Sets the list of orphans.
@@ -206,7 +206,7 @@ impl Handle<'_> {
     pub(crate) fn finish(mut self) -> Tid {
         self.finished = true;
         let effects = std::mem::take(&mut self.effects);
-        let core = self.core;
+        let core = self.metadata;
         let mut revoked: Vec<BlockNo> = Vec::new();
         if !is(Bug::Ext4RevokeForgotten) {
             revoked.extend(effects.freed.iter().flat_map(|run| core.journal.logged(*run)));
@@ -255,11 +255,11 @@ impl Drop for Handle<'_> {
         for (block, undo) in std::mem::take(&mut self.undo) {
             match undo.before {
                 Some(bytes) => undo.buffer.restore(bytes),
-                None => self.core.cache.forget(block),
+                None => self.metadata.cache.forget(block),
             }
         }
         for run in &self.effects.freed {
-            self.core.space.give_back(*run);
+            self.metadata.space.give_back(*run);
         }
     }
 }

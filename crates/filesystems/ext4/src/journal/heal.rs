@@ -5,7 +5,7 @@ use manylogs_block::{IoError, IoResult};
 
 use super::sink::CommitSink;
 use super::{Journal, Step};
-use crate::core::Core;
+use crate::metadata::Metadata;
 use crate::units::BlockNo;
 
 impl Journal {
@@ -20,7 +20,7 @@ impl Journal {
     }
 }
 
-impl Core {
+impl Metadata {
     /// Takes a step that reads the log. If it meets a damaged copy whose content is in memory, that
     /// takes its place, and the step is taken again.
     ///

@@ -3,6 +3,7 @@
 use super::Ext4;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::metadata::Metadata;
 use crate::ondisk::inode::{RawInode, TimeField, flags};
 use crate::units::{Ino, Timestamp};
 
@@ -71,9 +72,9 @@ impl Ext4 {
         let _tree = self.core.journal.tree.read().await;
         let raw = self.core.inode(ino).await?;
         if what.truncate || !what.append {
-            Core::check_losable(&raw)
+            Metadata::check_losable(&raw)
         } else {
-            Core::check_mutable(&raw)
+            Metadata::check_mutable(&raw)
         }
     }
 

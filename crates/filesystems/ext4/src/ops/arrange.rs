@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::journal::{Handle, Newest};
 use crate::memory::Part;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode};
 use crate::ondisk::jbd2::Tid;
 use crate::units::{FileBlock, Ino, Run};
@@ -131,13 +132,13 @@ impl<'c> Arranging<'c> {
             {
                 let _tree = core.journal.tree.read().await;
                 let raw = core.still_there(dir).await?;
-                for at in number..Core::directory_blocks(dir, &raw)?.min(number + STEP) {
+                for at in number..Metadata::directory_blocks(dir, &raw)?.min(number + STEP) {
                     core.blocks_at(dir, &raw, at).await?;
                 }
             }
             let mut handle = core.begin(AT_ONCE).await?;
             let raw = core.still_there(dir).await?;
-            let blocks = Core::directory_blocks(dir, &raw)?;
+            let blocks = Metadata::directory_blocks(dir, &raw)?;
             let end = blocks.min(number + STEP);
             while number < end && handle.credits_left() >= DEEPEST && self.left > 0 {
                 for buffer in core.blocks_at(dir, &raw, number).await? {

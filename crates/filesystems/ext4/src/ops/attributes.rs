@@ -9,6 +9,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::extents::MAP_CREDITS;
 use crate::file::SIZE_MOST;
 use crate::inode::ORPHAN_CREDITS;
+use crate::metadata::Metadata;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
@@ -243,14 +244,18 @@ impl Core {
         let node = self.node(ino);
         let mut handle = self.begin(4 + 2 * XATTR_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
-        if change.is_touch() { Self::check_mutable(&raw) } else { Self::check_losable(&raw) }?;
+        if change.is_touch() {
+            Metadata::check_mutable(&raw)
+        } else {
+            Metadata::check_losable(&raw)
+        }?;
         let stays = !change.changes_attributes();
         let set_ids = SetIds::taken_if(change.kill_set_ids || stays, caller);
         let (uid, gid) = raw.owner();
         let is_directory = raw.kind() == Some(FileKind::Directory);
         let taken = if is_directory { 0 } else { set_ids.of(raw.mode(), gid) };
         if stays && taken != 0 {
-            Self::check_losable(&raw)?;
+            Metadata::check_losable(&raw)?;
             if !caller.owns(uid) {
                 return Ok(());
             }
@@ -306,14 +311,14 @@ impl Core {
     /// Checks that a file may get another size.
     async fn check_size_mutable(&self, ino: Ino) -> Result<()> {
         let _tree = self.journal.tree.read().await;
-        Self::check_losable(&self.inode(ino).await?)
+        Metadata::check_losable(&self.inode(ino).await?)
     }
 
     /// Checks that a file can grow to this size.
     async fn check_resizable(&self, ino: Ino, size: u64) -> Result<()> {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;
-        Self::check_losable(&raw)?;
+        Metadata::check_losable(&raw)?;
         self.check_growth(&raw, size)
     }
 
@@ -330,7 +335,7 @@ impl Core {
         };
         let mut handle = self.begin(4 * MAP_CREDITS + ORPHAN_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
-        Self::check_losable(&raw)?;
+        Metadata::check_losable(&raw)?;
         let on_device = raw.size();
         raw.set_size(size.min(on_device));
         touch_both(&mut raw, self.now());

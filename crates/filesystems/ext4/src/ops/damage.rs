@@ -5,8 +5,8 @@ use std::rc::Rc;
 use manylogs_block::IoError;
 
 use super::Ext4;
-use crate::core::Core;
 use crate::error::{Corruption, Result};
+use crate::metadata::Metadata;
 use crate::ondisk::superblock::Damage;
 
 /// Damage that was found, and is not noted in the superblock yet.
@@ -55,7 +55,7 @@ impl Ext4 {
     }
 }
 
-impl Core {
+impl Metadata {
     /// Writes the damage that was found into the superblock.
     pub(crate) async fn mark_damage(&self) -> Result<()> {
         if self.damage.borrow().is_none() {

@@ -12,13 +12,14 @@ use manylogs_plant::{Bug, is};
 
 use super::{Ext4, Options};
 use crate::alloc::ClaimedFor;
-use crate::core::{Core, Mode};
+use crate::core::Mode;
 use crate::dir::{NAME_CREDITS, touch};
 use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping};
 use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
 use crate::journal::Journal;
 use crate::memory::Memory;
+use crate::metadata::Metadata;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
 use crate::ondisk::superblock::{OFFSET, Superblock};
@@ -204,7 +205,7 @@ impl LogFile {
     }
 }
 
-impl Core {
+impl Metadata {
     /// The runs of a log file; `None` if the inode is no log file.
     async fn log_runs(&self, ino: Ino, raw: &RawInode) -> Result<Option<Vec<Run>>> {
         let plain = raw.kind() == Some(FileKind::File)

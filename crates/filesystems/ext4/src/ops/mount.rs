@@ -20,6 +20,7 @@ use crate::journal::jbd2::{self, Jbd2Sink, Journalled, OnLoss};
 use crate::journal::{CommitSink, Journal};
 use crate::marks::without_bit;
 use crate::memory::Memory;
+use crate::metadata::Metadata;
 use crate::ondisk::group::Group;
 use crate::ondisk::jbd2::Tid;
 use crate::ondisk::superblock::Superblock;
@@ -147,7 +148,7 @@ impl Ext4 {
             loaded => loaded?,
         };
         let mut core = loaded.alone();
-        core.geometry.add_journal(runs);
+        core.metadata_mut().geometry.add_journal(runs);
         if core.read_only {
             return Ok(Some(Self::of(Rc::new(core))));
         }
@@ -191,12 +192,12 @@ impl Ext4 {
             return Err(Refusal::NeedsReplay.into());
         }
         let mut core = loaded.alone();
-        core.geometry.add_journal(&runs);
+        core.metadata_mut().geometry.add_journal(&runs);
         if core.read_only {
             core.begin_to_read(ahead);
             return Ok(Self::of(Rc::new(core)));
         }
-        core.journal = Journal::new(sink, Tid(1), &core.memory);
+        core.metadata_mut().journal = Journal::new(sink, Tid(1), &core.memory);
         // Before the first commit, of which it must know.
         core.begin_to_read(ahead);
         Self::start(core).await
@@ -316,7 +317,7 @@ impl Ext4 {
             free_blocks += u64::from(descriptor.free_blocks());
             free_inodes += u64::from(descriptor.free_inodes());
         }
-        let core = Core {
+        let metadata = Metadata {
             device: Rc::clone(device),
             runtime: runtime.clone(),
             clock: Rc::clone(&options.clock),
@@ -327,21 +328,24 @@ impl Ext4 {
             cache,
             tables,
             orphans: RefCell::default(),
+            damage: RefCell::default(),
+            read_only: options.read_only,
+            mode,
+            ahead: OnceCell::new(),
+        };
+        let core = Core {
+            metadata: Rc::new(metadata),
             nodes: Nodes::new(&options.memory),
             backlog: Backlog::default(),
             ends: Ends::default(),
             syncs: Cell::default(),
-            damage: RefCell::default(),
-            read_only: options.read_only,
             durability: options.durability,
             descriptors: Cell::default(),
             losses: Losses::default(),
             listener: RefCell::default(),
-            mode,
             judge: Judge::default(),
             keeps_synced: Cell::default(),
             memory: options.memory.clone(),
-            ahead: OnceCell::new(),
         };
         Ok(Self::of(Rc::new(core)))
     }
@@ -349,7 +353,7 @@ impl Ext4 {
     /// Gives a loaded file system its journal, after which it may be written.
     async fn begin(self, mut journal: Journalled, runs: &[Run], next: Tid) -> Result<Self> {
         let mut core = self.alone();
-        core.geometry.add_journal(runs);
+        core.metadata_mut().geometry.add_journal(runs);
         if core.read_only {
             return Ok(Self::of(Rc::new(core)));
         }
@@ -360,7 +364,7 @@ impl Ext4 {
         let Journalled { place, superblock } = journal;
         let sink = Jbd2Sink::new(core.mode, device, place, superblock, &core.memory);
         let sink = Rc::new(sink);
-        core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next, &core.memory);
+        core.metadata_mut().journal = Journal::new(Rc::clone(&sink) as Rc<_>, next, &core.memory);
         core.write_superblock(|superblock| {
             superblock.set_needs_recovery(true);
             // Any write may make a file of 2 GiB, and the feature does no harm without such files.

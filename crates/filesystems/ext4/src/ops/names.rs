@@ -9,6 +9,7 @@ use crate::dir::{NAME_CREDITS, check_new_name, touch};
 use crate::error::{Error, Result};
 use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
 use crate::units::{BLOCK_BYTES, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
@@ -55,7 +56,7 @@ impl Ext4 {
         let mut handle = core.begin(NAME_CREDITS + 2 * BIRTH_CREDITS + XATTR_CREDITS).await?;
         handle.kept = self.kept();
         let mut above = core.directory(dir).await?;
-        Core::check_mutable(&above)?;
+        Metadata::check_mutable(&above)?;
         if core.find(dir, &above, name).await?.is_some() {
             return Err(Error::Exists);
         }
@@ -94,8 +95,8 @@ impl Ext4 {
         handle.kept = self.kept();
         let mut above = core.directory(dir).await?;
         let mut raw = core.inode(ino).await?;
-        Core::check_mutable(&above)?;
-        Core::check_losable(&raw)?;
+        Metadata::check_mutable(&above)?;
+        Metadata::check_losable(&raw)?;
         let kind = raw.kind().filter(|kind| *kind != FileKind::Directory);
         let kind = kind.ok_or(Error::Invalid("a directory has one name"))?;
         let is_first = raw.links() == 0;
@@ -155,8 +156,8 @@ impl Ext4 {
         let mut above = core.directory(dir).await?;
         let entry = core.find(dir, &above, name).await?.ok_or(Error::NotFound)?;
         let mut raw = core.inode(entry.ino).await?;
-        Core::check_losable(&above)?;
-        Core::check_losable(&raw)?;
+        Metadata::check_losable(&above)?;
+        Metadata::check_losable(&raw)?;
         match (raw.kind() == Some(FileKind::Directory), directory) {
             (true, false) => return Err(Error::IsADirectory),
             (false, true) => return Err(Error::NotADirectory),

@@ -6,6 +6,7 @@ use super::Ext4;
 use crate::core::Core;
 use crate::error::Result;
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::ondisk::xattr::Key;
 use crate::units::Ino;
@@ -85,7 +86,7 @@ impl Ext4 {
         if had_some {
             let mut handle = core.begin(4 + XATTR_CREDITS).await?;
             let mut raw = core.inode(ino).await?;
-            Core::check_mutable(&raw)?;
+            Metadata::check_mutable(&raw)?;
             core.take_privileges(&mut handle, ino, &mut raw, set_ids).await?;
             raw.set_time(TimeField::Change, core.now());
             core.put_inode(&mut handle, ino, &mut raw).await?;

@@ -11,6 +11,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::file::Times;
 use crate::inode::{BIRTH_CREDITS, Newborn, Node, ORPHAN_CREDITS};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::units::{Ino, Timestamp};
 use crate::xattr::XATTR_CREDITS;
@@ -102,13 +103,13 @@ impl Ext4 {
         let (above, moved) = core.spot(from).await?;
         let promised = core.is_dir_sync(&above);
         let moved = moved.ok_or(Error::NotFound)?;
-        Core::check_losable(&above)?;
-        Core::check_losable(&core.inode(moved.ino).await?)?;
+        Metadata::check_losable(&above)?;
+        Metadata::check_losable(&core.inode(moved.ino).await?)?;
         let (above, other) = core.spot(to).await?;
-        Core::check_mutable(&above)?;
+        Metadata::check_mutable(&above)?;
         let promised = promised || core.is_dir_sync(&above);
         if let Some(other) = &other {
-            Core::check_losable(&core.inode(other.ino).await?)?;
+            Metadata::check_losable(&core.inode(other.ino).await?)?;
         }
         let replaced = other.as_ref().map(|other| other.ino).filter(|other| *other != moved.ino);
         if let Some(node) = core.unsettled(moved.ino, replaced, taken, settled) {

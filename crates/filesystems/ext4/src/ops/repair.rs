@@ -6,11 +6,12 @@ use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
 
 use super::mount::{Ext4, Options};
 use crate::cache::read_block;
-use crate::core::{Core, Mode};
+use crate::core::Mode;
 use crate::error::{Corruption, Error, JournalLoss, Result};
 use crate::extents::Mapping;
 use crate::journal::Journal;
 use crate::journal::jbd2::{self, OnLoss};
+use crate::metadata::Metadata;
 use crate::ondisk::superblock::Superblock;
 use crate::units::{BLOCK, BlockNo, FileBlock, Run};
 
@@ -86,7 +87,7 @@ impl Ext4 {
     }
 }
 
-impl Core {
+impl Metadata {
     /// The blocks of the journal.
     pub(super) async fn journal_runs(&self) -> Result<Vec<Run>> {
         let ino = self.geometry.journal;

@@ -3,8 +3,8 @@
 use manylogs_block::{Payload, Request};
 
 use super::Ext4;
-use crate::core::Core;
 use crate::error::Result;
+use crate::metadata::Metadata;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::superblock::Superblock;
 use crate::units::BlockNo;
@@ -62,7 +62,7 @@ impl Ext4 {
     }
 }
 
-impl Core {
+impl Metadata {
     /// Writes the superblock home, durably, past the journal. The log must hold no version of it.
     pub(super) async fn write_superblock(
         &self,
@@ -77,7 +77,7 @@ impl Core {
         Ok(())
     }
 
-    /// As [`Core::write_superblock`], through the log, if anything changes.
+    /// As [`Metadata::write_superblock`], through the log, if anything changes.
     pub(super) async fn log_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let mut superblock = Superblock::decode(&self.superblock.bytes())?;
         let before = superblock.clone();

@@ -3,9 +3,9 @@
 use manylogs_plant::{Bug, is};
 
 use super::{Attributes, Ext4, New};
-use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
+use crate::metadata::Metadata;
 use crate::ondisk::inode::FileKind;
 use crate::units::Ino;
 use crate::xattr::XATTR_CREDITS;
@@ -26,7 +26,7 @@ impl Ext4 {
         let mut handle = core.begin(credits).await?;
         handle.kept = self.kept();
         let above = core.directory(dir).await?;
-        Core::check_mutable(&above)?;
+        Metadata::check_mutable(&above)?;
         let owner = (new.uid, new.gid);
         let born = Newborn { kind: new.kind, permissions: new.permissions, owner };
         let (ino, mut raw) = core.bear(&mut handle, (dir, b""), &above, born, core.now()).await?;

@@ -7,6 +7,7 @@ use super::Ext4;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::ondisk::xattr::Key;
 use crate::units::Ino;
@@ -133,7 +134,7 @@ impl Core {
         let mut handle = self.begin(XATTR_CREDITS + 1).await?;
         handle.kept = kept;
         let mut raw = self.inode(ino).await?;
-        Self::check_losable(&raw)?;
+        Metadata::check_losable(&raw)?;
         let is_acl = key.index == ACL_ACCESS || key.index == ACL_DEFAULT;
         let had = self.xattr(ino, &raw, &key).await?;
         match &had {

@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::error::{Corruption, Error, Result};
 use crate::inode::Node;
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::ondisk::xattr::Key;
 use crate::units::Ino;
@@ -43,7 +44,7 @@ pub(crate) fn durable_value(value: &[u8]) -> Result<bool> {
     }
 }
 
-impl Core {
+impl Metadata {
     /// Whether an inode has the property. The caller holds the tree lock.
     async fn has_durable(&self, ino: Ino, raw: &RawInode) -> Result<bool> {
         let value = self.xattr(ino, raw, &Key::durable()).await?;
@@ -94,7 +95,9 @@ impl Core {
     ) -> Result<()> {
         self.put_xattr(handle, ino, raw, Key::durable(), Some(Bytes::from_static(b"1"))).await
     }
+}
 
+impl Core {
     /// Gives a new file or directory the property, if its directory has it, or if the file's name
     /// fits a pattern. The caller writes the inode.
     pub(crate) async fn inherit_durable(

@@ -1,9 +1,9 @@
 //! Access control lists of inodes that get a mode: at creation, and when it changes.
 
 use super::{ACL_ACCESS, ACL_DEFAULT, Acl};
-use crate::core::Core;
 use crate::error::{Corruption, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode};
 use crate::ondisk::xattr::Key;
 use crate::units::Ino;
@@ -12,7 +12,7 @@ const fn key(index: u8) -> Key {
     Key { index, name: Vec::new() }
 }
 
-impl Core {
+impl Metadata {
     /// One of the two access control lists of an inode, if it has it. The caller holds the tree
     /// lock.
     pub(crate) async fn acl(&self, ino: Ino, raw: &RawInode, index: u8) -> Result<Option<Acl>> {

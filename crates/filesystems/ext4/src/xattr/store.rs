@@ -5,9 +5,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::cache::{Buffer, Checked};
-use crate::core::Core;
 use crate::error::{Corruption, Error, Location, Result};
 use crate::journal::Handle;
+use crate::metadata::Metadata;
 use crate::ondisk::inode::RawInode;
 use crate::ondisk::xattr::{self, Key, Xattr};
 use crate::units::{BLOCK_SECTORS, BlockNo, Ino, Run};
@@ -22,7 +22,7 @@ struct Held {
     block: Vec<Xattr>,
 }
 
-impl Core {
+impl Metadata {
     /// The value of an attribute, if the inode has it. The caller holds the tree lock.
     pub(crate) async fn xattr(&self, ino: Ino, raw: &RawInode, key: &Key) -> Result<Option<Bytes>> {
         let held = self.held(ino, raw).await?;
