@@ -166,14 +166,15 @@ pub trait CommitSink {
     /// committed.
     fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a>;
 
-    /// Whether a commit changes what the device of the mount returns for the blocks of a transaction
-    /// and for those that it frees. Else [`CommitSink::newest`] alone finds what was committed.
+    /// Whether a commit changes what the device of the mount returns for the blocks of a
+    /// transaction and for those that it frees. Else [`CommitSink::newest`] alone finds what was
+    /// committed.
     fn changes_device(&self) -> bool {
         false
     }
 
-    /// The part of `run` around `block`, which lies in it, that the device of the mount reads in one
-    /// piece. It is advice about speed.
+    /// The part of `run` around `block`, which lies in it, that the device of the mount reads in
+    /// one piece. It is advice about speed.
     fn in_one_piece(&self, _block: BlockNo, run: Run) -> Run {
         run
     }

@@ -21,8 +21,8 @@ use crate::ondisk::jbd2::Tid;
 use crate::units::{FileBlock, Ino, Run};
 
 /// Blocks of a transaction of what is renewed: less than 1 MiB, which a window of read-ahead holds,
-/// so that it does not matter that a transaction is sorted by homes. And a sync that comes meanwhile
-/// waits for no more than that.
+/// so that it does not matter that a transaction is sorted by homes. And a sync that comes
+/// meanwhile waits for no more than that.
 const AT_ONCE: usize = 240;
 /// Most blocks that are renewed for a block of a directory: itself, and the nodes on the way to it.
 const DEEPEST: usize = 8;
@@ -55,8 +55,8 @@ struct Arranging<'c> {
 }
 
 impl Ext4 {
-    /// Walks the whole tree, each directory before those in it, and writes directories and inodes to
-    /// the journal anew, in that order. At most half of the journal is filled. Others go on
+    /// Walks the whole tree, each directory before those in it, and writes directories and inodes
+    /// to the journal anew, in that order. At most half of the journal is filled. Others go on
     /// meanwhile. In [`crate::Mode::Lazy`] only.
     ///
     /// Everything that was renewed is durable when the call returns. A crash changes no content.
