@@ -304,8 +304,8 @@ impl Ahead {
 
 impl Ahead {
     /// Makes a transaction durable. If that changes what the device holds, its blocks are
-    /// forgotten, and not kept from reads that go on meanwhile. If it fails, their content is not known, and
-    /// they are not read ahead any more.
+    /// forgotten, and not kept from reads that go on meanwhile. If it fails, their content is not
+    /// known, and they are not read ahead any more.
     ///
     /// # Errors
     /// Those of [`CommitSink::commit`].

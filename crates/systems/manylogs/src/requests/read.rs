@@ -45,9 +45,9 @@ fn parts_of(store: &Store, extent: Extent) -> Vec<(Extent, Option<Place>)> {
 }
 
 impl Volume {
-    /// The part of `extent` around `wanted`, which lies in it, that one request to the device reads:
-    /// it is at home, without the volume's own places, or in one log. Just `wanted`, if that is
-    /// in several places itself.
+    /// The part of `extent` around `wanted`, which lies in it, that one request to the device
+    /// reads: it is at home, without the volume's own places, or in one log. Just `wanted`, if that
+    /// is in several places itself.
     ///
     /// It is advice about speed: the next change of these blocks may change it.
     #[must_use]
