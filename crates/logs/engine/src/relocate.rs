@@ -112,9 +112,11 @@ pub async fn move_log<S: System>(
         Some(rest) => rest,
         None => find(&**system, from).await?,
     };
-    let moved = move_versions(system, (from, to), &rest.live).await?;
+    // A log that is empty is reset at once, so its end must be compared before the move.
     let is_all = |store: &mut Store| store.logs().get(from).map(end_of) == Some(rest.end);
-    if moved != Moved::InPart && !engine.with_store(is_all) {
+    let is_all = engine.with_store(is_all);
+    let moved = move_versions(system, (from, to), &rest.live).await?;
+    if moved != Moved::InPart && !is_all {
         // What was appended since is for the next try, which searches the log again.
         return Ok(Moved::InPart);
     }
