@@ -47,7 +47,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 say() { echo "programs: $*"; }
 if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
-    [ "$*" = short ] && say "0 passed, 0 failed, 1 skipped: no root, FUSE or loop devices" && exit
+    [ "${1:-}" = short ] && say "0 passed, 0 failed, 1 skipped: no root, FUSE or loop devices" && exit
     say "needs root, FUSE and loop devices"
     exit 1
 fi

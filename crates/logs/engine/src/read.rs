@@ -156,7 +156,7 @@ impl Source {
     /// The content of `part`, which clients know as `home`.
     ///
     /// # Errors
-    /// Those of [`end_read_of_copies`].
+    /// Those of the device, if no copy of a part can be read, or matches its checksum.
     pub async fn content<S: System>(
         self,
         system: &S,
