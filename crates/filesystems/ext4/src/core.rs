@@ -1,4 +1,4 @@
-//! The state that all parts of a mounted file system share.
+//! The state of a mounted file system: its files in memory, above its metadata.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -42,7 +42,7 @@ impl Mode {
     }
 }
 
-/// The shared state: see the module.
+/// The files in memory, and the metadata that they stand on.
 pub(crate) struct Core {
     /// What lies on the disk, on which the files stand.
     pub(crate) metadata: Rc<Metadata>,

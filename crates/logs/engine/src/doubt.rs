@@ -98,9 +98,8 @@ impl InDoubt {
     /// Up to 32 places are read and written at a time.
     ///
     /// A place that the medium cannot read or write stays as it is. Returns the length of what was
-    /// written. After any other error nothing
-    /// may be appended: the opening fails, and another one begins anew. No write is under way then
-    /// that could meet its records.
+    /// written. After any other error nothing may be appended: the opening fails, and another one
+    /// begins anew. No write is under way then that could meet its records.
     ///
     /// # Errors
     /// Those of the device, except for bad places of the medium.

@@ -97,7 +97,7 @@ fn live_from_memory(store: &mut Store, log: LogId) -> Vec<Live> {
 }
 
 /// Copies the entries of `from` that recovery needs to `to`, and points the table at the copies.
-/// The caller has set `from` aside. When [`System::may_move`] says so, it stops without loss, and
+/// The caller has set `from` aside. When [`System::may_move`] says so, the move stops without loss:
 /// the copies made by then stay, and `unmoved` has what the next try goes on with.
 ///
 /// # Errors
