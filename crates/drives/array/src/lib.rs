@@ -5,6 +5,7 @@
 //! models of Linux' RAID-0, 1, 10, 5 and 6, on which volumes are measured and crashed. In
 //! production the array is Linux' own: this crate stores no data in a format of its own.
 
+mod capabilities;
 mod columns;
 mod join;
 mod map;

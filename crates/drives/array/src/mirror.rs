@@ -9,6 +9,7 @@ use manylogs_block::{
 
 use manylogs_plant::{self as plant, Bug};
 
+use crate::capabilities::of_each;
 use crate::join::join;
 
 /// RAID-1 over members of equal size. Writes go to all members. A read goes, as with md, to the
@@ -90,17 +91,7 @@ impl Mirror {
     #[must_use]
     pub fn with(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>, copies: Copies) -> Self {
         assert_eq!(members.len(), copies.0.lost.len(), "members of a mirror");
-        let each: Vec<Capabilities> = members.iter().map(BlockDevice::capabilities).collect();
-        let Some(first) = each.first() else { panic!("a mirror has members") };
-        let capabilities = each.iter().skip(1).fold(*first, |all, one| Capabilities {
-            capacity: all.capacity.min(one.capacity),
-            physical_sector: all.physical_sector.max(one.physical_sector),
-            rotational: all.rotational || one.rotational,
-            volatile_cache: all.volatile_cache || one.volatile_cache,
-            native_fua: all.native_fua && one.native_fua,
-            discard: all.discard && one.discard,
-            fast_zero: all.fast_zero && one.fast_zero,
-        });
+        let capabilities = of_each(&members);
         let member = |device| Member { device, head: Cell::default(), under_way: Cell::default() };
         let members = members.into_iter().map(member).collect();
         Self(Rc::new(Shared { runtime, members, copies, capabilities }))

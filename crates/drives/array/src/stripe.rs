@@ -9,6 +9,7 @@ use manylogs_block::{
 };
 use manylogs_plant::{self as plant, Bug};
 
+use crate::capabilities::of_each;
 use crate::join::{join, placed};
 use crate::plug::Plug;
 
@@ -96,17 +97,9 @@ impl Stripe {
 
 /// What an array of these members can do.
 fn of_all(members: &[Rc<dyn BlockDevice>], chunk: Sectors) -> Capabilities {
-    let each: Vec<Capabilities> = members.iter().map(BlockDevice::capabilities).collect();
-    let shortest = each.iter().map(|member| member.capacity.0).min().unwrap_or_default();
-    Capabilities {
-        capacity: Sectors(shortest / chunk.0 * chunk.0 * members.len() as u64),
-        physical_sector: each.iter().map(|it| it.physical_sector).max().unwrap_or(Sectors(1)),
-        rotational: each.iter().any(|member| member.rotational),
-        volatile_cache: each.iter().any(|member| member.volatile_cache),
-        native_fua: each.iter().all(|member| member.native_fua),
-        discard: each.iter().all(|member| member.discard),
-        fast_zero: each.iter().all(|member| member.fast_zero),
-    }
+    let each = of_each(members);
+    let chunks = each.capacity.0 / chunk.0 * members.len() as u64;
+    Capabilities { capacity: Sectors(chunks * chunk.0), ..each }
 }
 
 /// Translates an error of a member to the addresses of the array.

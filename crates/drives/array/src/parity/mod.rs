@@ -16,6 +16,7 @@ use manylogs_block::{
     Sectors, Signal, narrow,
 };
 
+use crate::capabilities::of_each;
 use crate::join::join;
 use crate::plug::Plug;
 
@@ -188,17 +189,10 @@ impl Parity {
 
 /// What an array of these members can do.
 fn of_all(members: &[Rc<dyn BlockDevice>], geometry: &Geometry) -> Capabilities {
-    let each: Vec<Capabilities> = members.iter().map(BlockDevice::capabilities).collect();
-    let shortest = each.iter().map(|member| member.capacity.0).min().unwrap_or_default();
-    Capabilities {
-        capacity: Sectors(shortest / geometry.chunk.0 * geometry.stripe().0),
-        physical_sector: each.iter().map(|it| it.physical_sector).max().unwrap_or(Sectors(1)),
-        rotational: each.iter().any(|member| member.rotational),
-        volatile_cache: each.iter().any(|member| member.volatile_cache),
-        native_fua: each.iter().all(|member| member.native_fua),
-        discard: false,
-        fast_zero: false,
-    }
+    let each = of_each(members);
+    let stripes = each.capacity.0 / geometry.chunk.0;
+    let capacity = Sectors(stripes * geometry.stripe().0);
+    Capabilities { capacity, discard: false, fast_zero: false, ..each }
 }
 
 impl BlockDevice for Parity {
