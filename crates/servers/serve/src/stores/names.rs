@@ -4,13 +4,11 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use manylogs_block::{Handle, Nanos};
+use manylogs_block::{Handle, Inbox, Nanos, mailbox};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Peer;
 
@@ -34,12 +32,13 @@ pub(super) struct Names {
 
 /// An answer that comes from another thread. Dropping it does not end that thread, which ends when
 /// the resolver answers.
-struct Lookup(Arc<Mutex<Slot>>);
+struct Lookup(Inbox<Found>);
 
-#[derive(Default)]
-struct Slot {
-    found: Option<Found>,
-    waiting: Option<Waker>,
+impl Lookup {
+    async fn answer(&self) -> Found {
+        let ended = || Err("the thread that looks it up has ended".to_owned());
+        self.0.take().await.pop_front().unwrap_or_else(ended)
+    }
 }
 
 impl Names {
@@ -56,24 +55,19 @@ impl Names {
     }
 
     fn look_up(&self, host: &str, port: u16) -> io::Result<Lookup> {
-        let slot = Arc::new(Mutex::new(Slot::default()));
+        let (answer, lookup) = mailbox();
         if plant::is(Bug::NamesHoldUp) {
-            slot.lock().unwrap_or_else(PoisonError::into_inner).found =
-                Some((self.resolve)(host, port).map_err(|error| error.to_string()));
-            return Ok(Lookup(slot));
+            answer.push((self.resolve)(host, port).map_err(|error| error.to_string()));
+            return Ok(Lookup(lookup));
         }
         let counted = Counted::new(&self.threads)?;
-        let (answer, names, host) = (Arc::clone(&slot), self.clone(), host.to_owned());
+        let (names, host) = (self.clone(), host.to_owned());
         thread::Builder::new().name("names".to_owned()).spawn(move || {
             let found = (names.resolve)(&host, port).map_err(|error| error.to_string());
             drop(counted);
-            let mut slot = answer.lock().unwrap_or_else(PoisonError::into_inner);
-            slot.found = Some(found);
-            let waiting = slot.waiting.take();
-            drop(slot);
-            waiting.inspect(Waker::wake_by_ref);
+            answer.push(found);
         })?;
-        Ok(Lookup(slot))
+        Ok(Lookup(lookup))
     }
 }
 
@@ -95,21 +89,6 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Future for Lookup {
-    type Output = Found;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Found> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match slot.found.take() {
-            Some(found) => Poll::Ready(found),
-            None => {
-                slot.waiting = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
     }
 }
 
@@ -181,14 +160,14 @@ impl Named {
     async fn ask(&self, runtime: &Handle) -> Result<Vec<SocketAddr>, PlaceError> {
         let unknown = |why| PlaceError::Unknown { host: self.host.clone(), why };
         let open = self.open.take();
-        let mut lookup = match open {
+        let lookup = match open {
             Some(lookup) => lookup,
             None => {
                 let begun = self.names.look_up(&self.host, self.port);
                 begun.map_err(|error| unknown(error.to_string()))?
             }
         };
-        let found = runtime.within(PATIENCE, &mut lookup).await;
+        let found = runtime.within(PATIENCE, lookup.answer()).await;
         let Some(found) = found else {
             self.open.replace(Some(lookup));
             return Err(PlaceError::Unanswered { host: self.host.clone(), after: PATIENCE });
