@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use common::Place;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, XattrFlags, removexattr, setxattr, statx,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const DIRS: usize = 20;
@@ -387,4 +388,34 @@ fn a_read_only_mount_is_not_asked_for_openings() {
     assert!(more <= (DIRS * FILES) as u64 / 10, "{more} requests");
     drop(server);
     assert!(child.wait().unwrap().success());
+}
+
+/// A thread that begins another program closes its files before, and nobody can read in `/proc`
+/// where it runs until it has. The server answers it all the same.
+#[test]
+fn a_program_that_begins_another_one_with_many_open_files_goes_on() {
+    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(server) = Server::start("noatime", "") else { return };
+    fs::write(server.path("file"), b"x").unwrap();
+    let status = server.place.run(&["fs", "status", "mnt", "--json"]);
+    let status: Value = serde_json::from_str(&status.succeeds().stdout).unwrap();
+    let pid = i32::try_from(status["server"]["pid"].as_i64().unwrap()).unwrap();
+    let pid = Pid::from_raw(pid).unwrap();
+    // Each is closed with a request of its own, as it may be written.
+    let open = |_| File::options().write(true).open(server.path("file")).unwrap();
+    let files: Vec<File> = (0..500).map(open).collect();
+    let (tell, told) = mpsc::channel();
+    let began = thread::spawn(move || {
+        let status = Command::new("true").status();
+        // The receiver is gone if this took too long.
+        tell.send(status.unwrap().success()).ok();
+    });
+    let went_on = told.recv_timeout(PATIENCE);
+    if went_on.is_err() {
+        // Whoever waits for the server gets an error then.
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    began.join().unwrap();
+    drop(files);
+    assert_eq!(went_on, Ok(true), "the server hangs");
 }

@@ -64,7 +64,7 @@ pub use image::{ImageError, create_image, sync_parent};
 pub use mapped_nvram::MappedNvram;
 pub use open::{OpenError, OpenMode, check_readable, check_unused};
 pub use priority::prefer_this_thread;
-pub use processor::move_beside;
+pub use processor::Follower;
 pub use reactor::Reactor;
 pub use socket::{Listener, SocketStream};
 pub use survey::{Contents, survey, survey_file};

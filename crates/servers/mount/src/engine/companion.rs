@@ -9,9 +9,12 @@
 //! So when one thread has sent a number of requests in a row, the server moves beside it. Where
 //! other processors stay idle the scheduler parts them again at once. Then idle processors are kept
 //! awake instead, if that helps ([`Awake`]), and the next attempts come ever more seldom.
+//!
+//! The server never waits for a look ([`Follower`]): the program may wait for the server meanwhile,
+//! with a lock held that the look needs.
 
 use manylogs_block::{Handle, Nanos, Time};
-use manylogs_storage::move_beside;
+use manylogs_storage::Follower;
 
 use super::awake::Awake;
 
@@ -26,6 +29,10 @@ const VAIN: u32 = 3;
 pub(super) struct Companion {
     row: Row,
     runtime: Handle,
+    /// `None` if it could not be started: then nobody is followed.
+    follower: Option<Follower>,
+    /// Mean time of a request when the look under way began.
+    pace: Nanos,
     /// `None` if processors may always sleep.
     awake: Option<Awake>,
 }
@@ -78,12 +85,25 @@ impl Companion {
     /// Follows nobody yet. Idle processors are kept awake if `may_keep_awake`.
     pub(super) fn new(runtime: Handle, may_keep_awake: bool) -> Self {
         let awake = may_keep_awake.then(|| Awake::new(runtime.clone()));
-        Self { row: Row::default(), runtime, awake }
+        let follower = Follower::of_this_thread().ok();
+        Self { row: Row::default(), runtime, follower, pace: Nanos(0), awake }
     }
 
     /// Notes a request that `thread` sent (0 if no thread did), and follows the thread when it is
     /// time to.
     pub(super) fn served(&mut self, thread: u32) {
+        let Some(follower) = &mut self.follower else { return };
+        if follower.looks()
+            && let Some(found) = follower.found()
+        {
+            // It may be a thread of another container, or run where the server must not run.
+            self.row.looked(found.is_ok_and(|moved| !moved));
+            if self.row.vain >= VAIN
+                && let Some(awake) = &self.awake
+            {
+                awake.begin(self.pace);
+            }
+        }
         let held = self.awake.as_ref().filter(|awake| awake.is_held());
         let every = if held.is_some() { LOOK_EVERY } else { self.row.every() };
         let Some(pace) = self.row.served(thread, every, || self.runtime.now()) else { return };
@@ -91,13 +111,8 @@ impl Companion {
             // Two processors are as good as one now.
             return awake.used(pace);
         }
-        // It may be a thread of another container, or run where the server must not run.
-        self.row.looked(move_beside(thread).is_ok_and(|moved| !moved));
-        if self.row.vain >= VAIN
-            && let Some(awake) = &self.awake
-        {
-            awake.begin(pace);
-        }
+        self.pace = pace;
+        follower.follow(thread);
     }
 }
 
