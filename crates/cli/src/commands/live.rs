@@ -182,8 +182,8 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         let logs = volume.o_dur_pinned_bytes.max(1);
         let _ = writeln!(
             out,
-            "metadata        {} stay in the logs, {:.0} % of those that hold them; the disk without \
-             its logs is as old as the oldest",
+            "metadata        {} stay in the logs, {:.0} % of those that hold them; the disk \
+             without its logs is as old as the oldest",
             human(kept),
             100.0 * kept as f64 / logs as f64,
         );
