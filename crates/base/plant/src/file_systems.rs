@@ -258,6 +258,27 @@ macro_rules! with_file_systems {
                 /// Pages that begin with a zero are treated as all zeroes.
                 DurableZeroesByFirst,
             }
+            /// Bugs of metadata that stays in logs near the head, that crash histories show.
+            NEAR_LAZY {
+                /// The floor of kept versions rises over metadata that stays in the logs.
+                MetadataFloorOverKept,
+                /// The way home leaves the newest of the metadata, and raises the floor over it.
+                MetadataLeftBehind,
+            }
+            /// Bugs of metadata that stays in logs near the head, that tests of the store show.
+            NEAR_LAZY_STORE {
+                /// A freed block does not say that metadata kept in it is dead, once it is at home.
+                MetadataFreedNotBuried,
+                /// Metadata that stays in its log loses its class when it moves.
+                MetadataClassLostByMove,
+            }
+            /// Bugs of metadata that stays in logs near the head, that other tests show.
+            NEAR_LAZY_SIDE {
+                /// Metadata is kept before the superblock says so.
+                MetadataKeptUnmarked,
+                /// A mount in another mode leaves kept metadata in the logs.
+                MetadataStaysInOtherMode,
+            }
             /// Bugs of metadata that leads to kept content, that an exit without logs shows.
             DURABLE_HOMES {
                 /// Metadata at home leads to blocks whose content is only in the logs.

@@ -282,6 +282,10 @@ pub(crate) enum ModeArg {
     /// The log nearest the head: each transaction is one record, with small data. The file system
     /// is adopted.
     Manylogs,
+    /// The same, and metadata stays in the logs until they need the room. The disk without them is
+    /// old then.
+    #[value(name = "manylogs+lazy")]
+    ManylogsLazy,
     /// The logs in the middle of the device, wherever the head is. The file system is adopted.
     Adaptive,
 }
@@ -293,6 +297,7 @@ impl From<ModeArg> for JournalMode {
             ModeArg::Lazy => Self::Lazy,
             ModeArg::Data => Self::Data,
             ModeArg::Manylogs => Self::Manylogs,
+            ModeArg::ManylogsLazy => Self::ManylogsLazy,
             ModeArg::Adaptive => Self::Adaptive,
         }
     }

@@ -58,6 +58,10 @@ pub(crate) struct TortureArgs {
     /// members fail; where others have the same content, the volume must not notice.
     #[arg(long)]
     pub(crate) trouble: bool,
+    /// With --system mlfs: metadata stays in the logs (mode manylogs+lazy), some mounts bring it
+    /// home, and logs are cleaned meanwhile.
+    #[arg(long)]
+    pub(crate) lazy: bool,
     /// With --system ext4: nothing crashes, but this number of images, one for each seed from the
     /// first of --seeds on, is damaged, with checksums put right again, and then used.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -177,6 +177,17 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         volume.mapped_extents,
         zeroed.map_or_else(String::new, |bytes| format!(", and {} are zeroes", human(bytes)))
     );
+    let kept = volume.kept_metadata.live_bytes;
+    if kept > 0 {
+        let logs = volume.o_dur_pinned_bytes.max(1);
+        let _ = writeln!(
+            out,
+            "metadata        {} stay in the logs, {:.0} % of those that hold them; the disk \
+             without its logs is as old as the oldest",
+            human(kept),
+            100.0 * kept as f64 / logs as f64,
+        );
+    }
     let estimate = drain_text(volume);
     let _ = writeln!(
         out,

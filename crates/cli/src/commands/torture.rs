@@ -29,6 +29,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         TorturedSystem::Ext4 => System::Ext4,
         TorturedSystem::Lazy => System::Lazy,
         TorturedSystem::Adopt => System::Adopt,
+        TorturedSystem::Mlfs if args.lazy => System::MlfsLazy,
         TorturedSystem::Mlfs => System::Mlfs,
     };
     check(args, system)?;
@@ -77,7 +78,9 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
         let message = "--faults is for volumes: leave it out, or --system";
         return Err(Failure::input(message));
     }
-    if !matches!(system, System::Volume | System::Mlfs | System::Everest) && args.trouble {
+    let may_fail =
+        matches!(system, System::Volume | System::Mlfs | System::MlfsLazy | System::Everest);
+    if !may_fail && args.trouble {
         let message =
             "--trouble is for volumes, --system mlfs and everest: leave it out, or --system";
         return Err(Failure::input(message));
@@ -86,6 +89,10 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
         && (system != System::Volume || args.faults)
     {
         let message = format!("--array {array} is for volumes, without --faults: leave it out");
+        return Err(Failure::input(message));
+    }
+    if args.lazy && system != System::MlfsLazy {
+        let message = "--lazy is for --system mlfs: leave it out, or --system lazy";
         return Err(Failure::input(message));
     }
     if args.mutate.is_some() && (system != System::Ext4 || args.states.is_some()) {
@@ -104,7 +111,7 @@ fn seeds(args: &TortureArgs) -> RangeInclusive<u64> {
 }
 
 fn ext4(args: &TortureArgs, system: System) -> Result<Option<Ext4Campaign>, Failure> {
-    if !matches!(system, System::Ext4 | System::Lazy | System::Adopt | System::Mlfs) {
+    if matches!(system, System::Volume | System::Everest | System::Gecko) {
         return Ok(None);
     }
     let images = Templates::make();
@@ -136,6 +143,7 @@ fn repeated(args: &TortureArgs, seed: u64) -> String {
         (args.mutate.is_some(), " --mutate 1"),
         (args.faults, " --faults"),
         (args.trouble, " --trouble"),
+        (args.lazy, " --lazy"),
     ];
     command.extend(flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag));
     command

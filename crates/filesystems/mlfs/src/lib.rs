@@ -32,8 +32,8 @@ pub enum MountError {
     Marks(#[from] adopt::AdoptError),
     /// It is adopted, and the mode is one of plain ext4.
     #[error(
-        "it is adopted, and the mode {0} writes past its logs: mount it in the mode manylogs or \
-         adaptive, or give it back with manylogs fs release"
+        "it is adopted, and the mode {0} writes past its logs: mount it in the mode manylogs, \
+         manylogs+lazy or adaptive, or give it back with manylogs fs release"
     )]
     Adopted(JournalMode),
     /// It is plain ext4, and the mode needs logs.

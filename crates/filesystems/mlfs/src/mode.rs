@@ -13,6 +13,8 @@ pub enum JournalMode {
     /// Each transaction is a record in the log nearest the head (the Manylogs paper, section III).
     /// The file system is adopted.
     Manylogs,
+    /// As [`JournalMode::Manylogs`], and metadata stays in the logs and is read from there.
+    ManylogsLazy,
     /// Each transaction is a record in the logs in the middle of the device: the Manylogs paper's
     /// version of Prabhakaran's adaptive journaling. The file system is adopted.
     Adaptive,
@@ -24,13 +26,26 @@ pub enum JournalMode {
 
 impl JournalMode {
     /// All modes.
-    pub const ALL: [Self; 6] =
-        [Self::Ordered, Self::Lazy, Self::Data, Self::AdaptiveJbd2, Self::Adaptive, Self::Manylogs];
+    pub const ALL: [Self; 7] = [
+        Self::Ordered,
+        Self::Lazy,
+        Self::Data,
+        Self::AdaptiveJbd2,
+        Self::Adaptive,
+        Self::Manylogs,
+        Self::ManylogsLazy,
+    ];
 
     /// The mode of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Whether it is a mode of adopted file systems: the journal is in the volume of logs.
+    #[must_use]
+    pub const fn is_near(self) -> bool {
+        matches!(self, Self::Manylogs | Self::ManylogsLazy | Self::Adaptive)
     }
 
     /// The name in `--mode` and `-o mode=`.
@@ -41,6 +56,7 @@ impl JournalMode {
             Self::Lazy => "lazy",
             Self::Data => "data",
             Self::Manylogs => "manylogs",
+            Self::ManylogsLazy => "manylogs+lazy",
             Self::Adaptive => "adaptive",
             Self::AdaptiveJbd2 => "adaptive-jbd2",
         }

@@ -41,13 +41,13 @@ impl Mounted {
         probe: PhaseProbe,
         options: Options,
     ) -> Result<Self, MountError> {
-        use JournalMode::{Adaptive, AdaptiveJbd2, Data, Lazy, Manylogs, Ordered};
+        use JournalMode::{Adaptive, AdaptiveJbd2, Data, Lazy, Manylogs, ManylogsLazy, Ordered};
         let copies = Copies::read(Rc::clone(&device)).await?;
         let is_adopted = copies.marks().is_adopted();
         let mode = wanted.unwrap_or(if is_adopted { Manylogs } else { Ordered });
-        match (mode, is_adopted) {
-            (Ordered | Lazy | Data | AdaptiveJbd2, true) => return Err(MountError::Adopted(mode)),
-            (Manylogs | Adaptive, false) => return Err(MountError::NotAdopted(mode)),
+        match (mode.is_near(), is_adopted) {
+            (false, true) => return Err(MountError::Adopted(mode)),
+            (true, false) => return Err(MountError::NotAdopted(mode)),
             _ => {}
         }
         if options.read_only {
@@ -59,10 +59,8 @@ impl Mounted {
             Lazy => Journal::own(Mode::Lazy, device, runtime, options).await,
             Data => Journal::own(Mode::Data, device, runtime, options).await,
             AdaptiveJbd2 => Journal::own(Mode::Runs, device, runtime, options).await,
-            Manylogs => Journal::near(None, device, runtime, probe, options).await,
-            Adaptive => {
-                let middle = Lba(device.capabilities().capacity.0 / 2);
-                Journal::near(Some(middle), device, runtime, probe, options).await
+            Manylogs | ManylogsLazy | Adaptive => {
+                Journal::near(mode, device, runtime, probe, options).await
             }
         };
         Ok(Self { mode, journal: journal? })
@@ -137,10 +135,10 @@ impl Journal {
         Ok(Self::None(fs, Box::new(view)))
     }
 
-    /// All records go to the log nearest `logs_near`; without it each goes to the log nearest the
-    /// head.
+    /// Each record goes to the log nearest the head; in the mode `adaptive` all go to the logs in
+    /// the middle.
     async fn near(
-        logs_near: Option<Lba>,
+        mode: JournalMode,
         device: Rc<dyn BlockDevice>,
         runtime: Handle,
         probe: PhaseProbe,
@@ -154,8 +152,11 @@ impl Journal {
         // Everything that could refuse the mount is read before anything is written.
         let located = adopt::locate(&site, &Volumes).await?;
         located.check(&site, &Volumes).await?;
+        let middle = Lba(device.capabilities().capacity.0 / 2);
+        let logs_near = (mode == JournalMode::Adaptive).then_some(middle);
         let open = OpenOptions { logs_near, probe, ..Volumes::open_options(&located.logs)? };
-        let near = NearOptions { open, ..NearOptions::default() };
+        let keeps_metadata = mode == JournalMode::ManylogsLazy;
+        let near = NearOptions { open, keeps_metadata, ..NearOptions::default() };
         let opening = Near::read(runtime, device, &near).await.map_err(MountError::of_logs)?;
         // Every mark is complete before the first record.
         located.complete().await?;

@@ -10,7 +10,7 @@ use manylogs_block::{BlockDevice, Extent, Geometry, Handle, Sectors};
 use manylogs_ext4::{Ext4, LARGEST_LEAST, Mode, Options};
 use thiserror::Error;
 
-use crate::sink::{Granularity, NearSink, largest_transaction};
+use crate::sink::{Granularity, Logging, NearSink, largest_transaction};
 
 /// Why a file system cannot be mounted, or left, with its journal near the head.
 #[derive(Debug, Error)]
@@ -92,6 +92,10 @@ pub struct NearOptions {
     pub open: OpenOptions,
     /// How much of changed blocks is logged.
     pub granularity: Granularity,
+    /// Whether metadata stays in the logs, and is read from there
+    /// ([`manylogs::Volume::keep_metadata`]). Whole blocks are logged then, whatever `granularity`
+    /// says, so that a block is read in one piece.
+    pub keeps_metadata: bool,
 }
 
 /// A mounted file system whose journal is near the head.
@@ -142,6 +146,7 @@ pub struct NearOpening {
     runtime: Handle,
     probe: PhaseProbe,
     granularity: Granularity,
+    keeps_metadata: bool,
 }
 
 impl NearOpening {
@@ -150,7 +155,7 @@ impl NearOpening {
     /// # Errors
     /// Those of the device and of [`Ext4::mount_through`].
     pub async fn begin(self, options: Options) -> Result<(Near, RecoveryReport), NearError> {
-        let Self { opening, runtime, probe, granularity } = self;
+        let Self { opening, runtime, probe, granularity, keeps_metadata } = self;
         let (volume, report) = opening.begin().await?;
         let config = volume.config();
         if largest_transaction(config.record) < LARGEST_LEAST {
@@ -158,7 +163,8 @@ impl NearOpening {
             volume.close().await?;
             return Err(NearError::LogsTooShort { log });
         }
-        let sink = NearSink::new(volume.clone(), probe, granularity, &options.memory);
+        let what = Logging { granularity, keeps_metadata };
+        let sink = NearSink::new(volume.clone(), probe, what, &options.memory);
         if let Err(error) = sink.learn().await {
             volume.close().await?;
             return Err(error.into());
@@ -198,11 +204,13 @@ impl Near {
         device: Rc<dyn BlockDevice>,
         near: &NearOptions,
     ) -> Result<NearOpening, NearError> {
-        let open = OpenOptions { record_least: RECORD_LEAST, ..near.open.clone() };
+        let keep_metadata = near.keeps_metadata;
+        let open = OpenOptions { record_least: RECORD_LEAST, keep_metadata, ..near.open.clone() };
         let opening = Opening::read(runtime.clone(), device, &open).await?;
         Ext4::check_mount_through(&opening.content()).await?;
-        let (probe, granularity) = (open.probe, near.granularity);
-        Ok(NearOpening { opening, runtime, probe, granularity })
+        let (probe, keeps_metadata) = (open.probe, near.keeps_metadata);
+        let granularity = if keeps_metadata { Granularity::Blocks } else { near.granularity };
+        Ok(NearOpening { opening, runtime, probe, granularity, keeps_metadata })
     }
 
     /// The file system.

@@ -38,10 +38,19 @@ pub enum Granularity {
     Blocks,
 }
 
+/// How changed metadata is logged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logging {
+    /// How much of a changed block.
+    pub(crate) granularity: Granularity,
+    /// Whether it stays in the logs.
+    pub(crate) keeps_metadata: bool,
+}
+
 /// The volume's logs as the journal: see the crate.
 pub(crate) struct NearSink {
     volume: Volume,
-    granularity: Granularity,
+    logging: Logging,
     /// Counters that the volume does not have: transactions, and the flushes for their data.
     stats: Cell<SinkStats>,
     /// Counts what the volume writes, home writes among it.
@@ -55,13 +64,13 @@ impl NearSink {
     pub(crate) fn new(
         volume: Volume,
         probe: PhaseProbe,
-        granularity: Granularity,
+        logging: Logging,
         memory: &Memory,
     ) -> Self {
         let table = Table::new(memory);
         table.count(&volume);
         let (stats, leading) = (Cell::default(), Leading::default());
-        Self { volume, granularity, stats, probe, table, leading }
+        Self { volume, logging, stats, probe, table, leading }
     }
 
     /// Learns what leads to kept content, if versions are kept. Must be called before the first
@@ -134,7 +143,8 @@ impl NearSink {
     /// The part of a block that goes into the record; `None` if the block did not change.
     fn changed_part(&self, block: BlockNo, logged: &Logged) -> Option<(Extent, Payload)> {
         let start = block.0 * BLOCK_SECTORS;
-        let before = logged.before.as_ref().filter(|_| self.granularity == Granularity::Sectors);
+        let in_part = self.logging.granularity == Granularity::Sectors;
+        let before = logged.before.as_ref().filter(|_| in_part);
         let Some(before) = before else {
             let payload = Payload::bytes(logged.bytes.clone());
             return Some((Extent::new(start, BLOCK_SECTORS), payload));
@@ -159,7 +169,12 @@ impl NearSink {
         payload: &Payload,
     ) -> Class {
         match class_of(kind) {
-            Class::Metadata => self.leading.class_of(extent, payload, &self.volume, transaction),
+            Class::Metadata => {
+                match self.leading.class_of(extent, payload, &self.volume, transaction) {
+                    Class::Metadata if self.logging.keeps_metadata => Class::KeptMetadata,
+                    class => class,
+                }
+            }
             // Metadata leads to this block as to kept content: its home says "unwritten".
             Class::Data
                 if !is(Bug::DurableOverwritePlain) && !self.volume.kept(extent).is_empty() =>

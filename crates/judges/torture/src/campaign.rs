@@ -41,6 +41,8 @@ pub enum System {
     Adopt,
     /// The file system ext4 with its journal in the logs of a volume, near the head.
     Mlfs,
+    /// As [`System::Mlfs`], and metadata stays in the logs; some mounts bring it home.
+    MlfsLazy,
 }
 
 /// Options of ext4 histories that do not come from their seeds.
@@ -206,11 +208,12 @@ impl Campaign {
         }
         let journal = match self.system {
             System::Mlfs => Journal::Near,
+            System::MlfsLazy => Journal::NearLazy,
             System::Lazy => Journal::Lazy,
             _ => Journal::Own,
         };
         let plan = Ext4Plan::of_seed(seed).with_journal(journal);
-        let has_durable = journal == Journal::Near && seed.is_multiple_of(3);
+        let has_durable = journal.is_near() && seed.is_multiple_of(3);
         let plan = if has_durable { plan.with_durable_files() } else { plan };
         let arranges = journal == Journal::Lazy && seed.is_multiple_of(3);
         let plan = if arranges { plan.arranging() } else { plan };
@@ -228,7 +231,7 @@ impl Campaign {
             let result = match self.system {
                 System::Volume => run_plan(&self.plan_of(seed), self.faults),
                 System::Everest => run_everest(&self.everest_plan_of(seed)),
-                System::Ext4 | System::Lazy | System::Adopt | System::Mlfs => {
+                System::Ext4 | System::Lazy | System::Adopt | System::Mlfs | System::MlfsLazy => {
                     self.run_ext4(seed, &mut images)
                 }
                 System::Gecko => run_gecko(&GeckoPlan::of_seed(seed)),

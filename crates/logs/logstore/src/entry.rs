@@ -55,16 +55,21 @@ pub enum Class {
     /// Metadata of a file system that leads to content of the class [`Class::DurabilityOnly`]. It
     /// stays in the logs, too; its home has another form meanwhile, which leads to none of it.
     Leading,
+    /// Metadata of a file system that stays in the logs, because it is read from there. It has the
+    /// floor of the class [`Class::DurabilityOnly`], and its home is as old as the last checkpoint
+    /// that took it home.
+    KeptMetadata,
 }
 
 impl Class {
     /// All classes, by their number on the disk.
-    pub const ALL: [Self; 4] = [Self::Data, Self::Metadata, Self::DurabilityOnly, Self::Leading];
+    pub const ALL: [Self; 5] =
+        [Self::Data, Self::Metadata, Self::DurabilityOnly, Self::Leading, Self::KeptMetadata];
 
     /// Whether versions of the class stay in the logs until they are overwritten.
     #[must_use]
     pub const fn is_kept(self) -> bool {
-        matches!(self, Self::DurabilityOnly | Self::Leading)
+        matches!(self, Self::DurabilityOnly | Self::Leading | Self::KeptMetadata)
     }
 }
 
@@ -107,6 +112,12 @@ impl Entry {
         matches!((self.kind, self.class), (EntryKind::Data, Class::DurabilityOnly))
     }
 
+    /// Whether the version is metadata that stays in the logs, whatever it leads to.
+    #[must_use]
+    pub const fn is_kept_metadata(&self) -> bool {
+        matches!((self.kind, self.class), (EntryKind::Data, Class::KeptMetadata))
+    }
+
     /// Sectors of payload behind the header.
     #[must_use]
     pub fn payload_sectors(&self) -> Sectors {
@@ -138,6 +149,7 @@ pub(crate) fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
             Class::Metadata => 1,
             Class::DurabilityOnly => 2,
             Class::Leading => 3,
+            Class::KeptMetadata => 4,
         } | if entry.over_kept { OVER_KEPT } else { 0 },
     };
     zerocopy::transmute!(raw)

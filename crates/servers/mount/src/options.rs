@@ -191,6 +191,7 @@ impl MountOptions {
             "data=journal" | "data=data" | "mode=data" => self.mode = Some(JournalMode::Data),
             "mode=lazy" => self.mode = Some(JournalMode::Lazy),
             "mode=manylogs" => self.mode = Some(JournalMode::Manylogs),
+            "mode=manylogs+lazy" => self.mode = Some(JournalMode::ManylogsLazy),
             "mode=adaptive" => self.mode = Some(JournalMode::Adaptive),
             "data=writeback" => {
                 return Err(not_offered("content could be older than its size: use data=ordered"));

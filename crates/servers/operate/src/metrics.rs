@@ -36,7 +36,7 @@ const COUNTERS: [Row<VolumeStatus>; 12] = [
         v.o_dur_moved_bytes
     }),
 ];
-const GAUGES: [Row<VolumeStatus>; 14] = [
+const GAUGES: [Row<VolumeStatus>; 15] = [
     ("at_risk_bytes", "Home bytes whose newest version is only in a log.", |v| v.at_risk_bytes),
     ("threshold_bytes", "The longest write that is logged now.", |v| v.threshold_bytes),
     ("volatile_bytes", "Acknowledged bytes in memory until a flush.", |v| v.volatile_bytes),
@@ -52,6 +52,7 @@ const GAUGES: [Row<VolumeStatus>; 14] = [
     ("o_dur_pinned_bytes", "Log space appended to of logs that keep them.", |v| {
         v.o_dur_pinned_bytes
     }),
+    ("kept_metadata_bytes", "Metadata that stays in logs.", |v| v.kept_metadata.live_bytes),
     ("log_space_bytes", "Room for logs.", |v| v.occupancy.iter().map(|s| s.log_bytes).sum()),
     ("log_used_bytes", "Log space appended to.", |v| {
         v.occupancy.iter().map(|s| s.used_bytes).sum()

@@ -5,6 +5,7 @@ mod chain;
 mod checkpoint;
 mod disk;
 mod file_system;
+mod kept;
 mod nbd;
 mod offload;
 mod scheduler;
@@ -18,6 +19,7 @@ pub use chain::{ChainStatus, HalfStatus};
 pub use checkpoint::{ArrangeStatus, CheckpointStatus};
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
+pub use kept::KeptMetadata;
 pub use nbd::NbdStatus;
 pub use offload::{LentStatus, OffloadStatus, StoreStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
@@ -202,6 +204,9 @@ pub struct VolumeStatus {
     /// Bytes appended to the logs reserved for durable-only content.
     #[serde(default)]
     pub o_dur_pinned_bytes: u64,
+    /// Metadata that stays in the logs.
+    #[serde(default)]
+    pub kept_metadata: KeptMetadata,
     /// The array that the volume was made for, if any.
     #[serde(default)]
     pub array: Option<ArrayStatus>,

@@ -3,7 +3,8 @@
 use manylogs::{Cause, Class, ClassStats, Health, PhaseProbe, ScheduleStats, Volume};
 
 use crate::status::{
-    ArrayStatus, Reason, TurnStatus, VolumeStatus, WaitStatus, id_text, occupancy, seconds,
+    ArrayStatus, KeptMetadata, Reason, TurnStatus, VolumeStatus, WaitStatus, id_text, occupancy,
+    seconds,
 };
 
 /// Larger tables are not walked through for a status.
@@ -57,6 +58,7 @@ pub(crate) fn volume_status(volume: &Volume, probe: &PhaseProbe) -> VolumeStatus
         o_dur_home_bytes: stats.o_dur_home_bytes,
         o_dur_moved_bytes: stats.o_dur_moved_bytes,
         o_dur_pinned_bytes: stats.o_dur_pinned_bytes,
+        kept_metadata: KeptMetadata::of(&stats),
         array: ArrayStatus::of(volume),
         written: reasons(probe),
         occupancy: occupancy(volume),

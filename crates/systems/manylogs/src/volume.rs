@@ -151,12 +151,13 @@ impl Volume {
         Ok(())
     }
 
-    /// Moves all logged data home, now and as fast as the device allows.
+    /// Moves all logged data home, now and as fast as the device allows. What is kept in the logs
+    /// stays there, but for metadata and what was kept before it.
     ///
     /// # Errors
     /// If the device fails. Data that was not moved stays logged.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, VolumeError> {
-        self.0.checkpoint(Pass::at(Pace::Urgent)).await
+        self.0.checkpoint(Pass { all_metadata: true, ..Pass::at(Pace::Urgent) }).await
     }
 
     /// Writes a table snapshot; false if it does not fit its slot.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use manylogs_mlfs::DURABLE_XATTR;
+use manylogs_mlfs::{DURABLE_XATTR, JournalMode};
 use serde_json::json;
 
 use super::known::Known;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &FsStatusArgs, target: &Path) -> Result<(), Failure> {
     let known = Known::of(target)?;
     let served = known.server.as_ref().and_then(|status| status.file_system.as_ref());
     let mode = served.map_or("ro", |served| served.mode.as_str());
-    let has_logs = matches!(mode, "manylogs" | "adaptive");
+    let has_logs = JournalMode::named(mode).is_some_and(JournalMode::is_near);
     let effect = match (durable, has_logs, is_dir) {
         (false, ..) => "none",
         (true, false, _) => "none in this mode: its journal keeps no files",

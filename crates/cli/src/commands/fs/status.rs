@@ -62,6 +62,9 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
             "o_dur_home_bytes": volume.map(|found| found.o_dur_home_bytes),
             "o_dur_moved_bytes": volume.map(|found| found.o_dur_moved_bytes),
             "o_dur_pinned_bytes": volume.map(|found| found.o_dur_pinned_bytes),
+            "kept_metadata_bytes": volume.map(|found| found.kept_metadata.live_bytes),
+            "kept_metadata_home_bytes": volume.map(|found| found.kept_metadata.home_bytes),
+            "kept_metadata_moved_bytes": volume.map(|found| found.kept_metadata.moved_bytes),
             "server": server,
             "disk": disk,
         });

@@ -61,7 +61,7 @@ impl DiskCase {
     /// Whether the mode needs an adopted file system.
     #[must_use]
     pub const fn is_adopted(&self) -> bool {
-        matches!(self.mode, JournalMode::Manylogs | JournalMode::Adaptive)
+        self.mode.is_near()
     }
 
     /// Cases with equal keys begin with the same disk.

@@ -13,7 +13,8 @@ use bytes::Bytes;
 
 fn sink_of(volume: &Volume) -> NearSink {
     let (probe, granularity) = (PhaseProbe::default(), Granularity::default());
-    NearSink::new(volume.clone(), probe, granularity, &Memory::default())
+    let logging = Logging { granularity, keeps_metadata: false };
+    NearSink::new(volume.clone(), probe, logging, &Memory::default())
 }
 
 /// A transaction that changes one block and frees as many runs as allowed, all of them logged.

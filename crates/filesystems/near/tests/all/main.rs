@@ -10,6 +10,7 @@ mod cost;
 mod durable;
 mod emergency;
 mod full;
+mod lazy;
 mod memory;
 mod parts;
 mod policies;

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use manylogs::{Layout, Phase};
-use manylogs_block::{Nanos, Rng};
+use manylogs::{Layout, Phase, Volume, VolumeConfig};
+use manylogs_block::{Nanos, Rng, to_usize};
 use manylogs_ext4::{Error, Ext4};
 use manylogs_sim::DiskImage;
 
@@ -25,6 +25,10 @@ const STEPS_MOST: u64 = 6_000_000;
 
 /// Most time between two attempts to arrange metadata, in milliseconds.
 const ARRANGE_EVERY: u64 = 200;
+/// Most time between two checkpoints, snapshots or moves of a log, in milliseconds.
+const CLEAN_EVERY: u64 = 400;
+/// Shares of the logs that may be kept.
+const SHARES: [f64; 3] = [0.01, 0.04, 0.5];
 
 /// Runs the history of `plan` on one of `images`.
 ///
@@ -170,7 +174,7 @@ impl History<'_> {
         let moment = self.models.iter().map(|model| model.borrow().moment).sum();
         let (seed, sampled) =
             (self.rng.next_u64(), judge::is_due(&mut self.rng, self.plan.e2fsck_every));
-        let own = self.plan.journal != Journal::Near;
+        let own = !self.plan.journal.is_near();
         let replayed = sampled && self.rng.one_in(2) && own;
         if let Some(left) = self.judged.get(&(fingerprint, moment)) {
             return Ok(*left);
@@ -252,6 +256,34 @@ impl Start {
         if self.plan.arranges {
             self.arrange(fs);
         }
+        if let Mounted::Near(near) = &mounted
+            && self.plan.journal == Journal::NearLazy
+        {
+            self.clean(near.volume());
+        }
+    }
+
+    /// Starts a task that brings metadata home, or moves logs, as long as there are clients. It
+    /// changes how much may stay, too.
+    fn clean(&self, volume: &Volume) {
+        let (volume, runtime, watch) = (volume.clone(), self.runtime.clone(), self.watch.clone());
+        let mut rng = Rng::new(self.plan.seed ^ (self.incarnation + 0xc1ea));
+        self.runtime.spawn(async move {
+            while watch.running.get() > 0 {
+                runtime.sleep(Nanos::from_millis(rng.below(CLEAN_EVERY))).await;
+                // An error shows in what is read later.
+                match rng.below(4) {
+                    0 => drop(volume.checkpoint().await),
+                    1 => drop(volume.snapshot().await),
+                    2 => {
+                        let durable_budget = SHARES[to_usize(rng.below(SHARES.len() as u64))];
+                        let config = VolumeConfig { durable_budget, ..volume.config() };
+                        drop(volume.reconfigure(&config));
+                    }
+                    _ => drop(volume.swap().await),
+                }
+            }
+        });
     }
 
     /// Starts a task that arranges metadata as long as there are clients.

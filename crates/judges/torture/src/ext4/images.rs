@@ -118,9 +118,10 @@ impl Images {
                 let mode = if stays { Mode::Lazy } else { Mode::Ordered };
                 (image, JournalAt::Own { log: log.clone(), mode })
             }
-            Journal::Near => {
+            Journal::Near | Journal::NearLazy => {
                 let (image, anchors) = self.near(number);
-                (image, JournalAt::Near(anchors))
+                let keeps_metadata = journal == Journal::NearLazy;
+                (image, JournalAt::Near { anchors, keeps_metadata })
             }
         }
     }

@@ -81,7 +81,11 @@ pub(super) fn by_ourselves(
 ) -> Result<Left, String> {
     let world = World::new(seed, SMALL_MIB, image.clone());
     let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
-    let mounting = world.mounting(journal);
+    let mode = match journal {
+        JournalAt::Near { .. } => journal.in_some_mode(&mut Rng::new(seed)),
+        JournalAt::Own { .. } => journal.clone(),
+    };
+    let mounting = world.mounting(&mode);
     let found = world.sim.block_on(world.user, async move {
         let mounted = mounting.await.map_err(|error| format!("mount: {error}"))?;
         let found = read_all(mounted.fs(), &dirs).await;
@@ -90,7 +94,7 @@ pub(super) fn by_ourselves(
         Ok::<_, String>((found?, left))
     });
     let (found, left, settled) = match (found, journal) {
-        (Err(error), JournalAt::Near(anchors)) => {
+        (Err(error), JournalAt::Near { anchors, .. }) => {
             let drained = world.sim.block_on(world.user, world.draining(*anchors));
             drained.map_err(|other| format!("{error}; {other}"))?;
             let (found, settled) = use_plain(&world.settled(), models, seed)?;
@@ -111,7 +115,7 @@ pub(super) fn by_ourselves(
             compare(models, &found).map_err(|error| format!("replayed: {error}"))?;
             settled
         }
-        JournalAt::Near(_) if seed.is_multiple_of(DRAINED_EVERY) => {
+        JournalAt::Near { .. } if seed.is_multiple_of(DRAINED_EVERY) => {
             let (found, settled) = use_plain(&settled, models, seed)?;
             compare(models, &found).map_err(|error| format!("drained: {error}"))?;
             settled

@@ -23,6 +23,21 @@ pub enum Journal {
     Lazy,
     /// Into the logs of a volume, near the head.
     Near,
+    /// Into the logs of a volume, where metadata stays; some mounts bring it home.
+    NearLazy,
+}
+
+impl Journal {
+    /// Whether it is in the logs of a volume.
+    #[must_use]
+    pub const fn is_near(self) -> bool {
+        matches!(self, Self::Near | Self::NearLazy)
+    }
+
+    /// This journal, or one near the head.
+    const fn or_near(self) -> Self {
+        if self.is_near() { self } else { Self::Near }
+    }
 }
 
 /// The plan of a history.
@@ -47,9 +62,9 @@ pub struct Ext4Plan {
     /// One judged state in this number is also judged by e2fsck; none if zero.
     pub e2fsck_every: u64,
     /// Whether the device fails requests while the file system is mounted or used; for
-    /// [`Journal::Near`].
+    /// [`Journal::is_near`].
     pub trouble: bool,
-    /// Whether some files need durability and no place; for [`Journal::Near`].
+    /// Whether some files need durability and no place; for [`Journal::is_near`].
     pub durable: bool,
     /// Whether metadata is arranged again and again meanwhile; for [`Journal::Lazy`].
     pub arranges: bool,
@@ -90,11 +105,12 @@ impl Ext4Plan {
         Self { shape, ..Self::of_seed(seed) }
     }
 
-    /// This plan with transactions that go to `journal`. A lazy journal is filled several times.
+    /// This plan with transactions that go to `journal`. One that keeps metadata is filled several
+    /// times.
     #[must_use]
     pub fn with_journal(self, journal: Journal) -> Self {
         let plan = Self { journal, ..self };
-        if journal != Journal::Lazy {
+        if !matches!(journal, Journal::Lazy | Journal::NearLazy) {
             return plan;
         }
         let (steps, incarnations) = (plan.steps.max(240), plan.incarnations + 1);
@@ -106,13 +122,13 @@ impl Ext4Plan {
     /// later.
     #[must_use]
     pub fn in_trouble(self) -> Self {
-        Self { trouble: true, journal: Journal::Near, ..self }
+        Self { trouble: true, journal: self.journal.or_near(), ..self }
     }
 
     /// This plan with files that need durability and no place: their content stays in the logs.
     #[must_use]
     pub fn with_durable_files(self) -> Self {
-        Self { durable: true, journal: Journal::Near, ..self }
+        Self { durable: true, journal: self.journal.or_near(), ..self }
     }
 
     /// This plan with metadata that stays in the journal and is arranged there meanwhile.

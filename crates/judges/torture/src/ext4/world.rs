@@ -76,18 +76,18 @@ impl World {
     ) -> impl Future<Output = Result<Mounted, String>> + 'static {
         let (journal, disk, runtime) = (journal.clone(), self.disk.clone(), self.runtime());
         async move {
-            let anchors = match journal {
+            let (anchors, keeps_metadata) = match journal {
                 JournalAt::Own { log, mode } => {
                     let mounted = mount_in(mode, Rc::new(Noted { disk, log }), runtime).await;
                     return mounted.map(Mounted::Own).map_err(|error| error.to_string());
                 }
-                JournalAt::Near(anchors) => anchors,
+                JournalAt::Near { anchors, keeps_metadata } => (anchors, keeps_metadata),
             };
             let probe = PhaseProbe::default();
             let open = OpenOptions { anchors: Some(anchors), probe, ..OpenOptions::default() };
             let device =
                 Rc::new(PhasedDisk { disk, probe: open.probe.clone(), last: Rc::default() });
-            let near = NearOptions { open, ..NearOptions::default() };
+            let near = NearOptions { open, keeps_metadata, ..NearOptions::default() };
             let mounted = Near::mount(runtime.clone(), device, &near, options(runtime)).await;
             mounted.map(|(near, _)| Mounted::Near(near)).map_err(|error| error.to_string())
         }
@@ -183,12 +183,12 @@ fn is_without_logs(volume: &Volume) -> bool {
 pub(super) enum JournalAt {
     /// The file system's own journal, and the mode in which it is used.
     Own { log: Log, mode: Mode },
-    /// A volume with these anchors.
-    Near(Anchors),
+    /// A volume with these anchors, and whether metadata stays in its logs.
+    Near { anchors: Anchors, keeps_metadata: bool },
 }
 
 impl JournalAt {
-    /// The journal as some user may mount it: a lazy one perhaps in another mode.
+    /// The journal as some user may mount it: one that keeps metadata perhaps in another mode.
     pub(super) fn in_some_mode(&self, rng: &mut Rng) -> Self {
         match self {
             Self::Own { log, mode: Mode::Lazy } => {
@@ -198,6 +198,9 @@ impl JournalAt {
                     _ => Mode::Lazy,
                 };
                 Self::Own { log: log.clone(), mode }
+            }
+            Self::Near { anchors, keeps_metadata: true } => {
+                Self::Near { anchors: *anchors, keeps_metadata: !rng.one_in(4) }
             }
             other => other.clone(),
         }

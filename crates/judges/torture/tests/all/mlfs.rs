@@ -9,19 +9,21 @@ use manylogs_torture::{Campaign, Ext4Campaign, Progress, System, Tally};
 /// Number of crash states that a test run must see at least.
 const STATES: u64 = 2_000;
 
+/// As [`STATES`], where metadata stays in the logs.
+const LAZY_STATES: u64 = 1_000;
 /// As [`STATES`], for a device that fails.
 const TROUBLED_STATES: u64 = 1_000;
 
 /// Crashes histories until there are `states` states; `None`, and a report, if a program is
 /// missing.
-fn tortured(states: u64, trouble: bool) -> Option<Tally> {
+fn tortured(system: System, states: u64, trouble: bool) -> Option<Tally> {
     if !["mkfs.ext4", "debugfs", "e2fsck"].into_iter().all(has_program) {
         manylogs_testkit::skip("needs mkfs.ext4, debugfs and e2fsck");
         return None;
     }
     let images = Templates::make().unwrap();
     let campaign = Campaign {
-        system: System::Mlfs,
+        system,
         seeds: 1..=u64::MAX - 1,
         states: Some(states),
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
@@ -39,7 +41,7 @@ fn tortured(states: u64, trouble: bool) -> Option<Tally> {
 
 #[test]
 fn what_was_synced_is_there_after_every_crash_and_a_drain() {
-    let Some(tally) = tortured(STATES, false) else { return };
+    let Some(tally) = tortured(System::Mlfs, STATES, false) else { return };
     let crashed = |phase| tally.phases.iter().any(|(p, states)| p == phase && states > 0);
     for phase in [Phase::Append, Phase::Bypass, Phase::Checkpoint, Phase::Supersede, Phase::Reset] {
         assert!(crashed(phase), "{phase:?} is not crashed");
@@ -49,8 +51,18 @@ fn what_was_synced_is_there_after_every_crash_and_a_drain() {
 }
 
 #[test]
+fn metadata_that_stays_in_the_logs_is_there_in_every_mode() {
+    let Some(tally) = tortured(System::MlfsLazy, LAZY_STATES, false) else { return };
+    let crashed = |phase| tally.phases.iter().any(|(p, states)| p == phase && states > 0);
+    for phase in [Phase::Append, Phase::Checkpoint, Phase::Supersede] {
+        assert!(crashed(phase), "{phase:?} is not crashed");
+    }
+    assert!(tally.nested >= LAZY_STATES / 20);
+}
+
+#[test]
 fn what_was_synced_is_there_whatever_the_device_fails() {
-    let Some(tally) = tortured(TROUBLED_STATES, true) else { return };
+    let Some(tally) = tortured(System::Mlfs, TROUBLED_STATES, true) else { return };
     assert!(tally.failed_requests > tally.histories);
     for (count, name) in [
         (tally.troubled, "device that fails in use"),

@@ -23,6 +23,7 @@ const KIND_LOST: u64 = 3;
 const KIND_METADATA: u64 = 4;
 const KIND_DURABILITY_ONLY: u64 = 5;
 const KIND_LEADING: u64 = 6;
+const KIND_KEPT_METADATA: u64 = 7;
 const KIND_BITS: u32 = 3;
 
 /// A log as a snapshot describes it.
@@ -131,6 +132,7 @@ const fn kind_of(class: Class) -> u64 {
         Class::Metadata => KIND_METADATA,
         Class::DurabilityOnly => KIND_DURABILITY_ONLY,
         Class::Leading => KIND_LEADING,
+        Class::KeptMetadata => KIND_KEPT_METADATA,
     }
 }
 
@@ -311,6 +313,7 @@ mod tests {
             at(20, 8, 8, in_log(Class::Metadata)),
             at(28, 8, 9, in_log(Class::DurabilityOnly)),
             at(36, 8, 11, in_log(Class::Leading)),
+            at(44, 8, 12, in_log(Class::KeptMetadata)),
             at(1 << 40, 1 << 35, 9, Place::Lost { log: LogId(200_000) }),
             at((3 << 48) + 7, 8, 10, in_log(Class::Data)),
         ];

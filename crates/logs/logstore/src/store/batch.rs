@@ -164,6 +164,8 @@ impl Store {
         }
         if entry.is_kept_content() {
             self.kept.put(extent.len);
+        } else if entry.is_kept_metadata() {
+            self.kept.put_metadata(extent.len);
         } else if !entry.is_kept() && entry.kind != EntryKind::Supersede {
             self.kept.put_other();
         }

@@ -1,6 +1,6 @@
-//! Versions that are kept in the logs: [`Class::DurabilityOnly`], and [`Class::Leading`], which
-//! leads to them. Checkpoints leave them in the logs, and they have a floor of their own,
-//! [`Floors::kept`](crate::Floors).
+//! Versions that are kept in the logs: [`Class::DurabilityOnly`], [`Class::Leading`], which leads
+//! to them, and [`Class::KeptMetadata`]. Checkpoints leave them in the logs, and they have a floor
+//! of their own, [`Floors::kept`](crate::Floors).
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,24 @@ pub(super) struct Kept {
     /// Whether versions may be kept: the disk must say so first, because older programs do not know
     /// them.
     on: bool,
+    /// Whether metadata is kept as well. Like `on`, and decided by each opening: metadata that an
+    /// earlier one kept stays kept until it goes home.
+    metadata_on: bool,
     /// Sectors of content whose newest version is kept.
     sectors: u64,
+    /// Sectors of metadata whose newest version is kept, without what leads to kept content.
+    metadata: u64,
     /// Whether versions are mapped that are not kept.
     waits: bool,
+}
+
+/// Sectors of kept versions that went home.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeptHome {
+    /// Of content.
+    pub(super) content: u64,
+    /// Of metadata that stays in the logs.
+    pub(super) metadata: u64,
 }
 
 impl Kept {
@@ -27,6 +41,7 @@ impl Kept {
     pub(super) fn found(&mut self, extent: Extent, place: Place) {
         match place {
             Place::Log { class: Class::DurabilityOnly, .. } => self.put(extent.len),
+            Place::Log { class: Class::KeptMetadata, .. } => self.put_metadata(extent.len),
             Place::Log { class: Class::Leading, .. } => {}
             _ => self.put_other(),
         }
@@ -37,15 +52,21 @@ impl Kept {
         self.sectors += len.0;
     }
 
+    /// Counts kept metadata that became the newest.
+    pub(super) const fn put_metadata(&mut self, len: Sectors) {
+        self.metadata += len.0;
+    }
+
     /// Notes that a version that is not kept became the newest.
     pub(super) const fn put_other(&mut self) {
         self.waits = true;
     }
 
-    /// Subtracts sectors of content that went home and are no longer kept. `waits` says whether
-    /// versions are mapped that are not kept.
-    pub(super) const fn went_home(&mut self, sectors: u64, waits: bool) {
-        self.sectors = self.sectors.saturating_sub(sectors);
+    /// Subtracts sectors that went home and are no longer kept. `waits` says whether versions are
+    /// mapped that are not kept.
+    pub(super) const fn went_home(&mut self, gone: KeptHome, waits: bool) {
+        self.sectors = self.sectors.saturating_sub(gone.content);
+        self.metadata = self.metadata.saturating_sub(gone.metadata);
         self.waits = waits;
     }
 }
@@ -76,6 +97,25 @@ impl Store {
         self.kept.on
     }
 
+    /// From now on versions of the class [`Class::KeptMetadata`] are kept, if versions may be kept
+    /// at all. The caller has made sure that programs which do not know the class refuse the store.
+    /// Before this call they count as [`Class::Metadata`].
+    pub const fn keep_metadata(&mut self) {
+        self.kept.metadata_on = self.kept.on;
+    }
+
+    /// Whether new metadata stays in the logs.
+    #[must_use]
+    pub const fn keeps_metadata(&self) -> bool {
+        self.kept.metadata_on
+    }
+
+    /// Sectors of metadata whose newest version is kept, without what leads to kept content.
+    #[must_use]
+    pub const fn kept_metadata_sectors(&self) -> Sectors {
+        Sectors(self.kept.metadata)
+    }
+
     /// Sectors of content whose newest version is kept.
     #[must_use]
     pub const fn kept_sectors(&self) -> Sectors {
@@ -90,7 +130,21 @@ impl Store {
     /// Whether versions are mapped that a checkpoint would bring home.
     #[must_use]
     pub fn waits_for_home(&self) -> bool {
-        if self.kept.on { self.kept.waits } else { !self.map.is_empty() }
+        let leaves = self.kept.metadata > 0 && !self.kept.metadata_on;
+        if self.kept.on { self.kept.waits || leaves } else { !self.map.is_empty() }
+    }
+
+    /// The largest data sequence of the metadata that is kept, or will be once it is durable. Looks
+    /// at the whole map.
+    #[must_use]
+    pub fn newest_kept_metadata(&self) -> Option<DataSequence> {
+        let slots = &self.entries.slots;
+        let is_kept = |mapped: &Mapped<Place>| match mapped.value {
+            Place::Buffered { slot, .. } => slots.get(slot).entry.is_kept_metadata(),
+            place => place.is_kept_metadata(),
+        };
+        let kept = self.map.iter().filter(|(_, mapped)| is_kept(mapped));
+        kept.map(|(_, mapped)| mapped.sequence).max()
     }
 
     /// The smallest data sequence of the kept versions that are mapped. Entries that displaced
@@ -132,9 +186,10 @@ impl Store {
     /// The class that an entry gets: kept versions only where they are allowed.
     pub(super) fn class_of(&self, kind: EntryKind, class: Class) -> Class {
         match class {
+            Class::KeptMetadata if !self.kept.metadata_on => Class::Metadata,
             _ if self.kept.on && kind == EntryKind::Data => class,
             Class::DurabilityOnly => Class::Data,
-            Class::Leading => Class::Metadata,
+            Class::Leading | Class::KeptMetadata => Class::Metadata,
             Class::Data | Class::Metadata => class,
         }
     }
@@ -165,12 +220,18 @@ impl Store {
     pub(super) fn bury(&mut self, id: SlotId, displaced: &Displaced) {
         let slots = &mut self.entries.slots;
         let (mut sectors, mut content) = (displaced.kept, displaced.content);
+        let mut metadata = displaced.metadata;
         for (slot, buffered) in &displaced.buffered {
             let entry = slots.get(*slot).entry;
             sectors += if entry.is_kept() { *buffered } else { 0 };
             content += if entry.is_kept_content() { *buffered } else { 0 };
+            metadata += if entry.is_kept_metadata() { *buffered } else { 0 };
         }
         self.kept.sectors = self.kept.sectors.saturating_sub(content);
+        self.kept.metadata = self.kept.metadata.saturating_sub(metadata);
+        if plant::is(Bug::MetadataFreedNotBuried) {
+            sectors -= metadata;
+        }
         let entry = &mut slots.get_mut(id).entry;
         entry.over_kept = sectors > 0 && !entry.is_kept() && !plant::is(Bug::KeptNotBuried);
     }

@@ -58,10 +58,14 @@ pub struct StoreCounters {
     pub supersedes: u64,
     /// Logs that began anew.
     pub log_resets: u64,
-    /// Sectors of kept versions that went home nevertheless.
+    /// Sectors of kept content that went home nevertheless.
     pub kept_home_sectors: u64,
-    /// Sectors of kept versions that moved from log to log.
+    /// Sectors of kept content, and of what leads to it, that moved from log to log.
     pub kept_moved_sectors: u64,
+    /// Sectors of metadata that stays in the logs, and went home nevertheless.
+    pub kept_metadata_home_sectors: u64,
+    /// Sectors of such metadata that moved from log to log.
+    pub kept_metadata_moved_sectors: u64,
     /// Largest size of the table, measured when it was about to shrink.
     pub table_bytes_max: u64,
 }

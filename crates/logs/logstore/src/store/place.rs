@@ -57,6 +57,16 @@ impl Place {
         matches!(self, Self::Log { class: Class::Leading, .. })
     }
 
+    /// Whether the version is metadata that stays in its log, whatever it leads to.
+    pub const fn is_kept_metadata(self) -> bool {
+        matches!(self, Self::Log { class: Class::KeptMetadata, .. })
+    }
+
+    /// Whether the version is content that stays in its log.
+    pub const fn is_kept_content(self) -> bool {
+        matches!(self, Self::Log { class: Class::DurabilityOnly, .. })
+    }
+
     /// The log that must not begin a new epoch while this version counts. If the headers of records
     /// are kept apart, a version without payload does not need its log.
     pub const fn kept_by(self, shape: RecordShape) -> Option<LogId> {
@@ -70,8 +80,9 @@ impl Place {
 const KIND_BITS: u32 = 3;
 const LOG: u64 = 0;
 const BUFFERED: u64 = 1;
-const ZEROES: u64 = 2;
-const LOST: u64 = 3;
+/// Zeroes, or lost: the lowest bit of the rest says which.
+const NO_PAYLOAD: u64 = 2;
+const LOG_KEPT_METADATA: u64 = 3;
 const LOG_METADATA: u64 = 5;
 const LOG_DURABILITY_ONLY: u64 = 6;
 const LOG_LEADING: u64 = 7;
@@ -115,14 +126,15 @@ impl Place {
                     Class::Metadata => LOG_METADATA,
                     Class::DurabilityOnly => LOG_DURABILITY_ONLY,
                     Class::Leading => LOG_LEADING,
+                    Class::KeptMetadata => LOG_KEPT_METADATA,
                 };
                 (kind, u64::from(log.0) << LogOffset::BITS | u64::from(offset.0))
             }
             Self::Buffered { slot, skip } => {
                 (BUFFERED, u64::from(skip.min(SKIP_MAX)) << u32::BITS | u64::from(slot.0))
             }
-            Self::Zeroes { log } => (ZEROES, log.0.into()),
-            Self::Lost { log } => (LOST, log.0.into()),
+            Self::Zeroes { log } => (NO_PAYLOAD, u64::from(log.0) << 1),
+            Self::Lost { log } => (NO_PAYLOAD, u64::from(log.0) << 1 | 1),
         };
         rest << KIND_BITS | kind
     }
@@ -142,12 +154,13 @@ impl Place {
             LOG_METADATA => Some(in_log(Class::Metadata)),
             LOG_DURABILITY_ONLY => Some(in_log(Class::DurabilityOnly)),
             LOG_LEADING => Some(in_log(Class::Leading)),
+            LOG_KEPT_METADATA => Some(in_log(Class::KeptMetadata)),
             BUFFERED => Some(Self::Buffered {
                 slot: SlotId(low(u32::BITS)),
                 skip: narrow(rest >> u32::BITS),
             }),
-            ZEROES => Some(Self::Zeroes { log: LogId(narrow(rest)) }),
-            LOST => Some(Self::Lost { log: LogId(narrow(rest)) }),
+            NO_PAYLOAD if rest & 1 == 0 => Some(Self::Zeroes { log: LogId(narrow(rest >> 1)) }),
+            NO_PAYLOAD => Some(Self::Lost { log: LogId(narrow(rest >> 1)) }),
             _ => None,
         }
     }
@@ -163,8 +176,10 @@ pub struct Displaced {
     any: bool,
     /// Sectors of displaced kept versions in logs.
     pub kept: u64,
-    /// Those of them that were content, and not metadata that leads to it.
+    /// Those of them that were content, and not metadata.
     pub content: u64,
+    /// Those of them that were metadata that stays, and not metadata that leads to kept content.
+    pub metadata: u64,
     /// Logs with displaced versions, and their sectors there.
     pub logged: SmallVec<[(LogId, u64); 2]>,
     /// Entries not durable yet that held displaced versions, and the sectors.
@@ -179,6 +194,7 @@ impl Displaced {
             any: false,
             kept: 0,
             content: 0,
+            metadata: 0,
             logged: SmallVec::new(),
             buffered: SmallVec::new(),
         }
@@ -189,7 +205,8 @@ impl Displaced {
         self.any = true;
         let kept = if old.value.is_kept() { part.len.0 } else { 0 };
         self.kept += kept;
-        self.content += if old.value.is_leading() { 0 } else { kept };
+        self.content += if old.value.is_kept_content() { kept } else { 0 };
+        self.metadata += if old.value.is_kept_metadata() { kept } else { 0 };
         if let Place::Buffered { slot, .. } = old.value {
             return self.buffered.push((slot, part.len.0));
         }
@@ -217,11 +234,13 @@ mod tests {
             Place::Log { log: LogId(0), offset: LogOffset(1), class: Class::Metadata },
             Place::Log { log: LogId(7), offset: LogOffset(1), class: Class::DurabilityOnly },
             Place::Log { log: LogId(8), offset: LogOffset(9), class: Class::Leading },
+            Place::Log { log: LogId(9), offset: LogOffset(8), class: Class::KeptMetadata },
             Place::Log { log: LogId(u32::MAX), offset: LogOffset(offset_max), class: Class::Data },
             Place::Buffered { slot: SlotId(7), skip: 0 },
             Place::Buffered { slot: SlotId(u32::MAX), skip: SKIP_MAX },
             Place::Zeroes { log: LogId(u32::MAX) },
             Place::Lost { log: LogId(u32::MAX) },
+            Place::Lost { log: LogId(4) },
         ];
         for place in places {
             assert_eq!(Place::unpack(place.pack()), place);

@@ -63,6 +63,9 @@ impl Live {
             Place::Log { class: Class::DurabilityOnly, .. } if plant::is(Bug::ClassLostByMove) => {
                 Class::Data
             }
+            place if place.is_kept_metadata() && plant::is(Bug::MetadataClassLostByMove) => {
+                Class::Metadata
+            }
             Place::Log { class, .. } => class,
             Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => Class::Data,
         }
@@ -272,7 +275,9 @@ impl Store {
         if plant::is(Bug::SwapFreshSequence) {
             entry.data_sequence = self.take_data_sequence();
         }
-        if entry.is_kept() {
+        if entry.is_kept_metadata() {
+            self.counters.kept_metadata_moved_sectors += entry.extent.len.0;
+        } else if entry.is_kept() {
             self.counters.kept_moved_sectors += entry.extent.len.0;
         }
         let reserved = Room::of_one(entry.kind, entry.extent, self.logs.shape());

@@ -2,6 +2,7 @@
 
 use crate::{DataSequence, Floors, Log, LogId};
 
+use super::kept::KeptHome;
 use super::logs::KEPT_SHARE;
 use super::{Place, Store};
 use manylogs_plant::{self as plant, Bug};
@@ -38,7 +39,7 @@ impl Store {
         self.note_table_size();
         let shape = self.logs.shape();
         let mut gone: Vec<(LogId, u64)> = Vec::new();
-        let (mut kept, mut waits) = (0, false);
+        let (mut gone_home, mut waits) = (KeptHome::default(), false);
         let slots = &self.entries.slots;
         self.map.retain(|extent, mapped| {
             let is_kept = match mapped.value {
@@ -49,11 +50,15 @@ impl Store {
                 waits |= !is_kept;
                 return true;
             }
-            let is_content = match mapped.value {
-                Place::Buffered { slot, .. } => slots.get(slot).entry.is_kept_content(),
-                place => is_kept && !place.is_leading(),
+            let (is_content, is_metadata) = match mapped.value {
+                Place::Buffered { slot, .. } => {
+                    let entry = &slots.get(slot).entry;
+                    (entry.is_kept_content(), entry.is_kept_metadata())
+                }
+                place => (place.is_kept_content(), place.is_kept_metadata()),
             };
-            kept += if is_content { extent.len.0 } else { 0 };
+            gone_home.content += if is_content { extent.len.0 } else { 0 };
+            gone_home.metadata += if is_metadata { extent.len.0 } else { 0 };
             if let Some(log) = mapped.value.kept_by(shape) {
                 match gone.last_mut() {
                     Some((last, sectors)) if *last == log => *sectors += extent.len.0,
@@ -65,8 +70,9 @@ impl Store {
         for (log, sectors) in gone {
             self.sub_live(log, sectors);
         }
-        self.kept.went_home(kept, waits);
-        self.counters.kept_home_sectors += kept;
+        self.kept.went_home(gone_home, waits);
+        self.counters.kept_home_sectors += gone_home.content;
+        self.counters.kept_metadata_home_sectors += gone_home.metadata;
         self.floor_raised(floors);
         self.rewrite_after_checkpoint();
     }

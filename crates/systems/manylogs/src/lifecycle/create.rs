@@ -81,6 +81,7 @@ impl Volume {
             short_headers: options.nvram.is_none()
                 && layout.record_unit(below.physical_sector).0 > 1,
             keeps: config.needs_kept_versions(),
+            keeps_metadata: false,
             layout: layout.clone(),
         };
         if superblock.keeps && !superblock.may_keep() {

@@ -16,6 +16,7 @@ use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
 use crate::records::largest::{largest_record, longest_batch};
 use crate::settings::config::VolumeConfig;
+use crate::settings::config_error::ConfigError;
 use crate::volume::Volume;
 use manylogs_engine::{InDoubt, Member, PatientReads, Phase, update_root};
 use manylogs_plant::{self as plant, Bug};
@@ -87,6 +88,9 @@ impl Opening {
             return Err(VolumeError::LogsOfShorterSectors { device, logs });
         }
         below.physical_sector = below.physical_sector.max(superblock.physical);
+        if options.keep_metadata && !superblock.may_keep() {
+            return Err(ConfigError::NoRoomForDurable.into());
+        }
         let on_disk = root.clone();
         let first = set_sequences_aside(&mut root, options.to_drain)?;
         let formatted =
@@ -161,6 +165,9 @@ impl Opening {
         update_root(inner, Phase::Open, |on_disk| *on_disk = root).await?;
         if volume.config().needs_kept_versions() {
             volume.keep_versions().await?;
+        }
+        if options.keep_metadata && !volume.keep_metadata().await? {
+            return Err(ConfigError::NoRoomForDurable.into());
         }
         if !options.to_read {
             volume.run();

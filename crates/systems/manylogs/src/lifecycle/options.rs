@@ -37,6 +37,9 @@ pub struct OpenOptions {
     pub record_least: Sectors,
     /// Records go to the log nearest this address, not to the log nearest the head.
     pub logs_near: Option<Lba>,
+    /// New metadata ([`manylogs_logstore::Class::KeptMetadata`]) stays in the logs: see
+    /// [`crate::Volume::keep_metadata`].
+    pub keep_metadata: bool,
     /// Pace at which the device takes home writes, if known from earlier use. If `None`, the usual
     /// pace of such a device counts until a checkpoint has been measured.
     pub pace: Option<HomePace>,

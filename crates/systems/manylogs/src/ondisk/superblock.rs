@@ -17,6 +17,7 @@ use crate::settings::Settings;
 use crate::settings::config::{LogPlacement, VolumeConfig};
 
 mod columns;
+mod kept;
 mod runs;
 
 pub(crate) use runs::runs_that_fit;
@@ -40,10 +41,12 @@ const COLUMNS: u64 = 16;
 /// That array has parity: each region is one log of whole rows, and structures have rows of their
 /// own.
 const ROWS: u64 = 32;
+/// Metadata may be kept in the logs, in a class of its own. Versions may be kept then.
+const KEPT_METADATA: u64 = 64;
 /// Features that this program knows, grouped by what is forbidden without that knowledge (see
 /// `docs/format.md`).
 const KNOWN_INCOMPATIBLE: u64 =
-    TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS | COLUMNS | ROWS;
+    TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS | COLUMNS | ROWS | KEPT_METADATA;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; further ones follow behind it.
 const RUNS_IN_HEAD: usize = 120;
@@ -122,6 +125,8 @@ pub struct Superblock {
     pub(crate) short_headers: bool,
     /// Whether versions may be kept in the logs.
     pub(crate) keeps: bool,
+    /// Whether metadata may be kept in the logs. Versions may be kept then.
+    pub(crate) keeps_metadata: bool,
     pub(crate) layout: Layout,
 }
 
@@ -136,14 +141,6 @@ impl Superblock {
             floor,
             capacity: self.layout.capacity(),
         }
-    }
-
-    /// Whether all runs fit if the settings of kept versions take some of their room.
-    pub(crate) fn may_keep(&self) -> bool {
-        let parts = self.layout.parts();
-        let anchors = if parts.anchors.is_some() { 2 } else { 0 };
-        let behind = (parts.runs.len() + anchors).saturating_sub(RUNS_BEFORE_DURABLE);
-        HEAD_BYTES + behind * RUN_BYTES <= to_usize(parts.superblock.bytes())
     }
 
     /// The parameters of the volume: those of the layout, and its settings.
@@ -232,13 +229,16 @@ impl Superblock {
     fn features_incompatible(&self) -> u64 {
         let nvram = if self.nvram { TABLE_IN_NVRAM } else { 0 };
         let places = if self.layout.anchors().is_some() { PLACES_GIVEN } else { 0 };
-        let keeps = if self.keeps { KEPT_VERSIONS } else { 0 };
         let columns = match self.kept_columns() {
             None => 0,
             Some(columns) if columns.parity > 0 => COLUMNS | ROWS,
             Some(_) => COLUMNS,
         };
-        nvram | places | keeps | columns | if self.short_headers { SHORT_HEADERS } else { 0 }
+        nvram
+            | places
+            | self.kept_features()
+            | columns
+            | if self.short_headers { SHORT_HEADERS } else { 0 }
     }
 
     fn kept_columns(&self) -> Option<Geometry> {
@@ -268,6 +268,7 @@ impl Superblock {
         if unknown | unknown_to_writers != 0 {
             return Err(VolumeError::Features { bits: unknown | unknown_to_writers });
         }
+        let (keeps, keeps_metadata) = kept::take(&raw)?;
         let physical = Sectors(raw.physical_sectors.get().into());
         if !matches!(physical.0, 1 | 8) {
             return Err(VolumeError::Impossible("physical sector"));
@@ -305,7 +306,8 @@ impl Superblock {
             features_compatible: raw.features_compatible.get(),
             nvram: raw.features_incompatible.get() & TABLE_IN_NVRAM != 0,
             short_headers: raw.features_incompatible.get() & SHORT_HEADERS != 0,
-            keeps: keeps_of(&raw),
+            keeps,
+            keeps_metadata,
             layout: Layout::from_parts(parts),
         };
         superblock.config().validate()?;
@@ -325,17 +327,13 @@ fn settings_of(raw: &Raw, space: Sectors) -> Result<Settings, VolumeError> {
         return Err(VolumeError::Impossible("length of a record"));
     }
     let mut config = raw.settings.config().map_err(VolumeError::Impossible)?;
-    if keeps_of(raw) {
+    if kept::keeps_of(raw) {
         let at = HEAD_BYTES - size_of::<RawDurable>();
         let durable = RawDurable::read_from_bytes(&raw.as_bytes()[at..]);
         let durable = durable.map_err(|_| VolumeError::Impossible("durable-only"))?;
         durable.apply_to(&mut config).map_err(VolumeError::Impossible)?;
     }
     Ok(Settings::of(&VolumeConfig { threshold, record, ..config }))
-}
-
-fn keeps_of(raw: &Raw) -> bool {
-    raw.features_incompatible.get() & KEPT_VERSIONS != 0
 }
 
 fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
@@ -364,7 +362,7 @@ fn raw_of(bytes: &[u8]) -> Result<Raw, VolumeError> {
 
 fn raw_runs(raw: &Raw, bytes: &[u8]) -> Result<Vec<RawRun>, VolumeError> {
     let count = raw.run_count.get() as usize;
-    let in_head = runs_in_head(keeps_of(raw));
+    let in_head = runs_in_head(kept::keeps_of(raw));
     let tail_bytes = count.saturating_sub(in_head) * RUN_BYTES;
     let most = raw.superblock_sectors.get() as usize * 512;
     if HEAD_BYTES + tail_bytes > most.max(to_usize(SUPERBLOCK_LEAST.bytes())) {
@@ -440,6 +438,7 @@ mod tests {
             nvram: runs.is_multiple_of(2),
             short_headers: runs.is_multiple_of(3),
             keeps: false,
+            keeps_metadata: false,
             layout: Layout::from_parts(parts),
         }
     }

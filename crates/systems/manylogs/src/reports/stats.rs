@@ -79,6 +79,13 @@ pub struct VolumeStats {
     /// Bytes appended to the logs that hold such versions, or entries that say that older ones are
     /// dead.
     pub o_dur_pinned_bytes: u64,
+    /// Bytes of metadata that stays in the logs. It lies in the logs that `o_dur_pinned_bytes`
+    /// counts.
+    pub kept_metadata_bytes: u64,
+    /// Bytes of such metadata that went home nevertheless.
+    pub kept_metadata_home_bytes: u64,
+    /// Bytes of such metadata that moved from log to log.
+    pub kept_metadata_moved_bytes: u64,
     /// Bytes of non-volatile RAM that the table may take, and bytes that it takes. Zero if the
     /// table is in the logs.
     pub nvram_bytes: u64,
@@ -189,6 +196,10 @@ impl Volume {
             o_dur_home_bytes: Sectors(store.counters().kept_home_sectors).bytes(),
             o_dur_moved_bytes: Sectors(store.counters().kept_moved_sectors).bytes(),
             o_dur_pinned_bytes: state.pinned().used.bytes(),
+            kept_metadata_bytes: store.kept_metadata_sectors().bytes(),
+            kept_metadata_home_bytes: Sectors(store.counters().kept_metadata_home_sectors).bytes(),
+            kept_metadata_moved_bytes: Sectors(store.counters().kept_metadata_moved_sectors)
+                .bytes(),
             nvram_bytes: store.table_apart().map_or(0, NvTable::half_len),
             nvram_bytes_used: store.table_apart().map_or(0, NvTable::used),
             nvram_rewrites: store.table_apart().map_or(0, NvTable::rewrites),

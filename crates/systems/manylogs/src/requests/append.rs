@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoError, Payload, Sectors, completion};
-use manylogs_logstore::store::Batch;
+use manylogs_logstore::store::{Batch, Place};
 
 use crate::records::commit::LOOK;
 use crate::records::largest::{batch_room, longest_batch};
@@ -86,12 +86,13 @@ impl Volume {
     }
 
     /// The parts of `extent` whose newest version is kept in the logs, and durable there: see
-    /// [`Volume::keep_versions`].
+    /// [`Volume::keep_versions`]. Metadata that is kept for its own sake does not count.
     #[must_use]
     pub fn kept(&self, extent: Extent) -> Vec<Extent> {
         let state = self.shared().engine.state.borrow();
         let parts = state.store.map().lookup(extent);
-        let kept = parts.filter(|(_, mapped)| mapped.is_some_and(|found| found.value.is_kept()));
+        let is_kept = |place: Place| place.is_kept() && !place.is_kept_metadata();
+        let kept = parts.filter(|(_, mapped)| mapped.is_some_and(|found| is_kept(found.value)));
         kept.map(|(part, _)| part).collect()
     }
 }

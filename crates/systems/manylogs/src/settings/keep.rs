@@ -77,10 +77,33 @@ impl Volume {
     /// # Errors
     /// Those of the device, [`VolumeError::Closed`], or if no more writes are accepted.
     pub async fn keep_versions(&self) -> Result<bool, VolumeError> {
-        let inner = self.shared();
-        if inner.engine.state.borrow().store.keeps() {
+        if self.keeps_versions() {
             return Ok(true);
         }
+        self.mark_kept(false).await
+    }
+
+    /// From now on, until the volume is closed, metadata of the class
+    /// [`manylogs_logstore::Class::KeptMetadata`] stays in the logs: checkpoints bring home what is
+    /// oldest beyond a share of the log space, and nothing else. Without this call such metadata is
+    /// logged as other metadata, and what earlier openings kept goes home with the next checkpoint.
+    /// The first call on a volume durably marks both superblocks: programs that do not know the
+    /// class refuse the volume from then on. False as for [`Volume::keep_versions`].
+    ///
+    /// # Errors
+    /// As [`Volume::keep_versions`].
+    pub async fn keep_metadata(&self) -> Result<bool, VolumeError> {
+        let keeps = self.mark_kept(true).await?;
+        if keeps {
+            self.shared().engine.state.borrow_mut().store.keep_metadata();
+        }
+        Ok(keeps)
+    }
+
+    /// Makes the superblocks say that versions may be kept, or `metadata` too; false if they cannot
+    /// say so.
+    async fn mark_kept(&self, metadata: bool) -> Result<bool, VolumeError> {
+        let inner = self.shared();
         if inner.shape.headers == Headers::Apart {
             return Ok(false);
         }
@@ -90,14 +113,20 @@ impl Volume {
         let report = &mut RecoveryReport::default();
         let device = inner.device.device();
         let (found, _) = read_superblock(device, inner.layout.anchors(), report).await?;
-        let superblock = Superblock { generation: found.generation + 1, keeps: true, ..found };
+        let is_marked = found.keeps && (found.keeps_metadata || !metadata);
+        let (generation, keeps_metadata) = (found.generation + 1, found.keeps_metadata || metadata);
+        let superblock = Superblock { generation, keeps: true, keeps_metadata, ..found };
         if superblock.volume != inner.volume {
             return Err(VolumeError::NotAVolume);
         }
         if !superblock.may_keep() {
             return Ok(false);
         }
-        if !plant::is(Bug::DurableBeforeSuperblock) {
+        let is_early = plant::is(match metadata {
+            true => Bug::MetadataKeptUnmarked,
+            false => Bug::DurableBeforeSuperblock,
+        });
+        if !is_marked && !is_early {
             write_superblock(&inner.device, &superblock).await?;
         }
         inner.engine.state.borrow_mut().store.keep();

@@ -54,12 +54,22 @@ pub(crate) fn on<T: 'static>(
     granularity: Granularity,
     work: impl AsyncFnOnce(Near, Disk, Handle) -> T + 'static,
 ) -> (T, DiskImage) {
+    on_with(image, anchors, NearOptions { granularity, ..NearOptions::default() }, work)
+}
+
+/// As [`on`], with other options; the anchors are added.
+pub(crate) fn on_with<T: 'static>(
+    image: &DiskImage,
+    anchors: Anchors,
+    near: NearOptions,
+    work: impl AsyncFnOnce(Near, Disk, Handle) -> T + 'static,
+) -> (T, DiskImage) {
     let world = World::new(2, SMALL_MIB, image.clone());
     let below: Rc<dyn BlockDevice> = Rc::new(world.disk.clone());
     let disk = Rc::new(Trace::new(Stop::new(below)));
     let runtime = world.runtime();
-    let open = OpenOptions { anchors: Some(anchors), ..OpenOptions::default() };
-    let near = NearOptions { open, granularity };
+    let open = OpenOptions { anchors: Some(anchors), ..near.open };
+    let near = NearOptions { open, ..near };
     let done = world.sim.block_on(world.user, async move {
         let device = Rc::clone(&disk) as Rc<dyn BlockDevice>;
         let mounted = Near::mount(runtime.clone(), device, &near, options(runtime.clone())).await;

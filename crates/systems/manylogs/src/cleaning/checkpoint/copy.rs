@@ -106,7 +106,7 @@ impl Renewed {
 fn is_forgotten(progress: &Progress, place: Place) -> bool {
     let Place::Log { class, .. } = place else { return false };
     let bug = match class {
-        Class::Metadata | Class::Leading => Bug::NearDrainForgetsMetadata,
+        Class::Metadata | Class::Leading | Class::KeptMetadata => Bug::NearDrainForgetsMetadata,
         Class::Data | Class::DurabilityOnly => Bug::NearDrainForgetsContent,
     };
     progress.pass.materialise && plant::is(bug)

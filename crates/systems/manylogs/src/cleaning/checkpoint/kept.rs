@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Nanos, Sectors};
 use manylogs_engine::{Moved, Unmoved, move_log};
-use manylogs_logstore::store::KeptIn;
+use manylogs_logstore::store::{KeptIn, Place, Store};
 use manylogs_logstore::{DataSequence, Floors, Log, LogId};
 use manylogs_plant::{self as plant, Bug};
 
@@ -21,6 +21,9 @@ const PINNED_LOGS: u64 = 2;
 const PINNED_SHARE: u64 = 4;
 /// The share of the log space that counts as taken by kept versions is at most this.
 const PINNED_MOST: f64 = 0.9;
+/// If kept metadata exceeds its budget, this part of the budget goes home as well, as a divisor, so
+/// that passes are not small.
+const METADATA_PART: u64 = 8;
 /// Room is short when less than this share of the log space is left, as a divisor. A quarter was
 /// too much: half-live logs were emptied although their files were about to be deleted.
 const SHORT: u64 = 8;
@@ -63,7 +66,8 @@ impl State {
 }
 
 impl Inner {
-    /// Most sectors that may be kept in the logs; versions beyond that go home, oldest first.
+    /// Most sectors of content, and of metadata, that may be kept in the logs; versions beyond that
+    /// go home, oldest first.
     pub(crate) fn durable_budget(&self) -> Sectors {
         let share = self.config().durable_budget;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
@@ -73,7 +77,10 @@ impl Inner {
 
     /// Whether more is kept than the budget allows.
     pub(crate) fn keeps_too_much(&self, state: &State) -> bool {
-        state.store.kept_sectors() > self.durable_budget()
+        let store = &state.store;
+        let metadata = store.kept_metadata_sectors();
+        store.kept_sectors() > self.durable_budget()
+            || (store.keeps_metadata() && metadata > self.durable_budget())
     }
 
     /// Kept versions from this sequence on stay in the logs in a pass.
@@ -91,30 +98,43 @@ impl Inner {
         if state.futility.has_failed() && !state.starved.is_empty() {
             return floor;
         }
-        let Some(mut beyond) = store.kept_sectors().0.checked_sub(self.durable_budget().0) else {
-            return store.floors().kept;
-        };
-        let mut by_age: Vec<(DataSequence, u64)> = store
-            .kept()
-            .filter(|(_, mapped)| !mapped.value.is_leading())
-            .map(|(extent, mapped)| (mapped.sequence, extent.len.0))
-            .collect();
-        by_age.sort_unstable();
-        for (sequence, sectors) in by_age {
-            if beyond == 0 || sequence >= floor {
-                return sequence.min(floor);
-            }
-            beyond = beyond.saturating_sub(sectors);
+        // One floor for all kept versions: what is older than the metadata that goes home goes too.
+        self.content_from(store, floor).max(self.metadata_from(store, pass, floor))
+    }
+
+    /// Kept content from this sequence on may stay.
+    fn content_from(&self, store: &Store, floor: DataSequence) -> DataSequence {
+        match store.kept_sectors().0.checked_sub(self.durable_budget().0) {
+            Some(beyond) => behind_oldest(store, Place::is_kept_content, beyond, floor),
+            None => store.floors().kept,
         }
-        floor
+    }
+
+    /// Kept metadata from this sequence on may stay.
+    fn metadata_from(&self, store: &Store, pass: Pass, floor: DataSequence) -> DataSequence {
+        let (kept, stays) = (store.kept_metadata_sectors().0, store.floors().kept);
+        let other_mode = !store.keeps_metadata() && !plant::is(Bug::MetadataStaysInOtherMode);
+        let leaves = pass.all_metadata || other_mode;
+        if leaves {
+            return store.newest_kept_metadata().map_or(stays, |newest| newest.next().min(floor));
+        }
+        let budget = self.durable_budget().0;
+        if kept <= budget {
+            return stays;
+        }
+        let beyond = kept - budget + budget / METADATA_PART;
+        behind_oldest(store, Place::is_kept_metadata, beyond, floor)
     }
 
     /// The oldest kept version that the pass leaves. It must be asked for before the pass's
     /// barrier: entries that displace a version later may not be durable when the floor rises.
     pub(super) fn oldest_kept(&self, progress: &Progress) -> Option<DataSequence> {
         let state = self.engine.state.borrow();
-        let kept = state.store.kept().map(|(_, mapped)| mapped.sequence);
-        kept.filter(|sequence| *sequence >= progress.keeps_from).min()
+        let counts =
+            |place: Place| !place.is_kept_metadata() || !plant::is(Bug::MetadataFloorOverKept);
+        let kept = state.store.kept().filter(|(_, mapped)| counts(mapped.value));
+        let sequences = kept.map(|(_, mapped)| mapped.sequence);
+        sequences.filter(|sequence| *sequence >= progress.keeps_from).min()
     }
 
     /// The floors after a pass that raises the home floor to `home`. `kept` is the oldest kept
@@ -218,12 +238,29 @@ impl Inner {
     }
 }
 
+/// The sequence from which versions stay if the oldest `beyond` sectors of those that `is` chooses
+/// go home; `floor` if all of them do.
+fn behind_oldest(
+    store: &Store,
+    is: fn(Place) -> bool,
+    mut beyond: u64,
+    floor: DataSequence,
+) -> DataSequence {
+    let chosen = store.kept().filter(|(_, mapped)| is(mapped.value));
+    let mut by_age: Vec<(DataSequence, u64)> =
+        chosen.map(|(extent, mapped)| (mapped.sequence, extent.len.0)).collect();
+    by_age.sort_unstable();
+    for (sequence, sectors) in by_age {
+        if beyond == 0 || sequence >= floor {
+            return sequence.min(floor);
+        }
+        beyond = beyond.saturating_sub(sectors);
+    }
+    floor
+}
+
 /// Whether kept versions occupy more of the log space, which has `all` sectors, than they may.
-fn is_sparse(
-    kept: &std::collections::BTreeMap<LogId, KeptIn>,
-    store: &manylogs_logstore::store::Store,
-    all: u64,
-) -> bool {
+fn is_sparse(kept: &std::collections::BTreeMap<LogId, KeptIn>, store: &Store, all: u64) -> bool {
     let sum = |of: fn(&KeptIn) -> u64| kept.values().map(of).sum::<u64>();
     let (used, live) = (sum(|kept| kept.used), sum(|kept| kept.live));
     let more = (PINNED_LOGS * longest(store)).min(all / PINNED_SHARE);
@@ -231,6 +268,6 @@ fn is_sparse(
 }
 
 /// Sectors of the longest log.
-fn longest(store: &manylogs_logstore::store::Store) -> u64 {
+fn longest(store: &Store) -> u64 {
     store.logs().iter().map(|log| log.region().len.0).max().unwrap_or(0)
 }

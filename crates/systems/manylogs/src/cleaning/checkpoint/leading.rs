@@ -158,7 +158,7 @@ impl Inner {
         }
         let slots = &state.store.entries().slots;
         let is_missing = |mapped: &Mapped<Place>| match mapped.value {
-            Place::Log { class: Class::DurabilityOnly, .. } => mapped.sequence >= from,
+            place if place.is_kept_content() => mapped.sequence >= from,
             Place::Lost { .. } => true,
             Place::Buffered { slot, .. } => slots.get(slot).entry.is_kept_content(),
             Place::Log { .. } | Place::Zeroes { .. } => false,
