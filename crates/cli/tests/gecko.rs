@@ -53,11 +53,23 @@ impl Chain {
     }
 
     fn nbd(&self, member: &str) -> (Server, Client) {
+        self.nbd_with(member, &[])
+    }
+
+    fn nbd_with(&self, member: &str, options: &[&str]) -> (Server, Client) {
         let socket = self.path("nbd.sock");
         let address = format!("unix:{}", socket.display());
-        let server = Server::start(&mut self.serve(member, &["--nbd", &address]));
+        let options = [&["--nbd", &address], options].concat();
+        let server = Server::start(&mut self.serve(member, &options));
         let client = Client::connect(&socket, PATIENCE);
         (server, client)
+    }
+
+    /// What the server says of the chain.
+    fn status(&self) -> serde_json::Value {
+        let status = run(&["status", &self.name("a.img"), "--json"], 0, "\"chain\"");
+        let mut status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        status["chain"].take()
     }
 }
 
@@ -129,6 +141,68 @@ fn a_chain_that_is_written_over_and_over_is_cleaned() {
         drop(client);
         server.kill();
     }
+}
+
+#[test]
+fn the_tail_cache_has_what_was_written_last_and_its_ssd_may_be_lost() {
+    const BLOCKS: u64 = 1500;
+    let chain = Chain::small();
+    let ssd = chain.name("ssd.img");
+    let wipe = || File::create(&ssd).unwrap().set_len(16 << 20).unwrap();
+    wipe();
+    let options = ["--cache", &ssd, "--cache-memory", "1M"];
+    let check = |client: &mut Client, version: u64| {
+        (0..BLOCKS).for_each(|i| assert!(client.read(i * BLOCK, 4096) == block(i, version), "{i}"));
+    };
+    let hits = |status: &serde_json::Value| status["flash"]["hits"].as_u64().unwrap();
+    for version in 0..2 {
+        let (server, mut client) = chain.nbd_with("a.img", &options);
+        if version > 0 {
+            // The server was killed: what the SSD has is found again.
+            check(&mut client, version - 1);
+            let status = chain.status();
+            assert!(hits(&status) > 500, "{status}");
+        }
+        for i in 0..BLOCKS {
+            assert_eq!(client.ask(0, WRITE, i * BLOCK, 4096, &block(i, version)), 0);
+        }
+        assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
+        check(&mut client, version);
+        let status = chain.status();
+        assert!(status["tail_hits"].as_u64() > Some(200), "{status}");
+        assert!(status["cache_bytes"].as_u64() <= Some(1 << 20), "{status}");
+        assert!(status["flash"]["written_bytes"].as_u64() >= Some(3 << 20), "{status}");
+        assert_eq!(status["flash"]["faults"], 0, "{status}");
+        drop(client);
+        server.kill();
+    }
+    // Damaged, as if it were worn out; missing; and another one, which holds nothing.
+    let image = fs::OpenOptions::new().write(true).open(&ssd).unwrap();
+    (2..16).for_each(|stripe| image.write_all_at(&[7; 1 << 19], (stripe << 20) + 8192).unwrap());
+    let (server, mut client) = chain.nbd_with("b.img", &options);
+    check(&mut client, 1);
+    let status = chain.status();
+    assert!(status["flash"]["faults"].as_u64() > Some(0), "{status}");
+    drop(client);
+    server.kill();
+    fs::remove_file(&ssd).unwrap();
+    let (server, mut client) = chain.nbd_with("b.img", &options);
+    check(&mut client, 1);
+    assert!(chain.status()["flash"]["problem"].is_string());
+    run(&["status", &chain.name("c.img")], 0, "is not used");
+    drop(client);
+    server.kill();
+    wipe();
+    let (server, mut client) = chain.nbd_with("b.img", &options);
+    check(&mut client, 1);
+    assert!(chain.status()["flash"]["problem"].is_null());
+    drop(client);
+    server.kill();
+    // A cache of another chain, or something else, is refused.
+    let other = Chain::small();
+    run(&["serve", &other.name("a.img"), "--file", "--cache", &ssd], 2, "of another chain");
+    let drive = chain.name("c.img");
+    run(&["serve", &other.name("a.img"), "--file", "--cache", &drive], 2, "would be lost");
 }
 
 #[test]

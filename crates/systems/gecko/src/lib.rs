@@ -9,6 +9,7 @@
 //! in `docs/semantics.md`, the bytes in `docs/format.md`, and the policies in `docs/gecko.md`.
 
 mod admit;
+mod cache;
 mod chain;
 mod cleaning;
 mod differ;
@@ -31,6 +32,7 @@ mod system;
 mod tail;
 mod victims;
 
+pub use cache::{CacheError, CacheOptions, FlashFigures};
 pub use chain::{Chain, ChainFigures};
 pub use error::ChainError;
 pub use join::{Copied, HalfState, ReplaceError, ReplaceFault, Standing};

@@ -89,7 +89,7 @@ impl Chain {
         }
         found.pairs.iter().for_each(Pair::is_in_step);
         let store = Store::new(chain, logs, root, 1);
-        let made = found.assemble(&runtime, State::new(store, LogId(0)), settings);
+        let made = found.assemble(&runtime, State::new(store, LogId(0), settings), settings);
         made.0.run();
         Ok(made)
     }
@@ -122,7 +122,7 @@ impl Chain {
         }
         found.begin_opening(store.root().incarnation, (&on_disk, slot)).await?;
         let pairs = found.pairs.clone();
-        let opened = found.assemble(&runtime, State::new(store, tail), settings);
+        let opened = found.assemble(&runtime, State::new(store, tail, settings), settings);
         if !pairs.is_empty() {
             let settled = in_doubt.settle(&opened.0.engine.members, |_| true).await?;
             opened.0.settled.set(settled);
@@ -209,6 +209,7 @@ impl Found {
             spared,
             longest: Cell::default(),
             alarm: Cell::default(),
+            cache_wanted: Signal::default(),
             flush_asked: Signal::default(),
         }))
     }
