@@ -307,7 +307,10 @@ fn members_are_found_and_what_is_not_whole_is_refused_by_name() {
     let socket = format!("unix:{}", chain.path("nbd.sock").display());
     run(&["serve", &a, "--nbd", &socket], 2, "b.img: a drive is older than the others");
     // Commands for volumes.
-    for command in ["check", "dump", "drain", "set", "checkpoint", "table"] {
+    for command in ["check", "dump"] {
+        run(&[command, &c], 2, "b.img: a drive is older than the others");
+    }
+    for command in ["drain", "set", "checkpoint", "table"] {
         run(&[command, &c], 2, "is member 3 of 3 of the chain");
     }
     run(&["probe", &a], 0, "MANYLOGS_MEMBER=0");
@@ -316,6 +319,46 @@ fn members_are_found_and_what_is_not_whole_is_refused_by_name() {
     run(&["format", &a], 5, "a member of a chain");
     serve(&a, &["--emulate", "cheetah-15k5"], 2, "--emulate");
     serve(&a, &["--store", "unix:/nowhere/store"], 2, "--store");
+}
+
+#[test]
+fn a_check_judges_a_chain_and_writes_nothing() {
+    let chain = Chain::small();
+    let (server, mut client) = chain.nbd("a.img");
+    for i in 0..200 {
+        assert_eq!(client.ask(0, WRITE, i * BLOCK, 4096, &block(i, 5)), 0);
+        if i % 20 == 19 {
+            assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
+        }
+    }
+    run(&["check", &chain.name("a.img")], 5, "end its server first");
+    drop(client);
+    server.kill();
+    let a = chain.name("a.img");
+    let images = || NAMES.map(|name| fs::read(chain.path(name)).unwrap());
+    let before = images();
+    run(&["check", &a], 0, "nothing is wrong");
+    run(&["dump", &chain.name("c.img")], 0, "segment      0  drive 1");
+    let dumped = run(&["dump", &a, "--json"], 0, "segments");
+    let dumped: serde_json::Value = serde_json::from_str(&dumped).unwrap();
+    assert_eq!(dumped["halves"][0]["segments"][0]["live_sectors"], 200 * 8);
+    assert!(images() == before, "a check has written");
+    // The content of one block, and then a copy of a label. The last records would not do:
+    // damaged ones count as torn by the kill.
+    let wanted = block(50, 5);
+    let at = before[0].windows(4096).step_by(512).position(|found| found == wanted).unwrap() * 512;
+    let image = fs::OpenOptions::new().write(true).open(&a).unwrap();
+    image.write_all_at(&[1; 512], at as u64 + 1024).unwrap();
+    run(&["check", &a], 4, "exported sectors 400+8 differ");
+    run(&["check", &a], 4, "no other half has it");
+    image.write_all_at(&wanted, at as u64).unwrap();
+    image.write_all_at(&[0; 512], 0).unwrap();
+    run(&["check", &a], 3, "a copy of the label");
+    let (server, client) = chain.nbd("b.img");
+    drop(client);
+    server.terminate();
+    assert!(server.wait().0.success());
+    run(&["check", &a], 0, "nothing is wrong");
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub struct ServedChain {
     pub id: [u8; 16],
     /// Size of the exported device.
     pub export: Sectors,
+    /// Drives of each link: two if they are mirrored, else one.
+    pub halves: usize,
     /// Its drives, in the order of the chain.
     pub members: Vec<PathBuf>,
     /// Settings for opening it.
@@ -59,9 +61,9 @@ impl ServedChain {
         }
         let members = Member::all(device, named)?;
         let Some(first) = members.first() else { return Ok(None) };
-        let (id, export) = (first.label.chain, first.label.export);
+        let (id, export, halves) = (first.label.chain, first.label.export, first.label.halves);
         let members = members.into_iter().map(|member| member.path).collect();
-        Ok(Some(Self { id, export, members, settings, cache: None }))
+        Ok(Some(Self { id, export, halves, members, settings, cache: None }))
     }
 }
 

@@ -38,7 +38,7 @@ pub use error::ChainError;
 pub use join::{Copied, HalfState, ReplaceError, ReplaceFault, Standing};
 pub use limit::export_limit;
 pub use member::{ChainMember, LABEL_BYTES};
-pub use open::ChainOptions;
+pub use open::{ChainFinding, ChainOptions, Depth, Examined, SegmentFound};
 pub use policy::{ChainSettings, Cleaning, UnknownCleaning};
 pub use roster::{Half, Joining, Roster};
 pub use scrub::Scrubbed;

@@ -24,7 +24,9 @@ use crate::policy::ChainSettings;
 use crate::roster::Roster;
 use crate::state::{Inner, State};
 
+mod examine;
 mod found;
+pub use examine::{ChainFinding, Depth, Examined, SegmentFound};
 use found::Found;
 
 const SEGMENT_LEAST: Sectors = Sectors(128);

@@ -1,5 +1,6 @@
 //! Commands on chains of drives (Gecko).
 
+pub(crate) mod check;
 pub(crate) mod format;
 pub(crate) mod listed;
 pub(crate) mod members;
