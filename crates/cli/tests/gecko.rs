@@ -173,6 +173,8 @@ fn the_tail_cache_has_what_was_written_last_and_its_ssd_may_be_lost() {
         assert!(status["cache_bytes"].as_u64() <= Some(1 << 20), "{status}");
         assert!(status["flash"]["written_bytes"].as_u64() >= Some(3 << 20), "{status}");
         assert_eq!(status["flash"]["faults"], 0, "{status}");
+        run(&["top", &chain.name("c.img"), "--count", "1"], 0, "the tail is on drive 1");
+        run(&["metrics", &chain.name("b.img")], 0, "chain_ssd_written_ever_bytes_total");
         drop(client);
         server.kill();
     }

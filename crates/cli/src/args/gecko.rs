@@ -49,8 +49,8 @@ pub(crate) struct ChainOfArgs {
     #[arg(long, value_parser = size, value_name = "SIZE", default_value = "64M")]
     pub(crate) cache_memory: Sectors,
     /// An SSD behind that memory: what leaves memory goes there, and is found again after a
-    /// restart. It must hold nothing, or be the cache of this chain. No promise depends on it: if it
-    /// is lost or fails, reads come from the drives.
+    /// restart. It must hold nothing, or be the cache of this chain. No promise depends on it: if
+    /// it is lost or fails, reads come from the drives.
     #[arg(long, value_name = "SSD")]
     pub(crate) cache: Option<PathBuf>,
     /// Go on without a half of a mirrored pair that is missing. It leaves the pair: when it comes

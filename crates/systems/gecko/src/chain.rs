@@ -118,7 +118,8 @@ impl Chain {
         self.0.settings.cleaning
     }
 
-    /// What the SSD of the tail cache did since the chain was opened, and holds; `None` without one.
+    /// What the SSD of the tail cache did since the chain was opened, and holds; `None` without
+    /// one.
     #[must_use]
     pub fn flash(&self) -> Option<FlashFigures> {
         self.0.engine.state.borrow().cache.flash.as_ref().map(Flash::figures)

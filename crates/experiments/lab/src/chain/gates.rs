@@ -83,8 +83,8 @@ pub struct GateResult {
 /// p99 of a write beside readers may be this many times that without.
 const P99_TIMES: f64 = 1.1;
 
-/// The gates of a group, on drives of this profile. Where it is of use, the tail cache takes `cache`
-/// of memory.
+/// The gates of a group, on drives of this profile. Where it is of use, the tail cache takes
+/// `cache` of memory.
 #[must_use]
 pub fn gates(
     group: GateGroup,

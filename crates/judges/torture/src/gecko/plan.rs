@@ -107,8 +107,8 @@ impl GeckoPlan {
         }
     }
 
-    /// The plan of a seed, for a chain with a tail cache, of which clients read what they wrote. Two
-    /// in three have an SSD behind it.
+    /// The plan of a seed, for a chain with a tail cache, of which clients read what they wrote.
+    /// Two in three have an SSD behind it.
     #[must_use]
     pub fn cached(seed: u64) -> Self {
         let rng = &mut Rng::new(seed ^ 0xcac4_e000);

@@ -54,9 +54,9 @@ fn the_oldest_version_makes_room() {
     let mut world = World::with_room_for(3);
     let versions: Vec<_> = (0..4).map(|block| world.write(8 * block, 8)).collect();
     assert_eq!(world.find(0, 8, versions[0]), None);
-    for block in 1..4 {
-        let tags = Payload::tags(100 * versions[block as usize].0, Sectors(8));
-        assert_eq!(world.find(8 * block, 8, versions[block as usize]), Some(tags));
+    for (block, version) in (0..).zip(&versions).skip(1) {
+        let tags = Payload::tags(100 * version.0, Sectors(8));
+        assert_eq!(world.find(8 * block, 8, *version), Some(tags));
     }
     assert!(world.cache.bytes() <= world.cache.most);
 }

@@ -139,7 +139,7 @@ impl Chain {
         let mut store = Store::new(first.chain, found.logs(), root, slot);
         let (mut findings, mut records) = (Vec::new(), Vec::new());
         let note = |segment, scanned: &Scanned| {
-            let damage = scanned.damage.iter().map(|damage| *damage);
+            let damage = scanned.damage.iter().copied();
             findings.extend(damage.map(|damage| ChainFinding::Records { segment, damage }));
             records.push((segment, scanned.records.len() as u64));
             Ok(())
