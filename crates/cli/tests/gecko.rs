@@ -53,11 +53,23 @@ impl Chain {
     }
 
     fn nbd(&self, member: &str) -> (Server, Client) {
+        self.nbd_with(member, &[])
+    }
+
+    fn nbd_with(&self, member: &str, options: &[&str]) -> (Server, Client) {
         let socket = self.path("nbd.sock");
         let address = format!("unix:{}", socket.display());
-        let server = Server::start(&mut self.serve(member, &["--nbd", &address]));
+        let options = [&["--nbd", &address], options].concat();
+        let server = Server::start(&mut self.serve(member, &options));
         let client = Client::connect(&socket, PATIENCE);
         (server, client)
+    }
+
+    /// What the server says of the chain.
+    fn status(&self) -> serde_json::Value {
+        let status = run(&["status", &self.name("a.img"), "--json"], 0, "\"chain\"");
+        let mut status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        status["chain"].take()
     }
 }
 
@@ -129,6 +141,70 @@ fn a_chain_that_is_written_over_and_over_is_cleaned() {
         drop(client);
         server.kill();
     }
+}
+
+#[test]
+fn the_tail_cache_has_what_was_written_last_and_its_ssd_may_be_lost() {
+    const BLOCKS: u64 = 1500;
+    let chain = Chain::small();
+    let ssd = chain.name("ssd.img");
+    let wipe = || File::create(&ssd).unwrap().set_len(16 << 20).unwrap();
+    wipe();
+    let options = ["--cache", &ssd, "--cache-memory", "1M"];
+    let check = |client: &mut Client, version: u64| {
+        (0..BLOCKS).for_each(|i| assert!(client.read(i * BLOCK, 4096) == block(i, version), "{i}"));
+    };
+    let hits = |status: &serde_json::Value| status["flash"]["hits"].as_u64().unwrap();
+    for version in 0..2 {
+        let (server, mut client) = chain.nbd_with("a.img", &options);
+        if version > 0 {
+            // The server was killed: what the SSD has is found again.
+            check(&mut client, version - 1);
+            let status = chain.status();
+            assert!(hits(&status) > 500, "{status}");
+        }
+        for i in 0..BLOCKS {
+            assert_eq!(client.ask(0, WRITE, i * BLOCK, 4096, &block(i, version)), 0);
+        }
+        assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
+        check(&mut client, version);
+        let status = chain.status();
+        assert!(status["tail_hits"].as_u64() > Some(200), "{status}");
+        assert!(status["cache_bytes"].as_u64() <= Some(1 << 20), "{status}");
+        assert!(status["flash"]["written_bytes"].as_u64() >= Some(3 << 20), "{status}");
+        assert_eq!(status["flash"]["faults"], 0, "{status}");
+        run(&["top", &chain.name("c.img"), "--count", "1"], 0, "the tail is on drive 1");
+        run(&["metrics", &chain.name("b.img")], 0, "chain_ssd_written_ever_bytes_total");
+        drop(client);
+        server.kill();
+    }
+    // Damaged, as if it were worn out; missing; and another one, which holds nothing.
+    let image = fs::OpenOptions::new().write(true).open(&ssd).unwrap();
+    (2..16).for_each(|stripe| image.write_all_at(&[7; 1 << 19], (stripe << 20) + 8192).unwrap());
+    let (server, mut client) = chain.nbd_with("b.img", &options);
+    check(&mut client, 1);
+    let status = chain.status();
+    assert!(status["flash"]["faults"].as_u64() > Some(0), "{status}");
+    drop(client);
+    server.kill();
+    fs::remove_file(&ssd).unwrap();
+    let (server, mut client) = chain.nbd_with("b.img", &options);
+    check(&mut client, 1);
+    assert!(chain.status()["flash"]["problem"].is_string());
+    run(&["status", &chain.name("c.img")], 0, "is not used");
+    drop(client);
+    server.kill();
+    wipe();
+    let (server, mut client) = chain.nbd_with("b.img", &options);
+    check(&mut client, 1);
+    assert!(chain.status()["flash"]["problem"].is_null());
+    drop(client);
+    server.kill();
+    // A cache of another chain, or something else, is refused.
+    let other = Chain::small();
+    run(&["serve", &other.name("a.img"), "--file", "--cache", &ssd], 2, "of another chain");
+    let drive = chain.name("c.img");
+    run(&["serve", &other.name("a.img"), "--file", "--cache", &drive], 2, "would be lost");
 }
 
 #[test]
@@ -233,7 +309,10 @@ fn members_are_found_and_what_is_not_whole_is_refused_by_name() {
     let socket = format!("unix:{}", chain.path("nbd.sock").display());
     run(&["serve", &a, "--nbd", &socket], 2, "b.img: a drive is older than the others");
     // Commands for volumes.
-    for command in ["check", "dump", "drain", "set", "checkpoint", "table"] {
+    for command in ["check", "dump"] {
+        run(&[command, &c], 2, "b.img: a drive is older than the others");
+    }
+    for command in ["drain", "set", "checkpoint", "table"] {
         run(&[command, &c], 2, "is member 3 of 3 of the chain");
     }
     run(&["probe", &a], 0, "MANYLOGS_MEMBER=0");
@@ -242,6 +321,46 @@ fn members_are_found_and_what_is_not_whole_is_refused_by_name() {
     run(&["format", &a], 5, "a member of a chain");
     serve(&a, &["--emulate", "cheetah-15k5"], 2, "--emulate");
     serve(&a, &["--store", "unix:/nowhere/store"], 2, "--store");
+}
+
+#[test]
+fn a_check_judges_a_chain_and_writes_nothing() {
+    let chain = Chain::small();
+    let (server, mut client) = chain.nbd("a.img");
+    for i in 0..200 {
+        assert_eq!(client.ask(0, WRITE, i * BLOCK, 4096, &block(i, 5)), 0);
+        if i % 20 == 19 {
+            assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
+        }
+    }
+    run(&["check", &chain.name("a.img")], 5, "end its server first");
+    drop(client);
+    server.kill();
+    let a = chain.name("a.img");
+    let images = || NAMES.map(|name| fs::read(chain.path(name)).unwrap());
+    let before = images();
+    run(&["check", &a], 0, "nothing is wrong");
+    run(&["dump", &chain.name("c.img")], 0, "segment      0  drive 1");
+    let dumped = run(&["dump", &a, "--json"], 0, "segments");
+    let dumped: serde_json::Value = serde_json::from_str(&dumped).unwrap();
+    assert_eq!(dumped["halves"][0]["segments"][0]["live_sectors"], 200 * 8);
+    assert!(images() == before, "a check has written");
+    // The content of one block, and then a copy of a label. The last records would not do:
+    // damaged ones count as torn by the kill.
+    let wanted = block(50, 5);
+    let at = before[0].windows(4096).step_by(512).position(|found| found == wanted).unwrap() * 512;
+    let image = fs::OpenOptions::new().write(true).open(&a).unwrap();
+    image.write_all_at(&[1; 512], at as u64 + 1024).unwrap();
+    run(&["check", &a], 4, "exported sectors 400+8 differ");
+    run(&["check", &a], 4, "no other half has it");
+    image.write_all_at(&wanted, at as u64).unwrap();
+    image.write_all_at(&[0; 512], 0).unwrap();
+    run(&["check", &a], 3, "a copy of the label");
+    let (server, client) = chain.nbd("b.img");
+    drop(client);
+    server.terminate();
+    assert!(server.wait().0.success());
+    run(&["check", &a], 0, "nothing is wrong");
 }
 
 #[test]

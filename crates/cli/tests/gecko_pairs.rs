@@ -195,6 +195,11 @@ fn a_scrub_mends_a_half_from_the_other() {
     let at = bytes.chunks(512).position(|sector| sector == &wanted[..512]).unwrap() * 512;
     let file = File::options().write(true).open(pairs.path("b.img")).unwrap();
     file.write_all_at(&[7; 512], at as u64).unwrap();
+    // A check tells of it, and writes nothing.
+    run(&["check", &pairs.name("c.img")], 3, "differ from their checksums");
+    run(&["check", &pairs.name("a.img"), "--repair"], 0, "1 mended, 0 damaged");
+    run(&["check", &pairs.name("a.img")], 0, "nothing is wrong");
+    file.write_all_at(&[7; 512], at as u64).unwrap();
     run(&["scrub", &pairs.name("a.img")], 0, "1 mended, 0 damaged");
     assert_eq!(fs::read(pairs.path("b.img")).unwrap()[at..at + 512], wanted[..512]);
     run(&["scrub", &pairs.name("a.img")], 0, "0 mended, 0 damaged");

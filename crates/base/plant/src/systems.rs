@@ -65,6 +65,19 @@ macro_rules! with_systems {
                 /// records.
                 EmptiedSegmentTakesRecords,
             }
+            /// Bugs of a chain's tail cache that its crash histories show.
+            TAIL_CACHE {
+                /// The tail cache answers with whatever version of a block it has.
+                CacheIgnoresVersions,
+                /// The tail cache is asked before the map, so that trimmed blocks are found.
+                CacheAskedBeforeMap,
+                /// A part of a version is answered with the version's beginning.
+                CacheReadFromStart,
+                /// What the SSD of a tail cache returns is taken for what was written there.
+                FlashNotVerified,
+                /// The tail cache takes more memory than it may.
+                CacheNotBounded,
+            }
             /// Bugs of a chain of drives; a test of one case shows each.
             GECKO_CASES {
                 /// Content that was overwritten after its read is moved all the same.

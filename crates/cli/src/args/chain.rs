@@ -15,6 +15,8 @@ pub(crate) enum Gates {
     Fresh,
     /// The same beside random readers of what other drives hold.
     Readers,
+    /// Random writes beside reads of what was written last.
+    Tail,
     /// After the raw capacity was written three times.
     Steady,
 }
@@ -50,6 +52,9 @@ pub(crate) struct ChainArgs {
     /// Only gates with this in their name, such as "90/10".
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     pub(crate) only: String,
+    /// Memory of the tail cache, in the gate of `tail` that has one.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    pub(crate) cache: Sectors,
     /// Seeds: each decides everything random in a case.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) seed: Vec<u64>,

@@ -44,6 +44,15 @@ pub(crate) struct ChainOfArgs {
     /// How a chain of drives makes room: see docs/gecko.md.
     #[arg(long, value_name = "WAY", default_value_t = Cleaning::default())]
     pub(crate) cleaning: Cleaning,
+    /// Memory of a chain's tail cache: what was written last is read from there, so that the drive
+    /// at the tail only writes. 0 for none.
+    #[arg(long, value_parser = size, value_name = "SIZE", default_value = "64M")]
+    pub(crate) cache_memory: Sectors,
+    /// An SSD behind that memory: what leaves memory goes there, and is found again after a
+    /// restart. It must hold nothing, or be the cache of this chain. No promise depends on it: if
+    /// it is lost or fails, reads come from the drives.
+    #[arg(long, value_name = "SSD")]
+    pub(crate) cache: Option<PathBuf>,
     /// Go on without a half of a mirrored pair that is missing. It leaves the pair: when it comes
     /// back, it counts for nothing until it joins again (member replace).
     #[arg(long)]
@@ -52,8 +61,8 @@ pub(crate) struct ChainOfArgs {
 
 impl ChainOfArgs {
     pub(crate) fn settings(&self) -> ChainSettings {
-        let (cleaning, degraded) = (self.cleaning, self.degraded);
-        ChainSettings { cleaning, degraded, ..ChainSettings::default() }
+        let (cleaning, degraded, cache) = (self.cleaning, self.degraded, self.cache_memory);
+        ChainSettings { cleaning, degraded, cache, ..ChainSettings::default() }
     }
 }
 

@@ -46,8 +46,9 @@ fn sets(args: &ChainArgs) -> Result<Vec<Vec<Gate>>, Failure> {
         for &write_cache in &args.drive_cache {
             let drive = DriveSettings::new(Arc::clone(&profile), write_cache);
             for &seed in &args.seed {
-                let of_group =
-                    |group: &Gates| gates(group_of(*group), &drive, args.segment, args.span, seed);
+                let of_group = |group: &Gates| {
+                    gates(group_of(*group), &drive, args.segment, args.span, args.cache, seed)
+                };
                 sets.extend(args.gates.iter().map(of_group));
                 if !args.only.is_empty() {
                     sets.iter_mut().for_each(|set| keep_only(set, &args.only));
@@ -69,6 +70,7 @@ const fn group_of(gates: Gates) -> GateGroup {
     match gates {
         Gates::Fresh => GateGroup::Fresh,
         Gates::Readers => GateGroup::Readers,
+        Gates::Tail => GateGroup::Tail,
         Gates::Steady => GateGroup::Steady,
     }
 }

@@ -37,6 +37,7 @@ const fn weak(name: &'static str, at: u64, magic: &'static [u8]) -> Signature {
 
 const MANYLOGS: &str = "a Manylogs volume";
 const CHAIN: &str = "a member of a chain of drives (manylogs serve finds the others)";
+const CACHE: &str = "the cache of a chain of drives";
 const BASE: &str = "a base volume that borrows stores";
 const STORE: &str = "a lent store";
 const SWAP: &str = "swap space";
@@ -54,11 +55,12 @@ const ZFS_ROOTS: Position = Position::Each { from: 128 << 10, until: 256 << 10, 
 const LVM_LABELS: Position = Position::Each { from: 24, until: 2048, step: 512 };
 
 /// The signatures, those that say most first.
-pub(crate) const SIGNATURES: [Signature; 54] = [
+pub(crate) const SIGNATURES: [Signature; 55] = [
     start(MANYLOGS, 0, b"MANYLOGS"),
     at(MANYLOGS, Position::Last(4096), b"MANYLOGS"),
     start(CHAIN, 0, b"MLGECKO1"),
     at(CHAIN, Position::Last(4096), b"MLGECKO1"),
+    start(CACHE, 0, b"MLCACHE1"),
     start(BASE, 0, b"EVBASE01"),
     start(BASE, 65_536, b"EVBASE01"),
     start(STORE, 0, b"EVERSTOR"),

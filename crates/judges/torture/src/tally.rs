@@ -57,7 +57,7 @@ const RARE: [&str; 11] = [
 ];
 
 /// Counts that only histories of ext4 and of chains have.
-const OF_OTHERS: [&str; 13] = [
+const OF_OTHERS: [&str; 16] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -71,6 +71,9 @@ const OF_OTHERS: [&str; 13] = [
     "replaced",
     "halves_lost",
     "degraded",
+    "cache_hits",
+    "flash_hits",
+    "flash_faults",
 ];
 
 impl FaultCount {
@@ -180,6 +183,12 @@ tally! {
     halves_lost,
     /// Openings of a chain without one of its halves.
     degraded,
+    /// Reads that a chain's tail cache answered.
+    cache_hits,
+    /// Those of them that came from its SSD.
+    flash_hits,
+    /// Requests of such an SSD that failed, or answered something else.
+    flash_faults,
     /// Reads with a part in a log or in memory.
     redirected,
     /// Histories with the table in non-volatile RAM.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use manylogs_block::Sectors;
 use manylogs_disk::profile::{Library, Profile};
 use manylogs_disk::{LinkKind, LinkSettings};
 use manylogs_gecko::{ChainSettings, Cleaning};
@@ -23,6 +24,8 @@ give-up-table=true        Open with an empty table in the place of one that is l
 raw=true                  The device as it is, without a volume on it.
 member=PATH               A drive of the chain that the device is of; may be given several times.
 cleaning=WAY              How a chain of drives makes room.
+cache-memory=BYTES        Memory of a chain's tail cache.
+cache=SSD                 The SSD behind that memory.
 emulate=DRIVE             Stand for this drive, or for the one of a profile (NAME.toml).
 fit=false                 The device is the beginning of that drive, not its whole span.
 write-cache=true|false    The write cache of that drive.
@@ -41,6 +44,8 @@ struct Parameters {
     raw: bool,
     members: Vec<PathBuf>,
     cleaning: Option<Cleaning>,
+    cache_memory: u64,
+    cache: Option<PathBuf>,
     emulate: Option<Profile>,
     fit: bool,
     write_cache: Option<bool>,
@@ -57,6 +62,8 @@ impl Parameters {
             raw: false,
             members: Vec::new(),
             cleaning: None,
+            cache_memory: 0,
+            cache: None,
             emulate: None,
             fit: true,
             write_cache: None,
@@ -79,6 +86,8 @@ pub(crate) fn set(key: &str, value: &str) -> Result<()> {
         "raw" => given.raw = nbdkit::parse_bool(value)?,
         "member" => given.members.push(absolute(value)?),
         "cleaning" => given.cleaning = Some(cleaning(value)?),
+        "cache-memory" => given.cache_memory = bytes(value)?,
+        "cache" => given.cache = Some(absolute(value)?),
         "emulate" => given.emulate = Some(drive(value)?),
         "fit" => given.fit = nbdkit::parse_bool(value)?,
         "write-cache" => given.write_cache = Some(nbdkit::parse_bool(value)?),
@@ -132,9 +141,15 @@ fn chain(device: &Path, given: &Parameters) -> Result<Option<ServedChain>> {
         return Ok(None);
     }
     let cleaning = given.cleaning.unwrap_or_default();
-    let settings = ChainSettings { cleaning, ..ChainSettings::default() };
+    let cache = Sectors::from_bytes_ceil(given.cache_memory);
+    let settings = ChainSettings { cleaning, cache, ..ChainSettings::default() };
     let found = ServedChain::of(device, &given.members, settings);
-    found.map_err(|error| invalid(error.to_string()))
+    let found = found.map_err(|error| invalid(error.to_string()))?;
+    Ok(found.map(|chain| ServedChain { cache: given.cache.clone(), ..chain }))
+}
+
+fn bytes(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| invalid(format!("{text:?}: expected a number of bytes")))
 }
 
 /// Makes a path absolute, because nbdkit changes its directory when it goes to the background.

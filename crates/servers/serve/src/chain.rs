@@ -1,5 +1,6 @@
 //! A chain of drives served instead of a volume: finds its members, opens them, and serves it.
 
+mod cache;
 mod halves;
 mod lies_on;
 mod members;
@@ -22,6 +23,7 @@ use crate::engine::{EngineOptions, Left, ServeError, Serving};
 use crate::server::Exported;
 use crate::stack::{Stack, StackOptions};
 
+use cache::CacheSsd;
 pub use halves::{ChainView, is_member, place_of, refuse_member};
 pub use members::{Member, MembersError, identity, is_same};
 
@@ -32,10 +34,14 @@ pub struct ServedChain {
     pub id: [u8; 16],
     /// Size of the exported device.
     pub export: Sectors,
+    /// Drives of each link: two if they are mirrored, else one.
+    pub halves: usize,
     /// Its drives, in the order of the chain.
     pub members: Vec<PathBuf>,
     /// Settings for opening it.
     pub settings: ChainSettings,
+    /// The SSD of its tail cache, if it shall have one.
+    pub cache: Option<PathBuf>,
 }
 
 impl ServedChain {
@@ -55,9 +61,9 @@ impl ServedChain {
         }
         let members = Member::all(device, named)?;
         let Some(first) = members.first() else { return Ok(None) };
-        let (id, export) = (first.label.chain, first.label.export);
+        let (id, export, halves) = (first.label.chain, first.label.export, first.label.halves);
         let members = members.into_iter().map(|member| member.path).collect();
-        Ok(Some(Self { id, export, members, settings }))
+        Ok(Some(Self { id, export, halves, members, settings, cache: None }))
     }
 }
 
@@ -99,6 +105,7 @@ struct OpenChain {
     chain: Chain,
     /// Paths of the drives, also of those that joined later.
     members: Rc<RefCell<Vec<PathBuf>>>,
+    cache: Option<CacheSsd>,
     runtime: Handle,
     /// Opens further drives; the server's thread owns it.
     stack: Weak<Stack>,
@@ -193,6 +200,12 @@ impl ServedSystem for OpenChain {
             hops: figures.hops,
             waited_writes: figures.waited,
             table_bytes: figures.table_bytes,
+            cache_bytes: figures.cache_bytes,
+            cache_bytes_max: self.chain.cache_memory().bytes(),
+            tail_hits: figures.tail_hits,
+            tail_misses: figures.tail_misses,
+            body_hits: figures.body_hits,
+            flash: self.cache.as_ref().map(|cache| cache.status(&self.chain)),
         });
     }
 
@@ -228,10 +241,14 @@ pub(crate) fn run(
     let opening = Chain::open(stack.runtime(), drives, chain.settings);
     let opened = stack.run(opening);
     let opened = opened.map_err(|error| ChainRefused::new(&chain.members, error))?;
+    let cache = chain.cache.as_deref();
+    let cache = cache.map(|path| CacheSsd::attach(&stack, &options.stack, &opened, path));
+    let cache = cache.transpose()?;
     let device: Rc<dyn BlockDevice> = Rc::new(opened.clone());
     let system = OpenChain {
         chain: opened,
         members: Rc::new(RefCell::new(chain.members.clone())),
+        cache,
         runtime: stack.runtime(),
         stack: Rc::downgrade(&stack),
         options: options.stack.clone(),

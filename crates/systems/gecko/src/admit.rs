@@ -111,11 +111,11 @@ impl Inner {
         let room = state.store.room_of(&batch);
         if asked.fua && !plant::is(Bug::ChainAnswersEarly) {
             // No client waits for the parts before the last one, but they must be written now too.
-            state.store.put(batch, room, asked.client);
+            state.put(batch, room, asked.client);
             state.store.force_all();
             return;
         }
-        state.store.put(batch, room, None);
+        state.put(batch, room, None);
         self.keep_young(state);
         if let Some(client) = asked.client {
             client.complete(Ok(Payload::default()));

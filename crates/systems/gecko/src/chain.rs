@@ -8,6 +8,7 @@ use manylogs_block::{
 use manylogs_engine::wait_durable;
 use manylogs_plant::{self as plant, Bug};
 
+use crate::cache::{Flash, FlashFigures};
 use crate::policy::Cleaning;
 use crate::state::Inner;
 
@@ -33,6 +34,15 @@ pub struct ChainFigures {
     pub waited: u64,
     /// What the opening wrote because halves of pairs might differ after a crash.
     pub settled: Sectors,
+    /// Memory of the tail cache: content, and what finds it.
+    pub cache_bytes: u64,
+    /// Reads of the tail's drive by clients that the tail cache answered. Counted are parts: what
+    /// one write left.
+    pub tail_hits: u64,
+    /// Reads of the tail's drive by clients that the drive answered.
+    pub tail_misses: u64,
+    /// Reads of other drives by clients that the tail cache answered.
+    pub body_hits: u64,
     /// Memory of the map, of the checksums, and of what segments hold.
     pub table_bytes: u64,
 }
@@ -67,6 +77,7 @@ impl Chain {
     pub fn figures(&self) -> ChainFigures {
         let state = self.0.engine.state.borrow();
         let (ours, of_store) = (state.counters, state.store.counters());
+        let cache = state.cache.counts;
         ChainFigures {
             written: ours.written,
             renewed: ours.renewed,
@@ -75,6 +86,10 @@ impl Chain {
             hops: ours.hops,
             waited: ours.waited,
             settled: self.0.settled.get(),
+            cache_bytes: state.cache.bytes(),
+            tail_hits: cache.tail_hits,
+            tail_misses: cache.tail_misses,
+            body_hits: cache.body_hits,
             table_bytes: state.store.table_bytes(),
         }
     }
@@ -103,6 +118,19 @@ impl Chain {
         self.0.settings.cleaning
     }
 
+    /// What the SSD of the tail cache did since the chain was opened, and holds; `None` without
+    /// one.
+    #[must_use]
+    pub fn flash(&self) -> Option<FlashFigures> {
+        self.0.engine.state.borrow().cache.flash.as_ref().map(Flash::figures)
+    }
+
+    /// The most memory that the tail cache may take: see [`crate::ChainSettings::cache`].
+    #[must_use]
+    pub fn cache_memory(&self) -> Sectors {
+        self.0.settings.cache
+    }
+
     /// The drive at the tail, by its number in the chain.
     #[must_use]
     pub fn tail_drive(&self) -> usize {
@@ -117,6 +145,7 @@ impl Chain {
     pub async fn close(&self) -> Result<(), IoError> {
         let done = self.submit(Request::Flush).await;
         self.0.engine.close();
+        self.0.cache_wanted.notify();
         done?;
         match self.0.pairs.is_empty() {
             true => Ok(()),

@@ -4,6 +4,8 @@ use manylogs_block::{IoError, Sectors};
 use manylogs_logstore::{LogId, LogOffset};
 use thiserror::Error;
 
+use crate::cache::CacheError;
+
 /// Why a chain cannot be made or opened.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -11,6 +13,9 @@ pub enum ChainError {
     /// A drive failed.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// The SSD of the tail cache is refused.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// A chain cannot have this number of drives.
     #[error("a chain has 2 to 7 drives, or pairs, not {0}: the one at the tail only writes")]
     Drives(usize),

@@ -9,6 +9,7 @@
 //! in `docs/semantics.md`, the bytes in `docs/format.md`, and the policies in `docs/gecko.md`.
 
 mod admit;
+mod cache;
 mod chain;
 mod cleaning;
 mod differ;
@@ -31,12 +32,13 @@ mod system;
 mod tail;
 mod victims;
 
+pub use cache::{CacheError, CacheOptions, FlashFigures};
 pub use chain::{Chain, ChainFigures};
 pub use error::ChainError;
 pub use join::{Copied, HalfState, ReplaceError, ReplaceFault, Standing};
 pub use limit::export_limit;
 pub use member::{ChainMember, LABEL_BYTES};
-pub use open::ChainOptions;
+pub use open::{ChainFinding, ChainOptions, Depth, Examined, SegmentFound};
 pub use policy::{ChainSettings, Cleaning, UnknownCleaning};
 pub use roster::{Half, Joining, Roster};
 pub use scrub::Scrubbed;

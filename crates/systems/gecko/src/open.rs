@@ -24,7 +24,9 @@ use crate::policy::ChainSettings;
 use crate::roster::Roster;
 use crate::state::{Inner, State};
 
+mod examine;
 mod found;
+pub use examine::{ChainFinding, Depth, Examined, SegmentFound};
 use found::Found;
 
 const SEGMENT_LEAST: Sectors = Sectors(128);
@@ -89,7 +91,7 @@ impl Chain {
         }
         found.pairs.iter().for_each(Pair::is_in_step);
         let store = Store::new(chain, logs, root, 1);
-        let made = found.assemble(&runtime, State::new(store, LogId(0)), settings);
+        let made = found.assemble(&runtime, State::new(store, LogId(0), settings), settings);
         made.0.run();
         Ok(made)
     }
@@ -122,7 +124,7 @@ impl Chain {
         }
         found.begin_opening(store.root().incarnation, (&on_disk, slot)).await?;
         let pairs = found.pairs.clone();
-        let opened = found.assemble(&runtime, State::new(store, tail), settings);
+        let opened = found.assemble(&runtime, State::new(store, tail, settings), settings);
         if !pairs.is_empty() {
             let settled = in_doubt.settle(&opened.0.engine.members, |_| true).await?;
             opened.0.settled.set(settled);
@@ -209,6 +211,7 @@ impl Found {
             spared,
             longest: Cell::default(),
             alarm: Cell::default(),
+            cache_wanted: Signal::default(),
             flush_asked: Signal::default(),
         }))
     }

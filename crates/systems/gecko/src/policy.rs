@@ -78,6 +78,9 @@ pub struct ChainSettings {
     pub buffer: Sectors,
     /// A write that nobody waits for is sent to the drive after this time at the latest.
     pub buffer_age: Nanos,
+    /// Most memory of the tail cache: content that was appended last, for reads of the tail's
+    /// drive. Zero for none.
+    pub cache: Sectors,
     /// Whether a mirrored link may go on without a half that is missing. The half leaves the link.
     pub degraded: bool,
     /// A drive that joins is copied this much between two notes of the copy's progress. A crash
@@ -91,6 +94,7 @@ impl Default for ChainSettings {
             cleaning: Cleaning::default(),
             buffer: Sectors::from_bytes_ceil(16 << 20),
             buffer_age: Nanos::from_millis(500),
+            cache: Sectors(0),
             degraded: false,
             copy_noted: Sectors::from_bytes_ceil(4 << 30),
         }

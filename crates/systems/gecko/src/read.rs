@@ -1,29 +1,44 @@
-//! Reads: each part is read from the place of its newest version.
+//! Reads: each part comes from the tail cache, or from the place of its newest version.
 
 use std::rc::Rc;
 
-use manylogs_block::{Completion, Extent, Payload, completion};
-use manylogs_engine::{Source, begin_read};
+use manylogs_block::{Completion, Extent, IoError, Payload, completion};
+use manylogs_engine::{Reader, Source, begin_read};
 use manylogs_logstore::Mapped;
-use manylogs_logstore::store::Place;
+use manylogs_logstore::store::{LogRead, Place};
+use manylogs_plant::{self as plant, Bug};
 
-use crate::state::Inner;
+use crate::cache::Hit;
+use crate::state::{Inner, State};
+
+/// Where the content of a part comes from.
+enum Found {
+    /// Memory or a log.
+    Source(Source),
+    /// The SSD of the tail cache. `read` is that of the log which has the content, too.
+    Flash { read: LogRead, hit: Hit, found: Completion },
+}
 
 impl Inner {
     /// Reads the newest version of `extent`. Sectors that were never written read as zeroes.
     pub(crate) fn read(self: &Rc<Self>, extent: Extent) -> Completion {
         let mut state = self.engine.state.borrow_mut();
+        if plant::is(Bug::CacheAskedBeforeMap)
+            && let Some(content) = state.cache.find_any(extent)
+        {
+            return Completion::ready(Ok(content));
+        }
         let lookup: Vec<_> = state.store.map().lookup(extent).collect();
         let begun = |(part, mapped): (Extent, Option<Mapped<Place>>)| {
             let source = match mapped {
-                Some(at) => begin_read(&**self, &mut state, part, at.value),
-                None => Source::Here(Payload::zeroes(part.len)),
+                Some(at) => self.source(&mut state, part, at),
+                None => Found::Source(Source::Here(Payload::zeroes(part.len))),
             };
             (part, source)
         };
-        let sources: Vec<(Extent, Source)> = lookup.into_iter().map(begun).collect();
+        let sources: Vec<(Extent, Found)> = lookup.into_iter().map(begun).collect();
         drop(state);
-        if let [(_, Source::Here(content))] = sources.as_slice() {
+        if let [(_, Found::Source(Source::Here(content)))] = sources.as_slice() {
             return Completion::ready(Ok(content.clone()));
         }
         let (completer, answer) = completion();
@@ -34,7 +49,7 @@ impl Inner {
             for (part, source) in sources {
                 // The other reads are awaited too: each keeps its segment from a reset until it
                 // ends.
-                match source.content(&*chain, part, part).await {
+                match chain.content(source, part).await {
                     Ok(found) => content.append(found),
                     Err(error) => result = result.and(Err(error)),
                 }
@@ -42,5 +57,68 @@ impl Inner {
             completer.complete(result.map(|()| content));
         });
         answer
+    }
+
+    /// Where `part` is read from, of which the map has the version `at`.
+    fn source(&self, state: &mut State, part: Extent, at: Mapped<Place>) -> Found {
+        let Place::Log { log, offset, .. } = at.value else {
+            return Found::Source(begin_read(self, state, part, at.value));
+        };
+        let is_at_tail = state.store.logs().device(log) == state.tail_drive();
+        let found = state.cache.find(part, at.sequence);
+        let is_on_flash = found.is_none() && state.cache.is_on_flash(part, at.sequence);
+        state.cache.counts.note(is_at_tail, found.is_some() || is_on_flash);
+        if let Some(content) = found {
+            return Found::Source(Source::Here(content));
+        }
+        if !is_on_flash {
+            return Found::Source(begin_read(self, state, part, at.value));
+        }
+        let wanted = Extent::new(offset.0.into(), part.len.0);
+        let read = state.store.begin_read(log, wanted);
+        let start = part.start.0.saturating_sub(read.skip.0);
+        let whole = Extent::new(start, read.within.len.0);
+        let begun = state.cache.flash.as_mut().and_then(|flash| flash.read(whole, at.sequence));
+        match begun {
+            Some((hit, found)) => Found::Flash { read, hit, found },
+            None => Found::Source(self.of_log(read)),
+        }
+    }
+
+    /// The read of a log that was begun in the store.
+    fn of_log(&self, read: LogRead) -> Source {
+        let found = self.engine.members.of(read.device).read(Reader::Client, read.extent);
+        Source::Log { read, found }
+    }
+
+    /// The content of `part`. What the SSD returns is held against the checksums of the log, and
+    /// comes from the log if it is something else. Meanwhile the log is not reset.
+    async fn content(&self, from: Found, part: Extent) -> Result<Payload, IoError> {
+        let (read, hit, found) = match from {
+            Found::Source(source) => return source.content(self, part, part).await,
+            Found::Flash { read, hit, found } => (read, hit, found.await),
+        };
+        let checked = {
+            let mut state = self.engine.state.borrow_mut();
+            let checked = match found {
+                found if plant::is(Bug::FlashNotVerified) => found,
+                found => state.store.check_read(&read, found, part),
+            };
+            if let Some(flash) = &mut state.cache.flash {
+                flash.has_read(&hit, checked.is_ok());
+            }
+            if checked.is_ok() {
+                state.store.unpin_read(&read);
+            }
+            checked
+        };
+        match checked {
+            Ok(content) => {
+                self.engine.progress.notify();
+                self.engine.wanted.notify();
+                Ok(content.slice(read.skip, part.len))
+            }
+            Err(_) => self.of_log(read).content(self, part, part).await,
+        }
     }
 }

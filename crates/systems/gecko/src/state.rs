@@ -7,9 +7,10 @@ use std::rc::Rc;
 use manylogs_block::{Completer, Sectors, TaskLock};
 use manylogs_engine::Engine;
 use manylogs_logstore::LogId;
-use manylogs_logstore::store::{Device, Room, Store, Stream};
+use manylogs_logstore::store::{Batch, Device, Room, Store, Stream};
 
 use crate::admit::Asked;
+use crate::cache::TailCache;
 use crate::differ::Looked;
 use crate::heaps::Heaps;
 use crate::join::Copied;
@@ -39,6 +40,7 @@ pub(crate) struct State {
     pub(crate) last_record: Sectors,
     pub(crate) pace: Pace,
     pub(crate) heaps: Heaps,
+    pub(crate) cache: TailCache,
     pub(crate) counters: Counters,
 }
 
@@ -81,12 +83,14 @@ pub(crate) struct Inner {
     pub(crate) longest: Cell<Sectors>,
     /// When the committer will be woken for a write that nobody waits for.
     pub(crate) alarm: Cell<Option<manylogs_block::Time>>,
+    /// A stripe of the tail cache's SSD can be written.
+    pub(crate) cache_wanted: manylogs_block::Signal,
     /// A flush was asked for.
     pub(crate) flush_asked: manylogs_block::Signal,
 }
 
 impl State {
-    pub(crate) fn new(store: Store, tail: LogId) -> Self {
+    pub(crate) fn new(store: Store, tail: LogId, settings: ChainSettings) -> Self {
         Self {
             store,
             tail,
@@ -96,8 +100,17 @@ impl State {
             last_record: Sectors(0),
             pace: Pace::default(),
             heaps: Heaps::default(),
+            cache: TailCache::new(settings.cache),
             counters: Counters::default(),
         }
+    }
+
+    /// Queues a batch of one entry: see [`Store::put`].
+    pub(crate) fn put(&mut self, batch: Batch, room: Room, client: Option<Completer>) {
+        for entry in &batch.entries {
+            self.cache.displace(self.store.map(), entry.extent);
+        }
+        self.store.put(batch, room, client);
     }
 
     /// The drive at the tail.

@@ -80,11 +80,10 @@ impl System for Inner {
     }
 
     fn appended(&self, state: &mut State, log: LogId) {
-        let newest = state.store.entries().records.last();
-        let content = newest.map_or(Sectors(0), |record| {
-            let content = |id| state.store.entries().slots.get(id).entry.payload_sectors();
-            record.slots.iter().fold(Sectors(0), |sum, id| sum + content(*id))
-        });
+        let content = state.keep_newest();
+        if state.cache.is_due() {
+            self.cache_wanted.notify();
+        }
         let left = state.queued.0.saturating_sub(content.0);
         state.queued = Sectors(if state.store.entries().pending.is_empty() { 0 } else { left });
         state.last_record = content;
@@ -155,7 +154,7 @@ impl System for Inner {
         state.queued += content;
         state.counters.renewed += content;
         state.pace.advance(content);
-        state.store.put(batch, room, None);
+        state.put(batch, room, None);
         self.keep_young(state);
     }
 }
@@ -215,6 +214,21 @@ impl Inner {
 }
 
 impl State {
+    /// Puts the content of the record that was appended last into the tail cache. Returns its
+    /// length.
+    fn keep_newest(&mut self) -> Sectors {
+        let (entries, map) = (self.store.entries(), self.store.map());
+        let Some(record) = entries.records.last() else { return Sectors(0) };
+        let mut content = Sectors(0);
+        for slot in record.slots.iter().map(|id| entries.slots.get(*id)) {
+            content += slot.entry.payload_sectors();
+            if let Some(payload) = &slot.payload {
+                self.cache.keep(map, &slot.entry, payload);
+            }
+        }
+        content
+    }
+
     /// Moves the tail to `log`. The rest of the segment before it stays unused.
     fn advance(&mut self, log: LogId) {
         if log == self.tail {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use manylogs_block::Nanos;
+use manylogs_block::{BlockDevice, Nanos};
 use manylogs_gecko::{Chain, ChainSettings, Copied, ReplaceError, ReplaceFault, Standing};
 use manylogs_operate::control::Order;
 use manylogs_operate::status::{ChainStatus, HalfStatus};
@@ -197,8 +197,19 @@ fn replace_closed(args: &MemberReplaceArgs, chain: &ServedChain) -> Result<Copie
 
 /// Opens a chain that nobody serves.
 pub(super) fn open(chain: &ServedChain) -> Result<(Stack, Chain), Failure> {
+    let (stack, drives) = drives(chain, OpenMode::Exclusive)?;
+    let opened = stack.run(Chain::open(stack.runtime(), drives, chain.settings));
+    let opened = opened.map_err(|error| refused(&ChainRefused::new(&chain.members, error)))?;
+    Ok((stack, opened))
+}
+
+/// Opens the drives of a chain that nobody serves.
+pub(super) fn drives(
+    chain: &ServedChain,
+    mode: OpenMode,
+) -> Result<(Stack, Vec<Rc<dyn BlockDevice>>), Failure> {
     let first = chain.members.first().ok_or_else(|| Failure::input("the chain has no members"))?;
-    let options = StackOptions::new(first, OpenMode::Exclusive);
+    let options = StackOptions::new(first, mode);
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |error| in_use(&path, stack_failure(error))
@@ -209,9 +220,7 @@ pub(super) fn open(chain: &ServedChain) -> Result<(Stack, Chain), Failure> {
         drives.push(stack.beside(path, &options).map_err(failed(path))?);
     }
     stack.lock_as(chain.id).map_err(failed(first))?;
-    let opened = stack.run(Chain::open(stack.runtime(), drives, chain.settings));
-    let opened = opened.map_err(|error| refused(&ChainRefused::new(&chain.members, error)))?;
-    Ok((stack, opened))
+    Ok((stack, drives))
 }
 
 fn copy(

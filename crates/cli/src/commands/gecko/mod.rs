@@ -1,5 +1,6 @@
 //! Commands on chains of drives (Gecko).
 
+pub(crate) mod check;
 pub(crate) mod format;
 pub(crate) mod listed;
 pub(crate) mod members;
@@ -9,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use manylogs_gecko::{ChainError, ChainMember};
-use manylogs_operate::status::ChainStatus;
+use manylogs_operate::status::{ChainStatus, FlashStatus};
 use manylogs_serve::{ChainRefused, Member, MembersError, ServedChain};
 use serde_json::json;
 
@@ -27,12 +28,13 @@ pub(crate) fn resolved(args: &ServeArgs) -> Result<ServeArgs, Failure> {
     }
     let device = &args.volume.device;
     let found = ServedChain::of(device, &args.chain_of.member, args.chain_of.settings());
-    let Some(chain) = found.map_err(members_failure)? else { return Ok(args) };
+    let Some(mut chain) = found.map_err(members_failure)? else { return Ok(args) };
     refuse_what_volumes_have(&args)?;
     // The first member names the mount point and the socket, whichever member was given.
     if let Some(first) = chain.members.first() {
         args.volume.device.clone_from(first);
     }
+    chain.cache.clone_from(&args.chain_of.cache);
     args.chain = Some(chain);
     Ok(args)
 }
@@ -166,6 +168,34 @@ fn as_json(label: &ChainMember) -> serde_json::Value {
     })
 }
 
+/// What the tail cache has answered.
+fn hits(chain: &ChainStatus) -> String {
+    let reads = chain.tail_hits + chain.tail_misses;
+    let percent = 100.0 * chain.tail_hits as f64 / reads.max(1) as f64;
+    format!(
+        "{} of {reads} reads of the tail's drive hit ({percent:.1} %), and {} of other drives",
+        chain.tail_hits, chain.body_hits
+    )
+}
+
+/// The row about the SSD of the tail cache.
+fn ssd(flash: &FlashStatus) -> String {
+    let state = match &flash.problem {
+        Some(problem) => format!("is not used: {problem}"),
+        None if flash.given_up => format!("is given up after {} faults", flash.faults),
+        None => format!(
+            "{} of {} held, {} hits, {} faults; {} written ({} ever)",
+            human(flash.held_bytes),
+            human(flash.size_bytes),
+            flash.hits,
+            flash.faults,
+            human(flash.written_bytes),
+            human(flash.written_ever_bytes),
+        ),
+    };
+    format!("cache's SSD     {}: {state}\n", flash.path)
+}
+
 /// The rows of a status about a served chain.
 pub(crate) fn rows(chain: &ChainStatus) -> String {
     let mut out = format!("chain           {} of {} drives\n", chain.id, chain.members.len());
@@ -186,7 +216,8 @@ pub(crate) fn rows(chain: &ChainStatus) -> String {
         "written         {} by clients, {} appended ({per_byte:.2} for each byte)\n\
          cleaning        {}: {} renewed, {} segments emptied; the tail hopped {} times, clients \
          waited {} times\n\
-         in memory       the map takes {}",
+         in memory       the map takes {}, the tail cache {} of {}\n\
+         tail cache      {}",
         human(chain.written_bytes),
         human(chain.appended_bytes),
         chain.cleaning,
@@ -195,6 +226,9 @@ pub(crate) fn rows(chain: &ChainStatus) -> String {
         chain.hops,
         chain.waited_writes,
         human(chain.table_bytes),
+        human(chain.cache_bytes),
+        human(chain.cache_bytes_max),
+        hits(chain),
     );
-    out
+    out + &chain.flash.as_ref().map(ssd).unwrap_or_default()
 }

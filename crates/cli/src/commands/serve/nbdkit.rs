@@ -93,6 +93,9 @@ fn parameters(args: &ServeArgs) -> Vec<(&'static str, OsString)> {
     if let Some(chain) = &args.chain {
         parameters.extend(chain.members.iter().map(|member| ("member", member.clone().into())));
         parameters.push(("cleaning", chain.settings.cleaning.name().into()));
+        let memory = chain.settings.cache.bytes().to_string();
+        parameters.push(("cache-memory", memory.into()));
+        parameters.extend(chain.cache.iter().map(|ssd| ("cache", ssd.clone().into())));
     }
     if let Some(table) = &args.volume.table {
         parameters.push(("table", table.0.clone().into()));

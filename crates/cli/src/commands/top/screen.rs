@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use manylogs_block::Nanos;
-use manylogs_operate::status::{KindStatus, Reason, Status, TROUBLES, TurnStatus, VolumeStatus};
+use manylogs_operate::status::{
+    ChainStatus, KindStatus, Reason, Status, TROUBLES, TurnStatus, VolumeStatus,
+};
 
 use super::Sample;
 use crate::commands::live::shades;
@@ -39,6 +41,9 @@ pub(super) fn text(before: &Sample, now: &Sample, columns: usize) -> String {
         held(&mut out, &volume.turns);
         let line = shades(&volume.occupancy);
         let _ = writeln!(out, "\nlogs along the disk, . empty to # full\n[{line}]");
+    }
+    if let Some(chain) = &new.chain {
+        of_chain(&mut out, old.chain.as_ref(), chain, seconds);
     }
     cut(&out, columns)
 }
@@ -130,6 +135,22 @@ fn reasons(out: &mut String, before: &[Reason], now: &[Reason], seconds: f64) {
     if !any {
         *out += "nothing is written\n";
     }
+}
+
+fn of_chain(out: &mut String, before: Option<&ChainStatus>, now: &ChainStatus, seconds: f64) {
+    let since = |of: fn(&ChainStatus) -> u64| of(now).saturating_sub(before.map_or(0, of));
+    let mib_s = |bytes: u64| bytes as f64 / MIB / seconds;
+    let (hits, misses) = (since(|chain| chain.tail_hits), since(|chain| chain.tail_misses));
+    let _ = writeln!(
+        out,
+        "\nthe tail is on drive {}: {:.1} MiB/s written by clients, {:.1} appended\n\
+         {hits} of {} reads of that drive hit the tail cache, and {} of others",
+        now.tail + 1,
+        mib_s(since(|chain| chain.written_bytes)),
+        mib_s(since(|chain| chain.appended_bytes)),
+        hits + misses,
+        since(|chain| chain.body_hits),
+    );
 }
 
 fn held(out: &mut String, turns: &[TurnStatus]) {

@@ -9,10 +9,14 @@ use serde_json::{Value, json};
 
 use super::{Session, human, id_text};
 use crate::args::volume::CheckArgs;
+use crate::commands::gecko;
 use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
+    if gecko::check::run(&args.volume.device, args.repair, args.json)? {
+        return Ok(());
+    }
     let mode = if args.repair { OpenMode::Exclusive } else { OpenMode::ReadOnly };
     let mut session = Session::open(&args.volume, mode)?;
     if args.repair {

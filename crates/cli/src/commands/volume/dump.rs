@@ -10,10 +10,14 @@ use serde_json::{Value, json};
 use super::status::left_text;
 use super::{Session, human, id_text};
 use crate::args::volume::DumpArgs;
+use crate::commands::gecko;
 use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn run(args: &DumpArgs) -> Result<(), Failure> {
+    if args.log.is_none() && gecko::check::dump(&args.volume.device, args.json)? {
+        return Ok(());
+    }
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
     let device = session.reads();
     if let Some(log) = args.log {

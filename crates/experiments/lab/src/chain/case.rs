@@ -82,6 +82,11 @@ pub struct ChainCase {
     pub streams: u32,
     /// Random reads of 4 KiB in flight, of what the full drives hold; of all in the steady state.
     pub readers: u32,
+    /// Random reads of 4 KiB a second, of what was written since the measurement began: the tail's
+    /// drive has it. Each begins when it is due, whether the one before has ended or not.
+    pub tail_reads_s: u32,
+    /// Memory of the tail cache.
+    pub cache: Sectors,
     /// What was written before.
     pub fill: Fill,
     /// Simulated time that is measured.

@@ -31,6 +31,8 @@ pub(super) struct Load {
     written: Range<u64>,
     read: Range<u64>,
     tag: Cell<u64>,
+    /// Blocks that were written, while somebody reads of them.
+    recent: Option<RefCell<Vec<Extent>>>,
     /// When the measurement begins.
     pub(super) from: Cell<Time>,
     /// Clients end when this is set.
@@ -59,6 +61,7 @@ impl Load {
             written,
             read,
             tag: Cell::new(1 << 48),
+            recent: (case.tail_reads_s > 0).then(RefCell::default),
             from: Cell::new(Time(u64::MAX)),
             over: Cell::new(false),
             running: Cell::new(0),
@@ -77,6 +80,10 @@ impl Load {
         let readers = if self.read.is_empty() { 0 } else { case.readers };
         for _ in 0..readers {
             self.spawn(|load| async move { load.read().await });
+        }
+        if case.tail_reads_s > 0 {
+            let every = Nanos(Nanos::from_secs(1).0 / u64::from(case.tail_reads_s));
+            self.spawn(|load| async move { load.read_tail(every).await });
         }
         let share = (self.written.end - self.written.start) / u64::from(case.streams.max(1));
         for stream in 0..u64::from(case.streams) {
@@ -124,6 +131,9 @@ impl Load {
             let began = self.runtime.now();
             self.write_one(extent).await?;
             self.answered(began, &self.bytes, extent.len);
+            if let Some(recent) = self.recent.as_ref().filter(|_| began >= self.from.get()) {
+                recent.borrow_mut().push(extent);
+            }
             if began >= self.from.get() {
                 self.latencies.borrow_mut().record(self.runtime.now().since(began));
             }
@@ -163,6 +173,27 @@ impl Load {
             self.answered(began, &self.read_bytes, extent.len);
         }
         Ok(())
+    }
+
+    /// Reads what was written since the measurement began, a block each time.
+    async fn read_tail(self: Rc<Self>, every: Nanos) -> Result<(), IoError> {
+        while !self.over.get() {
+            self.runtime.sleep(every).await;
+            let Some(extent) = self.recent() else { continue };
+            self.spawn(|load| async move {
+                let began = load.runtime.now();
+                load.device.submit(Request::Read { extent }).await?;
+                load.answered(began, &load.read_bytes, extent.len);
+                Ok(())
+            });
+        }
+        Ok(())
+    }
+
+    fn recent(&self) -> Option<Extent> {
+        let recent = self.recent.as_ref()?.borrow();
+        let chosen = self.rng.borrow_mut().below((recent.len() as u64).max(1));
+        recent.get(manylogs_block::to_usize(chosen)).copied()
     }
 
     async fn flush(&self) -> Result<(), IoError> {

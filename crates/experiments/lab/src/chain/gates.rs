@@ -18,13 +18,15 @@ pub enum GateGroup {
     Fresh,
     /// The same beside readers of what other drives hold.
     Readers,
+    /// Random writes beside reads of what was written last.
+    Tail,
     /// After the raw capacity was written three times.
     Steady,
 }
 
 impl GateGroup {
     /// Every group, in the order of their declaration.
-    pub const ALL: [Self; 3] = [Self::Fresh, Self::Readers, Self::Steady];
+    pub const ALL: [Self; 4] = [Self::Fresh, Self::Readers, Self::Tail, Self::Steady];
 
     /// Name in options and outputs.
     #[must_use]
@@ -32,6 +34,7 @@ impl GateGroup {
         match self {
             Self::Fresh => "fresh",
             Self::Readers => "readers",
+            Self::Tail => "tail",
             Self::Steady => "steady",
         }
     }
@@ -80,13 +83,15 @@ pub struct GateResult {
 /// p99 of a write beside readers may be this many times that without.
 const P99_TIMES: f64 = 1.1;
 
-/// The gates of a group, on drives of this profile.
+/// The gates of a group, on drives of this profile. Where it is of use, the tail cache takes
+/// `cache` of memory.
 #[must_use]
 pub fn gates(
     group: GateGroup,
     drive: &DriveSettings,
     segment: Sectors,
     span: Nanos,
+    cache: Sectors,
     seed: u64,
 ) -> Vec<Gate> {
     let fresh = ChainCase {
@@ -102,6 +107,8 @@ pub fn gates(
         in_flight: 64,
         streams: 0,
         readers: 0,
+        tail_reads_s: 0,
+        cache: Sectors(0),
         fill: Fill::Nothing,
         span,
         seed,
@@ -131,8 +138,28 @@ pub fn gates(
             }
             all
         }
+        GateGroup::Tail => tail_gates(&fresh, cache),
         GateGroup::Steady => steady_gates(&fresh),
     }
+}
+
+/// Reads a second that miss the tail cache, and such as it answers.
+const TAIL_MISSES_S: u32 = 20;
+const TAIL_HITS_S: u32 = 1000;
+
+fn tail_gates(fresh: &ChainCase, cache: Sectors) -> Vec<Gate> {
+    let alone = ChainCase { durability: Durability::FlushEachSecond, ..fresh.clone() };
+    let missing = ChainCase { tail_reads_s: TAIL_MISSES_S, ..alone.clone() };
+    let cached = ChainCase { tail_reads_s: TAIL_HITS_S, cache, ..alone.clone() };
+    let gate =
+        |name: String, least, case, beside| Gate { name, least, case, appended_most: None, beside };
+    let misses = format!("{TAIL_MISSES_S} reads a second that miss the cache");
+    let hits = format!("{TAIL_HITS_S} reads a second beside a cache");
+    vec![
+        gate("random writes, a flush each second".to_owned(), 0.95, alone, None),
+        gate(misses, 0.70, missing, None),
+        gate(hits, 0.98, cached, Some(0)),
+    ]
 }
 
 /// What is exported, by links and the cleaning; the least shares and the most bytes appended for a

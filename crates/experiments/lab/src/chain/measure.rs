@@ -64,6 +64,10 @@ pub struct ChainMeasured {
     pub cleaned_mb_s: f64,
     /// How often the tail went to another drive.
     pub hops: u64,
+    /// Reads by clients that the tail's drive answered, each second.
+    pub tail_misses_s: f64,
+    /// Share of the reads of the tail's drive that the tail cache answered.
+    pub tail_hit_share: f64,
     /// Memory of the chain's table for each exported block of 4 KiB.
     pub table_bytes_per_block: f64,
 }
@@ -175,6 +179,8 @@ impl World<'_> {
         let latency = load.latencies.borrow().summary();
         let ms = |us: f64| round3(us / 1e3);
         let mb_s = |bytes: f64| round3(bytes / 1e6 / seconds);
+        let hits = after.tail_hits - before.tail_hits;
+        let misses = after.tail_misses - before.tail_misses;
         let cleaned = (after.emptied - before.emptied) * self.case.segment.bytes();
         Ok(ChainMeasured {
             write_mb_s: mb_s(bytes),
@@ -188,6 +194,8 @@ impl World<'_> {
             appended_per_byte: appended(&before, &after),
             cleaned_mb_s: mb_s(cleaned as f64),
             hops: after.hops,
+            tail_misses_s: round3(misses as f64 / seconds),
+            tail_hit_share: round3(hits as f64 / (hits + misses).max(1) as f64),
             table_bytes_per_block: round3(after.table_bytes as f64 / self.subject.blocks as f64),
         })
     }
@@ -267,10 +275,29 @@ mod tests {
             in_flight: 64,
             streams: 0,
             readers,
+            tail_reads_s: 0,
+            cache: Sectors(0),
             fill: Fill::Body,
             span: Nanos::from_secs(1),
             seed: 1,
         }
+    }
+
+    /// Reads of the tail's drive cost it, unless memory has what they ask for.
+    #[test]
+    fn reads_of_what_was_written_last_cost_the_tail_nothing_with_a_cache() {
+        let beside = |tail_reads_s, cache| {
+            let durability = Durability::FlushEachSecond;
+            let case = ChainCase { tail_reads_s, cache, durability, ..case(Layout::Chain, 0) };
+            measure(&ChainCase { fill: Fill::Nothing, ..case }).unwrap()
+        };
+        let (alone, all) = (beside(0, Sectors(0)), Sectors(1 << 21));
+        let (misses, hits) = (beside(20, Sectors(0)), beside(1000, all));
+        assert!(misses.tail_misses_s > 5.0, "{misses:?}");
+        assert!(misses.write_mb_s < 0.97 * alone.write_mb_s, "{misses:?} {alone:?}");
+        assert!(hits.tail_hit_share > 0.999, "{hits:?}");
+        assert!(hits.read_mb_s > 3.0, "{hits:?}");
+        assert!(hits.write_mb_s > 0.99 * alone.write_mb_s, "{hits:?} {alone:?}");
     }
 
     #[test]

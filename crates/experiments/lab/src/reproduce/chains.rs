@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use manylogs_block::Nanos;
+use manylogs_block::{Nanos, Sectors};
 use manylogs_gecko::Cleaning;
 use serde::Deserialize;
 
@@ -134,6 +134,8 @@ pub(super) fn plan(part: &Chains, scale: Scale, planned: &mut Planned) -> Planni
             in_flight: part.in_flight,
             streams: 0,
             readers: 0,
+            tail_reads_s: 0,
+            cache: Sectors(0),
             fill: fill(&part.fill).map_err(in_field("fill"))?,
             span: Nanos::from_secs(scale.of(part.seconds)),
             seed: 1,

@@ -29,6 +29,10 @@ pub(super) struct World {
     pub(super) longest: u64,
     /// Whether all places are alike.
     pub(super) everywhere: bool,
+    /// Whether half of all operations are reads.
+    pub(super) reads: bool,
+    /// Most memory of the tail cache.
+    pub(super) cache: Sectors,
     /// Number of operations still to do.
     pub(super) left: Cell<u64>,
 }
@@ -43,7 +47,7 @@ impl World {
                 self.runtime.sleep(pause).await;
             }
             let from = self.runtime.now();
-            match self.below(12) {
+            match self.below(if self.reads { 20 } else { 12 }) {
                 0..8 => self.write(1 + self.below(self.longest)).await?,
                 8 => self.zero().await?,
                 9 => self.flush().await?,
@@ -52,6 +56,10 @@ impl World {
             let took = self.runtime.now().since(from);
             if took > ANSWER_WITHIN {
                 return Err(format!("an answer took {} ms on sound drives", took.0 / 1_000_000));
+            }
+            let cached = if self.reads { self.chain.figures().cache_bytes } else { 0 };
+            if cached > self.cache.bytes() {
+                return Err(format!("the tail cache takes {cached} bytes of {:?}", self.cache));
             }
         }
         Ok(())

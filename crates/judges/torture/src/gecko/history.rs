@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use manylogs::Phase;
-use manylogs_block::{Payload, Rng, Time, to_usize};
+use manylogs_block::{Nanos, Payload, Rng, Time, to_usize};
 use manylogs_gecko::Chain;
 use manylogs_sim::{Sim, TaskOrder};
 
@@ -20,6 +20,9 @@ const PATIENCE: Time = Time(600_000_000_000);
 const STEPS_MOST: u64 = 4_000_000;
 /// Time at which a recovery and the reclaiming after it are over.
 const AT_REST: Time = Time(2_000_000_000);
+
+/// Time in which a chain has looked at all stripes of its SSD.
+const UNTIL_LOOKED: Nanos = Nanos::from_millis(50);
 
 struct History<'a> {
     plan: &'a GeckoPlan,
@@ -82,7 +85,9 @@ impl History<'_> {
     fn live(&mut self, incarnation: usize, images: &Images) -> Result<Images, String> {
         let sim = Sim::new(self.rng.next_u64(), TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
+        let images = &images.with_other_flash(self.plan, self.before.last(), &mut self.rng);
         let drives = Drives::new(&sim.handle(drive), self.plan, images);
+        drives.let_flash_fail(self.plan, &mut self.rng);
         let watch = Watch::default();
         watch.born.set(incarnation > 0);
         let given = Given {
@@ -108,6 +113,10 @@ impl History<'_> {
             self.report.tally.resets += figures.emptied;
             self.report.tally.starved += figures.waited;
             self.report.tally.swaps += figures.hops;
+            self.report.tally.cache_hits += figures.tail_hits + figures.body_hits;
+            let flash = chain.flash().unwrap_or_default();
+            self.report.tally.flash_hits += flash.hits;
+            self.report.tally.flash_faults += flash.faults;
             self.report.tally.replaced += watch.replaced.get();
             self.report.tally.halves_lost += watch.failed.get();
         }
@@ -125,6 +134,10 @@ impl History<'_> {
         mixed.0[drive] = before.0[drive].clone();
         match self.recover(&mixed, None) {
             Err(_) => Ok(()),
+            // The SSD of a tail cache, which may be of any age.
+            Ok(content) if drive >= self.plan.drives.len() => {
+                self.check(&content).map_err(|wrong| format!("with an older SSD: {wrong}"))
+            }
             // A half that left its pair before that counts for nothing, whatever it holds.
             Ok(content) if self.plan.mirrored => self
                 .check(&content)
@@ -210,7 +223,8 @@ impl History<'_> {
         }
         self.report.tally.judged += 1;
         self.report.tally.unborn += u64::from(!born);
-        let content = match self.recover(images, None) {
+        let other = images.with_other_flash(self.plan, self.before.last(), &mut self.rng);
+        let content = match self.recover(&other, None) {
             Ok(content) => content,
             Err(_) if !born => return Ok(()),
             Err(problem) => return Err(problem),
@@ -242,10 +256,14 @@ impl History<'_> {
         let (drive, user) = (sim.node(), sim.node());
         let drives = Drives::new(&sim.handle(drive), self.plan, images);
         let (runtime, plan) = (sim.handle(user), self.plan.clone());
+        let pause = runtime.clone();
         sim.block_on(user, async move {
             let first = to_usize(plan.seed);
             let (chain, _) = drives.open_without(runtime, &plan, 0, (first, without)).await;
             let chain = chain.map_err(|error| format!("recovery failed: {error}"))?;
+            if plan.flash.is_some() {
+                pause.sleep(UNTIL_LOOKED).await;
+            }
             read_all(&chain).await
         })
     }
@@ -334,6 +352,8 @@ async fn run(
         next_tag,
         longest: plan.longest,
         everywhere: plan.everywhere,
+        reads: plan.reads,
+        cache: plan.settings[incarnation].cache,
         left: Cell::new(plan.operations),
     });
     let running = Rc::new(Cell::new(plan.clients));

@@ -2,6 +2,7 @@
 //! each sector the order of all changes is judged: only the last changes may be lost.
 
 mod clients;
+mod flash;
 mod history;
 mod model;
 mod pairs;

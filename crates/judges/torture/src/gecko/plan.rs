@@ -8,6 +8,10 @@ use manylogs_sim::CrashDiskConfig;
 const FULL_EVERY: u64 = 16;
 /// One history in this number is of mirrored links.
 const MIRRORED_EVERY: u64 = 8;
+/// One history in this number, besides, is of a chain with a tail cache.
+const CACHED_EVERY: u64 = 8;
+/// Length of a stripe of an SSD.
+pub(crate) const FLASH_STRIPE: Sectors = Sectors(64);
 /// Drives beside those of a mirrored chain, which may take the place of a half.
 const SPARES: usize = 2;
 
@@ -24,6 +28,10 @@ pub struct GeckoPlan {
     pub(crate) longest: u64,
     /// Whether clients write everywhere alike. Else half of all requests meet in a few places.
     pub(crate) everywhere: bool,
+    /// Whether half of all operations are reads. Else one in six is.
+    pub(crate) reads: bool,
+    /// The SSD of the tail cache, if it has one.
+    pub(crate) flash: Option<CrashDiskConfig>,
     /// Settings of each incarnation.
     pub(crate) settings: Vec<ChainSettings>,
     pub(crate) clients: u64,
@@ -48,6 +56,8 @@ impl GeckoPlan {
             Self::nearly_full(seed)
         } else if seed % MIRRORED_EVERY == MIRRORED_EVERY - 2 {
             Self::mirrored(seed)
+        } else if seed % CACHED_EVERY == CACHED_EVERY - 3 {
+            Self::cached(seed)
         } else {
             Self::plain(seed)
         }
@@ -73,6 +83,7 @@ impl GeckoPlan {
             cleaning: Cleaning::ALL[to_usize(rng.below(Cleaning::ALL.len() as u64))],
             buffer: Sectors(8 + rng.below(100)),
             buffer_age: Nanos::from_micros(1 << rng.below(18)),
+            cache: Sectors(0),
             degraded: false,
             copy_noted: Sectors(1),
         });
@@ -86,12 +97,35 @@ impl GeckoPlan {
             export,
             longest: 1 + rng.below(40),
             everywhere: false,
+            reads: false,
+            flash: None,
             settings,
             clients: 1 + rng.below(5),
             operations: 60 + rng.below(240),
             fork_every: 6 + rng.below(10),
             zoned: seed % 4 == 3,
         }
+    }
+
+    /// The plan of a seed, for a chain with a tail cache, of which clients read what they wrote.
+    /// Two in three have an SSD behind it.
+    #[must_use]
+    pub fn cached(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0xcac4_e000);
+        let mut plan = Self::plain(seed);
+        for settings in &mut plan.settings {
+            // From less than one write to all that the drives hold.
+            settings.cache = Sectors(1 << rng.below(12));
+        }
+        let flash = CrashDiskConfig {
+            capacity: Sectors(FLASH_STRIPE.0 * (2 + rng.below(12)) + rng.below(FLASH_STRIPE.0)),
+            physical_sector: Sectors(8),
+            volatile_cache: !rng.one_in(4),
+            native_fua: true,
+            latency_max: Nanos(1 << (10 + rng.below(8))),
+        };
+        let flash = (!rng.one_in(3)).then_some(flash);
+        Self { reads: true, flash, ..plan }
     }
 
     /// The plan of a seed, for a chain that is nearly full. It exports the most that `format`

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
 use manylogs_filters::Zoned;
-use manylogs_gecko::{Chain, ChainError, ChainMember, ChainSettings};
+use manylogs_gecko::{CacheOptions, Chain, ChainError, ChainMember, ChainSettings};
 use manylogs_logstore::ondisk::equal_logs::{log_count, logs};
 use manylogs_logstore::store::Device;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
-use super::plan::GeckoPlan;
+use super::plan::{FLASH_STRIPE, GeckoPlan};
 
 /// Content of drives that are not in use.
 #[derive(Clone)]
@@ -17,7 +17,7 @@ pub(super) struct Images(pub(super) Vec<DiskImage>);
 
 impl Images {
     pub(super) fn blank(plan: &GeckoPlan) -> Self {
-        Self(vec![DiskImage::default(); plan.drives.len()])
+        Self(vec![DiskImage::default(); plan.drives.len() + usize::from(plan.flash.is_some())])
     }
 
     /// A hash: equal contents have equal hashes, and other contents different ones, except by rare
@@ -34,7 +34,8 @@ pub(super) struct Drives(Vec<CrashDisk>);
 
 impl Drives {
     pub(super) fn new(runtime: &Handle, plan: &GeckoPlan, images: &Images) -> Self {
-        let drives = plan.drives.iter().zip(&images.0);
+        // The SSD of the tail cache is the last.
+        let drives = plan.drives.iter().chain(&plan.flash).zip(&images.0);
         let drive = |(config, image): (&CrashDiskConfig, &DiskImage)| {
             CrashDisk::new(runtime.clone(), *config, image.clone())
         };
@@ -78,7 +79,9 @@ impl Drives {
         if fresh {
             let drives = self.0[..plan.members].iter().map(|drive| of_plan(drive, plan)).collect();
             let settings = plan.settings[incarnation];
-            return Chain::create(runtime, drives, plan.options(), settings).await;
+            let chain = Chain::create(runtime, drives, plan.options(), settings).await?;
+            self.attach_flash(&chain, plan).await;
+            return Ok(chain);
         }
         // A chain finds its members by their labels, in whatever order the drives come.
         self.open_without(runtime, plan, incarnation, (incarnation, None)).await.0
@@ -94,7 +97,7 @@ impl Drives {
         (first, without): (usize, Option<usize>),
     ) -> (Result<Chain, ChainError>, Vec<usize>) {
         let mut given = Vec::new();
-        for (number, drive) in self.0.iter().enumerate() {
+        for (number, drive) in self.0[..plan.drives.len()].iter().enumerate() {
             let is_spare = plan.mirrored && !has_label(drive).await;
             if !is_spare && without != Some(number) {
                 given.push(number);
@@ -105,7 +108,25 @@ impl Drives {
         let drives = given.iter().map(|number| of_plan(&self.0[*number], plan)).collect();
         let degraded = without.is_some();
         let settings = ChainSettings { degraded, ..plan.settings[incarnation] };
-        (Chain::open(runtime, drives, settings).await, given)
+        let opened = Chain::open(runtime, drives, settings).await;
+        if let Ok(chain) = &opened {
+            self.attach_flash(chain, plan).await;
+        }
+        (opened, given)
+    }
+
+    /// Gives the chain its SSD, if it has one. One that holds nothing, or cannot be read, is made
+    /// anew; whatever becomes of it, clients must not notice.
+    async fn attach_flash(&self, chain: &Chain, plan: &GeckoPlan) {
+        let Some(flash) = self.0.get(plan.drives.len()) else { return };
+        let flash: Rc<dyn BlockDevice> = Rc::new(flash.clone());
+        if chain.attach_cache(Rc::clone(&flash)).await.is_ok() {
+            return;
+        }
+        let options = CacheOptions { stripe: FLASH_STRIPE };
+        if chain.format_cache(&flash, options).await.is_ok() {
+            let _ = chain.attach_cache(flash).await;
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use manylogs_torture::{Campaign, GeckoPlan, Progress, Report, Summary, System, r
 
 /// Number of histories of one run.
 const HISTORIES: u64 = 80;
+/// Number of histories of chains with a tail cache.
+const CACHED: u64 = 30;
 /// Number of histories of mirrored chains.
 const PAIRED: u64 = 40;
 
@@ -56,6 +58,36 @@ fn planted_bugs_are_noticed() {
         _ => GeckoPlan::of_seed,
     };
     hunt.run(|| (), |bug, seed, ()| run_gecko(&plan_for(bug)(seed)));
+}
+
+/// Reads are answered from the tail cache, in memory and on an SSD that fails and gets lost, with what the drives would have answered.
+#[test]
+fn a_chain_with_a_tail_cache_reads_what_was_written_last() {
+    let (mut hits, mut flash_hits, mut faults) = (0, 0, 0);
+    for seed in 0..CACHED {
+        match run_gecko(&GeckoPlan::cached(seed)) {
+            Ok(Report { tally, .. }) => {
+                hits += tally.cache_hits;
+                flash_hits += tally.flash_hits;
+                faults += tally.flash_faults;
+            }
+            Err(problem) => panic!("history {seed}: {problem:?}"),
+        }
+    }
+    println!("{hits} reads hit the tail cache, {flash_hits} of them its SSD, {faults} faults");
+    assert!(hits > 20 * CACHED, "{hits} hits are too few");
+    assert!(flash_hits > 2 * CACHED, "{flash_hits} hits of the SSD are too few");
+    assert!(faults > CACHED, "{faults} faults of the SSD are too few");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_of_the_tail_cache_are_noticed() {
+    use crate::common::Hunt;
+    use manylogs_plant::TAIL_CACHE;
+
+    let hunt = Hunt { histories: "tail-cache", bugs: TAIL_CACHE, patience: 400 };
+    hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::cached(seed)));
 }
 
 /// Halves fail, are replaced in use, and come back.

@@ -1,15 +1,25 @@
 //! The metrics of a chain of drives.
 
 use super::{Page, Row};
-use crate::status::ChainStatus;
+use crate::status::{ChainStatus, FlashStatus};
 
-const COUNTERS: [Row<ChainStatus>; 6] = [
+const COUNTERS: [Row<ChainStatus>; 9] = [
     ("chain_written_bytes_total", "Content that clients wrote.", |c| c.written_bytes),
     ("chain_renewed_bytes_total", "Content that cleaning appended again.", |c| c.renewed_bytes),
     ("chain_appended_bytes_total", "Records, with headers and padding.", |c| c.appended_bytes),
     ("chain_emptied_segments_total", "Segments that were emptied.", |c| c.emptied_segments),
     ("chain_hops_total", "How often the tail went to another drive.", |c| c.hops),
     ("chain_waited_writes_total", "How often clients waited for room.", |c| c.waited_writes),
+    ("chain_tail_hits_total", "Reads of the tail's drive from the cache.", |c| c.tail_hits),
+    ("chain_tail_misses_total", "Reads that the tail's drive answered.", |c| c.tail_misses),
+    ("chain_body_hits_total", "Reads of other drives from the cache.", |c| c.body_hits),
+];
+
+const OF_FLASH: [Row<FlashStatus>; 4] = [
+    ("chain_ssd_written_bytes_total", "Written to the cache's SSD.", |f| f.written_bytes),
+    ("chain_ssd_written_ever_bytes_total", "The same, ever.", |f| f.written_ever_bytes),
+    ("chain_ssd_hits_total", "Reads that the cache's SSD answered.", |f| f.hits),
+    ("chain_ssd_faults_total", "Failed or wrong answers of that SSD.", |f| f.faults),
 ];
 
 /// Adds the metrics of the chain.
@@ -18,7 +28,15 @@ pub(super) fn of_chain(page: &mut Page, chain: &ChainStatus) {
     page.single("chain_read_only", "gauge", "Whether writes are refused.", read_only);
     page.single("chain_tail_drive", "gauge", "The drive at the tail, from 0.", chain.tail);
     page.single("table_bytes", "gauge", "Memory of the chain's map.", chain.table_bytes);
+    page.single("chain_cache_bytes", "gauge", "Memory of the tail cache.", chain.cache_bytes);
     for (name, help, value) in COUNTERS {
         page.single(name, "counter", help, value(chain));
+    }
+    let Some(flash) = &chain.flash else { return };
+    let is_used = u8::from(flash.problem.is_none() && !flash.given_up);
+    page.single("chain_ssd_used", "gauge", "Whether the cache's SSD is used.", is_used);
+    page.single("chain_ssd_held_bytes", "gauge", "Content on the cache's SSD.", flash.held_bytes);
+    for (name, help, value) in OF_FLASH {
+        page.single(name, "counter", help, value(flash));
     }
 }

@@ -32,6 +32,47 @@ pub struct ChainStatus {
     pub waited_writes: u64,
     /// Memory of the map, of checksums, and of the segments' contents lists.
     pub table_bytes: u64,
+    /// Memory of the tail cache: content that was appended last.
+    #[serde(default)]
+    pub cache_bytes: u64,
+    /// The most memory that the tail cache may take; 0 if there is none.
+    #[serde(default)]
+    pub cache_bytes_max: u64,
+    /// Reads of the tail's drive that the tail cache answered.
+    #[serde(default)]
+    pub tail_hits: u64,
+    /// Reads of the tail's drive that the drive answered.
+    #[serde(default)]
+    pub tail_misses: u64,
+    /// Reads of other drives that the tail cache answered.
+    #[serde(default)]
+    pub body_hits: u64,
+    /// The SSD of the tail cache, if one was named.
+    #[serde(default)]
+    pub flash: Option<FlashStatus>,
+}
+
+/// The SSD of a tail cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlashStatus {
+    /// Its path.
+    pub path: String,
+    /// Why it is not used, if so.
+    pub problem: Option<String>,
+    /// Its size, as far as it is used.
+    pub size_bytes: u64,
+    /// Content there that reads may still ask for.
+    pub held_bytes: u64,
+    /// What was written to it since the server began.
+    pub written_bytes: u64,
+    /// What was ever written to it as the cache of this chain: its wear.
+    pub written_ever_bytes: u64,
+    /// Reads that it answered.
+    pub hits: u64,
+    /// Requests that failed, and reads that answered something else than was written.
+    pub faults: u64,
+    /// Whether it is used no more, because of its faults.
+    pub given_up: bool,
 }
 
 /// A half of a mirrored pair.

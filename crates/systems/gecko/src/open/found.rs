@@ -7,7 +7,7 @@ use manylogs_engine::{InDoubt, PatientReads, RootSlot, Scanner, find_root, read_
 use manylogs_logstore::ondisk::equal_logs::least_device;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Store, Versions};
-use manylogs_logstore::{Floors, Incarnation};
+use manylogs_logstore::{Floors, Incarnation, LogId, Scanned};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::error::ChainError;
@@ -28,7 +28,7 @@ pub(super) struct Found {
     /// The mirrored links; none if the links are single drives.
     pub(super) pairs: Vec<Pair>,
     /// Ids of current drives that are missing.
-    missing: Vec<u64>,
+    pub(super) missing: Vec<u64>,
     /// Id of the drive that joins, if it missed something since the copy's progress was noted.
     behind: Option<u64>,
 }
@@ -128,9 +128,47 @@ impl Found {
         })
     }
 
+    /// The drive of each link that is read if the half `half` is to be judged: the other one if it
+    /// is missing.
+    pub(super) fn drives_used(&self, half: usize) -> Vec<Drive> {
+        let of_link = |link| {
+            let current = self.keeper.current(link);
+            current.get(half).or(current.first()).cloned()
+        };
+        (0..self.superblocks.len()).filter_map(of_link).collect()
+    }
+
+    /// The same chain, with one drive of each link alone. Nothing can be written to the other.
+    pub(super) fn alone(self, runtime: &Handle, half: usize) -> Self {
+        let used = self.drives_used(half);
+        let patient = |drive: &Drive| -> Rc<dyn BlockDevice> {
+            PatientReads::new(Rc::clone(&drive.device), runtime.clone())
+        };
+        let drives = used.iter().map(|drive| Rc::clone(&drive.device)).collect();
+        let reads = used.iter().map(patient).collect();
+        let superblocks = used.iter().map(|drive| drive.label).collect();
+        Self { drives, reads, superblocks, pairs: Vec::new(), ..self }
+    }
+
     /// Fills `store` from the records in the segments. Returns the places where halves of a link
     /// may differ after a crash.
     pub(super) async fn recover(&self, store: &mut Store) -> Result<InDoubt, ChainError> {
+        let refuse = |segment, scanned: &Scanned| {
+            let unknown = scanned.damage.iter().find(|damage| !damage.known);
+            unknown.map_or(Ok(()), |damage| {
+                let (offset, sectors) = (damage.offset, damage.sectors);
+                Err(ChainError::Damaged { segment, offset, sectors })
+            })
+        };
+        self.recover_with(store, refuse).await
+    }
+
+    /// As [`Found::recover`]; `judge` looks at each segment first.
+    pub(super) async fn recover_with(
+        &self,
+        store: &mut Store,
+        mut judge: impl FnMut(LogId, &Scanned) -> Result<(), ChainError>,
+    ) -> Result<InDoubt, ChainError> {
         let (floor, first) = (store.floor(), &self.superblocks[0]);
         let mut versions = Versions::new(store.take_logs());
         let of = (store.volume(), first.physical, first.export);
@@ -140,10 +178,7 @@ impl Found {
         let scanner = Scanner::new(&self.reads, store.logs(), segments, of, floor);
         let mut scanner = scanner.in_doubt_only(differ);
         while let Some((segment, scanned)) = scanner.next().await? {
-            if let Some(damage) = scanned.damage.iter().find(|damage| !damage.known) {
-                let (offset, sectors) = (damage.offset, damage.sectors);
-                return Err(ChainError::Damaged { segment, offset, sectors });
-            }
+            judge(segment, &scanned)?;
             for record in &scanned.records {
                 if store.root().is_older_than(record) {
                     return Err(ChainError::StaleRoot);

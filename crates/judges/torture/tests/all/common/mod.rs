@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use manylogs_plant::{
     ARRAY, Bug, COPIES, DURABLE_FILES, EVEREST, EXT4, GECKO, KEPT, LAZY, LENDERS, LENDERS_CASES,
-    MLFS, NEAR, NEAR_LAZY, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, VOLUME, plant,
+    MLFS, NEAR, NEAR_LAZY, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, TAIL_CACHE, VOLUME, plant,
 };
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::{Report, Violation, run_ext4};
@@ -41,6 +41,7 @@ const SETS: &[&[Bug]] = &[
     NVRAM,
     PAIRS,
     PARITY,
+    TAIL_CACHE,
     VOLUME,
 ];
 

@@ -1,0 +1,81 @@
+//! The SSD of a chain's tail cache, as a server uses it.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use manylogs_block::BlockDevice;
+use manylogs_gecko::{CacheError, CacheOptions, Chain, ChainError};
+use manylogs_operate::status::FlashStatus;
+use manylogs_storage::{Contents, survey};
+
+use super::ChainRefused;
+use crate::stack::{Stack, StackOptions};
+
+/// The SSD that was named, and why it is not used, if so.
+#[derive(Clone, Debug)]
+pub(super) struct CacheSsd {
+    path: PathBuf,
+    problem: Option<String>,
+}
+
+impl CacheSsd {
+    /// Gives `chain` the SSD at `path`. One that holds nothing becomes its cache. One that is not
+    /// there, or fails, costs hits alone: the chain is served without it, and the status says why.
+    ///
+    /// # Errors
+    /// If it holds something else, or the cache of another chain.
+    pub(super) fn attach(
+        stack: &Stack,
+        options: &StackOptions,
+        chain: &Chain,
+        path: &Path,
+    ) -> Result<Self, ChainRefused> {
+        let with = |problem: Option<String>| Self { path: path.to_owned(), problem };
+        // Asked before it is opened: then nobody else may read it.
+        let holds = match survey(path) {
+            Ok(holds) => holds,
+            Err(error) => return Ok(with(Some(error.to_string()))),
+        };
+        let device = match stack.beside(path, options) {
+            Ok(device) => device,
+            Err(error) => return Ok(with(Some(error.to_string()))),
+        };
+        match stack.run(attached(chain.clone(), device, holds)) {
+            Ok(()) => Ok(with(None)),
+            Err(CacheError::Io(error)) => Ok(with(Some(error.to_string()))),
+            Err(error) => {
+                Err(ChainRefused { path: path.to_owned(), error: ChainError::Cache(error) })
+            }
+        }
+    }
+
+    pub(super) fn status(&self, chain: &Chain) -> FlashStatus {
+        let figures = chain.flash().unwrap_or_default();
+        FlashStatus {
+            path: self.path.display().to_string(),
+            problem: self.problem.clone(),
+            size_bytes: figures.size.bytes(),
+            held_bytes: figures.held.bytes(),
+            written_bytes: figures.written.bytes(),
+            written_ever_bytes: figures.written_ever.bytes(),
+            hits: figures.hits,
+            faults: figures.faults,
+            given_up: figures.is_given_up,
+        }
+    }
+}
+
+async fn attached(
+    chain: Chain,
+    device: Rc<dyn BlockDevice>,
+    holds: Contents,
+) -> Result<(), CacheError> {
+    match chain.attach_cache(Rc::clone(&device)).await {
+        Err(CacheError::NotACache) if holds == Contents::Empty => {
+            chain.format_cache(&device, CacheOptions::default()).await?;
+            chain.attach_cache(device).await
+        }
+        Err(CacheError::NotACache) => Err(CacheError::Holds { what: holds.to_string() }),
+        attached => attached,
+    }
+}
