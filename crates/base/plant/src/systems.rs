@@ -181,6 +181,8 @@ macro_rules! with_systems {
                 HeaderInOneCopy,
                 /// A store that is added is not noted on the base.
                 KeptInMemory,
+                /// A store has no bound for each client.
+                ClientUnbounded,
                 /// A store believes the table that an earlier close left, whatever came after it.
                 OldTableBelieved,
                 /// A store believes a table although its checksum is wrong.

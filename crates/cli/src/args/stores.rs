@@ -32,6 +32,10 @@ pub(crate) struct StoreArgs {
     /// by reads of what only that store has.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) patience: Nanos,
+    /// The most that stores may hold of it, all together, as 20G. Beyond that no more ranges go
+    /// there. No bound when not given: each store has one of its own.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) held_max: Option<Sectors>,
     /// When writes go to stores: while requests would wait (wait), by the counts of the Everest
     /// paper, always, or never.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = OffloadArg::Wait)]
@@ -66,7 +70,8 @@ impl StoreArgs {
         let identity = sealed.then(|| Identity::of_file(&self.key)).transpose()?;
         let (copies, patience) = (self.copies, self.patience);
         let (stores, key) = (self.stores.clone(), self.key.clone());
-        Ok(Borrowing { stores, identity, key, copies, patience, policy })
+        let held_max = self.held_max.unwrap_or(Sectors(u64::MAX));
+        Ok(Borrowing { stores, identity, key, copies, patience, held_max, policy })
     }
 }
 
@@ -78,6 +83,11 @@ pub(crate) struct LendArgs {
     /// Make a file of this size, as 20G. Its space is reserved at once.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) size: Option<Sectors>,
+    /// The most that one client's data may take, in per cent of the lent part. What is beyond goes
+    /// to other stores of that client, or stays on its disk.
+    #[arg(long, value_name = "PERCENT", default_value_t = 75,
+        value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) each: u8,
     /// Where clients come to: unix:PATH or tcp:HOST:PORT, from other machines only with --allow. A
     /// socket of its own when not given.
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]

@@ -118,6 +118,7 @@ fn lend(args: &LendArgs, make: bool, guard: Option<Guard>) -> Result<(), Failure
         },
         make,
         size: args.size,
+        each_percent: args.each,
         guard,
     };
     let key = options.guard.as_ref().map(|guard| guard.identity.public());

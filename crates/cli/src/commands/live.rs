@@ -94,11 +94,12 @@ pub(crate) fn text(status: &Status) -> String {
         out += &super::lend::text(offload);
     }
     if let Some(lent) = &status.lent {
-        let (used, store) = (human(lent.used_bytes), &lent.store);
+        let [used, each] = [lent.used_bytes, lent.each_bytes].map(human);
         let _ = writeln!(
             out,
-            "lends           store {store}: {used} of {} base volumes, {} connections",
-            lent.clients, lent.connections
+            "lends           store {}: {used} of {} base volumes (of one at most {each}), \
+             {} connections",
+            lent.store, lent.clients, lent.connections
         );
         return out;
     }

@@ -4,7 +4,7 @@
 //! The store keeps the list of base volumes that it serves in itself, in an address space that no
 //! base volume has. The base volume with space `n` has the sector `n` there.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -34,6 +34,8 @@ struct Inner {
     store: CircularStore,
     meter: Option<Meter>,
     owners: RefCell<BTreeMap<BaseId, Owner>>,
+    /// The most that the store holds of one base volume.
+    most_each: Cell<Sectors>,
     /// Held by a claim, so that only one runs.
     claiming: manylogs_block::TaskLock,
 }
@@ -110,7 +112,22 @@ impl Lending {
             }
         }
         let (owners, claiming) = (RefCell::new(owners), manylogs_block::TaskLock::default());
-        Ok(Self(Rc::new(Inner { store, meter, owners, claiming })))
+        let most_each = Cell::new(Sectors(u64::MAX));
+        Ok(Self(Rc::new(Inner { store, meter, owners, most_each, claiming })))
+    }
+
+    /// Bounds what the store holds of each base volume, from now on. A write beyond that is refused
+    /// as one to a full store ([`IoError::NoSpace`]), so that its client turns elsewhere, or home.
+    /// What is held stays, however little the bound is, and can be deleted and written anew. The
+    /// bound is not on the disk. Without a call there is none.
+    pub fn bound_each(&self, most: Sectors) {
+        self.0.most_each.set(most);
+    }
+
+    /// The most that the store holds of one base volume: see [`Lending::bound_each`].
+    #[must_use]
+    pub fn most_each(&self) -> Sectors {
+        self.0.most_each.get()
     }
 
     /// The store.
@@ -261,11 +278,22 @@ impl Lending {
         if newer && !plant::is(Bug::OlderVersionTaken) {
             return Box::pin(std::future::ready(Err(LenderError::Newer)));
         }
+        if !self.has_share_for(space, extent) {
+            let full = IoError::NoSpace { extent };
+            return Box::pin(std::future::ready(Err(full.into())));
+        }
         let written = self.0.store.write(space, extent, version, content);
         Box::pin(async move {
             written.await?;
             Ok(Reply::Done)
         })
+    }
+
+    /// Whether the base volume stays within its bound with a version of `extent`. A version of
+    /// what is held takes no more of it, even if the bound has become less than that.
+    fn has_share_for(&self, space: Space, extent: Extent) -> bool {
+        let (held, then) = (self.0.store.held(space), self.0.store.held_with(space, extent));
+        then <= self.0.most_each.get().max(held) || plant::is(Bug::ClientUnbounded)
     }
 
     fn read(&self, space: Space, extent: Extent) -> Answer<Reply> {

@@ -325,9 +325,14 @@ impl CircularStore {
     /// Sectors that the store holds of a base volume.
     #[must_use]
     pub fn held(&self, base: Space) -> Sectors {
-        let state = self.0.engine.state.borrow();
-        let found = state.versions.lookup(base.whole());
-        Sectors(found.map(|(extent, _)| extent.len.0).sum())
+        self.0.engine.state.borrow().versions.held(base)
+    }
+
+    /// Sectors that the store would hold of a base volume with a version of `extent`.
+    pub(crate) fn held_with(&self, base: Space, extent: Extent) -> Sectors {
+        let versions = &self.0.engine.state.borrow().versions;
+        let had = versions.sectors(base.address(extent));
+        Sectors(versions.held(base).0 + extent.len.0 - had.0)
     }
 
     /// Name of the store.

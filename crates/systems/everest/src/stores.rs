@@ -76,6 +76,12 @@ impl Offloaded {
         self.0.options.policy.is_over(self.0.home.load())
     }
 
+    /// The most that stores may hold of it, all together; `None` if only they have bounds.
+    #[must_use]
+    pub fn held_bound(&self) -> Option<Sectors> {
+        Some(self.0.options.held_max).filter(|most| *most < Sectors(u64::MAX))
+    }
+
     /// The policy of off-loading.
     #[must_use]
     pub fn policy(&self) -> Policy {

@@ -1,7 +1,9 @@
 //! The versions that clients give their blocks.
 
+use std::collections::BTreeMap;
+
 use manylogs_block::{Extent, Sectors};
-use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
+use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped, Space};
 use manylogs_plant::{self as plant, Bug};
 
 /// A version of blocks, numbered by the client. The number grows with each write.
@@ -59,21 +61,40 @@ impl MapValue for Stored {
 
 /// The owners' versions, by address.
 #[derive(Debug)]
-pub(crate) struct Versions(ExtentMap<Stored>);
+pub(crate) struct Versions {
+    map: ExtentMap<Stored>,
+    /// What is held in each space: a store looks at it for each write.
+    held: BTreeMap<Space, Sectors>,
+}
 
 impl Versions {
     pub(crate) const fn new() -> Self {
-        Self(ExtentMap::new())
+        Self { map: ExtentMap::new(), held: BTreeMap::new() }
     }
 
     pub(crate) fn insert(&mut self, extent: Extent, version: Version) {
         let mapped = Mapped { sequence: DataSequence(version.0), value: Stored };
-        self.0.insert(extent, mapped, |_, _| ());
+        // A part that has a newer version stays as it is: so what counts is the difference.
+        let had = self.sectors(extent);
+        self.map.insert(extent, mapped, |_, _| ());
+        let has = self.sectors(extent);
+        let held = self.held.entry(Space::of(extent).0).or_default();
+        *held = Sectors(held.0 + has.0 - had.0);
+    }
+
+    /// How much of `extent` has a version.
+    pub(crate) fn sectors(&self, extent: Extent) -> Sectors {
+        Sectors(self.lookup(extent).map(|(part, _)| part.len.0).sum())
+    }
+
+    /// How much of a space has a version, without looking at its extents.
+    pub(crate) fn held(&self, space: Space) -> Sectors {
+        self.held.get(&space).copied().unwrap_or_default()
     }
 
     /// The parts of `extent` that have a version, each with its version.
     pub(crate) fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Version)> + '_ {
-        let parts = self.0.lookup(extent);
+        let parts = self.map.lookup(extent);
         parts.filter_map(|(part, found)| found.map(|found| (part, Version(found.sequence.0))))
     }
 
@@ -83,7 +104,7 @@ impl Versions {
             extent,
             version: Version(found.sequence.0),
         };
-        self.0.iter().map(range).collect()
+        self.map.iter().map(range).collect()
     }
 
     /// Removes the versions of `extent` up to `version`. Returns their parts.
@@ -91,7 +112,11 @@ impl Versions {
         let mut gone = Vec::new();
         let all = plant::is(Bug::DeleteIgnoresVersion);
         let newer = DataSequence(if all { u64::MAX } else { version.0.saturating_add(1) });
-        self.0.remove_older(extent, newer, |part, _| gone.push(part));
+        self.map.remove_older(extent, newer, |part, _| gone.push(part));
+        let sectors: u64 = gone.iter().map(|part| part.len.0).sum();
+        if let Some(held) = self.held.get_mut(&Space::of(extent).0) {
+            held.0 -= sectors;
+        }
         gone
     }
 }

@@ -736,6 +736,85 @@ fn adds_that_overlap_keep_no_more_stores_than_there_may_be() {
     });
 }
 
+/// Whether a store holds no more than two blocks of each of two base volumes, and each client has
+/// what is beyond at home.
+fn store_bounds_each_client() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let bounded = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let far = far_store(&runtime).await;
+        far.store.bound_each(Sectors(16));
+        let bases = [a_base(&runtime).await, a_base(&runtime).await];
+        for base in &bases {
+            let never = staying(Policy::Always);
+            let volume = opened(&runtime, base, &[&far], never).await.unwrap();
+            runtime.sleep(Nanos::from_secs(1)).await;
+            // The third is a newer version of what is there, and takes no more of the bound.
+            for (number, tag) in [(1, 10), (2, 20), (1, 11), (3, 30), (4, 40)] {
+                put(&volume, number, tag).await.unwrap();
+            }
+            for (number, tag) in [(1, 11), (2, 20), (3, 30), (4, 40)] {
+                assert_eq!(get(&volume, number).await.unwrap(), tags(tag));
+            }
+            volume.close().await;
+        }
+        let held = far.store.clients();
+        bounded.set(held.len() == 2 && held.iter().all(|(_, held)| *held == Sectors(16)));
+        let volume = opened(&runtime, &bases[0], &[&far], options(Policy::Always)).await.unwrap();
+        runtime.sleep(Nanos::from_secs(5)).await;
+        assert_eq!(far.store.held(volume.id()), Vec::new(), "what is home takes nothing");
+        put(&volume, 5, 50).await.unwrap();
+        assert_eq!(far.store.held(volume.id()).len(), 1, "the bound has room again");
+    });
+    seen.get()
+}
+
+#[test]
+fn a_store_holds_a_bounded_part_of_each_client() {
+    assert!(store_bounds_each_client());
+}
+
+/// What stores hold of a base volume has a bound: beyond it ranges go home, and what is held takes
+/// newer versions.
+#[test]
+fn a_base_bounds_what_it_borrows() {
+    in_virtual_time(|runtime| async move {
+        let (far, base) = (far_store(&runtime).await, a_base(&runtime).await);
+        let bounded = |held_max| OffloadOptions { held_max, ..staying(Policy::Always) };
+        let volume = opened(&runtime, &base, &[&far], bounded(Sectors(16))).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        for (number, tag) in [(1, 10), (2, 20), (3, 30), (1, 11)] {
+            put(&volume, number, tag).await.unwrap();
+        }
+        let held = far.store.held(volume.id());
+        let mut blocks: Vec<_> = held.iter().map(|range| range.extent).collect();
+        blocks.sort_by_key(|extent| extent.start);
+        assert_eq!(blocks, [block(1), block(2)], "the third went home");
+        for (number, tag) in [(1, 11), (2, 20), (3, 30)] {
+            assert_eq!(get(&volume, number).await.unwrap(), tags(tag));
+        }
+    });
+}
+
+/// A store that may hold nothing more of a client keeps what it has, and takes newer versions.
+#[test]
+fn a_smaller_bound_drops_nothing() {
+    in_virtual_time(|runtime| async move {
+        let (far, base) = (far_store(&runtime).await, a_base(&runtime).await);
+        let never = staying(Policy::Always);
+        let volume = opened(&runtime, &base, &[&far], never).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&volume, 1, 10).await.unwrap();
+        far.store.bound_each(Sectors(0));
+        put(&volume, 1, 11).await.unwrap();
+        assert_eq!(far.store.store().held(Space(0)), Sectors(8));
+        put(&volume, 2, 20).await.unwrap();
+        assert_eq!(far.store.store().held(Space(0)), Sectors(8), "this one went home");
+        assert_eq!(get(&volume, 1).await.unwrap(), tags(11));
+        assert_eq!(get(&volume, 2).await.unwrap(), tags(20));
+    });
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
@@ -763,4 +842,5 @@ fn planted_bugs_are_noticed() {
     with(Bug::HeaderInOneCopy, &store_known_from_one_copy);
     with(Bug::ReclaimEndsAtError, &reclaimed_after_an_error);
     with(Bug::KeptInMemory, &added_store_is_kept);
+    with(Bug::ClientUnbounded, &store_bounds_each_client);
 }

@@ -11,6 +11,9 @@ pub struct OffloadStatus {
     pub why: String,
     /// Bytes whose newest version is in stores.
     pub held_bytes: u64,
+    /// The most that they may hold, if `serve --held-max` bounds it.
+    #[serde(default)]
+    pub held_max_bytes: Option<u64>,
     /// Of those, bytes with only one copy.
     pub only_copy_bytes: u64,
     /// Writes that went to stores since the server began.
@@ -57,6 +60,9 @@ pub struct LentStatus {
     pub used_bytes: u64,
     /// Base volumes for which it holds data.
     pub clients: u64,
+    /// Most bytes that it holds for one of them; zero if its server does not say.
+    #[serde(default)]
+    pub each_bytes: u64,
     /// Connections of clients.
     pub connections: u64,
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Nanos, Request};
+use manylogs_block::{BlockDevice, Handle, Nanos, Request, Sectors};
 use manylogs_everest::{
     BaseId, BaseLabel, KeptStore, Lender, LenderError, OffloadError, OffloadOptions, Offloaded,
     Policy, store_name,
@@ -36,15 +36,17 @@ pub struct Borrowing {
     pub copies: usize,
     /// How long an opening waits for a store, and a read whose newest version is only there.
     pub patience: Nanos,
+    /// Most that stores may hold of the base volume, all together.
+    pub held_max: Sectors,
     /// When to off-load.
     pub policy: Policy,
 }
 
 impl Default for Borrowing {
     fn default() -> Self {
-        let OffloadOptions { policy, copies, patience, .. } = OffloadOptions::default();
+        let OffloadOptions { policy, copies, patience, held_max, .. } = OffloadOptions::default();
         let key = PathBuf::from(KEY_FILE);
-        Self { stores: Vec::new(), identity: None, key, copies, patience, policy }
+        Self { stores: Vec::new(), identity: None, key, copies, patience, held_max, policy }
     }
 }
 
@@ -136,6 +138,7 @@ pub(crate) fn open_base(
         policy: borrowing.policy,
         copies: borrowing.copies,
         patience: borrowing.patience,
+        held_max: borrowing.held_max,
         ..OffloadOptions::default()
     };
     let lender = |link: &Link| -> Rc<dyn Lender> { Rc::new(link.clone()) };

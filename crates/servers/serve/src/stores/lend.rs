@@ -37,6 +37,8 @@ pub struct LendOptions {
     pub make: bool,
     /// The size that the user expects, if stated.
     pub size: Option<Sectors>,
+    /// The most that is held of one base volume, in per cent of the part.
+    pub each_percent: u8,
     /// Who is let in; whoever reaches the socket, if not given.
     pub guard: Option<Guard>,
 }
@@ -131,6 +133,7 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
     let (runtime, closed) = (stack.runtime(), store.clone());
     let lending = stack.run(async move { Lending::open(store, Some(meter)).await });
     let lending = lending.map_err(|error| failed(error.into()))?;
+    lending.bound_each(Sectors(have.0 * u64::from(options.each_percent) / 100));
     let (listener, count, inbox, ready) = serving.into_parts();
     let listener = listener.ok_or(ServeError::EndedEarly)?;
     let listener = stack.reactor.listen(listener).map_err(StackError::Runtime)?;
@@ -217,6 +220,7 @@ impl Lent {
             store: manylogs_everest::store_name(&self.lending.id()),
             used_bytes: used.bytes(),
             clients,
+            each_bytes: self.lending.most_each().bytes(),
             connections: self.server.connections() as u64,
         };
         let status = Status { lent: Some(lent), ..self.operated.status() };

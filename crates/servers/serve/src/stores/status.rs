@@ -1,5 +1,6 @@
 //! The status of a base volume and its stores.
 
+use manylogs_block::Sectors;
 use manylogs_everest::{Offloaded, Policy, StoreFigures, StoreState, store_name};
 use manylogs_operate::status::{OffloadStatus, StoreStatus};
 
@@ -11,6 +12,7 @@ pub(crate) fn offload_status(volume: &Offloaded) -> OffloadStatus {
         state: state.to_owned(),
         why,
         held_bytes: figures.held.bytes(),
+        held_max_bytes: volume.held_bound().map(Sectors::bytes),
         only_copy_bytes: stores.iter().map(|store| store.only_copy.bytes()).sum(),
         offloaded_writes: figures.offloaded,
         home_writes: figures.home,
