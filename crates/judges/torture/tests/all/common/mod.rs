@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use manylogs_plant::{
-    ARRAY, Bug, COPIES, DURABLE_FILES, EVEREST, EXT4, GECKO, KEPT, LAZY, LENDERS, LENDERS_CASES,
-    MLFS, NEAR, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, VOLUME, plant,
+    ARRAY, Bug, COPIES, DURABLE_FILES, EVEREST, EXT4, GECKO, HOLE, KEPT, LAZY, LENDERS,
+    LENDERS_CASES, MLFS, NEAR, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, VOLUME, plant,
 };
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::{Report, Violation, run_ext4};
@@ -40,6 +40,7 @@ const SETS: &[&[Bug]] = &[
     NVRAM,
     PAIRS,
     PARITY,
+    HOLE,
     VOLUME,
 ];
 
