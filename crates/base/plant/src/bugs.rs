@@ -62,6 +62,8 @@ with_systems! {
         OverlapsOvertaken,
         /// The next piece of a request begins where the last one did.
         PieceSentTwice,
+        /// After a record a stream over an array goes on with a single piece, on one drive.
+        ArrayResumesOnOneDrive,
     }
     /// Bugs of the volume that its crash histories show.
     VOLUME {

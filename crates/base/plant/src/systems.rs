@@ -34,6 +34,25 @@ macro_rules! with_systems {
                 TornRowIsDamage,
                 /// In every second stripe the parity is written to the wrong member.
                 ParityOnWrongMember,
+                /// A flush of an array with parity leaves one member out.
+                ParityFlushSkipsMember,
+            }
+            /// Bugs of a volume with a closed write hole (`hole=closed`) that its crash histories
+            /// show.
+            HOLE {
+                /// Parts of stripes of a large write go home, beside blocks that nobody writes.
+                RowEdgesNotLogged,
+                /// Rows go home before their image is durable.
+                HomeBeforeItsImage,
+                /// An image is ended before its rows are durable at home.
+                ImageEndedEarly,
+                /// An opening after a crash does not write the rows of an image home.
+                RowsNotMended,
+            }
+            /// Bugs of a volume with a closed write hole; a test of one case shows each.
+            HOLE_CASES {
+                /// An opening takes the image of an earlier incarnation.
+                StaleImageCounts,
             }
             /// Bugs of a volume on an array with copies; a test of one case shows each.
             COPIES_CASES {

@@ -33,6 +33,8 @@ Settings, as key=value:
   durable-only=none       ranges that are only logs, as 0+1G or 4G+512M:8G+64M (offset+length):
                           what is written there stays in the logs
   durable-budget=50%      share of the log space that it may take; more goes home, oldest first
+  hole=open               closed: on an array with parity no block that nobody was writing is lost
+                          in a crash with drives missing (after format --close-hole)
   band=none               length of the bands of a shingled drive that manages itself, as 30M
 
 Sizes are in bytes, or with K, M, G (powers of 1024); times with ms, s, min, h.";
@@ -120,6 +122,10 @@ pub(crate) struct FormatArgs {
     /// One log at the end of each group of this size.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) group: Option<Sectors>,
+    /// On an array with parity: room to close the write hole of data at home, and close it
+    /// (hole=closed). After a crash with drives missing no block is lost that nobody was writing.
+    #[arg(long)]
+    pub(crate) close_hole: bool,
     /// Size of the mapping table's file.
     #[arg(long, value_parser = size, value_name = "SIZE", requires = "table")]
     pub(crate) table_size: Option<Sectors>,

@@ -156,8 +156,9 @@ impl Columns {
         if !is_durable {
             return if pads.is_empty() { own } else { after(own, pads, None) };
         }
-        let flush = (!plant::is(Bug::RowsNotFlushed)).then(|| Rc::clone(&self.below));
-        after(own, pads, flush)
+        // Without a volatile cache the parts are durable, and a flush would only wait for others.
+        let flush = self.below.capabilities().volatile_cache && !plant::is(Bug::RowsNotFlushed);
+        after(own, pads, flush.then(|| Rc::clone(&self.below)))
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Member {
     device: Rc<dyn BlockDevice>,
     /// The columns of the device, if it is an array of known geometry.
     columns: Option<Rc<Columns>>,
+    /// Stripe of the device, if it is an array that is scheduled as one device.
+    stripe: Option<Sectors>,
     /// Scheduler of the device, or of each column, once the system serves clients.
     schedulers: Rc<[Scheduler]>,
     /// Runs the tasks of flushes; set together with the schedulers.
@@ -54,6 +56,7 @@ impl Member {
         Self {
             device,
             columns: None,
+            stripe: None,
             schedulers: Rc::new([]),
             runtime: None,
             probe,
@@ -68,8 +71,10 @@ impl Member {
     /// these columns now: then requests are scheduled column by column.
     #[must_use]
     pub fn arranged(self, columns: Rc<Columns>, each: bool) -> Self {
+        let array = self.device.geometry().filter(|array| array == columns.map().geometry());
+        let stripe = array.filter(|_| !each).map(|array| array.stripe());
         let device = Rc::clone(&columns) as Rc<dyn BlockDevice>;
-        Self { device, columns: each.then_some(columns), ..self }
+        Self { device, columns: each.then_some(columns), stripe, ..self }
     }
 
     /// Puts a scheduler in front of the device, or of each of its columns.
@@ -77,7 +82,10 @@ impl Member {
     pub fn scheduled(self, runtime: &Handle, targets: Targets) -> Self {
         let schedulers = match &self.columns {
             Some(columns) => Scheduler::of_columns(runtime, columns.ports(), targets).into(),
-            None => [Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets)].into(),
+            None => {
+                let one = Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets);
+                [self.stripe.map_or(one.clone(), |stripe| one.over_stripes(stripe))].into()
+            }
         };
         Self { schedulers, runtime: Some(runtime.clone()), ..self }
     }

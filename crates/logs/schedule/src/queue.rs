@@ -1,6 +1,6 @@
 //! Waiting requests by class.
 
-use manylogs_block::{Completer, Extent, Lba, Request, Sectors, Time};
+use manylogs_block::{Completer, Extent, Lba, Request, Sectors, Time, to_usize};
 
 use crate::Class;
 use crate::answer::{Answer, Pieces};
@@ -14,6 +14,11 @@ const READ_PIECE: Sectors = Sectors(128);
 /// Pieces of writes are longer, so that the drive has the next piece in time. A drive reads ahead,
 /// but cannot write ahead.
 const WRITE_PIECE: Sectors = Sectors(1024);
+
+/// Number of pieces of a stream of reads in `len`, at least one.
+pub(crate) fn pieces_of(len: Sectors) -> usize {
+    to_usize(len.0 / READ_PIECE.0).max(1)
+}
 
 /// A waiting request.
 pub(crate) struct Waiting {

@@ -73,6 +73,12 @@ impl State {
         (there || lately) && alone && self.holds_back(now)
     }
 
+    /// Whether a request of a client is in the scheduler or in the device.
+    pub(crate) fn client_waits(&self) -> bool {
+        let waits = self.queues.waits(Class::Small) || self.queues.waits(Class::Stream);
+        waits || self.in_device.clients() > 0
+    }
+
     /// Whether a stream's request has waited in the scheduler for too long.
     pub(crate) fn is_overdue(&self, now: Time) -> bool {
         let oldest = self.queues.oldest(Class::Stream);

@@ -12,9 +12,10 @@ use crate::Class;
 use crate::answer::Answer;
 use crate::contention::Contention;
 use crate::limits::{Bounds, Load, Targets};
-use crate::queue::Departing;
+use crate::queue::{Departing, pieces_of};
 use crate::state::{Flight, State};
 use crate::stats::ScheduleStats;
+use manylogs_plant::{self as plant, Bug};
 
 /// Tasks that are kept for later requests.
 const WATCHERS_KEPT: usize = 2;
@@ -86,6 +87,16 @@ impl Scheduler {
             pumping: Cell::new(false),
             armed: Cell::new(None),
         }))
+    }
+
+    /// This scheduler, in front of an array whose stripes have the length `stripe` and which is
+    /// scheduled as one device, because records go to all of its drives. After a record each drive
+    /// gets a piece of a stream: with a single piece in the array the other drives would idle.
+    #[must_use]
+    pub fn over_stripes(self, stripe: Sectors) -> Self {
+        let pieces = if plant::is(Bug::ArrayResumesOnOneDrive) { 1 } else { pieces_of(stripe) };
+        self.0.state.borrow_mut().alone = pieces;
+        self
     }
 
     /// Changes the target latency. Requests in the device stay there.

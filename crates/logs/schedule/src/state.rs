@@ -51,6 +51,8 @@ pub(crate) struct State {
     /// begin with the one that passes its head first, and would need another revolution for the
     /// other.
     pub(crate) alone_until: Time,
+    /// Number of pieces that count as one then: on an array each drive has one.
+    pub(crate) alone: usize,
     /// Number of records that have ended since `last_turn`.
     pub(crate) records_since_turn: u32,
     /// Number of other requests that went while a record was in flight.
@@ -110,6 +112,7 @@ impl State {
             flushes: Flushes::default(),
             away: false,
             alone_until: Time(0),
+            alone: 1,
             records_since_turn: 0,
             passes: 0,
             head: None,
@@ -255,12 +258,6 @@ impl State {
         Load::of(class, extent, self.stream_end, self.learned.stream)
     }
 
-    /// Whether a request of a client is in the scheduler or in the device.
-    pub(crate) fn client_waits(&self) -> bool {
-        let waits = self.queues.waits(Class::Small) || self.queues.waits(Class::Stream);
-        waits || self.in_device.clients() > 0
-    }
-
     /// Whether requests are held back and limited because records are expected. A run is held back
     /// from its second request on, as long as the device has time for that. Other requests are held
     /// back once clients have kept the device busy for a while: earlier ones may be a burst, all of
@@ -349,7 +346,7 @@ impl State {
                 let depth = if priorities { BESIDE_PRIORITY } else { learned };
                 there.scattered < self.queues.backlog(now).depth(depth)
             }
-            Load::Flowing(_) if now < self.alone_until && there.flowing > 0 => false,
+            Load::Flowing(_) if now < self.alone_until && there.flowing >= self.alone => false,
             Load::Flowing(work) => {
                 let least = if writes { WRITES_LEAST } else { 1 };
                 there.flowing < least || there.work + work <= self.bounds.stream

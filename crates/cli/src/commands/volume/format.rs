@@ -268,5 +268,6 @@ fn config(args: &FormatArgs, kind: Kind, capacity: Sectors) -> VolumeConfig {
         config.threshold = threshold;
         config.record = config.record.max(threshold);
     }
+    config.close_hole = args.close_hole;
     config
 }

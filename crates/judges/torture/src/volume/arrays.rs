@@ -10,6 +10,10 @@ use crate::volume::plan::{Between, Plan, Shape, Trouble};
 const ARRAY: u64 = 0xa44a;
 /// Salt of plans with many openings.
 const SHORT: u64 = 0x5047;
+/// Salt that decides which volumes on arrays with parity close the write hole of homes.
+const HOLE: u64 = 0x401e;
+/// Sectors of the longest writes beyond the threshold, on most volumes.
+const LARGE_WRITES: u64 = 40;
 /// The longest chunk of an array.
 const CHUNK_MOST: u64 = 32;
 /// The shortest chunk of an array with parity, in sectors: a volume fills rows from there on.
@@ -45,7 +49,11 @@ impl Plan {
             Level::Raid1 => self.on_raid1(array.members),
             Level::Raid10 => self.on_raid10(array.members),
             // The model has members that are missing, and none that fail requests.
-            Level::Raid5 | Level::Raid6 => return self.on_parity(array.members, array.parity()),
+            Level::Raid5 | Level::Raid6 => {
+                let closes = Rng::new(self.seed ^ HOLE).one_in(2);
+                let plan = self.on_parity(array.members, array.parity());
+                return if closes { plan.closing_hole() } else { plan };
+            }
         };
         if trouble { Self { trouble: planned, ..plan } } else { plan }
     }
@@ -65,6 +73,24 @@ impl Plan {
             *larger = Sectors(larger.0.next_multiple_of(array.stripe().0));
         }
         self
+    }
+
+    /// This plan on an array with parity with the write hole of homes closed: after a crash with
+    /// missing members nothing may be lost but what clients were writing.
+    #[must_use]
+    pub fn closing_hole(mut self) -> Self {
+        let Some(array) = self.array.filter(|array| array.parity > 0) else { return self };
+        self.config.close_hole = true;
+        let images = self.config.log.0 * u64::from(array.columns) + 2 * array.stripe().0;
+        self.disk.capacity += Sectors(images.next_multiple_of(array.stripe().0));
+        self
+    }
+
+    /// Length of the longest writes beyond the threshold: on an array with a closed write hole some
+    /// must be whole stripes.
+    pub(crate) fn longest_large(&self) -> u64 {
+        let stripe = self.array.map_or(0, |array| array.stripe().0);
+        if self.config.close_hole { LARGE_WRITES + 3 * stripe } else { LARGE_WRITES }
     }
 
     fn on_columns(mut self, columns: u16, copies: u16) -> Self {

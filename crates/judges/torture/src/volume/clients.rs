@@ -81,7 +81,7 @@ impl World {
             0..35 => self.write(1 + self.below(threshold)).await,
             35..37 => self.burst().await,
             37..47 => self.write(threshold - 1 + self.below(3)).await,
-            47..60 => self.write(threshold + 1 + self.below(40)).await,
+            47..60 => self.write(threshold + 1 + self.below(self.plan.longest_large())).await,
             60..78 => self.read().await,
             78..88 => self.flush().await,
             88..93 => self.zero(false).await,

@@ -12,6 +12,7 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use crate::device::{PhasedDisk, last_phase};
 use crate::volume::copies::members_of;
+use crate::volume::large::{LargeWrites, Noting};
 
 /// Content of a disk, or of each member of an array: the copies of a column follow one another.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub(crate) struct DiskImages {
     pub(crate) apart: bool,
     /// The homes of the volume, once it is made.
     pub(crate) homes: Option<Rc<[Extent]>>,
+    /// The stripes that clients were writing, if a crash may cost only those of all homes.
+    pub(crate) written: Option<Rc<[Extent]>>,
 }
 
 impl DiskImages {
@@ -42,7 +45,7 @@ impl DiskImages {
 
     fn of(each: Vec<DiskImage>, array: Option<Geometry>) -> Self {
         let (lost, member) = (vec![false; each.len()], Sectors(0));
-        Self { each, array, member, lost, apart: false, homes: None }
+        Self { each, array, member, lost, apart: false, homes: None, written: None }
     }
 
     /// The only disk, or the first member of an array.
@@ -109,6 +112,9 @@ pub(crate) struct Disks {
     missing: Vec<bool>,
     apart: bool,
     homes: Rc<RefCell<Option<Rc<[Extent]>>>>,
+    /// Whether the volume closes the write hole of its homes.
+    closes_hole: Rc<Cell<bool>>,
+    large: LargeWrites,
     /// The runtime of the array, which is the kernel's: it outlives the volume's process.
     runtime: Handle,
     /// The phase of the last request to an array.
@@ -128,7 +134,18 @@ impl Disks {
         let columns = if copies > 1 { lost.chunks(copies) } else { [].chunks(1) };
         let known = columns.map(|lost| Copies::new(lost, apart)).collect();
         let homes = Rc::new(RefCell::new(homes));
-        Self { each, array, known, missing: lost, apart, homes, runtime, last: Rc::default() }
+        Self {
+            each,
+            array,
+            known,
+            missing: lost,
+            apart,
+            homes,
+            closes_hole: Rc::default(),
+            large: LargeWrites::default(),
+            runtime,
+            last: Rc::default(),
+        }
     }
 
     /// The only disk, or the first member of an array.
@@ -155,7 +172,9 @@ impl Disks {
         let mut columns: Vec<Rc<dyn BlockDevice>> = self.each.iter().map(member).collect();
         if array.parity > 0 {
             let (runtime, missing) = (self.runtime.clone(), self.missing.clone());
-            return Rc::new(Parity::new(runtime, columns, array.parity, array.chunk, missing));
+            let parity = Parity::new(runtime, columns, array.parity, array.chunk, missing);
+            let (below, large) = (Rc::new(parity), self.large.clone());
+            return Rc::new(Noting { below, array, large });
         }
         if array.copies > 1 {
             let pairs = columns.chunks(usize::from(array.copies)).zip(&self.known);
@@ -175,6 +194,7 @@ impl Disks {
         if !self.known.is_empty() || self.rows().is_some() {
             let homes = layout.homes().iter().map(|(_, extent)| *extent).collect();
             self.homes.replace(Some(homes));
+            self.closes_hole.set(!layout.images().is_empty());
         }
     }
 
@@ -204,7 +224,9 @@ impl Disks {
         };
         let homes = self.homes.borrow().clone();
         let member = self.first().capabilities().capacity;
-        DiskImages { each, array: self.array, member, lost, apart: self.apart, homes }
+        let closed = homes.as_ref().filter(|_| self.closes_hole.get());
+        let written = closed.map(|homes| self.large.within(homes));
+        DiskImages { each, array: self.array, member, lost, apart: self.apart, homes, written }
     }
 
     /// The array, if it has parity.

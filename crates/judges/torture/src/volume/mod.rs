@@ -12,6 +12,7 @@ pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod incarnation;
 pub(crate) mod kept;
+mod large;
 pub(crate) mod machine;
 pub(crate) mod parameters;
 pub(crate) mod parity;

@@ -3,7 +3,10 @@
 //! What a crash leaves of writes in flight may not fit the parity of their rows. If a member is
 //! missing, too, what it held in such a row is wrong. For homes that is the array's write hole,
 //! which `docs/semantics.md` tells; so here the rows of homes are brought in step before a member
-//! goes. The rows of logs and structures are not: there nothing may be lost.
+//! goes. The rows of logs and structures are not: there nothing may be lost. If the volume closes
+//! the write hole, only those stripes are brought in step that a client was writing.
+
+use std::rc::Rc;
 
 use manylogs_array::{Rotation, completed, parity_of};
 use manylogs_block::{Extent, Geometry, Lba, PAGE, Payload, Rng, Sectors, to_usize};
@@ -56,7 +59,7 @@ impl DiskImages {
         let homes = self.homes.clone().filter(|_| !rng.one_in(IN_STEP));
         self.apart = homes.is_some();
         match homes {
-            Some(homes) => homes.iter().for_each(|home| self.fit_parity(array, *home)),
+            Some(_) => self.fit_what_is_told(array),
             None => self.fit_parity(array, self.all(array)),
         }
         if self.lost.contains(&true) && rng.one_in(2) {
@@ -69,8 +72,8 @@ impl DiskImages {
     /// bears at most. `None` if it bears no more. Homes are in step.
     pub(crate) fn without_some_members(mut self, array: Geometry, rng: &mut Rng) -> Option<Self> {
         self.settle();
-        let homes = self.homes.clone()?;
-        homes.iter().for_each(|home| self.fit_parity(array, *home));
+        self.homes.as_ref()?;
+        self.fit_what_is_told(array);
         self.apart = true;
         let gone = self.lost.iter().filter(|lost| **lost).count();
         let bears = usize::from(array.parity).checked_sub(gone).filter(|more| *more > 0)?;
@@ -79,6 +82,18 @@ impl DiskImages {
             self.lost[live[to_usize(rng.below(live.len() as u64))]] = true;
         }
         Some(self)
+    }
+
+    /// Brings in step what a crash with a missing member may cost: rows of homes.
+    fn fit_what_is_told(&mut self, array: Geometry) {
+        for extent in self.told_places().iter() {
+            self.fit_parity(array, *extent);
+        }
+    }
+
+    /// See [`DiskImages::fit_what_is_told`].
+    fn told_places(&self) -> Rc<[Extent]> {
+        self.written.clone().or_else(|| self.homes.clone()).unwrap_or_default()
     }
 
     /// Puts new members in the place of those that an array with parity does without, and forgets
@@ -90,7 +105,7 @@ impl DiskImages {
                 self.replace_missing(array);
             }
             self.fit_parity(array, self.all(array));
-            (self.apart, self.homes) = (false, None);
+            (self.apart, self.homes, self.written) = (false, None, None);
         }
     }
 
@@ -141,12 +156,12 @@ impl DiskImages {
         }
     }
 
-    /// Takes the homes from `other`, on all members.
+    /// Takes the rows of homes that a crash may cost from `other`, on all members.
     pub(crate) fn take_homes(&mut self, array: Geometry, mut other: Self) {
-        let Some(homes) = self.homes.clone() else { return };
+        let told = self.told_places();
         self.settle();
         other.settle();
-        for home in homes.iter() {
+        for home in told.iter() {
             let first_column = array.chunks(*home).filter(|chunk| chunk.column == 0);
             for chunk in first_column {
                 let place = Extent { start: chunk.at, ..chunk.extent };

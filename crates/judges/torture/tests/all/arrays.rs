@@ -108,3 +108,18 @@ fn every_bug_planted_on_arrays_with_parity_is_caught() {
     let hunt = Hunt { histories: "parity", bugs: PARITY, patience: 1000 };
     hunt.run(|| (), |bug, seed, ()| run_plan(&plan_for(bug, seed), false));
 }
+
+#[cfg(feature = "plant")]
+#[test]
+fn every_bug_planted_in_a_closed_write_hole_is_caught() {
+    use crate::common::Hunt;
+    use manylogs_plant::HOLE;
+    use manylogs_torture::{Plan, run_plan};
+
+    const FIRST: u64 = 9000;
+    let hunt = Hunt { histories: "hole", bugs: HOLE, patience: 1000 };
+    hunt.run(
+        || (),
+        |_, seed, ()| run_plan(&Plan::plain(FIRST + seed).on_parity(4, 1).closing_hole(), false),
+    );
+}

@@ -138,7 +138,8 @@ impl Inner {
     /// Overwrites logs and snapshots. The root already says that they hold nothing live.
     async fn wipe(&self) -> Result<u64, VolumeError> {
         update_root(self, Phase::Drain, |root| root.snapshot = None).await?;
-        let places = self.layout.snapshots().into_iter().chain(self.layout.regions().to_vec());
+        let places = self.layout.snapshots().into_iter().chain([self.layout.images()]);
+        let places = places.chain(self.layout.regions().to_vec());
         let bytes = zero(&self.device, Phase::Drain, places).await?;
         let none = LogBitmap::none(self.layout.regions().len());
         update_root(self, Phase::Drain, |root| root.used = none).await?;

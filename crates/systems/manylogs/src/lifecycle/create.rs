@@ -18,7 +18,7 @@ use crate::records::largest::{check_room, largest_record};
 use crate::settings::Settings;
 use crate::settings::config::VolumeConfig;
 use crate::settings::config_error::ConfigError;
-use crate::settings::keep::check_durable;
+use crate::settings::keep::{check_durable, check_hole};
 use crate::volume::Volume;
 use manylogs_engine::write_root;
 use manylogs_engine::{Member, Phase};
@@ -88,6 +88,7 @@ impl Volume {
             return Err(ConfigError::NoRoomForDurable.into());
         }
         check_durable(&superblock.config(), &layout, superblock.shape())?;
+        check_hole(config, &layout)?;
         if options.layout.is_some() || layout.columns().is_some() {
             superblock.config().validate()?;
         }

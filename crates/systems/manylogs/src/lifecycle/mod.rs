@@ -5,6 +5,7 @@ pub(crate) mod columns;
 pub(crate) mod create;
 pub(crate) mod grow;
 pub(crate) mod identity;
+pub(crate) mod mend_rows;
 pub(crate) mod old_end;
 pub(crate) mod open;
 pub(crate) mod options;

@@ -10,9 +10,10 @@ use manylogs_logstore::{Floors, Incarnation, RecordShape, SequenceLimit};
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::{OpenOptions, RecoveryReport, table_place};
-use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
+use crate::lifecycle::{mend_rows, recover};
 use crate::ondisk::layout::Layout;
+use crate::ondisk::row_image::RowImage;
 use crate::ondisk::superblock::Superblock;
 use crate::records::largest::{largest_record, longest_batch};
 use crate::settings::config::VolumeConfig;
@@ -33,6 +34,8 @@ pub struct Opening {
     largest: Room,
     /// What must be written again first, because copies of an array may differ.
     in_doubt: Option<InDoubt>,
+    /// Rows that were on their way home at a crash.
+    rows: Option<RowImage>,
     options: OpenOptions,
     report: RecoveryReport,
     started: Time,
@@ -91,7 +94,7 @@ impl Opening {
         if options.keep_metadata && !superblock.may_keep() {
             return Err(ConfigError::NoRoomForDurable.into());
         }
-        let on_disk = root.clone();
+        let (on_disk, found_in) = (root.clone(), root.incarnation);
         let first = set_sequences_aside(&mut root, options.to_drain)?;
         let formatted =
             VolumeConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
@@ -111,6 +114,14 @@ impl Opening {
         let may_differ = reads.has_copies() && !report.was_closed && !has_short_sectors;
         for place in layout.superblocks().into_iter().chain([layout.roots()[root_slot]]) {
             in_doubt.add_structure(Device::default(), place);
+        }
+        let rows = match report.was_closed {
+            true => None,
+            false => mend_rows::find(&reads, &superblock, found_in).await?,
+        };
+        if let Some(rows) = &rows {
+            in_doubt.add_structure(Device::default(), rows.place);
+            report.mended_rows = rows.count();
         }
         let in_doubt = Some(in_doubt).filter(|_| may_differ);
         if may_differ && !plant::is(Bug::DeadEpochGoesOn) {
@@ -133,7 +144,18 @@ impl Opening {
         volume.inner().pace.set(options.pace);
         volume.inner().record_least.set(options.record_least);
         let options = options.clone();
-        Ok(Self { volume, superblock, older, root, largest, in_doubt, options, report, started })
+        Ok(Self {
+            volume,
+            superblock,
+            older,
+            root,
+            largest,
+            in_doubt,
+            rows,
+            options,
+            report,
+            started,
+        })
     }
 
     /// The volume's content. Only reads are served before [`Opening::begin`].
@@ -151,6 +173,9 @@ impl Opening {
         let inner = volume.inner();
         if let Some(in_doubt) = self.in_doubt {
             in_doubt.settle(&inner.engine.members, |_| true).await?;
+        }
+        if let Some(rows) = self.rows {
+            mend_rows::put_home(inner, &rows).await?;
         }
         if let Some(older) = older {
             finish_change(&inner.device, &superblock, &older).await?;

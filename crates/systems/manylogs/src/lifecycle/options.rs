@@ -97,6 +97,9 @@ pub struct RecoveryReport {
     /// Whether the volume was made for an array of another shape than the device has now. No data
     /// is lost by that; records are placed as on a single drive.
     pub reshaped: bool,
+    /// Rows of an array with parity that were on their way home at the crash, and were written
+    /// once more.
+    pub mended_rows: u64,
     /// Logs that were read.
     pub scanned_logs: u64,
     /// Records found in them.

@@ -18,7 +18,7 @@ use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_plant::{self as plant, Bug};
 
 pub(crate) use columns::fits_rows;
-use columns::{Whole, ends, group_runs, single_run, up_to_stripe};
+use columns::{Whole, ends, group_runs, room_for_images, single_run, up_to_stripe};
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
@@ -59,6 +59,8 @@ pub(crate) struct Parts {
     pub(crate) superblock: Sectors,
     /// Sectors of one snapshot slot.
     pub(crate) snapshot: Sectors,
+    /// Sectors for images of rows, behind the snapshots; 0 if there are none.
+    pub(crate) images: Sectors,
     /// The space that logs and homes share.
     pub(crate) space: Extent,
     /// The runs of logs, by address.
@@ -118,7 +120,8 @@ impl Layout {
         let superblock = SUPERBLOCK_LEAST;
         let (before, behind) = ends(superblock, columns);
         let snapshot = columns.map_or(snapshot, |array| up_to_stripe(before, snapshot, array));
-        let start = before + 2 * snapshot;
+        let images = room_for_images(columns.filter(|_| config.close_hole), log);
+        let start = before + 2 * snapshot + images.0;
         let need = start + log.0 + 4 * ALIGN.max(physical.0) + behind + ALIGN;
         if device.0 < need {
             return Err(VolumeError::TooSmall { have: device, need: Sectors(need) });
@@ -131,7 +134,8 @@ impl Layout {
             LogPlacement::Listed => Vec::new(),
         };
         let snapshot = Sectors(snapshot);
-        let parts = Parts { device, superblock, snapshot, space, runs, anchors: None, columns };
+        let anchors = None;
+        let parts = Parts { device, superblock, snapshot, images, space, runs, anchors, columns };
         if columns.is_some() && parts.check_runs(physical).is_err() {
             // The stripes are so long that no region fits.
             return Err(VolumeError::TooSmall { have: device, need: Sectors(need) });
@@ -201,13 +205,6 @@ impl Layout {
     #[must_use]
     pub fn homes(&self) -> &[(Lba, Extent)] {
         &self.homes
-    }
-
-    /// Whether a device address lies in a log.
-    #[must_use]
-    pub fn is_log(&self, at: Lba) -> bool {
-        let index = self.logs.partition_point(|log| log.start <= at);
-        index > 0 && at < self.logs[index - 1].end()
     }
 
     /// The two copies of the superblock.
@@ -343,6 +340,7 @@ impl Parts {
             return self.check_anchors(anchors, physical);
         }
         let (before, behind) = ends(self.superblock, self.columns);
+        let before = before + self.images.0;
         let start = self.snapshot.0.checked_mul(2).and_then(|s| s.checked_add(before));
         let end = self.space.start.0.checked_add(self.space.len.0);
         let fits = start.is_some_and(|start| start == self.space.start.0)

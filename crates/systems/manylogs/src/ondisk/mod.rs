@@ -2,5 +2,6 @@
 //! The bytes are in `docs/format.md`.
 
 pub(crate) mod layout;
+pub(crate) mod row_image;
 pub(crate) mod settings;
 pub(crate) mod superblock;

@@ -27,6 +27,8 @@ const ADAPTIVE: u32 = 1 << 12;
 const BAND: u32 = 1 << 13;
 /// This bit has no field: small writes that continue a run are logged.
 const SEQUENTIAL_LOGGED: u32 = 1 << 14;
+/// This bit has no field: the write hole of homes is closed.
+const HOLE_CLOSED: u32 = 1 << 15;
 
 const OFF_HOURS: u32 = 0;
 const WHEN_IDLE: u32 = 1;
@@ -82,6 +84,7 @@ impl RawSettings {
         raw.give(HOLD, config.hold != default.hold);
         raw.give(BAND, config.band != default.band);
         raw.give(SEQUENTIAL_LOGGED, config.run == Sectors(0));
+        raw.give(HOLE_CLOSED, config.close_hole);
         raw.fill(&config);
         raw
     }
@@ -103,6 +106,7 @@ impl RawSettings {
         self.take(LOGGING_OFF, || config.logging = false);
         self.take(ADAPTIVE, || config.adaptive = true);
         self.take(SEQUENTIAL_LOGGED, || config.run = Sectors(0));
+        self.take(HOLE_CLOSED, || config.close_hole = true);
         self.take(BAND, || config.band = Sectors(self.band_sectors.get().into()));
         if self.given.get() & CHECKPOINT != 0 {
             config.checkpoint = self.policy()?;
@@ -270,6 +274,7 @@ mod tests {
             "adaptive=on",
             "band=30M",
             "sequential=logged",
+            "hole=closed",
         ] {
             let mut one = Settings::default();
             one.assign(pair).unwrap();
@@ -285,11 +290,11 @@ mod tests {
         let text = "swap=1 watermark=0.5 appends=5 checkpoint=every:7ns checkpoint-rate=9 \
                     idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off \
                     latency=17ns hold=19ns adaptive=on band=10752 \
-                    sequential=logged";
+                    sequential=logged hole=closed";
         let raw = RawSettings::of(&text.parse().unwrap());
         let bytes = raw.as_bytes();
         let places = [
-            (0, 0x7fff),
+            (0, 0xffff),
             (4, 1_000_000),
             (8, 500_000),
             (12, 5),

@@ -21,7 +21,7 @@ mod kept;
 mod runs;
 
 pub(crate) use runs::runs_that_fit;
-use runs::{anchor_run, raw_run, run_of, runs_in_head};
+use runs::{anchor_run, checked_extent, raw_run, run_of, runs_in_head};
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
@@ -43,10 +43,18 @@ const COLUMNS: u64 = 16;
 const ROWS: u64 = 32;
 /// Metadata may be kept in the logs, in a class of its own. Versions may be kept then.
 const KEPT_METADATA: u64 = 64;
+/// Behind the snapshots there is room for an image of rows on their way home.
+const IMAGES: u64 = 128;
 /// Features that this program knows, grouped by what is forbidden without that knowledge (see
 /// `docs/format.md`).
-const KNOWN_INCOMPATIBLE: u64 =
-    TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS | KEPT_VERSIONS | COLUMNS | ROWS | KEPT_METADATA;
+const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM
+    | PLACES_GIVEN
+    | SHORT_HEADERS
+    | KEPT_VERSIONS
+    | COLUMNS
+    | ROWS
+    | KEPT_METADATA
+    | IMAGES;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; further ones follow behind it.
 const RUNS_IN_HEAD: usize = 120;
@@ -176,7 +184,7 @@ impl Superblock {
         let parts = self.layout.parts();
         let config = self.settings.applied_to(&VolumeConfig::default());
         let anchors = parts.anchors.iter().flat_map(|anchors| anchors.both()).map(anchor_run);
-        let columns = self.kept_columns().map(columns::raw);
+        let columns = self.kept_columns().map(|array| columns::raw(array, parts.images));
         let anchors = anchors.map(raw_run).chain(columns);
         let runs: Vec<RawRun> = anchors.chain(parts.runs.iter().copied().map(raw_run)).collect();
         let (head_runs, tail_runs) = runs.split_at(runs.len().min(runs_in_head(self.keeps)));
@@ -234,8 +242,10 @@ impl Superblock {
             Some(columns) if columns.parity > 0 => COLUMNS | ROWS,
             Some(_) => COLUMNS,
         };
+        let images = if self.layout.images().is_empty() { 0 } else { IMAGES };
         nvram
             | places
+            | images
             | self.kept_features()
             | columns
             | if self.short_headers { SHORT_HEADERS } else { 0 }
@@ -274,13 +284,14 @@ impl Superblock {
             return Err(VolumeError::Impossible("physical sector"));
         }
         let mut runs = raw_runs(&raw, bytes)?;
-        let columns = columns::take(&raw, &mut runs)?;
+        let (columns, images) = columns::take(&raw, &mut runs)?;
         let runs = runs.iter().map(run_of).collect::<Result<_, _>>()?;
         let (anchors, runs) = places_of(&raw, runs)?;
         let parts = Parts {
             device: Sectors(raw.device_sectors.get()),
             superblock: Sectors(raw.superblock_sectors.get().into()),
             snapshot: Sectors(raw.snapshot_sectors.get()),
+            images,
             space: checked_extent(raw.space_start.get(), raw.space_sectors.get())?,
             runs,
             anchors,
@@ -336,11 +347,6 @@ fn settings_of(raw: &Raw, space: Sectors) -> Result<Settings, VolumeError> {
     Ok(Settings::of(&VolumeConfig { threshold, record, ..config }))
 }
 
-fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
-    match start.checked_add(len) {
-        Some(end) if end < 1 << 48 => Ok(Extent::new(start, len)),
-        _ => Err(VolumeError::Impossible("extent of the log space")),
-    }
 }
 
 /// The head, if its checksum is right and its version is known.

@@ -96,6 +96,10 @@ impl Inner {
             };
             {
                 let mut state = self.engine.state.borrow_mut();
+                if self.rows_of_homes().is_some() {
+                    // The image of these rows may count still, if it could not be ended.
+                    state.store.writable()?;
+                }
                 let logged = state.store.map().overlaps(extent);
                 let trusting = plant::is(Bug::TrustUnsettledSupersede);
                 let unsettled = fua && !trusting && state.home.is_unsettled(&state.store, extent);

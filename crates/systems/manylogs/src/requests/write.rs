@@ -79,10 +79,13 @@ impl Inner {
     }
 
     /// The whole physical sectors of `extent`. The medium would write other parts together with
-    /// neighbours, and a torn write would damage those.
+    /// neighbours, and a torn write would damage those. If the write hole of an array with parity
+    /// is closed, the whole stripes: a torn write of others would damage what shares their rows.
     pub(crate) fn whole_physical(&self, extent: Extent) -> Extent {
+        let rows = self.rows_of_homes().filter(|_| !plant::is(Bug::RowEdgesNotLogged));
         let all = plant::is(Bug::EdgesNotLogged);
-        extent.narrowed_to(if all { Sectors(1) } else { self.below.physical_sector })
+        let physical = if all { Sectors(1) } else { self.below.physical_sector };
+        extent.narrowed_to(rows.map_or(physical, |array| array.stripe()))
     }
 
     fn bypass_with_edges(
@@ -98,7 +101,11 @@ impl Inner {
             [Extent::between(extent.start, whole.start), Extent::between(whole.end(), extent.end())]
         {
             if !edge.is_empty() {
-                parts.push(self.log_write(EntryKind::Data, edge, Some(part(edge)), fua));
+                // The rest of a stripe may be longer than a record.
+                parts.push(match self.rows_of_homes() {
+                    Some(_) => self.log_in_parts(EntryKind::Data.into(), edge, &part(edge), fua),
+                    None => self.log_write(EntryKind::Data, edge, Some(part(edge)), fua),
+                });
             }
         }
         if !whole.is_empty() {

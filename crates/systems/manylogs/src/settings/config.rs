@@ -123,6 +123,10 @@ pub struct VolumeConfig {
     pub durable_budget: f64,
     /// Addresses of the volume for which every write is kept in the logs.
     pub durable_only: DurableOnly,
+    /// Whether the write hole of homes on an array with parity is closed: what else lies in the
+    /// rows of a home write is durable elsewhere before they are written. It needs room that is
+    /// set aside when the volume is made: [`crate::Layout::images`].
+    pub close_hole: bool,
     /// Place of the table. The memory itself is given in [`crate::CreateOptions`].
     pub table: TablePlace,
 }
@@ -156,6 +160,7 @@ impl Default for VolumeConfig {
             band: Sectors(0),
             durable_budget: 0.5,
             durable_only: DurableOnly::NONE,
+            close_hole: false,
             table: TablePlace::Logs,
         }
     }

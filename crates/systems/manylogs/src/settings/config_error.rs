@@ -102,6 +102,12 @@ pub enum ConfigError {
          are in too many runs"
     )]
     NoRoomForDurable,
+    /// The volume has no room for images of rows.
+    #[error(
+        "hole=closed needs a volume that `format --close-hole` has made, on an array with parity \
+         with chunks of 16 KiB or more"
+    )]
+    NoImages,
     /// A log is too long for the table of its checksums.
     #[error("log={} exceeds 128 GiB", size(*log))]
     LogTooLong {

@@ -200,11 +200,20 @@ pub(crate) fn check_settings(
         return Err(ConfigError::BandOfOthers);
     }
     check_durable(config, layout, shape)?;
+    check_hole(config, layout)?;
     if config.record < record_least {
         let (record, least) = (config.record, record_least);
         return Err(ConfigError::RecordTooShort { record, least });
     }
     check_room(config, layout, shape)
+}
+
+/// Checks that the volume has room for images of rows, if it needs it.
+pub(crate) fn check_hole(config: &VolumeConfig, layout: &Layout) -> Result<(), ConfigError> {
+    match config.close_hole && layout.images().is_empty() {
+        true => Err(ConfigError::NoImages),
+        false => Ok(()),
+    }
 }
 
 /// Checks that the settings of kept versions suit this volume.

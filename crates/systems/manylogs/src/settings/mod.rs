@@ -24,6 +24,9 @@ const NONE: &str = "none";
 /// Destination of small writes that continue a run.
 const HOME: &str = "home";
 const LOGGED: &str = "logged";
+/// The write hole of homes on an array with parity.
+const CLOSED: &str = "closed";
+const OPEN: &str = "open";
 /// Shares are stored in millionths.
 const MILLION: f64 = 1e6;
 
@@ -97,7 +100,7 @@ impl Default for Settings {
 
 impl Settings {
     /// All settings, in the order in which they are listed.
-    pub const KEYS: [&'static str; 19] = [
+    pub const KEYS: [&'static str; 20] = [
         "logging",
         "threshold",
         "adaptive",
@@ -117,6 +120,7 @@ impl Settings {
         "band",
         "durable-budget",
         "durable-only",
+        "hole",
     ];
 
     /// Settings of `config`.
@@ -195,6 +199,13 @@ impl Settings {
             "hold" => config.hold = if value == NONE { Nanos(0) } else { span()? },
             "durable-budget" => config.durable_budget = share()?,
             "durable-only" => config.durable_only = value.parse().map_err(bad)?,
+            "hole" => {
+                config.close_hole = match value {
+                    CLOSED => true,
+                    OPEN => false,
+                    _ => return Err(bad("closed or open")),
+                };
+            }
             "band" => config.band = if value == NONE { Sectors(0) } else { size()? },
             _ => {
                 let (key, suggestion) = (key.to_owned(), nearest(key, Self::KEYS));
@@ -253,6 +264,7 @@ impl Settings {
             "hold" => span_text(config.hold),
             "durable-budget" => config.durable_budget.to_string(),
             "durable-only" => config.durable_only.to_string(),
+            "hole" => if config.close_hole { CLOSED } else { OPEN }.to_owned(),
             "band" if config.band == Sectors(0) => NONE.to_owned(),
             "band" => bytes_text(config.band.bytes()),
             _ => String::new(),

@@ -122,12 +122,13 @@ impl Inner {
         let extents = extents.as_slice();
         let planted = plant::is(Bug::RenewOverNewer);
         let early = if planted { Some(self.runs_to_copy(extents, progress).await?) } else { None };
+        let rows = self.rows_of_homes();
         let mut guards: Vec<HomeGuard> = Vec::new();
         for part in &batch.parts {
             if plant::is(Bug::CheckpointWithoutLock) {
                 break;
             }
-            let whole = self.widen_to_physical(part.locked());
+            let whole = self.locked_at_home(part.locked(), rows);
             guards.push(self.locks.lock(Writer::Checkpoint, whole).await);
         }
         // The map may have changed while this waited for the locks.
@@ -138,9 +139,15 @@ impl Inner {
         let read_from = self.engine.runtime.now();
         self.read_logged(&mut runs, progress).await?;
         let led = self.put_home_forms(&mut runs, progress);
-        let strands = self.strands(batch, runs).await;
-        let written_from = self.engine.runtime.now();
-        let result = self.write_strands(strands, progress).await;
+        let (written_from, result) = match rows {
+            None => {
+                let strands = self.strands(batch, runs).await;
+                (self.engine.runtime.now(), self.write_strands(strands, progress).await)
+            }
+            Some(array) => {
+                (self.engine.runtime.now(), self.write_rows(array, runs, progress).await)
+            }
+        };
         let report = &mut progress.report;
         report.log_read_time += written_from.since(read_from);
         report.home_write_time += self.engine.runtime.now().since(written_from);
@@ -364,28 +371,12 @@ impl Inner {
 
     /// The content that a group writes: its runs, and the content at home in the gaps.
     async fn content_of(&self, group: &Group) -> Result<Payload, IoError> {
-        let covered: u64 = group.runs.iter().map(|run| run.extent.len.0).sum();
         let mut home = Payload::default();
-        if covered < group.extent.len.0 {
+        if group.has_gaps() {
             for part in self.layout.home(group.extent) {
                 home.append(self.device.read(Reader::System, part).await?);
             }
         }
-        let gap = |from: Lba, until: Lba| {
-            home.slice(Sectors(from.0 - group.extent.start.0), Sectors(until.0 - from.0))
-        };
-        let mut content = Payload::default();
-        let mut next = group.extent.start;
-        for run in &group.runs {
-            if next < run.extent.start {
-                content.append(gap(next, run.extent.start));
-            }
-            content.append(run.content.clone());
-            next = run.extent.end();
-        }
-        if next < group.extent.end() {
-            content.append(gap(next, group.extent.end()));
-        }
-        Ok(content)
+        Ok(group.over(&home))
     }
 }

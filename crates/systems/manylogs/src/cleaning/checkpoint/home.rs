@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Completion, IoError, Nanos, Payload, all_done};
+use manylogs_block::{Completion, IoError, Lba, Nanos, Payload, Sectors, all_done};
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{Class, DataSequence, EntryKind};
 
@@ -22,13 +22,41 @@ const PASSING: Nanos = Nanos::from_millis(100);
 
 /// A write home under way.
 #[derive(Debug)]
-struct Under {
+pub(super) struct Under {
     writes: Vec<Completion>,
     content: Payload,
 }
 
+impl Group {
+    /// The content that the group writes: its runs, and `home` in the gaps. Without gaps `home`
+    /// is not used.
+    pub(super) fn over(&self, home: &Payload) -> Payload {
+        let gap = |from: Lba, until: Lba| {
+            home.slice(Sectors(from.0 - self.extent.start.0), Sectors(until.0 - from.0))
+        };
+        let mut content = Payload::default();
+        let mut next = self.extent.start;
+        for run in &self.runs {
+            if next < run.extent.start {
+                content.append(gap(next, run.extent.start));
+            }
+            content.append(run.content.clone());
+            next = run.extent.end();
+        }
+        if next < self.extent.end() {
+            content.append(gap(next, self.extent.end()));
+        }
+        content
+    }
+
+    /// Whether there are gaps between the runs.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.runs.iter().map(|run| run.extent.len.0).sum::<u64>() < self.extent.len.0
+    }
+}
+
 /// Waits until the device has answered the writes; the answer stays in `started`.
-async fn settle(started: &mut Result<Under, IoError>) {
+pub(super) async fn settle(started: &mut Result<Under, IoError>) {
     if let Ok(Under { writes, .. }) = started {
         let done = all_done(std::mem::take(writes)).await;
         writes.push(Completion::ready(done.map(|()| Payload::default())));
@@ -110,7 +138,7 @@ impl Inner {
         result
     }
 
-    fn start(&self, group: &Group, content: Payload, progress: &mut Progress) -> Under {
+    pub(super) fn start(&self, group: &Group, content: Payload, progress: &mut Progress) -> Under {
         progress.report.home_writes += 1;
         progress.report.home_write_sectors += group.extent.len;
         let writes = self.submit_home(Phase::Checkpoint, group.extent, &content, false);
@@ -133,7 +161,7 @@ impl Inner {
 
     /// Waits for the writes of a group. If they fail, the group's versions are logged again with
     /// new sequences, above the floor of this pass. The next checkpoint tries again.
-    async fn finish_group(
+    pub(super) async fn finish_group(
         self: &Rc<Self>,
         group: Group,
         started: Result<Under, IoError>,

@@ -10,6 +10,7 @@ mod leading;
 mod pace;
 pub(crate) mod ration;
 mod read;
+mod rows;
 pub(crate) mod suspect;
 mod zeroes;
 

@@ -6,9 +6,11 @@ use manylogs_block::{Extent, ExtentKind, Extents, IoError, Lba, Payload, Sectors
 use manylogs_plant::{self as plant, Bug};
 
 use super::Progress;
+use super::copy::Run;
 use crate::requests::home_lock::Writer;
 use crate::state::Inner;
 use manylogs_engine::{Phase, Reader};
+use manylogs_logstore::Mapped;
 use manylogs_logstore::store::Place;
 
 /// Longest zeroing request. A client's large write to the same place waits for one such request at
@@ -45,30 +47,42 @@ impl Inner {
     }
 
     async fn write_zeroes_piece(
-        &self,
+        self: &Rc<Self>,
         piece: Extent,
         progress: &mut Progress,
     ) -> Result<(), IoError> {
-        let _guard = self.locks.lock(Writer::Checkpoint, self.widen_to_physical(piece)).await;
+        let rows = self.rows_of_homes();
+        let locked = self.locked_at_home(piece, rows);
+        let _guard = self.locks.lock(Writer::Checkpoint, locked).await;
         // Clients may have written there meanwhile.
-        let zeroed: Vec<Extent> = {
+        let zeroed: Vec<(Extent, Mapped<Place>)> = {
             let state = self.engine.state.borrow();
-            let still = state.store.map().lookup(piece).filter(|(_, mapped)| {
-                mapped.is_some_and(|mapped| {
+            let still = state.store.map().lookup(piece).filter_map(|(part, mapped)| {
+                let still = mapped.filter(|mapped| {
                     mapped.sequence < progress.floor && matches!(mapped.value, Place::Zeroes { .. })
-                })
+                });
+                still.map(|mapped| (part, mapped))
             });
-            still.map(|(part, _)| part).collect()
+            still.collect()
         };
-        for part in zeroed {
+        for (part, mapped) in zeroed {
             let torn = plant::is(Bug::ZeroesTornSectors);
             let whole = if torn { part } else { self.whole_physical(part) };
             let edges = [
                 Extent::between(part.start, whole.start),
                 Extent::between(whole.end(), part.end()),
             ];
-            for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
-                self.zero_edge(edge).await?;
+            let edges = edges.into_iter().filter(|edge| !edge.is_empty());
+            match rows {
+                None => {
+                    for edge in edges {
+                        self.zero_edge(edge).await?;
+                    }
+                }
+                Some(array) => {
+                    let runs = edges.map(|edge| zeroes(edge, &mapped)).collect();
+                    self.write_rows(array, runs, progress).await?;
+                }
             }
             let zeroed = self.zero_whole(whole).await?;
             progress.report.home_write_sectors += zeroed + (part.len - whole.len);
@@ -138,4 +152,10 @@ impl Inner {
         mended.append(content.slice(after, whole.len - after));
         all_done(self.submit_home(Phase::Checkpoint, whole, &mended, false)).await
     }
+}
+
+/// A run of zeroes in `extent`.
+fn zeroes(extent: Extent, mapped: &Mapped<Place>) -> Run {
+    let (sequence, place) = (mapped.sequence, mapped.value);
+    Run { extent, sequence, place, content: Payload::zeroes(extent.len), truth: None }
 }

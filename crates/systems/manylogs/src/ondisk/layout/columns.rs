@@ -10,6 +10,9 @@ use super::{ALIGN, Layout, LogRun, Parts, SUPERBLOCK_LEAST};
 /// Records can fill rows only if a chunk holds a root and a superblock, each in pages of its own.
 const ROWS_CHUNK_LEAST: Sectors = Sectors(ROOT_SECTORS.0 + PAGE.0);
 
+/// Rows of the longest image, a few more than a batch of a checkpoint has versions.
+const IMAGE_ROWS_MOST: u64 = 520;
+
 impl Layout {
     /// Maps the addresses of structures, logs and homes to the array that the volume was made for;
     /// `None` if it was made for a single drive.
@@ -20,9 +23,9 @@ impl Layout {
         if columns.parity == 0 {
             return Some(ColumnMap::new(columns, areas.collect()));
         }
-        let snapshots = self.snapshots();
-        let snapshots = Extent::between(snapshots[0].start, snapshots[1].end());
-        let map = ColumnMap::new(columns, [snapshots].into_iter().chain(areas).collect());
+        let [first, _] = self.snapshots();
+        let by_row = Extent::between(first.start, self.images().end());
+        let map = ColumnMap::new(columns, [by_row].into_iter().chain(areas).collect());
         let len = columns.stripe();
         let last = Extent { start: self.parts.space.end(), len };
         Some(map.with_structures([Extent { start: Lba(0), len }, last]))
@@ -34,6 +37,12 @@ impl Layout {
     pub fn record_unit(&self, physical: Sectors) -> Sectors {
         let row = self.parts.columns.and_then(|columns| columns.row());
         row.filter(|_| !plant::is(Bug::RecordsShareRow)).unwrap_or(physical)
+    }
+
+    /// Room for an image of rows on their way home; empty if the volume has none.
+    #[must_use]
+    pub fn images(&self) -> Extent {
+        Extent { start: self.snapshots()[1].end(), len: self.parts.images }
     }
 
     /// The array that the volume was made for; `None` if it was made for a single drive.
@@ -61,10 +70,14 @@ impl Parts {
     /// Checks that on an array with parity structures are in rows of their own.
     pub(super) fn check_rows(&self) -> Result<(), &'static str> {
         let Some(columns) = self.columns.filter(|columns| columns.parity > 0) else {
-            return Ok(());
+            return match self.images {
+                Sectors(0) => Ok(()),
+                _ => Err("images of rows without parity"),
+            };
         };
         columns.check()?;
-        let own = self.snapshot.0.is_multiple_of(columns.stripe().0)
+        let own = self.images.0.is_multiple_of(columns.stripe().0)
+            && self.snapshot.0.is_multiple_of(columns.stripe().0)
             && fits_rows(columns, self.device)
             && self.superblock == SUPERBLOCK_LEAST
             && self.anchors.is_none();
@@ -103,6 +116,16 @@ pub(super) fn up_to_stripe(before: u64, snapshot: u64, array: Geometry) -> u64 {
     };
     let lengths = (snapshot..=snapshot + array.stripe().0).step_by(to_usize(ALIGN));
     lengths.into_iter().find(begins).unwrap_or(snapshot)
+}
+
+/// Room for an image of rows on an array with parity: as many as a batch of a checkpoint touches,
+/// but no more than a log takes. On other arrays there is none.
+pub(super) fn room_for_images(array: Option<Geometry>, log: Sectors) -> Sectors {
+    let Some((array, row)) = array.and_then(|array| Some((array, array.row()?))) else {
+        return Sectors(0);
+    };
+    let rows = Sectors(row.0 * IMAGE_ROWS_MOST).min(log);
+    Sectors((rows.0 + row.0).next_multiple_of(array.stripe().0))
 }
 
 /// Whether a volume on this array may fill rows. If not, it takes the array for one drive: the last

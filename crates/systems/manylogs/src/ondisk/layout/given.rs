@@ -80,7 +80,8 @@ impl Layout {
         let shorter = anchors.first.len.min(anchors.last.len);
         let snapshot = Sectors((shorter - superblock - ROOT_SECTORS).0 / ALIGN * ALIGN);
         let anchors = Some(anchors);
-        let parts = Parts { device, superblock, snapshot, space, runs, anchors, columns };
+        let images = Sectors(0);
+        let parts = Parts { device, superblock, snapshot, images, space, runs, anchors, columns };
         debug_assert_eq!(parts.check(physical), Ok(()));
         Ok(Self::from_parts(parts))
     }
@@ -96,6 +97,13 @@ impl Layout {
     #[must_use]
     pub fn is_hole(&self, extent: Extent) -> bool {
         self.holes_in(extent).next().is_some()
+    }
+
+    /// Whether a device address lies in a log.
+    #[must_use]
+    pub fn is_log(&self, at: Lba) -> bool {
+        let index = self.logs.partition_point(|log| log.start <= at);
+        index > 0 && at < self.logs[index - 1].end()
     }
 
     /// The logs and anchors that overlap `extent`, in a layout with given places: see

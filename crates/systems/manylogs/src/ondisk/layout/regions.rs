@@ -114,8 +114,16 @@ impl Layout {
         if logs == space.len.0 {
             return Err(LayoutError::NoData);
         }
-        let parts =
-            Parts { device, superblock, snapshot, space, runs, anchors: None, columns: None };
+        let parts = Parts {
+            device,
+            superblock,
+            snapshot,
+            images: Sectors(0),
+            space,
+            runs,
+            anchors: None,
+            columns: None,
+        };
         debug_assert_eq!(parts.check(physical), Ok(()));
         Ok(Self::from_parts(parts))
     }

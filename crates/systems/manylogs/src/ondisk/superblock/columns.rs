@@ -1,11 +1,11 @@
 //! The geometry of an array in the superblock: a run of its own before the runs of logs. And what
 //! follows from it for records.
 
-use manylogs_block::{Geometry, Sectors};
+use manylogs_block::{Geometry, Sectors, narrow};
 use manylogs_logstore::RecordShape;
 use zerocopy::little_endian::{U32, U64};
 
-use super::{COLUMNS, PLACES_GIVEN, ROWS, Raw, RawRun, Superblock};
+use super::{COLUMNS, IMAGES, PLACES_GIVEN, ROWS, Raw, RawRun, Superblock};
 use crate::error::VolumeError;
 
 impl Superblock {
@@ -27,25 +27,34 @@ impl Superblock {
     }
 }
 
+/// Parities are in the low bits of their field, and the stripes for images of rows above.
+const PARITY_BITS: u32 = 8;
+
 /// The run that stands for `geometry`: sectors before the first stripe, chunk, copies, columns,
-/// parities.
-pub(super) fn raw(geometry: Geometry) -> RawRun {
+/// parities and the stripes of `images`.
+pub(super) fn raw(geometry: Geometry, images: Sectors) -> RawRun {
+    let stripes: u32 = narrow(images.0 / geometry.stripe().0);
     RawRun {
         first: U64::new(geometry.first.0),
         stride: U64::new(geometry.chunk.0),
         len: U64::new(geometry.copies.into()),
         count: U32::new(geometry.columns.into()),
-        reserved: U32::new(geometry.parity.into()),
+        reserved: U32::new(u32::from(geometry.parity) | stripes << PARITY_BITS),
     }
 }
 
-/// Removes the geometry from the list of runs, if there is one.
-pub(super) fn take(raw: &Raw, runs: &mut Vec<RawRun>) -> Result<Option<Geometry>, VolumeError> {
+/// Removes the geometry from the list of runs, if there is one. Also returns the length of the room
+/// for images of rows.
+pub(super) fn take(
+    raw: &Raw,
+    runs: &mut Vec<RawRun>,
+) -> Result<(Option<Geometry>, Sectors), VolumeError> {
     let features = raw.features_incompatible.get();
     let wrong = VolumeError::Impossible("geometry of its array");
-    match features & (COLUMNS | ROWS) {
-        0 => return Ok(None),
-        ROWS => return Err(wrong),
+    match features & (COLUMNS | ROWS | IMAGES) {
+        0 => return Ok((None, Sectors(0))),
+        some if some & COLUMNS == 0 => return Err(wrong),
+        some if some & (ROWS | IMAGES) == IMAGES => return Err(wrong),
         _ => {}
     }
     let index = if features & PLACES_GIVEN == 0 { 0 } else { 2 };
@@ -57,12 +66,16 @@ pub(super) fn take(raw: &Raw, runs: &mut Vec<RawRun>) -> Result<Option<Geometry>
         return Err(wrong);
     };
     let (chunk, first) = (Sectors(run.stride.get()), Sectors(run.first.get()));
-    let parity = if features & ROWS == 0 { 0 } else { run.reserved.get() };
+    let field = if features & ROWS == 0 { 0 } else { run.reserved.get() };
+    let (parity, stripes) = match features & IMAGES {
+        0 => (field, 0),
+        _ => (field % (1 << PARITY_BITS), field >> PARITY_BITS),
+    };
     let Ok(parity) = parity.try_into() else { return Err(wrong) };
     let geometry = Geometry { chunk, columns, copies, parity, first };
-    if (features & ROWS != 0) != (parity > 0) {
+    if (features & ROWS != 0) != (parity > 0) || (features & IMAGES != 0) != (stripes > 0) {
         return Err(wrong);
     }
     geometry.check().map_err(VolumeError::Impossible)?;
-    Ok(Some(geometry))
+    Ok((Some(geometry), Sectors(u64::from(stripes) * geometry.stripe().0)))
 }

@@ -44,3 +44,11 @@ pub(super) fn run_of(raw: &RawRun) -> Result<LogRun, VolumeError> {
     }
     Ok(run)
 }
+
+/// The extent, if it lies where a device can have sectors.
+pub(super) fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
+    match start.checked_add(len) {
+        Some(end) if end < 1 << 48 => Ok(Extent::new(start, len)),
+        _ => Err(VolumeError::Impossible("extent of the log space")),
+    }
+}

@@ -1,0 +1,55 @@
+//! An array that is scheduled as one device, because records go to all of its drives.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use common::{AT_ONCE, in_virtual_time, read, write};
+use manylogs_block::{Nanos, Request, Sectors};
+use manylogs_schedule::{Class, Scheduler};
+
+/// A piece of a stream of reads is 64 KiB.
+const PIECE: u64 = 128;
+
+/// Number of pieces of a stream that the device gets at once after a record.
+fn pieces_after_a_record(over: impl Fn(Scheduler) -> Scheduler + 'static) -> usize {
+    let found = Rc::new(Cell::new(0));
+    let out = Rc::clone(&found);
+    in_virtual_time(AT_ONCE, |runtime, drive, scheduler| async move {
+        let scheduler = over(scheduler);
+        scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
+        let stream: Vec<_> =
+            (0..64).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
+        // After this time the stream counts as one that goes on.
+        runtime.sleep(Nanos::from_millis(150)).await;
+        drive.0.submitted.borrow_mut().clear();
+        scheduler.submit(Class::Record, write((1 << 19) + 8, 8, 2)).await.unwrap();
+        runtime.sleep(Nanos::from_millis(15)).await;
+        let submitted = drive.0.submitted.take();
+        let is_read = |request: &Request| matches!(request, Request::Read { .. });
+        let record = submitted.iter().position(|(_, request)| !is_read(request)).unwrap();
+        let behind = &submitted[record + 1..];
+        out.set(behind.iter().filter(|(at, _)| *at == behind[0].0).count());
+        for read in stream {
+            read.await.unwrap();
+        }
+    });
+    found.get()
+}
+
+#[test]
+fn after_a_record_each_drive_of_an_array_gets_a_piece() {
+    assert_eq!(pieces_after_a_record(|one| one), 1, "a drive would begin with the wrong one");
+    let array = |one: Scheduler| one.over_stripes(Sectors(2 * PIECE));
+    assert_eq!(pieces_after_a_record(array), 2);
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn drives_that_idle_are_noticed() {
+    let bug = manylogs_plant::Bug::ArrayResumesOnOneDrive;
+    common::is_noticed(bug, after_a_record_each_drive_of_an_array_gets_a_piece);
+}
