@@ -202,6 +202,12 @@ macro_rules! with_systems {
                 KeptInMemory,
                 /// A store has no bound for each client.
                 ClientUnbounded,
+                /// A store is dropped before it is durable what is lost with it.
+                LossAfterDrop,
+                /// An opening does not believe that ranges are lost.
+                LossNotBelieved,
+                /// A range stays lost although it was written since.
+                LossKept,
                 /// A store believes the table that an earlier close left, whatever came after it.
                 OldTableBelieved,
                 /// A store believes a table although its checksum is wrong.

@@ -83,6 +83,16 @@ pub enum OffloadError {
         /// Name of the store.
         store: StoreId,
     },
+    /// The store can be reached: it is not gone.
+    #[error(
+        "store {} answers, so nothing is lost: let what it holds go home \
+         (manylogs stores BASE remove STORE)",
+        name(store)
+    )]
+    Answers {
+        /// Name of the store.
+        store: StoreId,
+    },
     /// No incarnation is left.
     #[error("the base volume was opened too often: reclaim everything and make it anew")]
     Worn,
@@ -205,7 +215,7 @@ impl Client {
         for (store, ranges) in &mut held {
             *ranges = without(ranges, &self.header.voids_of(self.peers[*store].id));
         }
-        self.table.replace(Table::opened(self.peers.len(), &held));
+        self.table.replace(Table::opened(self.peers.len(), &held, &self.header.content().lost));
         self.weigh();
         for (store, _) in held {
             let voids = self.header.voids_of(self.peers[store].id);

@@ -24,6 +24,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::call::{BaseId, Opening, StoreId};
 use crate::kept::{self, KEPT_BYTES_MAX, KeptStore};
+use crate::lost;
 use crate::versions::{Range, Version};
 
 pub(crate) const MAGIC: [u8; 8] = *b"EVBASE01";
@@ -40,6 +41,8 @@ pub(crate) const STORES_MAX: usize = 16;
 /// A flag in the number of openings: a list of kept stores follows. Programs that do not know it
 /// find too many openings, and refuse the header.
 const KEEPS: u32 = 1 << 31;
+/// The same for a list of lost ranges, which follows that of kept stores.
+const LOSES: u32 = 1 << 30;
 /// Most void ranges in a header.
 pub(crate) const VOIDS_MAX: usize = 1024;
 
@@ -66,7 +69,7 @@ struct RawOpening {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawVoid {
+pub(crate) struct RawVoid {
     store: StoreId,
     start: U64,
     sectors: U64,
@@ -89,6 +92,8 @@ pub(crate) struct Content {
     pub(crate) voids: Vec<(StoreId, Range)>,
     /// Stores that every opening borrows.
     pub(crate) kept: Vec<KeptStore>,
+    /// Lost ranges: versions up to that of the range count as lost, wherever they are.
+    pub(crate) lost: Vec<Range>,
 }
 
 impl Content {
@@ -101,6 +106,7 @@ impl Content {
             stores: Vec::new(),
             voids: Vec::new(),
             kept: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -119,10 +125,11 @@ impl Content {
 
     fn encode(&self) -> Vec<u8> {
         let keeps = if self.kept.is_empty() { 0 } else { KEEPS };
+        let loses = if self.lost.is_empty() { 0 } else { LOSES };
         let mut raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
-            openings: U32::new(narrow::<_, u32>(self.lineage.len()) | keeps),
+            openings: U32::new(narrow::<_, u32>(self.lineage.len()) | keeps | loses),
             base: self.base,
             generation: U64::new(self.generation),
             sectors: U64::new(self.sectors.0),
@@ -144,6 +151,9 @@ impl Content {
         if keeps != 0 {
             kept::encode(&self.kept, &mut rest);
         }
+        if loses != 0 {
+            lost::encode(&self.lost, &mut rest);
+        }
         raw.checksum = U32::new(crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), &rest));
         let mut bytes = raw.as_bytes().to_vec();
         bytes.extend_from_slice(&rest);
@@ -153,7 +163,7 @@ impl Content {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (mut raw, rest) = Raw::read_from_prefix(bytes).ok()?;
-        let openings = (raw.openings.get() & !KEEPS) as usize;
+        let openings = (raw.openings.get() & !(KEEPS | LOSES)) as usize;
         let (stores, voids) = (raw.stores.get() as usize, raw.voids.get() as usize);
         if raw.magic != MAGIC || openings > LINEAGE_MAX || stores > STORES_MAX || voids > VOIDS_MAX
         {
@@ -166,7 +176,11 @@ impl Content {
             0 => (Vec::new(), 0),
             _ => kept::decode(rest.get(used..)?)?,
         };
-        let rest = rest.get(..used + of_kept)?;
+        let (lost, of_lost) = match raw.openings.get() & LOSES {
+            0 => (Vec::new(), 0),
+            _ => lost::decode(rest.get(used + of_kept..)?)?,
+        };
+        let rest = rest.get(..used + of_kept + of_lost)?;
         let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
         if crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), rest) != checksum {
             return None;
@@ -190,6 +204,7 @@ impl Content {
             stores: <[StoreId]>::ref_from_bytes(stores).ok()?.to_vec(),
             voids: <[RawVoid]>::ref_from_bytes(voids).ok()?.iter().map(void).collect(),
             kept,
+            lost,
         })
     }
 }
@@ -368,6 +383,8 @@ const _: () = assert!(
         + STORES_MAX * size_of::<StoreId>()
         + VOIDS_MAX * size_of::<RawVoid>()
         + KEPT_BYTES_MAX
+        + size_of::<u32>()
+        + lost::LOST_BYTES_LEAST
         <= 128 * 512
 );
 
@@ -398,10 +415,15 @@ mod tests {
             &content,
             size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40 + of_kept,
         );
+        content.lost = vec![range; 2];
+        let of_all = of_kept + 4 + 2 * 24;
+        no_bit_flip_passes(&content, size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40 + of_all);
         content.voids = vec![(*b"0123456789abcdef", range); VOIDS_MAX];
         content.lineage = vec![Opening::default(); LINEAGE_MAX];
         let kept = KeptStore { id: *b"0123456789abcdef", address: "x".repeat(512) };
         content.kept = vec![kept; STORES_MAX];
+        content.lost = vec![range; lost::LOST_BYTES_LEAST / 24];
+        assert!(content.has_room());
         assert!(content.encode().len() as u64 <= COPY.bytes());
         assert_eq!(Content::decode(&content.encode()), Some(content));
     }

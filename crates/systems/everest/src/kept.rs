@@ -116,6 +116,7 @@ impl Offloaded {
         }
         if let Some(peer) = known() {
             peer.leaving.set(false);
+            peer.gone.set(false);
             client.changed.notify();
             return Ok(false);
         }

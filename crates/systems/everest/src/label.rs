@@ -22,6 +22,8 @@ pub struct BaseLabel {
     pub stores: Vec<StoreId>,
     /// Stores that every opening borrows.
     pub kept: Vec<KeptStore>,
+    /// Lost ranges, in addresses of clients.
+    pub lost: Vec<Extent>,
     /// Openings so far.
     pub openings: u32,
 }
@@ -45,6 +47,7 @@ impl Offloaded {
             sectors: content.sectors,
             stores: content.stores.clone(),
             kept: content.kept.clone(),
+            lost: content.lost.iter().map(|lost| lost.extent).collect(),
             openings: content.opening().incarnation,
         }))
     }

@@ -32,6 +32,8 @@ pub(crate) struct Peer {
     pub(crate) full: Cell<bool>,
     /// Whether the store was given up: it takes no more writes.
     pub(crate) leaving: Cell<bool>,
+    /// Whether the store is gone for good: no session is begun.
+    pub(crate) gone: Cell<bool>,
     /// How long it takes for a write.
     pub(crate) pace: Pace,
 }
@@ -50,6 +52,7 @@ impl Peer {
             barred: Cell::default(),
             full: Cell::default(),
             leaving: Cell::default(),
+            gone: Cell::default(),
             pace: Pace::default(),
         }
     }
@@ -144,7 +147,7 @@ impl Client {
     pub(crate) async fn run_peer(self: Rc<Self>, store: usize) {
         while !self.is_over() {
             let changed = self.changed.wait();
-            if self.peers[store].is_live() {
+            if self.peers[store].is_live() || self.peers[store].gone.get() {
                 changed.await;
             } else if self.reconnect(store).await.is_err() {
                 self.runtime.sleep(self.options.reconnect_every).await;
@@ -154,6 +157,9 @@ impl Client {
 
     async fn reconnect(self: &Rc<Self>, store: usize) -> Result<(), LenderError> {
         let ranges = self.connect(store).await?;
+        if self.peers[store].gone.get() {
+            return Err(LenderError::Unreachable);
+        }
         let voids = self.header.voids_of(self.peers[store].id);
         let listed = self.header.is_listed(self.peers[store].id);
         // A store that is not listed was sent nothing since it was last known to hold nothing. So

@@ -118,7 +118,8 @@ impl Client {
     /// Whether all that is off-loaded can be brought home.
     pub(crate) fn may_reclaim_all(&self) -> bool {
         let found = self.table.borrow().candidates();
-        let can_be_read = |one: &Candidate| !one.dirty || one.copies != 0;
+        let is_lost = |one: &Candidate| self.header.is_lost(one.range.extent);
+        let can_be_read = |one: &Candidate| !one.dirty || one.copies != 0 || is_lost(one);
         let live = |holder: &Holder| self.peers[holder.store].is_live();
         let reached =
             |one: &Candidate| self.table.borrow().holders(one.range.extent).iter().all(live);
@@ -258,6 +259,9 @@ impl Client {
             one.has_newest == next.has_newest && (one.has_newest || one.version == next.version)
         };
         for same in holders.chunk_by(together) {
+            if same.iter().any(|holder| holder.has_newest) && !self.found_again(extent).await? {
+                return Ok(false);
+            }
             let forget = |holder: &Holder| {
                 let (extent, version) = (holder.extent(), holder.version);
                 let asked = self.call(holder.store, Ask::Delete { extent, version });
@@ -278,6 +282,9 @@ impl Client {
             if !all {
                 return Ok(false);
             }
+        }
+        if !self.found_again(extent).await? {
+            return Ok(false);
         }
         self.table.borrow_mut().tidy(extent);
         Ok(true)

@@ -60,11 +60,18 @@ pub struct StoreFigures {
 }
 
 impl Offloaded {
+    /// The lost ranges, in addresses of clients: they read as errors until they are written.
+    #[must_use]
+    pub fn lost(&self) -> Vec<manylogs_block::Extent> {
+        self.0.header.content().lost.iter().map(|lost| lost.extent).collect()
+    }
+
     /// The stores of the base volume, in the order in which they were given. Those that were
-    /// removed and hold nothing are left out.
+    /// removed and hold nothing, and those that were forgotten, are left out.
     #[must_use]
     pub fn stores(&self) -> Vec<StoreFigures> {
-        let all = (0..self.0.peers.len()).map(|store| self.0.figures_of(store));
+        let there = |store: &usize| !self.0.peers[*store].gone.get();
+        let all = (0..self.0.peers.len()).filter(there).map(|store| self.0.figures_of(store));
         let has_left =
             |one: &StoreFigures| one.state == StoreState::Leaves && !one.is_listed && !one.is_kept;
         all.filter(|one| !has_left(one)).collect()

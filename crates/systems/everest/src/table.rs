@@ -83,8 +83,12 @@ impl Table {
     }
 
     /// The table at an opening, made of the stores' answers.
-    pub(crate) fn opened(stores: usize, held: &[(usize, Vec<Range>)]) -> Self {
+    pub(crate) fn opened(stores: usize, held: &[(usize, Vec<Range>)], lost: &[Range]) -> Self {
         let mut table = Self::new(stores);
+        // They hide older versions, which stores may still hold.
+        if !plant::is(Bug::LossNotBelieved) {
+            lost.iter().for_each(|range| table.lost(*range));
+        }
         for (store, ranges) in held {
             for range in ranges {
                 table.sent(*store, *range);
@@ -124,9 +128,11 @@ impl Table {
         !self.held[store].is_empty()
     }
 
-    /// Whether stores hold nothing.
+    /// Whether stores hold nothing that counts.
     pub(crate) fn is_empty(&self) -> bool {
-        self.newest.is_empty() && self.held.iter().all(ExtentMap::is_empty)
+        let is_lost = |known: Copies| known.stores == 0 && !known.clean;
+        let nothing = self.newest.iter().all(|(_, known)| is_lost(known.value));
+        nothing && self.held.iter().all(ExtentMap::is_empty)
     }
 
     /// Notes that a version is sent to a store.
@@ -143,6 +149,12 @@ impl Table {
     /// Notes that a write has succeeded: `stores` have its version durably.
     pub(crate) fn kept(&mut self, Range { extent, version }: Range, stores: u32) {
         self.newest.insert(extent, mapped(version, Copies { stores, clean: false }), |_, _| ());
+    }
+
+    /// Notes that the newest version of a range is lost.
+    pub(crate) fn lost(&mut self, Range { extent, version }: Range) {
+        let nowhere = Copies { stores: 0, clean: false };
+        self.newest.insert(extent, mapped(version, nowhere), |_, _| ());
     }
 
     /// The parts of `extent`, with version and copies of those that were off-loaded.
@@ -286,14 +298,38 @@ impl Table {
 
     /// Sectors whose newest version is in this store, and nowhere else.
     pub(crate) fn only_copies(&self, store: usize) -> Sectors {
+        Sectors(self.only_in(store).iter().map(|extent| extent.len.0).sum())
+    }
+
+    /// The ranges whose newest version is in this store, and nowhere else.
+    pub(crate) fn only_in(&self, store: usize) -> Vec<Extent> {
         let only = |copies: Copies| copies.stores == 1 << store && !copies.clean;
         let found = self.newest.iter().filter(|(_, known)| only(known.value));
-        Sectors(found.map(|(extent, _)| extent.len.0).sum())
+        found.map(|(extent, _)| extent).collect()
+    }
+
+    /// Ranges that are home, and of which this store and others have versions. Its version may hide
+    /// older ones of the others from an opening.
+    pub(crate) fn home_but_held(&self, store: usize) -> Vec<Extent> {
+        let mut found = Vec::new();
+        for (extent, _) in self.held[store].iter() {
+            for (part, newest) in self.newest.lookup(extent) {
+                let is_home = newest.is_none_or(|newest| newest.value.clean);
+                let mut others = self.held.iter().enumerate().filter(|(other, _)| *other != store);
+                if is_home && others.any(|(_, held)| held.overlaps(part)) {
+                    found.push(part);
+                }
+            }
+        }
+        found
     }
 
     /// Sectors of which a store has the newest version, of all stores or of one.
     pub(crate) fn sectors(&self, of: Option<usize>) -> Sectors {
-        let counts = |copies: Copies| of.is_none_or(|store| copies.stores >> store & 1 == 1);
+        let counts = |copies: Copies| match of {
+            Some(store) => copies.stores >> store & 1 == 1,
+            None => copies.stores != 0 || copies.clean,
+        };
         let found = self.newest.iter().filter(|(_, known)| counts(known.value));
         Sectors(found.map(|(extent, _)| extent.len.0).sum())
     }

@@ -22,6 +22,11 @@ impl Version {
         Self((incarnation as u64) << COUNT_BITS | count)
     }
 
+    /// A version that is at least as new as all of an incarnation.
+    pub(crate) const fn last_of(incarnation: u32) -> Self {
+        Self::new(incarnation, (1 << COUNT_BITS) - 1)
+    }
+
     /// The version with the next smaller number.
     #[must_use]
     pub const fn before(self) -> Self {

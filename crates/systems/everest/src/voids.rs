@@ -3,7 +3,7 @@
 use manylogs_block::IoError;
 
 use crate::call::StoreId;
-use crate::header::{Content, Header, VOIDS_MAX};
+use crate::header::{Content, Header};
 use crate::versions::Range;
 
 impl Header {
@@ -14,11 +14,8 @@ impl Header {
                 *of == store && range.extent.contains(old.extent) && old.version <= range.version
             };
             content.voids.retain(|old| !covered(old));
-            let fits = content.voids.len() < VOIDS_MAX;
-            if fits {
-                content.voids.push((store, range));
-            }
-            fits
+            content.voids.push((store, range));
+            content.has_room()
         };
         self.update(change).await
     }

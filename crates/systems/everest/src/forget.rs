@@ -1,0 +1,189 @@
+//! Forgetting a store that is gone for good.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Sectors};
+use manylogs_plant::{self as plant, Bug};
+
+use crate::begin::OffloadError;
+use crate::call::StoreId;
+use crate::header::{Content, HEADER, Header};
+use crate::locks::Use;
+use crate::offload::{Client, Offloaded};
+use crate::versions::{Range, Version};
+
+/// What forgetting a store costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Ranges that are lost, in addresses of the base volume's clients, in order.
+    pub lost: Vec<Extent>,
+    /// Whether the store is forgotten: ranges are lost only if that was accepted.
+    pub done: bool,
+}
+
+impl Offloaded {
+    /// Forgets a store that cannot be reached, for good. The ranges whose newest version only this
+    /// store had are lost: they read as errors until they are written, and never as something
+    /// older. This holds whatever crashes once this returns, and the base durably neither lists nor
+    /// keeps the store. If the header has no room for all ranges, those closest to one another are
+    /// joined with what lies between them, which is lost too.
+    ///
+    /// Without `accept` nothing is changed if a range would be lost.
+    ///
+    /// # Errors
+    /// [`OffloadError::Answers`] if the store can be reached, [`OffloadError::Unknown`] if it is no
+    /// store of this base volume, and [`OffloadError::Base`] if the header cannot be written: then
+    /// an opening finds the store listed, or the ranges lost.
+    pub async fn forget(&self, store: StoreId, accept: bool) -> Result<Forgotten, OffloadError> {
+        let client = &self.0;
+        let Some(number) = client.peers.iter().position(|peer| peer.id == store) else {
+            // It is kept at most, and holds nothing: an opening has all stores that are listed.
+            self.remove(store).await?;
+            return Ok(Forgotten { lost: Vec::new(), done: true });
+        };
+        let peer = &client.peers[number];
+        if peer.is_live() {
+            return Err(OffloadError::Answers { store });
+        }
+        peer.gone.set(true);
+        let forgotten = client.forget_gone(number, accept).await;
+        if !forgotten.as_ref().is_ok_and(|forgotten| forgotten.done) {
+            peer.gone.set(false);
+        }
+        client.changed.notify();
+        forgotten
+    }
+
+    /// Forgets a store of the base volume on `device`, which is not open. Only an open client knows
+    /// what a store has: if the store may hold newer data, the whole base volume is lost, and its
+    /// parts read as errors until they are written. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`OffloadError::NoHeader`] if it is no base volume, [`OffloadError::Unknown`] if the store is
+    /// none of it, and [`OffloadError::Base`] if the device fails.
+    pub async fn forget_closed(
+        runtime: &Handle,
+        device: Rc<dyn BlockDevice>,
+        store: StoreId,
+        accept: bool,
+    ) -> Result<Forgotten, OffloadError> {
+        let header = Header::find(runtime, device).await?.ok_or(OffloadError::NoHeader)?;
+        let (sectors, opening) = (header.content().sectors, header.content().opening());
+        let lost = match header.is_listed(store) {
+            true => vec![Extent::new(0, sectors.0.saturating_sub(HEADER.0))],
+            false => Vec::new(),
+        };
+        if !header.is_listed(store) && !header.is_kept(store) {
+            return Err(OffloadError::Unknown { store });
+        }
+        if !lost.is_empty() && !accept {
+            return Ok(Forgotten { lost, done: false });
+        }
+        header.drop_store(store, &lost, Version::last_of(opening.incarnation)).await?;
+        Ok(Forgotten { lost, done: true })
+    }
+}
+
+impl Client {
+    async fn forget_gone(
+        self: &Rc<Self>,
+        number: usize,
+        accept: bool,
+    ) -> Result<Forgotten, OffloadError> {
+        let all = Extent::new(0, self.base.capabilities().capacity.0.saturating_sub(HEADER.0));
+        // No version is on its way to any store meanwhile.
+        let _locked = self.locks.take(all, Use::Home).await;
+        if self.is_over() {
+            return Err(IoError::Gone.into());
+        }
+        let (store, version) = (self.peers[number].id, self.last_version());
+        let only = self.table.borrow().only_in(number);
+        let lost = joined(only, self.header.content().room_for_losses(store).max(1));
+        if !lost.is_empty() && !accept {
+            return Ok(Forgotten { lost, done: false });
+        }
+        let home = self.table.borrow().home_but_held(number);
+        for extent in home {
+            // Older versions elsewhere, which this store's hide, must count no more.
+            if !self.settle(extent, Version(u64::MAX), true).await? {
+                return Err(IoError::ReadOnly { reason: "too many ranges are void" }.into());
+            }
+        }
+        self.header.drop_store(store, &lost, version).await?;
+        {
+            let mut table = self.table.borrow_mut();
+            table.forgotten(number, Range { extent: all, version: Version(u64::MAX) });
+            lost.iter().for_each(|&extent| table.lost(Range { extent, version }));
+            table.tidy(all);
+        }
+        for &extent in &lost {
+            // What others have of it counts no more. Where one cannot be reached, it forgets that
+            // when the range is written.
+            drop(self.settle(extent, version, false).await);
+        }
+        self.weigh();
+        Ok(Forgotten { lost, done: true })
+    }
+}
+
+impl Header {
+    /// Drops a store, and notes in the same change that `lost` is lost, up to `version`.
+    async fn drop_store(
+        &self,
+        store: StoreId,
+        lost: &[Extent],
+        version: Version,
+    ) -> Result<(), IoError> {
+        if plant::is(Bug::LossAfterDrop) {
+            self.update(|content| content.drop_store(store)).await?;
+        }
+        let change = |content: &mut Content| {
+            content.drop_store(store);
+            content.lose(lost, version);
+            content.has_room()
+        };
+        match self.update(change).await? {
+            true => Ok(()),
+            false => Err(IoError::ReadOnly { reason: "too many ranges are lost or void" }),
+        }
+    }
+}
+
+/// The extents, sorted, at most `most` of them: those closest to one another are joined.
+fn joined(mut extents: Vec<Extent>, most: usize) -> Vec<Extent> {
+    extents.sort_unstable_by_key(|extent| extent.start);
+    let gap = |pair: &[Extent]| pair[1].start.0.saturating_sub(pair[0].end().0);
+    let mut gaps: Vec<(u64, usize)> =
+        extents.windows(2).enumerate().map(|(index, pair)| (gap(pair), index)).collect();
+    gaps.retain(|(gap, _)| *gap > 0);
+    gaps.sort_unstable_by(|one, other| other.cmp(one));
+    gaps.truncate(most - 1);
+    let mut joined: Vec<Extent> = Vec::new();
+    for (index, extent) in extents.into_iter().enumerate() {
+        let apart = index == 0 || gaps.iter().any(|(_, before)| before + 1 == index);
+        match joined.last_mut().filter(|_| !apart) {
+            Some(last) => last.len = Sectors(extent.end().max(last.end()).0 - last.start.0),
+            None => joined.push(extent),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closest_are_joined() {
+        let given = || [(50, 5), (0, 8), (8, 8), (20, 4), (100, 1)].map(|(a, n)| Extent::new(a, n));
+        let of = |most| -> Vec<(u64, u64)> {
+            let joined = joined(given().to_vec(), most);
+            joined.iter().map(|extent| (extent.start.0, extent.len.0)).collect()
+        };
+        assert_eq!(of(9), [(0, 16), (20, 4), (50, 5), (100, 1)]);
+        assert_eq!(of(3), [(0, 24), (50, 5), (100, 1)]);
+        assert_eq!(of(2), [(0, 55), (100, 1)]);
+        assert_eq!(of(1), [(0, 101)]);
+        assert_eq!(joined(Vec::new(), 1), []);
+    }
+}
