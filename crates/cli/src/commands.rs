@@ -7,6 +7,7 @@ pub(crate) mod drive;
 pub(crate) mod episodes;
 mod exercise;
 pub(crate) mod fleet;
+mod forget;
 pub(crate) mod fs;
 pub(crate) mod gecko;
 pub(crate) mod interfere;

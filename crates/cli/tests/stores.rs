@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use common::Place;
-use common::client::{Client, FLUSH, FUA, TRIM, WRITE};
+use common::client::{Client, FLUSH, FUA, READ, TRIM, WRITE};
 use common::served::Server;
 use serde_json::Value;
 
@@ -440,6 +440,134 @@ fn mistakes_with_lent_parts_are_told() {
     (bytes[20], bytes[end]) = (!bytes[20], !bytes[end]);
     fs::write(&path, bytes).unwrap();
     lend(&["one.img", "--listen", "unix:one.sock"]).fails(2, &["holds no Everest store"]);
+}
+
+/// The blocks that `manylogs stores BASE forget` says are lost.
+fn lost_blocks(said: &str) -> Vec<u64> {
+    let mut blocks = Vec::new();
+    for line in said.lines().filter_map(|line| line.strip_prefix("lost: ")) {
+        let (bytes, start) = line.split_once(" bytes from byte ").unwrap();
+        let (bytes, start): (u64, u64) = (bytes.parse().unwrap(), start.parse().unwrap());
+        blocks.extend(start / BLOCK..(start + bytes) / BLOCK);
+    }
+    blocks
+}
+
+impl Bench {
+    /// Checks that the blocks `lost` are read errors, and all others as they were written last.
+    fn check_without(&self, client: &mut Client, lost: &[u64]) {
+        for (block, version) in &self.written {
+            if lost.contains(block) {
+                let answer = client.ask(0, READ, block * BLOCK, BLOCK_BYTES, &[]);
+                assert_ne!(answer, 0, "block {block} is lost");
+            } else {
+                let found = client.read(block * BLOCK, BLOCK_BYTES);
+                assert!(found == content(*block, *version), "block {block}, version {version}");
+            }
+        }
+    }
+
+    /// Kills a store when it alone has data; returns the server of the base volume.
+    fn kill_with_data(&mut self, store: &str) -> Server {
+        let borrow = ["--store", store, "--offload", "always", "--patience", "1s"];
+        let served = self.serve(&borrow);
+        let mut client = self.client();
+        for _ in 0..20 {
+            let one = self.lend("one.img");
+            self.wait_for_stores("lends", 1);
+            self.write(&mut client, 100);
+            one.kill();
+            self.wait_for_stores("away", 1);
+            if self.offload()["only_copy_bytes"].as_u64().unwrap() > 0 {
+                return served;
+            }
+        }
+        panic!("everything is home whenever the store is killed");
+    }
+}
+
+/// A store whose file is gone while the base volume is served: what it alone had is read errors,
+/// later too, until it is written.
+#[test]
+fn a_store_that_is_gone_for_good_is_forgotten() {
+    let mut bench = Bench::new("disk");
+    let one = bench.lend("one.img");
+    let (store, id) = (one.path.clone(), one.path.rsplit_once('#').unwrap().1.to_owned());
+    one.kill();
+    let served = bench.kill_with_data(&store);
+    fs::remove_file(bench.place.path("one.img")).unwrap();
+    let forget =
+        |args: &[&str]| bench.place.run(&[&["stores", "base.img", "forget"], args].concat());
+    forget(&[]).fails(2, &["name the store"]);
+    forget(&["one"]).fails(2, &["32 digits"]);
+    forget(&[&"7".repeat(32), "--accept-loss"]).fails(2, &["no store of this base volume"]);
+    let asked = forget(&[&id]);
+    asked.fails(4, &["are lost with store", &id, "--accept-loss"]);
+    let lost = lost_blocks(&asked.stdout);
+    assert!(!lost.is_empty() && lost.iter().all(|block| bench.written.contains_key(block)));
+    let done = forget(&[&id, "--accept-loss"]);
+    assert!(done.succeeds().stdout.contains("is forgotten"), "{done:?}");
+    assert_eq!(lost_blocks(&done.stdout), lost);
+    assert_eq!(bench.offload()["stores"].as_array().unwrap().len(), 0);
+    assert_eq!(bench.offload()["lost_bytes"], lost.len() as u64 * BLOCK);
+    bench.check_without(&mut bench.client(), &lost);
+    served.kill();
+
+    // The base volume is opened without that store, and shows nothing old.
+    let served = bench.serve(&[]);
+    let mut client = bench.client();
+    bench.check_without(&mut client, &lost);
+    let block = lost[0];
+    bench.versions += 1;
+    let bytes = content(block, bench.versions);
+    assert_eq!(client.ask(FUA, WRITE, block * BLOCK, BLOCK_BYTES, &bytes), 0);
+    bench.written.insert(block, bench.versions);
+    bench.check_without(&mut client, &lost[1..]);
+    served.kill();
+    let served = bench.serve(&[]);
+    bench.check_without(&mut bench.client(), &lost[1..]);
+    served.kill();
+}
+
+/// Nobody knows what a store had of a base volume that is not open.
+#[test]
+fn a_store_of_a_closed_base_volume_is_forgotten() {
+    for everest in ["disk", "volume"] {
+        let mut bench = Bench::new(everest);
+        let one = bench.lend("one.img");
+        let (store, id) = (one.path.clone(), one.path.rsplit_once('#').unwrap().1.to_owned());
+        one.kill();
+        bench.kill_with_data(&store).kill();
+        // The lent part tells whose data it holds, although the base volume is gone.
+        let one = bench.lend("one.img");
+        let said = bench.place.run(&["status", "one.img", "--json"]);
+        let lent: Value = serde_json::from_str(&said.succeeds().stdout).unwrap();
+        let lent = &lent["lent"];
+        let held = lent["held_for"].as_array().unwrap();
+        assert_eq!((held.len(), &lent["clients"]), (1, &1.into()), "{lent}");
+        assert!(held[0]["held_bytes"] == lent["used_bytes"] && lent["used_bytes"] != 0, "{lent}");
+        let base = held[0]["base"].as_str().unwrap();
+        let said = bench.place.run(&["status", "one.img"]);
+        assert!(said.succeeds().stdout.contains(&format!("base volume {base}")), "{said:?}");
+        one.kill();
+        let args = ["stores", "base.img", "forget", &id];
+        let asked = bench.place.run(&args);
+        asked.fails(4, &["in 1 ranges are lost", "--accept-loss"]);
+        bench.place.run(&[&args[..], &["--accept-loss"]].concat()).succeeds();
+        bench.place.run(&args).fails(2, &["no store of this base volume"]);
+        let served = bench.serve(&[]);
+        let mut client = bench.client();
+        bench.check_without(&mut client, &lost_blocks(&asked.stdout));
+        bench.written.clear();
+        bench.write(&mut client, 20);
+        bench.check(&mut client);
+        served.kill();
+    }
+    let bench = Bench::new("disk");
+    bench.place.run(&["format", "disk.img", "--size", "64M"]).succeeds();
+    let id = "7".repeat(32);
+    bench.place.run(&["stores", "disk.img", "forget", &id]).fails(2, &["no base volume"]);
+    bench.place.run(&["stores", "base.img", "--accept-loss"]).fails(2, &["forget STORE"]);
 }
 
 /// The public key in a file, which is made.

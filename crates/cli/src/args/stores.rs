@@ -117,12 +117,16 @@ pub(crate) struct StoresArgs {
     /// What is asked. The stores and what they hold, if not given.
     #[arg(value_enum, value_name = "WHAT")]
     pub(crate) ask: Option<StoresAsk>,
-    /// The store: to add one, its address as `manylogs lend` prints it; to remove one, its name.
+    /// The store: to add one, its address as `manylogs lend` prints it; to remove or forget one, its name.
     #[arg(value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// The key of this machine; made if it is not there.
     #[arg(long, value_name = "FILE", default_value = KEY_FILE)]
     pub(crate) key: PathBuf,
+    /// To forget a store: give up the ranges that only it had. They are read errors until they are
+    /// written.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -136,6 +140,9 @@ pub(crate) enum StoresAsk {
     Add,
     /// Give a store up, while the base volume is served: done when all that it holds is home.
     Remove,
+    /// Forget a store that is gone for good, whether the base volume is served or not. Lists what
+    /// is lost, and does it only with --accept-loss.
+    Forget,
 }
 
 fn listen(text: &str) -> Result<NbdAddress, Unexpected> {

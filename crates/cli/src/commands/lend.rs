@@ -158,14 +158,20 @@ fn show(engine: &Engine, address: StoreAddress) -> Result<Shown, Failure> {
 /// `manylogs stores`: the stores of a base volume, by its server, or by its header if it is not
 /// served.
 pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
+    if args.accept_loss && args.ask != Some(StoresAsk::Forget) {
+        return Err(Failure::input("--accept-loss is for manylogs stores BASE forget STORE"));
+    }
     if args.ask == Some(StoresAsk::Key) {
         return print(&format!("{}\n", identity(&args.key)?.public()));
     }
     if let Some(ask @ (StoresAsk::Add | StoresAsk::Remove)) = args.ask {
         return change(args, ask);
     }
+    if args.ask == Some(StoresAsk::Forget) {
+        return super::forget::run(args, named(args)?);
+    }
     if args.store.is_some() {
-        return Err(Failure::input("only add and remove take a store"));
+        return Err(Failure::input("only add, remove and forget take a store"));
     }
     if let Some(mut server) = live::server(&args.device)? {
         let status = live::ask(&mut server)?;
@@ -195,10 +201,15 @@ pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
     }
 }
 
+/// The store that is added, removed or forgotten.
+fn named(args: &StoresArgs) -> Result<&str, Failure> {
+    let none = || Failure::input("name the store: manylogs stores BASE lists them");
+    args.store.as_deref().ok_or_else(none)
+}
+
 /// `manylogs stores BASE add` and `remove`.
 fn change(args: &StoresArgs, ask: StoresAsk) -> Result<(), Failure> {
-    let none = || Failure::input("name the store: manylogs stores BASE lists them");
-    let given = args.store.clone().ok_or_else(none)?;
+    let given = named(args)?.to_owned();
     let (order, done) = match ask {
         StoresAsk::Remove => (Order::RemoveStore { store: given }, "holds nothing any more"),
         _ => {
@@ -259,6 +270,10 @@ pub(crate) fn text(offload: &OffloadStatus) -> String {
         offload.offloaded_writes,
         offload.home_writes
     );
+    if offload.lost_bytes > 0 {
+        let lost = human(offload.lost_bytes);
+        let _ = writeln!(out, "lost            {lost} read as errors until they are written");
+    }
     for store in &offload.stores {
         let away = match store.seen_s {
             seconds if seconds > 0.0 => format!(", not reached for {seconds:.0} s"),

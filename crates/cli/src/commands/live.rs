@@ -101,6 +101,9 @@ pub(crate) fn text(status: &Status) -> String {
              {} connections",
             lent.store, lent.clients, lent.connections
         );
+        for held in &lent.held_for {
+            let _ = writeln!(out, "  base volume {}: {}", held.base, human(held.held_bytes));
+        }
         return out;
     }
     requests(&mut out, status);

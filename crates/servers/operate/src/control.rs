@@ -60,6 +60,14 @@ pub enum Order {
         /// Its name.
         store: String,
     },
+    /// Forget a store that is gone for good; the ranges that only it had are listed, and lost if that
+    /// is accepted.
+    ForgetStore {
+        /// Its name.
+        store: String,
+        /// Whether these ranges may be lost: otherwise nothing is changed if there are any.
+        accept_loss: bool,
+    },
     /// Let a drive take the place of a half of a mirrored pair of a chain, and return when it has
     /// everything.
     ReplaceMember {
@@ -311,6 +319,8 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
         Order::Snapshot => "snapshot".to_owned(),
         Order::AddStore { address } => format!("add-store {address}"),
         Order::RemoveStore { store } => format!("remove-store {store}"),
+        Order::ForgetStore { store, accept_loss: true } => format!("forget-store {store}"),
+        Order::ForgetStore { store, .. } => format!("would forget-store {store}"),
         Order::ReplaceMember { old, new } => format!("replace {old} by {}", new.display()),
         Order::ForgetLateness => "forget-lateness".to_owned(),
         Order::Stop { .. } => "stop".to_owned(),

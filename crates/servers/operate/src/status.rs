@@ -21,7 +21,7 @@ pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
 pub use kept::KeptMetadata;
 pub use nbd::NbdStatus;
-pub use offload::{LentStatus, OffloadStatus, StoreStatus};
+pub use offload::{HeldFor, LentStatus, OffloadStatus, StoreStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
 
 /// Number of stretches of the disk in a status.

@@ -62,6 +62,6 @@ pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
 pub use stores::{
     Borrowing, Guard, Identity, KEY_FILE, KeyError, LendOptions, PlaceError, PublicKey,
-    PublicKeyError, StoreAddress, StoreFrontEnd, peer_at,
+    PublicKeyError, StoreAddress, StoreFrontEnd, forgotten_answer, parse_store, peer_at,
 };
 pub use translate::{Around, Call, Operation, Untranslatable};

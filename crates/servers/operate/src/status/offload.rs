@@ -16,6 +16,9 @@ pub struct OffloadStatus {
     pub held_max_bytes: Option<u64>,
     /// Of those, bytes with only one copy.
     pub only_copy_bytes: u64,
+    /// Bytes that are lost with stores that were forgotten: read errors until they are written.
+    #[serde(default)]
+    pub lost_bytes: u64,
     /// Writes that went to stores since the server began.
     pub offloaded_writes: u64,
     /// Writes that went home.
@@ -65,4 +68,16 @@ pub struct LentStatus {
     pub each_bytes: u64,
     /// Connections of clients.
     pub connections: u64,
+    /// These base volumes, and how much it holds of each, whether or not they are connected.
+    #[serde(default)]
+    pub held_for: Vec<HeldFor>,
+}
+
+/// What a lent part holds of a base volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldFor {
+    /// Name of the base volume: 32 hexadecimal digits.
+    pub base: String,
+    /// Bytes of which it holds a version.
+    pub held_bytes: u64,
 }

@@ -127,7 +127,8 @@ fn parse_who(text: &str) -> Option<(Option<StoreId>, Option<PublicKey>)> {
 }
 
 /// A store's name.
-pub(super) fn parse_store(text: &str) -> Option<StoreId> {
+#[must_use]
+pub fn parse_store(text: &str) -> Option<StoreId> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
     number.map(u128::to_be_bytes)

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Nanos, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Request, Sectors};
 use manylogs_everest::{
-    BaseId, BaseLabel, KeptStore, Lender, LenderError, OffloadError, OffloadOptions, Offloaded,
-    Policy, store_name,
+    BaseId, BaseLabel, Forgotten, KeptStore, Lender, LenderError, OffloadError, OffloadOptions,
+    Offloaded, Policy, StoreId, store_name,
 };
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::log::{Level, line};
@@ -85,6 +85,10 @@ impl ServedSystem for Base {
             match order {
                 Order::AddStore { address } => connecting.add(&volume, &address).await,
                 Order::RemoveStore { store } => remove(&volume, &store).await,
+                Order::ForgetStore { store, accept_loss } => {
+                    let forgotten = volume.forget(named(&store)?, accept_loss).await;
+                    Ok(forgotten_answer(&store, &forgotten.map_err(|error| refused(&error))?))
+                }
                 _ => Err(OrderError::bad_input("a base volume knows no such order")),
             }
         })
@@ -207,10 +211,27 @@ impl Connecting {
 }
 
 async fn remove(volume: &Offloaded, store: &str) -> Answer {
-    let name = || OrderError::bad_input(format!("{store}: a store's name has 32 digits, 0 to f"));
-    let id = parse_store(store).ok_or_else(name)?;
-    volume.remove(id).await.map_err(|error| refused(&error))?;
+    volume.remove(named(store)?).await.map_err(|error| refused(&error))?;
     Ok(serde_json::json!({ "store": store }))
+}
+
+fn named(store: &str) -> Result<StoreId, OrderError> {
+    let name = || OrderError::bad_input(format!("{store}: a store's name has 32 digits, 0 to f"));
+    parse_store(store).ok_or_else(name)
+}
+
+/// What is answered when a store was forgotten, or would be: its name, whether it is, and the lost
+/// ranges in bytes of the base volume.
+#[must_use]
+pub fn forgotten_answer(store: &str, forgotten: &Forgotten) -> serde_json::Value {
+    let range = |extent: &Extent| {
+        serde_json::json!({
+            "start_bytes": Sectors(extent.start.0).bytes(),
+            "bytes": extent.len.bytes(),
+        })
+    };
+    let lost: Vec<_> = forgotten.lost.iter().map(range).collect();
+    serde_json::json!({ "store": store, "forgotten": forgotten.done, "lost": lost })
 }
 
 fn refused(error: &OffloadError) -> OrderError {

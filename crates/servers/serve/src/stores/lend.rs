@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use manylogs_block::{BlockDevice, SECTOR_BYTES, Sectors, Signal};
-use manylogs_everest::{CircularStore, Lender, Lending, Meter, StoreError, StoreOptions};
+use manylogs_everest::{BaseId, CircularStore, Lender, Lending, Meter, StoreError, StoreOptions};
 use manylogs_operate::control::{Answer, Order, OrderError};
-use manylogs_operate::status::{LentStatus, Status};
+use manylogs_operate::status::{HeldFor, LentStatus, Status};
 use manylogs_operate::{Operated, Subject};
 use manylogs_storage::VolumeLock;
 
@@ -216,12 +216,18 @@ impl Lent {
 
     fn told(&self) -> Answer {
         let (used, clients) = self.server.used();
+        let held_for = |(base, held): &(BaseId, Sectors)| HeldFor {
+            base: manylogs_everest::store_name(base),
+            held_bytes: held.bytes(),
+        };
+        let held_for = self.lending.clients().iter().map(held_for).collect();
         let lent = LentStatus {
             store: manylogs_everest::store_name(&self.lending.id()),
             used_bytes: used.bytes(),
             clients,
             each_bytes: self.lending.most_each().bytes(),
             connections: self.server.connections() as u64,
+            held_for,
         };
         let status = Status { lent: Some(lent), ..self.operated.status() };
         serde_json::to_value(status).map_err(OrderError::new)

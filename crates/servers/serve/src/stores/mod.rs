@@ -24,8 +24,8 @@ pub(crate) mod tests;
 mod tls;
 mod wire;
 
-pub use address::{PlaceError, StoreAddress, peer_at};
-pub use borrow::Borrowing;
+pub use address::{PlaceError, StoreAddress, parse_store, peer_at};
+pub use borrow::{Borrowing, forgotten_answer};
 pub use keys::{Identity, KEY_FILE, KeyError, PublicKey, PublicKeyError};
 pub use lend::{Guard, LendOptions, StoreFrontEnd};
 

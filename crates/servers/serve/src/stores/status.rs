@@ -14,6 +14,7 @@ pub(crate) fn offload_status(volume: &Offloaded) -> OffloadStatus {
         held_bytes: figures.held.bytes(),
         held_max_bytes: volume.held_bound().map(Sectors::bytes),
         only_copy_bytes: stores.iter().map(|store| store.only_copy.bytes()).sum(),
+        lost_bytes: volume.lost().iter().map(|lost| lost.len.bytes()).sum(),
         offloaded_writes: figures.offloaded,
         home_writes: figures.home,
         reclaimed_ranges: figures.reclaimed,

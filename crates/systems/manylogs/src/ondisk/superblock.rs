@@ -347,8 +347,6 @@ fn settings_of(raw: &Raw, space: Sectors) -> Result<Settings, VolumeError> {
     Ok(Settings::of(&VolumeConfig { threshold, record, ..config }))
 }
 
-}
-
 /// The head, if its checksum is right and its version is known.
 fn raw_of(bytes: &[u8]) -> Result<Raw, VolumeError> {
     let (mut raw, _) = Raw::read_from_prefix(bytes).map_err(|_| VolumeError::NotAVolume)?;

@@ -1,0 +1,111 @@
+//! `manylogs stores BASE forget STORE`.
+
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use manylogs_block::BlockDevice;
+use manylogs_everest::{BaseLabel, Forgotten, Offloaded, StoreId};
+use manylogs_operate::control::Order;
+use manylogs_serve::{StackError, forgotten_answer, parse_store};
+use manylogs_storage::{OpenMode, VolumeLock};
+use serde_json::Value;
+
+use super::live;
+use super::serve::{control_failure, offload_failure};
+use super::volume::{Session, human, in_use, stack_failure};
+use crate::args::stores::StoresArgs;
+use crate::args::volume::{BackendArg, VolumeArgs};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Forgets a store that is gone for good, by the base volume's server if it is served.
+pub(super) fn run(args: &StoresArgs, store: &str) -> Result<(), Failure> {
+    let name = || Failure::input(format!("{store}: a store's name has 32 digits, 0 to f"));
+    let id = parse_store(store).ok_or_else(name)?;
+    let answer = match live::server(&args.device)? {
+        Some(mut server) => {
+            let (store, accept_loss) = (store.to_owned(), args.accept_loss);
+            server.ask(&Order::ForgetStore { store, accept_loss }).map_err(control_failure)?
+        }
+        None => forgotten_answer(store, &closed(args, id)?),
+    };
+    let lost = lost_of(&answer);
+    match args.json {
+        true => print(&(serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"))?,
+        false => print(&listed(&lost))?,
+    }
+    if answer["forgotten"] != true {
+        let bytes: u64 = lost.iter().map(|(_, bytes)| bytes).sum();
+        return Err(Failure::Loss(format!(
+            "{}: {} in {} ranges are lost with store {store}: give --accept-loss if it is gone for \
+             good (they are read errors then until they are written)",
+            args.device.display(),
+            human(bytes),
+            lost.len()
+        )));
+    }
+    match args.json {
+        true => Ok(()),
+        false => print(&format!("store {store} is forgotten\n")),
+    }
+}
+
+/// Forgets a store of a base volume that is not served, on a disk or on a volume.
+fn closed(args: &StoresArgs, store: StoreId) -> Result<Forgotten, Failure> {
+    let volume = VolumeArgs {
+        device: args.device.clone(),
+        backend: BackendArg::Auto,
+        table: None,
+        give_up_table: false,
+    };
+    let asked = (store, args.accept_loss);
+    let mut session = Session::open(&volume, OpenMode::Exclusive)?;
+    let disk = Rc::clone(&session.device);
+    if let Some(label) = label_of(&session, &disk)? {
+        return forget(&session, &label, disk, asked);
+    }
+    let (opened, _) = session.open_volume()?;
+    let device: Rc<dyn BlockDevice> = Rc::new(opened.clone());
+    let none = || Failure::input(format!("{} is no base volume", args.device.display()));
+    let label = label_of(&session, &device).and_then(|label| label.ok_or_else(none));
+    let done = label.and_then(|label| forget(&session, &label, device, asked));
+    let closed = session.run(async move { opened.close().await });
+    let done = done?;
+    closed.map_err(|error| session.failure(&error))?;
+    Ok(done)
+}
+
+fn label_of(session: &Session, device: &Rc<dyn BlockDevice>) -> Result<Option<BaseLabel>, Failure> {
+    let (runtime, device) = (session.runtime(), Rc::clone(device));
+    let label = session.run(async move { Offloaded::identify(&runtime, device).await });
+    label.map_err(|error| offload_failure(session.path(), &error))
+}
+
+fn forget(
+    session: &Session,
+    label: &BaseLabel,
+    device: Rc<dyn BlockDevice>,
+    (store, accept): (StoreId, bool),
+) -> Result<Forgotten, Failure> {
+    let path = session.path();
+    let lock = VolumeLock::take(label.id, path);
+    let _lock = lock.map_err(|error| in_use(path, stack_failure(StackError::from(error))))?;
+    let runtime = session.runtime();
+    let done =
+        session.run(async move { Offloaded::forget_closed(&runtime, device, store, accept).await });
+    done.map_err(|error| offload_failure(path, &error))
+}
+
+/// The lost ranges of an answer: first byte, and bytes.
+fn lost_of(answer: &Value) -> Vec<(u64, u64)> {
+    let number = |range: &Value, key: &str| range[key].as_u64().unwrap_or_default();
+    let range = |range: &Value| (number(range, "start_bytes"), number(range, "bytes"));
+    answer["lost"].as_array().map(|ranges| ranges.iter().map(range).collect()).unwrap_or_default()
+}
+
+fn listed(lost: &[(u64, u64)]) -> String {
+    lost.iter().fold(String::new(), |mut out, (start, bytes)| {
+        let _ = writeln!(out, "lost: {bytes} bytes from byte {start}");
+        out
+    })
+}
