@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// Print what a volume's disk holds: superblock, root, logs, table, records.
     Dump(volume::DumpArgs),
     /// Serve a volume as a block device, in the foreground, until a signal or `manylogs stop`.
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Lend a part of a disk to base volumes at their peak, in the foreground, until a signal or
     /// `manylogs stop`. Prints what `serve --store` takes.
     Lend(stores::LendArgs),

@@ -23,6 +23,7 @@ mod everest;
 pub mod ext4;
 pub mod fuzz;
 mod gecko;
+mod history;
 mod report;
 mod tally;
 mod volume;

@@ -1,7 +1,6 @@
 //! One history: a file system is taken over, used and given back, in turns. Each step is crashed.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::rc::Rc;
 
 use manylogs::Phase;
@@ -11,12 +10,13 @@ use manylogs_mlfs::adopt::{
     AdoptError, LogEngine, LogLayout, Logs, Site, Spacing, Volumes, adopt, open, release,
 };
 use manylogs_near::{Near, NearOptions};
-use manylogs_sim::DiskImage;
+use manylogs_sim::{DiskImage, Sim};
 
 use super::engine::{Engine, Small};
 use super::judge::Judge;
 use super::model::Model;
 use crate::ext4::{self, Images, SMALL_MIB, World};
+use crate::history::{self, States, Until};
 use crate::report::Report;
 
 /// Number of steps of tasks after which a history counts as hanging.
@@ -123,7 +123,7 @@ pub(crate) fn run_history(plan: &AdoptPlan, images: &Images) -> Result<Report, S
         plan,
         rng,
         model: Rc::new(RefCell::new(model)),
-        seen: HashSet::new(),
+        states: States::default(),
         report: Report::default(),
     };
     for _ in 0..plan.turns {
@@ -154,7 +154,8 @@ struct History<'p> {
     plan: &'p AdoptPlan,
     rng: Rng,
     model: Rc<RefCell<Model>>,
-    seen: HashSet<u64>,
+    /// Each state is judged once, whatever the model is at the time.
+    states: States<()>,
     report: Report,
 }
 
@@ -180,7 +181,7 @@ impl History<'_> {
         stop_at: Option<u64>,
     ) -> Result<(bool, DiskImage), String> {
         let world = World::torn(self.rng.next_u64(), SMALL_MIB, image.clone());
-        let ended: Rc<RefCell<Option<Result<(), AdoptError>>>> = Rc::default();
+        let ended = Rc::<RefCell<Ended>>::default();
         let work = Work {
             site: site(&world),
             engine: self.plan.engine(),
@@ -195,26 +196,12 @@ impl History<'_> {
             told.replace(Some(result));
         });
         self.report.tally.incarnations += 1;
-        let (mut wrong, mut seen, mut steps) = (None, 0, 0_u64);
-        world.sim.run_until(|| {
-            steps += 1;
-            let events = world.disk.events();
-            if events != seen {
-                seen = events;
-                if self.rng.one_in(self.plan.fork_every)
-                    && let Err(problem) = self.fork(&world, step)
-                {
-                    wrong = Some(format!("{step:?}, event {events}: {problem}"));
-                }
-            }
-            let is_over = ended.borrow().is_some() || stop_at.is_some_and(|at| events >= at);
-            wrong.is_some() || is_over || steps > STEPS_MOST
-        });
+        let mut living = Living { history: self, world: &world, step, ended: &ended };
+        let ran = history::run(&world.sim, &mut living, Until { linger: 0, cut: stop_at })?;
         let result = ended.take();
-        match (&result, wrong) {
-            (_, Some(problem)) => return Err(problem),
-            (Some(Err(error)), _) => return Err(format!("{step:?}: {error}")),
-            (None, None) if steps > STEPS_MOST => return Err(format!("{step:?} hangs")),
+        match &result {
+            Some(Err(error)) => return Err(format!("{step:?}: {error}")),
+            None if !ran.is_over => return Err(format!("{step:?} hangs")),
             _ => {}
         }
         let image = ext4::crash(&world, &mut self.rng);
@@ -253,12 +240,10 @@ impl History<'_> {
 
     fn judge(&mut self, image: &DiskImage, phase: Phase) -> Result<(), String> {
         let fingerprint = image.fingerprint();
-        let state = Rng::new(fingerprint ^ phase as u64).next_u64();
         let sampled = ext4::is_due(&mut self.rng, self.plan.e2fsck_every);
-        if !self.seen.insert(state) {
+        if !self.states.meet(fingerprint, phase, &mut self.report) {
             return Ok(());
         }
-        self.report.states.push((state, phase));
         let tally = &mut self.report.tally;
         tally.judged += 1;
         tally.judged_by_e2fsck += u64::from(sampled);
@@ -274,6 +259,43 @@ impl History<'_> {
             return Ok(());
         }
         judge.finish_releasing(image, seed, sampled).map(drop)
+    }
+}
+
+/// The result of a step, once it has ended.
+type Ended = Option<Result<(), AdoptError>>;
+
+/// A step that runs.
+struct Living<'h, 'p> {
+    history: &'h mut History<'p>,
+    world: &'h World,
+    step: Step,
+    ended: &'h RefCell<Ended>,
+}
+
+impl history::World for Living<'_, '_> {
+    fn events(&self) -> u64 {
+        self.world.disk.events()
+    }
+
+    fn event(&mut self) -> Result<(), String> {
+        if !self.history.rng.one_in(self.history.plan.fork_every) {
+            return Ok(());
+        }
+        let forked = self.history.fork(self.world, self.step);
+        forked.map_err(|problem| format!("{:?}, event {}: {problem}", self.step, self.events()))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    fn has_problem(&self) -> bool {
+        false
+    }
+
+    fn hangs(&self, _sim: &Sim, steps: u64) -> bool {
+        steps > STEPS_MOST
     }
 }
 

@@ -1,7 +1,6 @@
 //! One history: clients, base volumes, stores, and forks at the events of their disks.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
 use std::rc::Rc;
 
 use manylogs::Phase;
@@ -14,6 +13,7 @@ use super::plan::{EverestPlan, HEADER};
 use super::recovery::{crash_in_recovery, recover};
 use super::trouble::Trouble;
 use super::world::{Images, Machines};
+use crate::history::{self, States, Until};
 use crate::report::Report;
 
 /// Time and steps after which a history counts as hanging.
@@ -24,9 +24,8 @@ struct History<'a> {
     plan: &'a EverestPlan,
     rng: Rng,
     volumes: Vec<Volume>,
-    /// States that were judged, each with the moments of the oracles.
-    judged: HashSet<(u64, u64)>,
-    seen: HashSet<u64>,
+    /// The moment is the sum of the oracles' moments.
+    states: States<u64>,
     /// Decides how devices fail.
     trouble: Rng,
     report: Report,
@@ -53,8 +52,7 @@ pub(crate) fn run_history(plan: &EverestPlan) -> Result<Report, String> {
         plan,
         volumes: plan.bases.iter().map(volume).collect(),
         rng,
-        judged: HashSet::new(),
-        seen: HashSet::new(),
+        states: States::default(),
         trouble: Rng::new(plan.seed ^ 0x7_20b1e),
         report: Report::default(),
     };
@@ -103,39 +101,14 @@ impl History<'_> {
     /// it at its events.
     fn watch(&mut self, sim: &Sim, life: &mut Life, linger: u64) -> Result<(), String> {
         let machines = Rc::clone(&life.machines);
-        let mut seen = machines.events();
-        let (mut steps, mut last, mut wrong) = (0, None, None);
+        let seen = machines.events();
         life.begin(sim);
-        sim.run_until(|| {
-            steps += 1;
-            life.step(sim, &mut self.rng);
-            let events = machines.events();
-            if events != seen {
-                let phase = phase_of(seen, events, life.is_born());
-                seen = events;
-                if self.rng.one_in(self.plan.fork_every)
-                    && let Err(problem) = self.fork(&machines, phase, life.is_born())
-                {
-                    wrong = Some(problem);
-                }
-            }
-            let total = events.0 + events.1;
-            if life.is_over() && last.is_none() {
-                last = Some(total + linger);
-                if self.plan.table.0 > 0 && self.rng.one_in(2) {
-                    life.close_stores();
-                }
-            }
-            let hangs = steps > STEPS_MOST || sim.now() > PATIENCE;
-            let over = last.is_some_and(|last| total >= last);
-            over || hangs || wrong.is_some() || life.has_problem()
-        });
-        if let Some(problem) = wrong.or_else(|| life.problem()) {
-            return Err(problem);
-        }
-        match life.is_over() {
-            true => Ok(()),
-            false => Err(format!("clients hang: {:?} passed; {life:?}", sim.now())),
+        let mut living = Living { history: self, life, machines, seen };
+        let ran = history::run(sim, &mut living, Until { linger, cut: None })?;
+        match life.problem() {
+            Some(problem) => Err(problem),
+            None if ran.is_over => Ok(()),
+            None => Err(format!("clients hang: {:?} passed; {life:?}", sim.now())),
         }
     }
 
@@ -152,13 +125,10 @@ impl History<'_> {
     /// Opens the images and compares every sector of every volume with its oracle.
     fn judge(&mut self, images: &Images, phase: Phase, born: bool) -> Result<(), String> {
         let fingerprint = images.fingerprint();
-        let state = Rng::new(fingerprint ^ phase as u64).next_u64();
-        if self.seen.insert(state) {
-            self.report.states.push((state, phase));
-        }
+        self.states.meet(fingerprint, phase, &mut self.report);
         let moment = |volume: &Volume| volume.oracle.borrow().moment();
         let moments = self.volumes.iter().map(moment).sum();
-        if !self.judged.insert((fingerprint, moments)) {
+        if !self.states.judged(fingerprint, moments, ()) {
             return Ok(());
         }
         self.report.tally.judged += 1;
@@ -174,6 +144,54 @@ impl History<'_> {
             checked.map_err(|wrong| format!("after recovery: volume {number}: {wrong}"))?;
         }
         Ok(())
+    }
+}
+
+/// An incarnation that runs.
+struct Living<'h, 'p> {
+    history: &'h mut History<'p>,
+    life: &'h mut Life,
+    machines: Rc<Machines>,
+    /// Events of records and of homes, at the last look.
+    seen: (u64, u64),
+}
+
+impl history::World for Living<'_, '_> {
+    fn step(&mut self, sim: &Sim) {
+        self.life.step(sim, &mut self.history.rng);
+    }
+
+    fn events(&self) -> u64 {
+        let (records, homes) = self.machines.events();
+        records + homes
+    }
+
+    fn event(&mut self) -> Result<(), String> {
+        let (events, born) = (self.machines.events(), self.life.is_born());
+        let phase = phase_of(self.seen, events, born);
+        self.seen = events;
+        match self.history.rng.one_in(self.history.plan.fork_every) {
+            true => self.history.fork(&self.machines, phase, born),
+            false => Ok(()),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.life.is_over()
+    }
+
+    fn ended(&mut self) {
+        if self.history.plan.table.0 > 0 && self.history.rng.one_in(2) {
+            self.life.close_stores();
+        }
+    }
+
+    fn has_problem(&self) -> bool {
+        self.life.has_problem()
+    }
+
+    fn hangs(&self, sim: &Sim, steps: u64) -> bool {
+        steps > STEPS_MOST || sim.now() > PATIENCE
     }
 }
 

@@ -1,13 +1,12 @@
 //! One history: clients on a disk that crashes, with forks at the disk's events.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use manylogs::{Layout, Phase, Volume, VolumeConfig};
 use manylogs_block::{Nanos, Rng, to_usize};
 use manylogs_ext4::{Error, Ext4};
-use manylogs_sim::DiskImage;
+use manylogs_sim::{DiskImage, Sim};
 
 use super::broken_log::{self, Broken};
 use super::client::Client;
@@ -18,6 +17,7 @@ use super::plan::{Ext4Plan, Journal};
 use super::trouble::Trouble;
 use super::world::{JournalAt, Mounted, SMALL_MIB, World};
 use crate::device::last_phase;
+use crate::history::{self, States, Until};
 use crate::report::Report;
 
 /// Number of steps of tasks after which clients count as hanging.
@@ -41,8 +41,7 @@ pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, St
         journal,
         rng: Rng::new(plan.seed ^ 0x5eed),
         models: (0..plan.clients).map(|_| Rc::new(RefCell::new(Model::new()))).collect(),
-        seen: HashSet::new(),
-        judged: HashMap::new(),
+        states: States::default(),
         layout: Rc::default(),
         report: Report::default(),
     };
@@ -63,9 +62,8 @@ struct History<'p> {
     journal: JournalAt,
     rng: Rng,
     models: Vec<Rc<RefCell<Model>>>,
-    seen: HashSet<u64>,
-    /// Verdicts, by the image's fingerprint and the moment of the models it was compared at.
-    judged: HashMap<(u64, u64), Left>,
+    /// The moment is the sum of the models' moments.
+    states: States<u64, Left>,
     /// Layout of the logs near the head, once the file system has been mounted.
     layout: Rc<RefCell<Option<Layout>>>,
     report: Report,
@@ -82,10 +80,6 @@ struct Watch {
 impl Watch {
     fn note(&self, problem: String) {
         self.problem.borrow_mut().get_or_insert(problem);
-    }
-
-    fn is_over(&self) -> bool {
-        self.problem.borrow().is_some() || self.mounted.get() && self.running.get() == 0
     }
 }
 
@@ -132,24 +126,12 @@ impl History<'_> {
 
     /// Runs the world until its clients have ended, and forks it at events of its disk.
     fn watch(&mut self, world: &World, watch: &Watch) -> Result<(), String> {
-        let (mut wrong, mut seen, mut steps) = (None, 0, 0_u64);
-        world.sim.run_until(|| {
-            steps += 1;
-            let events = world.disk.events();
-            if events != seen {
-                seen = events;
-                if self.rng.one_in(self.plan.fork_every)
-                    && let Err(problem) = self.fork(world, watch)
-                {
-                    wrong = Some(format!("event {events}: {problem}"));
-                }
-            }
-            wrong.is_some() || watch.is_over() || steps > STEPS_MOST
-        });
-        match wrong.or_else(|| watch.problem.take()) {
+        let mut living = Living { history: self, world, watch };
+        let ran = history::run(&world.sim, &mut living, Until::default())?;
+        match watch.problem.take() {
             Some(problem) => Err(problem),
-            None if !watch.is_over() => Err("the clients hang".to_owned()),
-            None => Ok(()),
+            None if ran.is_over => Ok(()),
+            None => Err("the clients hang".to_owned()),
         }
     }
 
@@ -167,17 +149,14 @@ impl History<'_> {
 
     fn judge(&mut self, image: &DiskImage, phase: Phase) -> Result<Left, String> {
         let fingerprint = image.fingerprint();
-        let state = Rng::new(fingerprint ^ phase as u64).next_u64();
-        if self.seen.insert(state) {
-            self.report.states.push((state, phase));
-        }
+        self.states.meet(fingerprint, phase, &mut self.report);
         let moment = self.models.iter().map(|model| model.borrow().moment).sum();
         let (seed, sampled) =
             (self.rng.next_u64(), judge::is_due(&mut self.rng, self.plan.e2fsck_every));
         let own = !self.plan.journal.is_near();
         let replayed = sampled && self.rng.one_in(2) && own;
-        if let Some(left) = self.judged.get(&(fingerprint, moment)) {
-            return Ok(*left);
+        if let Some(left) = self.states.verdict(fingerprint, moment) {
+            return Ok(left);
         }
         let models: Vec<Model> = self.models.iter().map(|model| model.borrow().clone()).collect();
         let tally = &mut self.report.tally;
@@ -196,8 +175,41 @@ impl History<'_> {
         let broken = broken_log::use_broken(image, &self.journal, &models)?;
         self.report.tally.damaged_logs += u64::from(broken != Broken::Spared);
         self.report.tally.damaged_logs_told += u64::from(broken == Broken::Told);
-        self.judged.insert((fingerprint, moment), left);
+        self.states.judged(fingerprint, moment, left);
         Ok(left)
+    }
+}
+
+/// An incarnation that runs.
+struct Living<'h, 'p> {
+    history: &'h mut History<'p>,
+    world: &'h World,
+    watch: &'h Watch,
+}
+
+impl history::World for Living<'_, '_> {
+    fn events(&self) -> u64 {
+        self.world.disk.events()
+    }
+
+    fn event(&mut self) -> Result<(), String> {
+        if !self.history.rng.one_in(self.history.plan.fork_every) {
+            return Ok(());
+        }
+        let forked = self.history.fork(self.world, self.watch);
+        forked.map_err(|problem| format!("event {}: {problem}", self.events()))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.watch.mounted.get() && self.watch.running.get() == 0
+    }
+
+    fn has_problem(&self) -> bool {
+        self.watch.problem.borrow().is_some()
+    }
+
+    fn hangs(&self, _sim: &Sim, steps: u64) -> bool {
+        steps > STEPS_MOST
     }
 }
 

@@ -1,7 +1,6 @@
 //! One history: clients on a chain, with forks at the events of its drives.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
 use std::rc::Rc;
 
 use manylogs::Phase;
@@ -13,6 +12,7 @@ use super::clients::{Known, World};
 use super::pairs::Trouble;
 use super::plan::GeckoPlan;
 use super::world::{Drives, Images, read_all};
+use crate::history::{self, States, Until};
 use crate::report::Report;
 
 /// Time and steps after which a history counts as hanging.
@@ -29,9 +29,7 @@ struct History<'a> {
     rng: Rng,
     known: Rc<RefCell<Known>>,
     next_tag: Rc<Cell<u64>>,
-    /// States that were judged, each with the moment of the model.
-    judged: HashSet<(u64, u64)>,
-    seen: HashSet<u64>,
+    states: States<u64>,
     /// Whether the last incarnation closed the chain in order.
     was_closed: bool,
     /// Content of the drives at the end of each incarnation.
@@ -64,8 +62,7 @@ pub(crate) fn run_history(plan: &GeckoPlan) -> Result<Report, String> {
         rng: Rng::new(plan.seed ^ 0x5eed),
         known: Rc::new(RefCell::new(Known::of_blank(plan.export, plan.piece()))),
         next_tag: Rc::new(Cell::new(1)),
-        judged: HashSet::new(),
-        seen: HashSet::new(),
+        states: States::default(),
         was_closed: false,
         before: Vec::new(),
         report: Report::default(),
@@ -101,9 +98,14 @@ impl History<'_> {
         sim.handle(user).spawn(run);
         self.report.tally.incarnations += 1;
         self.report.tally.operations += self.plan.operations;
-        let linger = self.rng.below(200);
-        self.watch(&sim, &drives, &watch, linger)?;
-        if !watch.ended.get() {
+        let until = Until { linger: self.rng.below(200), cut: None };
+        let (drives_of, watch_of) = (drives.clone(), watch.clone());
+        let mut living = Living { history: self, drives: drives_of, watch: watch_of };
+        let ran = history::run(&sim, &mut living, until)?;
+        if let Some(problem) = watch.problem.take() {
+            return Err(problem);
+        }
+        if !ran.is_over {
             let time = sim.now();
             let state = watch.opened.borrow();
             return Err(format!("clients hang: {time:?} passed; {state:?}"));
@@ -148,43 +150,6 @@ impl History<'_> {
         }
     }
 
-    /// Runs the world until its clients have ended and `linger` events more have passed, and forks
-    /// it at its events.
-    fn watch(
-        &mut self,
-        sim: &Sim,
-        drives: &Drives,
-        watch: &Watch,
-        linger: u64,
-    ) -> Result<(), String> {
-        let mut seen = drives.events();
-        let (mut steps, mut last, mut wrong) = (0, None, None);
-        sim.run_until(|| {
-            steps += 1;
-            let events = drives.events();
-            if events != seen {
-                seen = events;
-                let phase = if watch.born.get() { Phase::Append } else { Phase::Open };
-                if self.rng.one_in(self.plan.fork_every)
-                    && let Err(problem) = self.fork(drives, phase, watch.born.get())
-                {
-                    wrong = Some(problem);
-                }
-            }
-            let total = events;
-            if watch.ended.get() && last.is_none() {
-                last = Some(total + linger);
-            }
-            let hangs = steps > STEPS_MOST || sim.now() > PATIENCE;
-            let over = last.is_some_and(|last| total >= last);
-            over || hangs || wrong.is_some() || watch.problem.borrow().is_some()
-        });
-        match wrong.or_else(|| watch.problem.take()) {
-            Some(problem) => Err(problem),
-            None => Ok(()),
-        }
-    }
-
     fn fork(&mut self, drives: &Drives, phase: Phase, born: bool) -> Result<(), String> {
         let (mut images, mut phase) = (drives.crash(&mut self.rng), phase);
         while born && self.rng.one_in(4) {
@@ -213,12 +178,9 @@ impl History<'_> {
     /// Opens the images and compares the chain's content with the model.
     fn judge(&mut self, images: &Images, phase: Phase, born: bool) -> Result<(), String> {
         let fingerprint = images.fingerprint();
-        let state = Rng::new(fingerprint ^ phase as u64).next_u64();
-        if self.seen.insert(state) {
-            self.report.states.push((state, phase));
-        }
+        self.states.meet(fingerprint, phase, &mut self.report);
         let moment = self.known.borrow().oracle.moment();
-        if !self.judged.insert((fingerprint, moment)) {
+        if !self.states.judged(fingerprint, moment, ()) {
             return Ok(());
         }
         self.report.tally.judged += 1;
@@ -266,6 +228,39 @@ impl History<'_> {
             }
             read_all(&chain).await
         })
+    }
+}
+
+/// An incarnation that runs.
+struct Living<'h, 'p> {
+    history: &'h mut History<'p>,
+    drives: Drives,
+    watch: Watch,
+}
+
+impl history::World for Living<'_, '_> {
+    fn events(&self) -> u64 {
+        self.drives.events()
+    }
+
+    fn event(&mut self) -> Result<(), String> {
+        let born = self.watch.born.get();
+        if !self.history.rng.one_in(self.history.plan.fork_every) {
+            return Ok(());
+        }
+        self.history.fork(&self.drives, if born { Phase::Append } else { Phase::Open }, born)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.watch.ended.get()
+    }
+
+    fn has_problem(&self) -> bool {
+        self.watch.problem.borrow().is_some()
+    }
+
+    fn hangs(&self, sim: &Sim, steps: u64) -> bool {
+        steps > STEPS_MOST || sim.now() > PATIENCE
     }
 }
 

@@ -1,13 +1,14 @@
 //! Forks of a history: crash states that are recovered and judged, some of them after damage.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use manylogs::{Layout, Phase};
 use manylogs_block::{Payload, Rng, Sectors};
 use manylogs_sim::Oracle;
 
+use crate::history::States;
 use crate::report::Report;
 use crate::volume::disks::DiskImages;
 use crate::volume::incarnation::Watch;
@@ -48,9 +49,8 @@ pub(crate) struct Forks {
     lossy: Rc<Cell<bool>>,
     /// Whether the device became larger.
     may_grow: bool,
-    seen: HashSet<u64>,
-    /// Images by fingerprint, with the moments of the models they were compared at.
-    judged: HashSet<(u64, [u64; 2])>,
+    /// The moments are those of the two models.
+    states: States<[u64; 2]>,
     recovered: HashMap<u64, Option<Rc<Recovered>>>,
     pub(crate) report: Report,
 }
@@ -75,8 +75,7 @@ impl Forks {
             zones: None,
             lossy,
             may_grow: false,
-            seen: HashSet::new(),
-            judged: HashSet::new(),
+            states: States::default(),
             recovered: HashMap::new(),
             report: Report::default(),
         }
@@ -129,14 +128,10 @@ impl Forks {
         let fingerprint = images.fingerprint();
         let mut new = false;
         if let Some(phase) = phase {
-            let state = Rng::new(fingerprint ^ phase as u64).next_u64();
-            new = self.seen.insert(state);
-            if new {
-                self.report.states.push((state, phase));
-            }
+            new = self.states.meet(fingerprint, phase, &mut self.report);
         }
         let moment = [self.models.oracle.borrow().moment(), self.models.kept.borrow().moment];
-        if !self.judged.insert((fingerprint, moment)) {
+        if !self.states.judged(fingerprint, moment, ()) {
             return Ok(new);
         }
         self.report.tally.judged += 1;

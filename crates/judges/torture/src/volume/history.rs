@@ -5,9 +5,10 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use manylogs::{Layout, Settings};
-use manylogs_block::Rng;
+use manylogs_block::{Nanos, Rng};
 use manylogs_sim::{CrashDiskConfig, Oracle, Sim, TaskOrder};
 
+use crate::history::{self, Until};
 use crate::report::Report;
 use crate::volume::between::Work;
 use crate::volume::forks::{At, Forks, Models};
@@ -43,15 +44,6 @@ struct History<'a> {
     /// Forks. Operations on non-volatile RAM fork from within the volume's tasks, so they share
     /// them.
     forks: Rc<RefCell<Forks>>,
-}
-
-/// Condition that ends a run of the world.
-#[derive(Clone, Copy)]
-struct Until {
-    /// This many events after all work is done.
-    linger: u64,
-    /// At this event, whether the work is done or not.
-    cut: Option<u64>,
 }
 
 /// Runs the history of `plan`, with faults of the medium or without.
@@ -216,48 +208,41 @@ impl History<'_> {
         watch: &Watch,
         until: Until,
     ) -> Result<(), String> {
-        let fork = {
-            let (forks, machine) = (Rc::clone(&self.forks), machine.clone());
-            let watch = watch.clone();
-            move |at| forks.borrow_mut().maybe_fork(&machine, &watch, at)
+        let mut living = Living {
+            forks: Rc::clone(&self.forks),
+            machine: machine.clone(),
+            watch: watch.clone(),
+            events_most: self.events_most(),
+            patience: self.plan.patience(),
         };
-        let between = fork.clone();
-        machine.watch_nvram(move || between(At::Between));
-        let patience = self.plan.patience();
-        let sound = self.plan.trouble == Trouble::Never && self.plan.shape == Shape::Small;
-        let events_most = if sound { EVENTS_MOST } else { EVENTS_MOST_IN_TROUBLE };
-        // Every record goes to every member of an array with parity.
-        let rows = self.plan.array.filter(|array| array.parity > 0);
-        let events_most = events_most * rows.map_or(1, |it| u64::from(it.columns + it.parity));
-        let mut seen = machine.disk.events();
-        let (mut last, mut steps) = (None, 0);
-        sim.run_until(|| {
-            steps += 1;
-            let events = machine.disk.events();
-            if events != seen {
-                fork(At::Event);
-            }
-            seen = events;
-            if watch.ended.get() && last.is_none() {
-                last = Some(events + until.linger);
-            }
-            let over = last.or(until.cut).is_some_and(|last| events >= last);
-            let unanswered = sim.now().since(watch.answered.get());
-            let hangs = events > events_most || steps > STEPS_MOST || unanswered > patience;
-            over || hangs || watch.problem.borrow().is_some()
+        let (forks, machine_of, watch_of) =
+            (Rc::clone(&self.forks), machine.clone(), watch.clone());
+        machine.watch_nvram(move || {
+            forks.borrow_mut().maybe_fork(&machine_of, &watch_of, At::Between);
         });
+        let ran = history::run(sim, &mut living, until);
         machine.unwatch_nvram();
+        let ran = ran?;
         match watch.problem.take() {
             Some(problem) => Err(problem),
-            None if !watch.ended.get() && until.cut.is_none_or(|cut| seen < cut) => {
-                let volume = watch.volume.borrow();
-                let time = sim.now();
+            None if !ran.is_over => {
+                let (volume, time) = (watch.volume.borrow(), sim.now());
+                let (events, steps) = (machine.disk.events(), ran.steps);
                 Err(format!(
-                    "clients hang: {time:?}, {seen} events, {steps} steps passed; {volume:?}"
+                    "clients hang: {time:?}, {events} events, {steps} steps passed; {volume:?}"
                 ))
             }
             None => Ok(()),
         }
+    }
+
+    /// The most events of an incarnation: see [`EVENTS_MOST`].
+    fn events_most(&self) -> u64 {
+        let sound = self.plan.trouble == Trouble::Never && self.plan.shape == Shape::Small;
+        let events_most = if sound { EVENTS_MOST } else { EVENTS_MOST_IN_TROUBLE };
+        // Every record goes to every member of an array with parity.
+        let rows = self.plan.array.filter(|array| array.parity > 0);
+        events_most * rows.map_or(1, |it| u64::from(it.columns + it.parity))
     }
 
     fn count(&self, watch: &Watch, device: Device, end: End) {
@@ -275,5 +260,39 @@ impl History<'_> {
                 tally.daily_checkpoints += volume.stats().checkpoints;
             }
         }
+    }
+}
+
+/// An incarnation that runs, or the work between two.
+struct Living {
+    forks: Rc<RefCell<Forks>>,
+    machine: Machine,
+    watch: Watch,
+    events_most: u64,
+    /// The longest that clients may be without an answer.
+    patience: Nanos,
+}
+
+impl history::World for Living {
+    fn events(&self) -> u64 {
+        self.machine.disk.events()
+    }
+
+    fn event(&mut self) -> Result<(), String> {
+        self.forks.borrow_mut().maybe_fork(&self.machine, &self.watch, At::Event);
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.watch.ended.get()
+    }
+
+    fn has_problem(&self) -> bool {
+        self.watch.problem.borrow().is_some()
+    }
+
+    fn hangs(&self, sim: &Sim, steps: u64) -> bool {
+        let unanswered = sim.now().since(self.watch.answered.get());
+        self.events() > self.events_most || steps > STEPS_MOST || unanswered > self.patience
     }
 }
