@@ -36,9 +36,22 @@ impl Mounted {
     fn new(image: &Path, options: &str) -> Result<Self, String> {
         let dir = image.with_file_name("kernel");
         fs::create_dir_all(&dir).unwrap();
-        let mut mount = Command::new("mount");
-        let done = mount.args(["-t", "ext4", "-o", options]).args([image, &dir]).output().unwrap();
-        if done.status.success() { Ok(Self(dir)) } else { Err(said(&done)) }
+        let wanted = options.split(',').any(|option| option == "ro");
+        loop {
+            let mut mount = Command::new("mount");
+            mount.args(["-t", "ext4", "-o", options]).args([image, &dir]);
+            let done = mount.output().unwrap();
+            if !done.status.success() {
+                return Err(said(&done));
+            }
+            let mounted = Self(dir.clone());
+            let flags = rustix::fs::statvfs(&dir).unwrap().f_flag;
+            // The loop device is read-only for a moment after another test mounted with "ro", and
+            // then so is what is mounted.
+            if wanted || !flags.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+                return Ok(mounted);
+            }
+        }
     }
 }
 

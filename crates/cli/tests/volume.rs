@@ -251,7 +251,7 @@ fn damage_to_logged_data_is_a_loss_that_repair_marks() {
 
 #[test]
 fn another_version_and_unknown_features_are_refused() {
-    for (at, with, says) in [(12, 9, "format version 9"), (48, 128, "features")] {
+    for (at, with, says) in [(12, 9, "format version 9"), (55, 128, "features")] {
         let image = formatted();
         let (file, end) = (image.file(), image.file().metadata().unwrap().len());
         for copy in [0, end - 4096] {

@@ -117,7 +117,8 @@ pub(crate) struct StoresArgs {
     /// What is asked. The stores and what they hold, if not given.
     #[arg(value_enum, value_name = "WHAT")]
     pub(crate) ask: Option<StoresAsk>,
-    /// The store: to add one, its address as `manylogs lend` prints it; to remove or forget one, its name.
+    /// The store: to add one, its address as `manylogs lend` prints it; to remove or forget one,
+    /// its name.
     #[arg(value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// The key of this machine; made if it is not there.

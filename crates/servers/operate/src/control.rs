@@ -60,8 +60,8 @@ pub enum Order {
         /// Its name.
         store: String,
     },
-    /// Forget a store that is gone for good; the ranges that only it had are listed, and lost if that
-    /// is accepted.
+    /// Forget a store that is gone for good; the ranges that only it had are listed, and lost if
+    /// that is accepted.
     ForgetStore {
         /// Its name.
         store: String,

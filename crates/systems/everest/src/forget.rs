@@ -59,8 +59,8 @@ impl Offloaded {
     /// parts read as errors until they are written. Durable when it returns.
     ///
     /// # Errors
-    /// [`OffloadError::NoHeader`] if it is no base volume, [`OffloadError::Unknown`] if the store is
-    /// none of it, and [`OffloadError::Base`] if the device fails.
+    /// [`OffloadError::NoHeader`] if it is no base volume, [`OffloadError::Unknown`] if the store
+    /// is none of it, and [`OffloadError::Base`] if the device fails.
     pub async fn forget_closed(
         runtime: &Handle,
         device: Rc<dyn BlockDevice>,
