@@ -294,7 +294,7 @@ mod tests {
         let (alone, all) = (beside(0, Sectors(0)), Sectors(1 << 21));
         let (misses, hits) = (beside(20, Sectors(0)), beside(1000, all));
         assert!(misses.tail_misses_s > 5.0, "{misses:?}");
-        assert!(misses.write_mb_s < 0.97 * alone.write_mb_s, "{misses:?} {alone:?}");
+        assert!(misses.write_mb_s < 0.99 * alone.write_mb_s, "{misses:?} {alone:?}");
         assert!(hits.tail_hit_share > 0.999, "{hits:?}");
         assert!(hits.read_mb_s > 3.0, "{hits:?}");
         assert!(hits.write_mb_s > 0.99 * alone.write_mb_s, "{hits:?} {alone:?}");
