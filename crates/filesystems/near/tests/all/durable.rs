@@ -3,7 +3,9 @@
 
 use std::rc::Rc;
 
-use crate::common::{Disk, file, images, with};
+#[cfg(feature = "plant")]
+use crate::common::all_are_noticed;
+use crate::common::{Case, Disk, all_hold, file, images, with};
 use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Request, to_usize};
 use manylogs_ext4::{
     Allocate, Change, DURABLE_XATTR, DurableNames, Error, Ext4, FileKind, Ino, New, SetXattr, Taken,
@@ -15,9 +17,6 @@ use manylogs_torture::ext4::{Images, content};
 const LONG: usize = 300_000;
 /// Bytes of its blocks.
 const LONG_KEPT: u64 = (LONG as u64).next_multiple_of(4096);
-
-/// A case: returns what is wrong, if anything.
-type Case = fn(&Images) -> Option<&'static str>;
 
 async fn set(fs: &Ext4, ino: Ino, value: &'static str) -> Result<(), Error> {
     fs.set_xattr(ino, DURABLE_XATTR.as_bytes(), value, SetXattr::default()).await
@@ -269,26 +268,13 @@ const CASES: [Case; 11] = [
 
 #[test]
 fn what_is_to_be_kept_is_kept() {
-    let Some(images) = images() else { return };
-    for case in CASES {
-        assert_eq!(case(&images), None);
-    }
+    all_hold(&CASES);
 }
 
 #[cfg(feature = "plant")]
 #[test]
 fn every_planted_bug_of_durable_files_is_noticed() {
-    use manylogs_plant::{DURABLE_FILES_SIDE, plant};
-
-    let Some(images) = images() else { return };
-    assert_eq!(DURABLE_FILES_SIDE.len(), CASES.len());
-    for (bug, case) in DURABLE_FILES_SIDE.iter().zip(CASES) {
-        plant(Some(*bug));
-        let noticed = case(&images);
-        plant(None);
-        println!("{bug:?}: {noticed:?}");
-        assert!(noticed.is_some(), "{bug:?} is not noticed");
-    }
+    all_are_noticed(manylogs_plant::DURABLE_FILES_SIDE, &CASES);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Metadata that stays in the logs: what is read and counted in which mode, and planted bugs that
 //! change that.
 
-use crate::common::{Disk, file, images, on_with};
+#[cfg(feature = "plant")]
+use crate::common::all_are_noticed;
+use crate::common::{Case, Disk, all_hold, file, images, on_with};
 use manylogs::{Anchors, CheckpointPolicy, VolumeConfig};
 use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Request};
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
@@ -9,9 +11,6 @@ use manylogs_ext4check::check;
 use manylogs_near::{Near, NearOptions};
 use manylogs_sim::DiskImage;
 use manylogs_torture::ext4::{ImageSource, Images, SMALL_MIB, content};
-
-/// A case: returns what is wrong, if anything.
-type Case = fn(&Images) -> Option<&'static str>;
 
 /// Directories that a case makes.
 const DIRS: u64 = 40;
@@ -116,26 +115,13 @@ const CASES: [Case; 2] = [older_programs_are_kept_away, other_modes_bring_it_hom
 
 #[test]
 fn modes_may_change_at_each_mount() {
-    let Some(images) = images() else { return };
-    for case in CASES {
-        assert_eq!(case(&images), None);
-    }
+    all_hold(&CASES);
 }
 
 #[cfg(feature = "plant")]
 #[test]
 fn every_planted_bug_of_the_mode_is_noticed() {
-    use manylogs_plant::{NEAR_LAZY_SIDE, plant};
-
-    let Some(images) = images() else { return };
-    assert_eq!(NEAR_LAZY_SIDE.len(), CASES.len());
-    for (bug, case) in NEAR_LAZY_SIDE.iter().zip(CASES) {
-        plant(Some(*bug));
-        let noticed = case(&images);
-        plant(None);
-        println!("{bug:?}: {noticed:?}");
-        assert!(noticed.is_some(), "{bug:?} is not noticed");
-    }
+    all_are_noticed(manylogs_plant::NEAR_LAZY_SIDE, &CASES);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use crate::common::{Disk, file, images, with};
+#[cfg(feature = "plant")]
+use crate::common::all_are_noticed;
+use crate::common::{Case, Disk, all_hold, file, with};
 use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Request, RequestKind};
 use manylogs_ext4::{Error, Ext4, Ino, SetXattr};
 use manylogs_near::{Granularity, Near};
@@ -12,9 +14,6 @@ use manylogs_torture::ext4::{Images, content};
 const SHORT: usize = 32 << 10;
 /// See [`SHORT`].
 const LONG: usize = 300_000;
-
-/// A case: returns what is wrong, if anything.
-type Case = fn(&Images) -> Option<&'static str>;
 
 fn at_risk(near: &Near) -> u64 {
     near.volume().table().iter().map(|mapped| mapped.extent.len.bytes()).sum()
@@ -186,24 +185,11 @@ const CASES: [Case; 7] = [
 
 #[test]
 fn nothing_goes_wrong() {
-    let Some(images) = images() else { return };
-    for case in CASES {
-        assert_eq!(case(&images), None);
-    }
+    all_hold(&CASES);
 }
 
 #[cfg(feature = "plant")]
 #[test]
 fn every_planted_bug_of_the_parts_is_noticed() {
-    use manylogs_plant::{NEAR_PARTS, plant};
-
-    let Some(images) = images() else { return };
-    assert_eq!(NEAR_PARTS.len(), CASES.len());
-    for (bug, case) in NEAR_PARTS.iter().zip(CASES) {
-        plant(Some(*bug));
-        let noticed = case(&images);
-        plant(None);
-        println!("{bug:?}: {noticed:?}");
-        assert!(noticed.is_some(), "{bug:?} is not noticed");
-    }
+    all_are_noticed(manylogs_plant::NEAR_PARTS, &CASES);
 }

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::common::{Disk, images, with};
+#[cfg(feature = "plant")]
+use crate::common::all_are_noticed;
+use crate::common::{Case, Disk, all_hold, images, with};
 use manylogs_block::{Handle, Nanos, Request, Sectors};
 use manylogs_ext4::{DURABLE_XATTR, Ext4, FileKind, Ino, New, SetXattr};
 use manylogs_near::{Granularity, Near};
@@ -12,9 +14,6 @@ use manylogs_torture::ext4::{Images, content};
 /// Files of a block each: a run of them goes home.
 const FILES: u64 = 100;
 const BLOCK: usize = 4096;
-
-/// A case: returns what is wrong, if anything.
-type Case = fn(&Images) -> Option<&'static str>;
 
 async fn make(fs: &Ext4, number: u64) -> Ino {
     let new = New::plain(FileKind::File, 0o644);
@@ -164,26 +163,14 @@ const CASES: [Case; 2] = [what_needs_no_place_is_kept, what_replaces_logged_cont
 
 #[test]
 fn small_files_are_kept_as_they_are_meant() {
-    let Some(images) = images() else { return };
-    for (number, case) in
-        CASES.into_iter().chain([a_sync_waits_for_one_request as Case]).enumerate()
-    {
-        assert_eq!(case(&images), None, "case {number}");
-    }
+    all_hold(&[&CASES[..], &[a_sync_waits_for_one_request]].concat());
 }
 
 #[cfg(feature = "plant")]
 #[test]
 fn bugs_of_writing_together_beside_a_log_are_noticed() {
-    use manylogs_plant::{Bug, NEAR_TOGETHER, plant};
+    use manylogs_plant::{Bug, NEAR_TOGETHER};
 
-    let Some(images) = images() else { return };
-    assert_eq!(NEAR_TOGETHER.len(), CASES.len());
-    let shared = (Bug::Ext4TogetherNotLetGo, a_sync_waits_for_one_request as Case);
-    for (bug, case) in NEAR_TOGETHER.iter().copied().zip(CASES).chain([shared]) {
-        plant(Some(bug));
-        let noticed = case(&images);
-        plant(None);
-        assert!(noticed.is_some(), "{bug:?} is not noticed");
-    }
+    let bugs = [NEAR_TOGETHER, &[Bug::Ext4TogetherNotLetGo]].concat();
+    all_are_noticed(&bugs, &[&CASES[..], &[a_sync_waits_for_one_request]].concat());
 }

@@ -10,6 +10,8 @@ use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_ext4check::check;
 use manylogs_filters::{Stop, Trace};
 use manylogs_near::{Granularity, Near, NearOptions};
+#[cfg(feature = "plant")]
+use manylogs_plant::{Bug, plant};
 use manylogs_sim::DiskImage;
 use manylogs_torture::ext4::{
     ImageSource, Images, SMALL_MIB, Templates, World, has_program, options,
@@ -82,4 +84,28 @@ pub(crate) async fn file(fs: &Ext4, name: &[u8]) -> Ino {
     let ino = fs.create(Ino::ROOT, name, New::plain(FileKind::File, 0o644)).await.unwrap().ino;
     fs.sync(ino).await.unwrap();
     ino
+}
+
+/// A case, and what went wrong in it, if anything did.
+pub(crate) type Case = fn(&Images) -> Option<&'static str>;
+
+/// Nothing goes wrong in any of `cases`.
+pub(crate) fn all_hold(cases: &[Case]) {
+    let Some(images) = images() else { return };
+    for (number, case) in cases.iter().enumerate() {
+        assert_eq!(case(&images), None, "case {number}");
+    }
+}
+
+/// Each of `bugs` is noticed by the case with its number.
+#[cfg(feature = "plant")]
+pub(crate) fn all_are_noticed(bugs: &[Bug], cases: &[Case]) {
+    let Some(images) = images() else { return };
+    assert_eq!(bugs.len(), cases.len());
+    for (bug, case) in bugs.iter().zip(cases) {
+        plant(Some(*bug));
+        let noticed = case(&images);
+        plant(None);
+        assert!(noticed.is_some(), "{bug:?} is not noticed");
+    }
 }
