@@ -56,11 +56,14 @@ pub(crate) trait World {
     /// Number of events of its devices so far. The count only grows.
     fn events(&self) -> u64;
 
-    /// Its devices have done something. This is where a history forks.
+    /// Its devices have done something. Whether the history forks here.
+    fn is_due(&mut self) -> bool;
+
+    /// Crashes a copy of the world, and judges it.
     ///
     /// # Errors
     /// The promise that was broken.
-    fn event(&mut self) -> Result<(), String>;
+    fn fork(&mut self) -> Result<(), String>;
 
     /// Whether all of its clients have ended.
     fn has_ended(&self) -> bool;
@@ -96,7 +99,7 @@ pub(crate) struct Ran {
 /// Runs a world until it is over, something is wrong, or it hangs.
 ///
 /// # Errors
-/// What [`World::event`] says.
+/// What [`World::fork`] says, and at which event.
 pub(crate) fn run(sim: &Sim, world: &mut impl World, until: Until) -> Result<Ran, String> {
     let (mut seen, mut steps) = (world.events(), 0);
     let (mut last, mut wrong) = (None, Ok(()));
@@ -106,7 +109,9 @@ pub(crate) fn run(sim: &Sim, world: &mut impl World, until: Until) -> Result<Ran
         let events = world.events();
         if events != seen {
             seen = events;
-            wrong = world.event();
+            if world.is_due() {
+                wrong = world.fork().map_err(|problem| format!("event {events}: {problem}"));
+            }
         }
         if last.is_none() && world.has_ended() {
             last = Some(events + until.linger);

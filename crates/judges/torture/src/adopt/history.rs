@@ -278,12 +278,13 @@ impl history::World for Living<'_, '_> {
         self.world.disk.events()
     }
 
-    fn event(&mut self) -> Result<(), String> {
-        if !self.history.rng.one_in(self.history.plan.fork_every) {
-            return Ok(());
-        }
+    fn is_due(&mut self) -> bool {
+        self.history.rng.one_in(self.history.plan.fork_every)
+    }
+
+    fn fork(&mut self) -> Result<(), String> {
         let forked = self.history.fork(self.world, self.step);
-        forked.map_err(|problem| format!("{:?}, event {}: {problem}", self.step, self.events()))
+        forked.map_err(|problem| format!("{:?}: {problem}", self.step))
     }
 
     fn has_ended(&self) -> bool {

@@ -103,7 +103,7 @@ impl History<'_> {
         let machines = Rc::clone(&life.machines);
         let seen = machines.events();
         life.begin(sim);
-        let mut living = Living { history: self, life, machines, seen };
+        let mut living = Living { history: self, life, machines, seen, phase: Phase::Open };
         let ran = history::run(sim, &mut living, Until { linger, cut: None })?;
         match life.problem() {
             Some(problem) => Err(problem),
@@ -154,6 +154,8 @@ struct Living<'h, 'p> {
     machines: Rc<Machines>,
     /// Events of records and of homes, at the last look.
     seen: (u64, u64),
+    /// The use of the disks at the last event.
+    phase: Phase,
 }
 
 impl history::World for Living<'_, '_> {
@@ -166,14 +168,15 @@ impl history::World for Living<'_, '_> {
         records + homes
     }
 
-    fn event(&mut self) -> Result<(), String> {
-        let (events, born) = (self.machines.events(), self.life.is_born());
-        let phase = phase_of(self.seen, events, born);
+    fn is_due(&mut self) -> bool {
+        let events = self.machines.events();
+        self.phase = phase_of(self.seen, events, self.life.is_born());
         self.seen = events;
-        match self.history.rng.one_in(self.history.plan.fork_every) {
-            true => self.history.fork(&self.machines, phase, born),
-            false => Ok(()),
-        }
+        self.history.rng.one_in(self.history.plan.fork_every)
+    }
+
+    fn fork(&mut self) -> Result<(), String> {
+        self.history.fork(&self.machines, self.phase, self.life.is_born())
     }
 
     fn has_ended(&self) -> bool {

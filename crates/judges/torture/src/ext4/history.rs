@@ -192,12 +192,12 @@ impl history::World for Living<'_, '_> {
         self.world.disk.events()
     }
 
-    fn event(&mut self) -> Result<(), String> {
-        if !self.history.rng.one_in(self.history.plan.fork_every) {
-            return Ok(());
-        }
-        let forked = self.history.fork(self.world, self.watch);
-        forked.map_err(|problem| format!("event {}: {problem}", self.events()))
+    fn is_due(&mut self) -> bool {
+        self.history.rng.one_in(self.history.plan.fork_every)
+    }
+
+    fn fork(&mut self) -> Result<(), String> {
+        self.history.fork(self.world, self.watch)
     }
 
     fn has_ended(&self) -> bool {

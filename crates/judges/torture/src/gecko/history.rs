@@ -243,11 +243,12 @@ impl history::World for Living<'_, '_> {
         self.drives.events()
     }
 
-    fn event(&mut self) -> Result<(), String> {
+    fn is_due(&mut self) -> bool {
+        self.history.rng.one_in(self.history.plan.fork_every)
+    }
+
+    fn fork(&mut self) -> Result<(), String> {
         let born = self.watch.born.get();
-        if !self.history.rng.one_in(self.history.plan.fork_every) {
-            return Ok(());
-        }
         self.history.fork(&self.drives, if born { Phase::Append } else { Phase::Open }, born)
     }
 

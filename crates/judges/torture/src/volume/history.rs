@@ -278,7 +278,12 @@ impl history::World for Living {
         self.machine.disk.events()
     }
 
-    fn event(&mut self) -> Result<(), String> {
+    fn is_due(&mut self) -> bool {
+        true
+    }
+
+    /// The forks decide themselves whether they are due, as they are made between events as well.
+    fn fork(&mut self) -> Result<(), String> {
         self.forks.borrow_mut().maybe_fork(&self.machine, &self.watch, At::Event);
         Ok(())
     }
