@@ -189,7 +189,13 @@ fn write(member: &Member, extent: Extent, payload: Payload) -> Completion {
 }
 
 /// Waits for all writes, also if one has failed: a later opening may append where they go.
-async fn all_written(writes: Vec<Completion>, mut failed: Option<IoError>) -> Result<(), IoError> {
+///
+/// # Errors
+/// `failed`, or else the first error of a write that is not a bad place of the medium.
+pub async fn all_written(
+    writes: Vec<Completion>,
+    mut failed: Option<IoError>,
+) -> Result<(), IoError> {
     for written in writes {
         if let Err(error) = written.await {
             note(&mut failed, error);

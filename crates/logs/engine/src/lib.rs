@@ -28,7 +28,7 @@ mod system;
 mod wait;
 
 pub use commit::{begin_epoch, run_committer, submit_record};
-pub use doubt::InDoubt;
+pub use doubt::{InDoubt, all_written};
 pub use engine::Engine;
 pub use floor::{raise_floor, raise_floor_to_oldest};
 pub use member::{Member, Reader};
@@ -36,7 +36,7 @@ pub use members::Members;
 pub use opener::run_opener;
 pub use patience::PatientReads;
 pub use phase::{Phase, PhaseProbe, Written};
-pub use read::{Source, begin_read, check_copies, end_read, read_log};
+pub use read::{Source, begin_read, check_copies, end_read, read_begun, read_log};
 pub use recover::{Scanner, retire_failed};
 pub use relocate::{Moved, Unmoved, live_in, move_log, renew_log};
 pub use root::{FoundRoot, RootSlot, find_root, lose_member, read_copy, update_root, write_root};

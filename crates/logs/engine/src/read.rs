@@ -38,11 +38,14 @@ pub fn begin_read<S: System>(
     match state.store_mut().begin(part, place) {
         store::Source::Here(content) => Source::Here(content),
         store::Source::Lost => Source::Lost,
-        store::Source::Log(read) => {
-            let member = system.engine().members.of(read.device);
-            Source::Log { read, found: member.read(Reader::Client, read.extent) }
-        }
+        store::Source::Log(read) => read_begun(system, read),
     }
+}
+
+/// Reads for a client what `read` names, which has pinned its log.
+pub fn read_begun<S: System>(system: &S, read: LogRead) -> Source {
+    let found = system.engine().members.of(read.device).read(Reader::Client, read.extent);
+    Source::Log { read, found }
 }
 
 /// Reads the units that cover `wanted`, an extent within the log, and pins the log.

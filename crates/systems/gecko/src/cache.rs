@@ -74,9 +74,7 @@ impl TailCache {
         if self.most == 0 && self.flash.is_none() {
             return;
         }
-        let newest = map.lookup(extent).filter_map(|(part, mapped)| Some((part, mapped?)));
-        let newest = newest.filter(|(_, mapped)| mapped.sequence == sequence);
-        let live = newest.map(|(part, _)| part.len.0).sum();
+        let live = live_sectors(map, extent, sequence);
         // An entry is appended again if its record failed.
         self.forget(sequence);
         if live == 0 {
@@ -168,6 +166,12 @@ impl CacheCounts {
             (false, false) => {}
         }
     }
+}
+
+/// Sectors of `extent` of which the map has the version `sequence`.
+fn live_sectors(map: &ExtentMap<Place>, extent: Extent, sequence: DataSequence) -> u64 {
+    let parts = map.lookup(extent).filter_map(|(part, mapped)| Some((part, mapped?)));
+    parts.filter(|(_, mapped)| mapped.sequence == sequence).map(|(part, _)| part.len.0).sum()
 }
 
 const fn size_of_version(extent: Extent) -> u64 {

@@ -34,7 +34,8 @@ pub struct ChainFigures {
     pub waited: u64,
     /// What the opening wrote because halves of pairs might differ after a crash.
     pub settled: Sectors,
-    /// Memory of the tail cache: content, and what finds it.
+    /// Memory of the tail cache: content, and what finds it. Content that waits for the SSD, and
+    /// the list of what the SSD holds, are not counted.
     pub cache_bytes: u64,
     /// Reads of the tail's drive by clients that the tail cache answered. Counted are parts: what
     /// one write left.

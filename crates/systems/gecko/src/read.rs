@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoError, Payload, completion};
-use manylogs_engine::{Reader, Source, begin_read};
+use manylogs_engine::{Source, System, begin_read, read_begun};
 use manylogs_logstore::Mapped;
 use manylogs_logstore::store::{LogRead, Place};
 use manylogs_plant::{self as plant, Bug};
@@ -16,7 +16,7 @@ enum Found {
     /// Memory or a log.
     Source(Source),
     /// The SSD of the tail cache. `read` is that of the log which has the content, too.
-    Flash { read: LogRead, hit: Hit, found: Completion },
+    Flash { read: LogRead, is_at_tail: bool, hit: Hit, found: Completion },
 }
 
 impl Inner {
@@ -66,37 +66,35 @@ impl Inner {
         };
         let is_at_tail = state.store.logs().device(log) == state.tail_drive();
         let found = state.cache.find(part, at.sequence);
-        let is_on_flash = found.is_none() && state.cache.is_on_flash(part, at.sequence);
-        state.cache.counts.note(is_at_tail, found.is_some() || is_on_flash);
         if let Some(content) = found {
+            state.cache.counts.note(is_at_tail, true);
             return Found::Source(Source::Here(content));
         }
-        if !is_on_flash {
+        if !state.cache.is_on_flash(part, at.sequence) {
+            state.cache.counts.note(is_at_tail, false);
             return Found::Source(begin_read(self, state, part, at.value));
         }
         let wanted = Extent::new(offset.0.into(), part.len.0);
         let read = state.store.begin_read(log, wanted);
-        let start = part.start.0.saturating_sub(read.skip.0);
-        let whole = Extent::new(start, read.within.len.0);
-        let begun = state.cache.flash.as_mut().and_then(|flash| flash.read(whole, at.sequence));
-        match begun {
-            Some((hit, found)) => Found::Flash { read, hit, found },
-            None => Found::Source(self.of_log(read)),
+        // The units that cover the part, as only they can be held against checksums.
+        let start = part.start.0.checked_sub(read.skip.0);
+        let whole = start.map(|start| Extent::new(start, read.within.len.0));
+        let flash = state.cache.flash.as_mut().zip(whole);
+        match flash.and_then(|(flash, whole)| flash.read(whole, at.sequence)) {
+            Some((hit, found)) => Found::Flash { read, is_at_tail, hit, found },
+            None => {
+                state.cache.counts.note(is_at_tail, false);
+                Found::Source(read_begun(self, read))
+            }
         }
-    }
-
-    /// The read of a log that was begun in the store.
-    fn of_log(&self, read: LogRead) -> Source {
-        let found = self.engine.members.of(read.device).read(Reader::Client, read.extent);
-        Source::Log { read, found }
     }
 
     /// The content of `part`. What the SSD returns is held against the checksums of the log, and
     /// comes from the log if it is something else. Meanwhile the log is not reset.
     async fn content(&self, from: Found, part: Extent) -> Result<Payload, IoError> {
-        let (read, hit, found) = match from {
+        let (read, is_at_tail, hit, found) = match from {
             Found::Source(source) => return source.content(self, part, part).await,
-            Found::Flash { read, hit, found } => (read, hit, found.await),
+            Found::Flash { read, is_at_tail, hit, found } => (read, is_at_tail, hit, found.await),
         };
         let checked = {
             let mut state = self.engine.state.borrow_mut();
@@ -107,6 +105,7 @@ impl Inner {
             if let Some(flash) = &mut state.cache.flash {
                 flash.has_read(&hit, checked.is_ok());
             }
+            state.cache.counts.note(is_at_tail, checked.is_ok());
             if checked.is_ok() {
                 state.store.unpin_read(&read);
             }
@@ -114,11 +113,10 @@ impl Inner {
         };
         match checked {
             Ok(content) => {
-                self.engine.progress.notify();
-                self.engine.wanted.notify();
+                self.offer_room();
                 Ok(content.slice(read.skip, part.len))
             }
-            Err(_) => self.of_log(read).content(self, part, part).await,
+            Err(_) => read_begun(self, read).content(self, part, part).await,
         }
     }
 }

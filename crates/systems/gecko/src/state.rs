@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// Queues a batch of one entry: see [`Store::put`].
+    /// Queues a batch: see [`Store::put`]. What it displaces leaves the tail cache first.
     pub(crate) fn put(&mut self, batch: Batch, room: Room, client: Option<Completer>) {
         for entry in &batch.entries {
             self.cache.displace(self.store.map(), entry.extent);

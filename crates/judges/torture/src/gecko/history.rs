@@ -82,7 +82,9 @@ impl History<'_> {
     fn live(&mut self, incarnation: usize, images: &Images) -> Result<Images, String> {
         let sim = Sim::new(self.rng.next_u64(), TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
-        let images = &images.with_other_flash(self.plan, self.before.last(), &mut self.rng);
+        // The last ones are those that it begins with.
+        let older = self.before.iter().rev().nth(1);
+        let images = &images.with_other_flash(self.plan, older, &mut self.rng);
         let drives = Drives::new(&sim.handle(drive), self.plan, images);
         drives.let_flash_fail(self.plan, &mut self.rng);
         let watch = Watch::default();
@@ -99,8 +101,7 @@ impl History<'_> {
         self.report.tally.incarnations += 1;
         self.report.tally.operations += self.plan.operations;
         let until = Until { linger: self.rng.below(200), cut: None };
-        let (drives_of, watch_of) = (drives.clone(), watch.clone());
-        let mut living = Living { history: self, drives: drives_of, watch: watch_of };
+        let mut living = Living { history: self, drives: &drives, watch: &watch };
         let ran = history::run(&sim, &mut living, until)?;
         if let Some(problem) = watch.problem.take() {
             return Err(problem);
@@ -234,8 +235,8 @@ impl History<'_> {
 /// An incarnation that runs.
 struct Living<'h, 'p> {
     history: &'h mut History<'p>,
-    drives: Drives,
-    watch: Watch,
+    drives: &'h Drives,
+    watch: &'h Watch,
 }
 
 impl history::World for Living<'_, '_> {
@@ -249,7 +250,7 @@ impl history::World for Living<'_, '_> {
 
     fn fork(&mut self) -> Result<(), String> {
         let born = self.watch.born.get();
-        self.history.fork(&self.drives, if born { Phase::Append } else { Phase::Open }, born)
+        self.history.fork(self.drives, if born { Phase::Append } else { Phase::Open }, born)
     }
 
     fn has_ended(&self) -> bool {

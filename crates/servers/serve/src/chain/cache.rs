@@ -1,10 +1,12 @@
 //! The SSD of a chain's tail cache, as a server uses it.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use manylogs_block::BlockDevice;
 use manylogs_gecko::{CacheError, CacheOptions, Chain, ChainError};
+use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::FlashStatus;
 use manylogs_storage::{Contents, survey};
 
@@ -20,7 +22,8 @@ pub(super) struct CacheSsd {
 
 impl CacheSsd {
     /// Gives `chain` the SSD at `path`. One that holds nothing becomes its cache. One that is not
-    /// there, or fails, costs hits alone: the chain is served without it, and the status says why.
+    /// there, or fails, costs hits alone: the chain is served without it, and the log and the status
+    /// say why.
     ///
     /// # Errors
     /// If it holds something else, or the cache of another chain.
@@ -30,23 +33,29 @@ impl CacheSsd {
         chain: &Chain,
         path: &Path,
     ) -> Result<Self, ChainRefused> {
-        let with = |problem: Option<String>| Self { path: path.to_owned(), problem };
         // Asked before it is opened: then nobody else may read it.
         let holds = match survey(path) {
             Ok(holds) => holds,
-            Err(error) => return Ok(with(Some(error.to_string()))),
+            Err(error) => return Ok(Self::without(path, &error)),
         };
         let device = match stack.beside(path, options) {
             Ok(device) => device,
-            Err(error) => return Ok(with(Some(error.to_string()))),
+            Err(error) => return Ok(Self::without(path, &error)),
         };
         match stack.run(attached(chain.clone(), device, holds)) {
-            Ok(()) => Ok(with(None)),
-            Err(CacheError::Io(error)) => Ok(with(Some(error.to_string()))),
+            Ok(()) => Ok(Self { path: path.to_owned(), problem: None }),
+            Err(CacheError::Io(error)) => Ok(Self::without(path, &error)),
             Err(error) => {
                 Err(ChainRefused { path: path.to_owned(), error: ChainError::Cache(error) })
             }
         }
+    }
+
+    /// The SSD at `path` cannot be used. The log says so, as a path may have a typing error.
+    fn without(path: &Path, problem: &dyn Display) -> Self {
+        let message = format!("the chain is served without this cache: {problem}");
+        line(Level::Warning, Some(path), &message, &[]);
+        Self { path: path.to_owned(), problem: Some(problem.to_string()) }
     }
 
     pub(super) fn status(&self, chain: &Chain) -> FlashStatus {

@@ -6,6 +6,7 @@ use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
 use thiserror::Error;
 
 use super::flash::Flash;
+use super::live_sectors;
 use super::ondisk::{HEADER, Header, LABEL, Label};
 use crate::chain::Chain;
 use crate::state::{Inner, State};
@@ -42,7 +43,15 @@ pub enum CacheError {
         /// What it holds.
         what: String,
     },
-    /// It has no room for a stripe, or is smaller than when it was made.
+    /// It is smaller than when it became a cache.
+    #[error("has {} sectors, and had {} as a cache: overwrite its first 4 KiB to make it anew", have.0, had.0)]
+    Shrunk {
+        /// Its size.
+        have: Sectors,
+        /// Its size when it became a cache.
+        had: Sectors,
+    },
+    /// It has no room for a stripe.
     #[error("has {} sectors, too few for a cache with stripes of {}", have.0, stripe.0)]
     TooSmall {
         /// Its size.
@@ -91,7 +100,7 @@ impl Chain {
             return Err(CacheError::OfAnother);
         }
         if label.sectors > have {
-            return Err(CacheError::TooSmall { have, stripe: label.stripe });
+            return Err(CacheError::Shrunk { have, had: label.sectors });
         }
         let flash = Flash::new(Rc::clone(&device), label);
         self.0.engine.state.borrow_mut().cache.flash = Some(flash);
@@ -121,6 +130,9 @@ impl Inner {
                 }
                 Err(_) => state.cache.flash.iter_mut().for_each(Flash::failed),
             }
+            if state.cache.flash.as_ref().is_some_and(Flash::is_given_up) {
+                return;
+            }
         }
         self.engine.state.borrow_mut().cache.flash.iter_mut().for_each(Flash::begin);
         self.cache_wanted.notify();
@@ -149,11 +161,7 @@ impl Inner {
 /// Notes the versions of a stripe that the map still has.
 fn found_on_flash(state: &mut State, header: &Header) {
     let (map, cache) = (state.store.map(), &mut state.cache);
-    let live = |sequence, extent: Extent| {
-        let parts = map.lookup(extent).filter_map(|(part, at)| Some((part, at?)));
-        parts.filter(|(_, at)| at.sequence == sequence).map(|(part, _)| part.len.0).sum()
-    };
     if let Some(flash) = &mut cache.flash {
-        flash.found(header, live);
+        flash.found(header, |sequence, extent| live_sectors(map, extent, sequence));
     }
 }

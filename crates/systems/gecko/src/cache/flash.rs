@@ -70,7 +70,6 @@ pub(crate) struct Filling {
 #[derive(Debug)]
 pub(crate) struct Hit {
     stripe: u32,
-    sequence: DataSequence,
 }
 
 /// See the module.
@@ -79,6 +78,8 @@ pub(crate) struct Flash {
     label: Label,
     stripes: Vec<Stripe>,
     placed: BTreeMap<DataSequence, Placed>,
+    /// Sectors of `placed` that are live.
+    held: u64,
     /// Versions that have left memory and wait for a stripe, and those that are being written.
     leaving: BTreeMap<DataSequence, Version>,
     writing: BTreeMap<DataSequence, Version>,
@@ -102,6 +103,7 @@ impl Flash {
             label,
             stripes: vec![Stripe::default(); manylogs_block::to_usize(label.stripes())],
             placed: BTreeMap::new(),
+            held: 0,
             leaving: BTreeMap::new(),
             writing: BTreeMap::new(),
             is_writing: false,
@@ -115,7 +117,8 @@ impl Flash {
         }
     }
 
-    const fn is_given_up(&self) -> bool {
+    /// Whether it is used no more.
+    pub(super) const fn is_given_up(&self) -> bool {
         self.faults >= FAULTS_MOST
     }
 
@@ -123,7 +126,7 @@ impl Flash {
         let stripes = |count: u64| Sectors(count * self.label.stripe.0);
         FlashFigures {
             size: stripes(self.stripes.len() as u64),
-            held: Sectors(self.placed.values().map(|placed| placed.live).sum()),
+            held: Sectors(self.held),
             written: stripes(self.written),
             written_ever: stripes(self.written_ever),
             hits: self.hits,
@@ -141,7 +144,34 @@ impl Flash {
             return;
         }
         self.waiting += len;
-        self.leaving.insert(sequence, version);
+        // An entry that was appended again, because its record failed, may wait already.
+        if let Some(older) = self.leaving.insert(sequence, version) {
+            self.waiting -= older.extent.len.0;
+        }
+    }
+
+    fn place(&mut self, sequence: DataSequence, placed: Placed) {
+        self.forget(sequence);
+        self.held += placed.live;
+        self.placed.insert(sequence, placed);
+        self.stripes[placed.stripe as usize].versions.push(sequence);
+    }
+
+    fn forget(&mut self, sequence: DataSequence) {
+        if let Some(placed) = self.placed.remove(&sequence) {
+            self.held -= placed.live;
+        }
+    }
+
+    /// Forgets what a stripe holds. It is the next one to be written.
+    fn empty(&mut self, stripe: u32) {
+        self.stripes[stripe as usize].used = 0;
+        for sequence in std::mem::take(&mut self.stripes[stripe as usize].versions) {
+            // A version that was written once more is in another stripe now.
+            if self.placed.get(&sequence).is_some_and(|placed| placed.stripe == stripe) {
+                self.forget(sequence);
+            }
+        }
     }
 
     /// Whether a stripe can be filled now.
@@ -158,11 +188,7 @@ impl Flash {
         let idle = self.stripes.iter().enumerate().filter(|(_, stripe)| stripe.reads == 0);
         let (number, _) = idle.min_by_key(|(_, stripe)| stripe.used)?;
         let stripe: u32 = narrow(number as u64);
-        for sequence in std::mem::take(&mut self.stripes[number].versions) {
-            if self.placed.get(&sequence).is_some_and(|placed| placed.stripe == stripe) {
-                self.placed.remove(&sequence);
-            }
-        }
+        self.empty(stripe);
         let (mut versions, mut filled) = (Vec::new(), Vec::new());
         let mut content = Payload::default();
         while let Some((sequence, version)) = self.leaving.pop_first() {
@@ -198,23 +224,19 @@ impl Flash {
             return;
         }
         self.uses += 1;
-        let number = filling.stripe as usize;
         for (sequence, at) in filling.versions {
             let Some(Version { extent, live, .. }) = writing.remove(&sequence) else { continue };
-            let placed = Placed { extent, stripe: filling.stripe, at, live };
-            self.placed.insert(sequence, placed);
-            self.stripes[number].versions.push(sequence);
+            self.place(sequence, Placed { extent, stripe: filling.stripe, at, live });
         }
-        self.stripes[number].used = self.uses;
+        self.stripes[filling.stripe as usize].used = self.uses;
     }
 
     /// Notes what a stripe holds that an earlier opening has written. `live` tells how much of a
     /// version the map still has.
     pub(super) fn found(&mut self, header: &Header, live: impl Fn(DataSequence, Extent) -> u64) {
-        let stripe = &mut self.stripes[header.stripe as usize];
         self.written_ever = self.written_ever.max(header.written);
         self.uses = self.uses.max(header.written);
-        stripe.used = header.written;
+        self.stripes[header.stripe as usize].used = header.written;
         let mut at = HEADER.0;
         for &(sequence, extent) in &header.versions {
             let begin = at;
@@ -223,9 +245,8 @@ impl Flash {
             if live == 0 || at > self.label.stripe.0 {
                 continue;
             }
-            let placed = Placed { extent, stripe: header.stripe, at: narrow(begin), live };
-            self.placed.insert(sequence, placed);
-            stripe.versions.push(sequence);
+            let at = narrow(begin);
+            self.place(sequence, Placed { extent, stripe: header.stripe, at, live });
         }
     }
 
@@ -268,11 +289,12 @@ impl Flash {
         stripe.used = self.uses;
         stripe.reads += 1;
         let extent = Extent::new(start, part.len.0);
-        let hit = Hit { stripe: placed.stripe, sequence };
+        let hit = Hit { stripe: placed.stripe };
         Some((hit, self.device.submit(Request::Read { extent })))
     }
 
-    /// A read has ended, with the content that was written or not.
+    /// A read has ended, with the content that was written or not. If not, the stripe may have been
+    /// torn by a power cut: nothing of it is believed, and it is written anew.
     pub(crate) fn has_read(&mut self, hit: &Hit, is_whole: bool) {
         self.stripes[hit.stripe as usize].reads -= 1;
         if is_whole {
@@ -281,7 +303,7 @@ impl Flash {
         }
         self.faults += 1;
         if !plant::is(Bug::FlashNotVerified) {
-            self.placed.remove(&hit.sequence);
+            self.empty(hit.stripe);
         }
     }
 
@@ -300,7 +322,9 @@ impl Flash {
             self.writing.remove(&sequence);
         }
         let Some(placed) = self.placed.get_mut(&sequence) else { return };
-        placed.live = placed.live.saturating_sub(sectors);
+        let gone = sectors.min(placed.live);
+        placed.live -= gone;
+        self.held -= gone;
         if placed.live == 0 {
             self.placed.remove(&sequence);
         }

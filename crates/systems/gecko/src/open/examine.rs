@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors};
-use manylogs_engine::{find_root, read_copy};
+use manylogs_engine::read_copy;
 use manylogs_logstore::store::{Live, Store, chunk_len, span_of};
 use manylogs_logstore::{Damage, LogId, Scanned, VolumeId};
 
@@ -11,7 +11,7 @@ use super::found::Found;
 use crate::chain::Chain;
 use crate::error::ChainError;
 use crate::keeper::Drive;
-use crate::ondisk::{Superblock, root_slots};
+use crate::ondisk::Superblock;
 
 /// What an examination reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,11 +130,10 @@ impl Chain {
         let drives = found.drives_used(half).iter().map(|drive| drive.given).collect();
         let mut examined = Examined { chain: first.chain, drives, ..Examined::default() };
         examined.findings = found.wrong_in_labels().await?;
-        let (slots, segments) = (root_slots(), found.logs().count());
-        let roots = find_root(&found.reads, &slots, first.chain, segments).await?;
+        let roots = found.roots().await?;
         let damaged = roots.damaged;
         examined.findings.extend((damaged > 0).then_some(ChainFinding::Roots(damaged)));
-        let (root, slot) = found.root().await?;
+        let (root, slot) = found.newest_of(roots)?;
         (examined.opening, examined.incarnation) = (found.keeper.opening(), root.incarnation.0);
         let mut store = Store::new(first.chain, found.logs(), root, slot);
         let (mut findings, mut records) = (Vec::new(), Vec::new());
@@ -165,12 +164,10 @@ impl Found {
         let link = usize::from(store.logs().device(segment).0);
         let root = store.root();
         let may_differ = !root.notes_copies || root.opened.contains(segment);
-        let mut current = self.keeper.current(link);
-        if may_differ && current.len() > half {
-            current = vec![current.swap_remove(half)];
+        match may_differ {
+            true => self.drive_used(link, half).into_iter().collect(),
+            false => self.keeper.current(link),
         }
-        current.truncate(if may_differ { 1 } else { current.len() });
-        current
     }
 
     /// What is wrong with the labels of current drives, and which are missing.

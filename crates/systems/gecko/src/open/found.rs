@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Sectors};
-use manylogs_engine::{InDoubt, PatientReads, RootSlot, Scanner, find_root, read_copy};
+use manylogs_engine::{FoundRoot, InDoubt, PatientReads, RootSlot, Scanner, find_root, read_copy};
 use manylogs_logstore::ondisk::equal_logs::least_device;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Store, Versions};
@@ -87,8 +87,17 @@ impl Found {
     /// The newest root, and its slot. An error if a drive's opening is older than the root, or
     /// newer by more than one.
     pub(super) async fn root(&self) -> Result<(Root, usize), ChainError> {
+        self.newest_of(self.roots().await?)
+    }
+
+    /// The roots of the chain, as an opening finds them.
+    pub(super) async fn roots(&self) -> Result<FoundRoot, ChainError> {
         let (chain, segments) = (self.superblocks[0].chain, self.logs().count());
-        let found = find_root(&self.reads, &root_slots(), chain, segments).await?;
+        Ok(find_root(&self.reads, &root_slots(), chain, segments).await?)
+    }
+
+    /// See [`Found::root`].
+    pub(super) fn newest_of(&self, found: FoundRoot) -> Result<(Root, usize), ChainError> {
         let (root, slot) = found.newest.ok_or(ChainError::NoRoot)?;
         let links = self.superblocks.len();
         let current: Vec<Drive> = (0..links).flat_map(|link| self.keeper.current(link)).collect();
@@ -131,11 +140,13 @@ impl Found {
     /// The drive of each link that is read if the half `half` is to be judged: the other one if it
     /// is missing.
     pub(super) fn drives_used(&self, half: usize) -> Vec<Drive> {
-        let of_link = |link| {
-            let current = self.keeper.current(link);
-            current.get(half).or(current.first()).cloned()
-        };
-        (0..self.superblocks.len()).filter_map(of_link).collect()
+        (0..self.superblocks.len()).filter_map(|link| self.drive_used(link, half)).collect()
+    }
+
+    /// The drive of a link among those of [`Found::drives_used`].
+    pub(super) fn drive_used(&self, link: usize, half: usize) -> Option<Drive> {
+        let current = self.keeper.current(link);
+        current.get(half).or(current.first()).cloned()
     }
 
     /// The same chain, with one drive of each link alone. Nothing can be written to the other.
