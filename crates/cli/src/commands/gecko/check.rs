@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
+use manylogs_block::Extent;
 use manylogs_gecko::{Chain, ChainFinding, ChainSettings, Depth, Examined};
+use manylogs_logstore::LogId;
 use manylogs_serve::{ChainRefused, ServedChain};
 use manylogs_storage::OpenMode;
 use serde_json::{Value, json};
@@ -141,8 +143,7 @@ impl Judged {
         if self.halves.iter().all(|half| half.findings.is_empty()) {
             return Ok(());
         }
-        let lost = if self.halves.len() > 1 { self.is_lost_on_both() } else { self.is_of_data() };
-        match lost {
+        match self.is_lost() {
             true => Err(Failure::Loss(format!(
                 "{device}: content is lost, and no other half has it: overwrite or discard it"
             ))),
@@ -152,23 +153,19 @@ impl Judged {
         }
     }
 
-    fn is_of_data(&self) -> bool {
-        self.halves.iter().flat_map(|half| &half.findings).any(ChainFinding::is_of_data)
-    }
-
-    /// Whether two drives have damage in the same segment, in records or at the same address.
-    fn is_lost_on_both(&self) -> bool {
-        let content: Vec<_> = self.halves.iter().flat_map(|half| &half.findings).collect();
-        content.iter().any(|one| {
-            let ChainFinding::Content { drive, extent, .. } = one else { return false };
-            content.iter().any(|other| match other {
-                ChainFinding::Content { drive: at, extent: there, .. } => {
-                    at != drive && there.overlaps(*extent)
-                }
-                _ => false,
-            })
-        }) || self.halves.iter().all(|half| {
-            half.findings.iter().any(|finding| matches!(finding, ChainFinding::Records { .. }))
+    /// Whether no half has content or records that are whole: both are damaged there, or the twin is
+    /// missing, so that all examinations read the same drive.
+    fn is_lost(&self) -> bool {
+        let findings = || self.halves.iter().flat_map(|half| &half.findings);
+        findings().any(|one| match one {
+            ChainFinding::Content { drive, extent, .. } => {
+                let is_alone = self.halves.iter().all(|half| half.drives.contains(drive));
+                is_alone || findings().any(|other| is_of_twin(other, *drive, *extent))
+            }
+            ChainFinding::Records { segment, .. } => {
+                self.halves.iter().all(|half| has_records_of(half, *segment))
+            }
+            _ => false,
         })
     }
 
@@ -222,4 +219,20 @@ impl Judged {
         };
         json!({ "halves": self.halves.iter().map(half).collect::<Vec<_>>() })
     }
+}
+
+/// Whether a finding is content of `extent` on another drive than `drive`.
+fn is_of_twin(finding: &ChainFinding, drive: usize, extent: Extent) -> bool {
+    match finding {
+        ChainFinding::Content { drive: at, extent: there, .. } => {
+            *at != drive && there.overlaps(extent)
+        }
+        _ => false,
+    }
+}
+
+/// Whether records of `segment` are damaged.
+fn has_records_of(half: &Examined, segment: LogId) -> bool {
+    let mut findings = half.findings.iter();
+    findings.any(|it| matches!(it, ChainFinding::Records { segment: at, .. } if *at == segment))
 }
