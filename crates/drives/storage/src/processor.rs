@@ -83,6 +83,9 @@ impl Follower {
     /// what the kernel says if it has more processors than [`libc::cpu_set_t`]. The thread stays
     /// where it is then.
     pub fn found(&mut self) -> Option<io::Result<bool>> {
+        if !self.looks {
+            return None;
+        }
         let found = self.found.try_recv().ok()?;
         self.looks = false;
         Some(found)

@@ -93,9 +93,7 @@ impl Companion {
     /// time to.
     pub(super) fn served(&mut self, thread: u32) {
         let Some(follower) = &mut self.follower else { return };
-        if follower.looks()
-            && let Some(found) = follower.found()
-        {
+        if let Some(found) = follower.found() {
             // It may be a thread of another container, or run where the server must not run.
             self.row.looked(found.is_ok_and(|moved| !moved));
             if self.row.vain >= VAIN
@@ -111,8 +109,10 @@ impl Companion {
             // Two processors are as good as one now.
             return awake.used(pace);
         }
-        self.pace = pace;
-        follower.follow(thread);
+        if !follower.looks() {
+            self.pace = pace;
+            follower.follow(thread);
+        }
     }
 }
 
