@@ -84,7 +84,11 @@ impl Member {
             Some(columns) => Scheduler::of_columns(runtime, columns.ports(), targets).into(),
             None => {
                 let one = Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets);
-                [self.stripe.map_or(one.clone(), |stripe| one.over_stripes(stripe))].into()
+                [match self.stripe {
+                    Some(stripe) => one.over_stripes(stripe),
+                    None => one,
+                }]
+                .into()
             }
         };
         Self { schedulers, runtime: Some(runtime.clone()), ..self }

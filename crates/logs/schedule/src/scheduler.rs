@@ -90,8 +90,8 @@ impl Scheduler {
     }
 
     /// This scheduler, in front of an array whose stripes have the length `stripe` and which is
-    /// scheduled as one device, because records go to all of its drives. After a record each drive
-    /// gets a piece of a stream: with a single piece in the array the other drives would idle.
+    /// scheduled as one device, because records go to all of its drives. After a record a
+    /// stripe of a stream goes first: with a single piece in the array the other drives would idle.
     #[must_use]
     pub fn over_stripes(self, stripe: Sectors) -> Self {
         let pieces = if plant::is(Bug::ArrayResumesOnOneDrive) { 1 } else { pieces_of(stripe) };

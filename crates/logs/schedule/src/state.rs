@@ -51,7 +51,8 @@ pub(crate) struct State {
     /// begin with the one that passes its head first, and would need another revolution for the
     /// other.
     pub(crate) alone_until: Time,
-    /// Number of pieces that count as one then: on an array each drive has one.
+    /// Number of pieces that count as one then: on an array that is scheduled as one device, those
+    /// of a stripe, so that no drive idles.
     pub(crate) alone: usize,
     /// Number of records that have ended since `last_turn`.
     pub(crate) records_since_turn: u32,

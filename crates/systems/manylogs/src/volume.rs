@@ -151,8 +151,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Moves all logged data home, now and as fast as the device allows. What is kept in the logs
-    /// stays there, but for metadata and what was kept before it.
+    /// Moves all logged data home, now and as fast as the device allows. Kept metadata goes home,
+    /// too, and with it kept content that is older. Other kept content stays in the logs.
     ///
     /// # Errors
     /// If the device fails. Data that was not moved stays logged.

@@ -210,8 +210,8 @@ impl History<'_> {
     ) -> Result<(), String> {
         let mut living = Living {
             forks: Rc::clone(&self.forks),
-            machine: machine.clone(),
-            watch: watch.clone(),
+            machine,
+            watch,
             events_most: self.events_most(),
             patience: self.plan.patience(),
         };
@@ -264,16 +264,16 @@ impl History<'_> {
 }
 
 /// An incarnation that runs, or the work between two.
-struct Living {
+struct Living<'h> {
     forks: Rc<RefCell<Forks>>,
-    machine: Machine,
-    watch: Watch,
+    machine: &'h Machine,
+    watch: &'h Watch,
     events_most: u64,
     /// The longest that clients may be without an answer.
     patience: Nanos,
 }
 
-impl history::World for Living {
+impl history::World for Living<'_> {
     fn events(&self) -> u64 {
         self.machine.disk.events()
     }
@@ -284,7 +284,7 @@ impl history::World for Living {
 
     /// The forks decide themselves whether they are due, as they are made between events as well.
     fn fork(&mut self) -> Result<(), String> {
-        self.forks.borrow_mut().maybe_fork(&self.machine, &self.watch, At::Event);
+        self.forks.borrow_mut().maybe_fork(self.machine, self.watch, At::Event);
         Ok(())
     }
 

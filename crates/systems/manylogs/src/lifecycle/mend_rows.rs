@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, IoError, Request, all_done};
-use manylogs_engine::Phase;
+use manylogs_block::{BlockDevice, Completion, IoError, Request};
+use manylogs_engine::{Phase, all_written};
 use manylogs_logstore::Incarnation;
 use manylogs_plant::{self as plant, Bug};
 
@@ -37,10 +37,11 @@ pub(crate) async fn find(
 
 /// Writes the rows home once more; they are durable when this returns. The image counts until the
 /// opening is counted in the root. So a crash meanwhile changes nothing of what the next opening
-/// finds.
+/// finds. A home that the medium cannot write stays as it is: what was going there is in the logs
+/// still.
 ///
 /// # Errors
-/// Those of the device.
+/// Those of the device, if the medium is not at fault.
 pub(crate) async fn put_home(inner: &Inner, image: &RowImage) -> Result<(), IoError> {
     let Some(array) = inner.layout.columns().map(array_of_homes) else { return Ok(()) };
     let mut writes: Vec<Completion> = Vec::new();
@@ -48,9 +49,9 @@ pub(crate) async fn put_home(inner: &Inner, image: &RowImage) -> Result<(), IoEr
     for (extent, content) in image.parts(array) {
         writes.extend(inner.submit_home(Phase::Recovery, extent, &content, false));
         if writes.len() >= AT_A_TIME {
-            result = result.and(all_done(std::mem::take(&mut writes)).await);
+            result = result.and(all_written(std::mem::take(&mut writes), None).await);
         }
     }
-    result.and(all_done(writes).await)?;
+    result.and(all_written(writes, None).await)?;
     inner.device.submit(Phase::Recovery, Request::Flush).await.map(drop)
 }

@@ -91,6 +91,9 @@ impl Opening {
             return Err(VolumeError::LogsOfShorterSectors { device, logs });
         }
         below.physical_sector = below.physical_sector.max(superblock.physical);
+        if options.keep_metadata && superblock.nvram {
+            return Err(ConfigError::KeptApart.into());
+        }
         if options.keep_metadata && !superblock.may_keep() {
             return Err(ConfigError::NoRoomForDurable.into());
         }

@@ -96,7 +96,7 @@ impl Inner {
             };
             {
                 let mut state = self.engine.state.borrow_mut();
-                if self.rows_of_homes().is_some() {
+                if !self.layout.images().is_empty() {
                     // The image of these rows may count still, if it could not be ended.
                     state.store.writable()?;
                 }

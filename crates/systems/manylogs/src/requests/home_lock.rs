@@ -14,7 +14,7 @@ pub(crate) enum Writer {
     /// A client's large write.
     Client,
     /// The checkpoint. There is one at a time, and its own writes never overlap, though its locks
-    /// may: they are widened to physical sectors.
+    /// may: they are widened to physical sectors, or to stripes.
     Checkpoint,
     /// The volume, for clients' small writes that go home together.
     Run,

@@ -92,8 +92,8 @@ pub enum ConfigError {
     },
     /// The table is in non-volatile RAM, so no versions can be kept in the logs.
     #[error(
-        "durable-only= and durable-budget= are for volumes whose table is in their logs: with a \
-         table in non-volatile RAM everything goes home"
+        "durable-only=, durable-budget= and metadata that stays in the logs are for volumes whose \
+         table is in their logs: with a table in non-volatile RAM everything goes home"
     )]
     KeptApart,
     /// The superblock's head is full of runs.

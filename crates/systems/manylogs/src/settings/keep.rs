@@ -84,9 +84,11 @@ impl Volume {
     }
 
     /// From now on, until the volume is closed, metadata of the class
-    /// [`manylogs_logstore::Class::KeptMetadata`] stays in the logs: checkpoints bring home what is
-    /// oldest beyond a share of the log space, and nothing else. Without this call such metadata is
-    /// logged as other metadata, and what earlier openings kept goes home with the next checkpoint.
+    /// [`manylogs_logstore::Class::KeptMetadata`] stays in the logs. Checkpoints that the volume
+    /// begins bring home only the oldest of it beyond a share of the log space, unless requests
+    /// wait for room in vain; [`Volume::checkpoint`] and a drain bring all of it home. Without this
+    /// call such metadata is logged as other metadata, and what earlier openings kept goes home
+    /// with the next checkpoint.
     /// The first call on a volume durably marks both superblocks: programs that do not know the
     /// class refuse the volume from then on. False as for [`Volume::keep_versions`].
     ///
@@ -112,8 +114,10 @@ impl Volume {
         inner.engine.state.borrow().store.writable()?;
         let report = &mut RecoveryReport::default();
         let device = inner.device.device();
-        let (found, _) = read_superblock(device, inner.layout.anchors(), report).await?;
-        let is_marked = found.keeps && (found.keeps_metadata || !metadata);
+        let (found, older) = read_superblock(device, inner.layout.anchors(), report).await?;
+        // An attempt that failed may have marked one copy.
+        let both = older.is_none();
+        let is_marked = both && found.keeps && (found.keeps_metadata || !metadata);
         let (generation, keeps_metadata) = (found.generation + 1, found.keeps_metadata || metadata);
         let superblock = Superblock { generation, keeps: true, keeps_metadata, ..found };
         if superblock.volume != inner.volume {

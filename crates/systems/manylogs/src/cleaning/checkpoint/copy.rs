@@ -6,11 +6,12 @@ use manylogs_block::{Extent, IoError, Lba, Payload, Sectors};
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{Class, DataSequence, EntryKind, MapValue, Mapped};
 
+use super::rows::joined;
 use super::{HOME_WRITE_MAX, Progress};
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::requests::write::What;
 use crate::state::Inner;
-use manylogs_engine::{Phase, Reader};
+use manylogs_engine::Phase;
 use manylogs_plant::{self as plant, Bug};
 
 /// A version on its way home.
@@ -371,12 +372,6 @@ impl Inner {
 
     /// The content that a group writes: its runs, and the content at home in the gaps.
     async fn content_of(&self, group: &Group) -> Result<Payload, IoError> {
-        let mut home = Payload::default();
-        if group.has_gaps() {
-            for part in self.layout.home(group.extent) {
-                home.append(self.device.read(Reader::System, part).await?);
-            }
-        }
-        Ok(group.over(&home))
+        Ok(group.over(&joined(self.read_gaps(group)).await?))
     }
 }

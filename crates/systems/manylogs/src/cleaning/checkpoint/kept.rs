@@ -113,6 +113,9 @@ impl Inner {
     /// Kept metadata from this sequence on may stay.
     fn metadata_from(&self, store: &Store, pass: Pass, floor: DataSequence) -> DataSequence {
         let (kept, stays) = (store.kept_metadata_sectors().0, store.floors().kept);
+        if kept == 0 {
+            return stays;
+        }
         let other_mode = !store.keeps_metadata() && !plant::is(Bug::MetadataStaysInOtherMode);
         let leaves = pass.all_metadata || other_mode;
         if leaves {

@@ -34,8 +34,9 @@ impl Inner {
     /// The array, if homes are written by whole rows, each behind its image. Addresses are those of
     /// the volume.
     pub(crate) fn rows_of_homes(&self) -> Option<Geometry> {
-        let closes = self.config().close_hole && !self.layout.images().is_empty();
-        self.array.filter(|array| closes && array.parity > 0).map(array_of_homes)
+        let has_room = !self.layout.images().is_empty();
+        let array = self.array.filter(|array| array.parity > 0 && has_room)?;
+        self.config().close_hole.then(|| array_of_homes(array))
     }
 
     /// What is locked while something in `extent` goes home: the stripes that it touches, if it
@@ -156,15 +157,12 @@ impl Inner {
             };
             let begun: Vec<_> = some.iter().map(reads).collect();
             for (strip, begun) in some.iter().zip(begun) {
-                let mut contents = Ok(Vec::with_capacity(begun.len()));
+                let mut contents = Vec::with_capacity(begun.len());
+                // All reads are awaited, also if one has failed.
                 for (group, reads) in strip.groups.iter().zip(begun) {
-                    let home = joined(reads).await;
-                    contents = contents.and_then(|mut contents: Vec<Payload>| {
-                        contents.push(group.over(&home?));
-                        Ok(contents)
-                    });
+                    contents.push(joined(reads).await.map(|home| group.over(&home)));
                 }
-                found.push(contents);
+                found.push(contents.into_iter().collect());
             }
         }
         found
@@ -175,7 +173,8 @@ impl Inner {
         (self.at_once() / members).max(1)
     }
 
-    fn read_gaps(&self, group: &Group) -> Vec<Completion> {
+    /// Reads what is at home where a group has gaps.
+    pub(super) fn read_gaps(&self, group: &Group) -> Vec<Completion> {
         if !group.has_gaps() {
             return Vec::new();
         }
@@ -233,7 +232,8 @@ impl Inner {
     }
 }
 
-async fn joined(reads: Vec<Completion>) -> Result<Payload, IoError> {
+/// The contents one behind the other, once all reads have ended, or the first error.
+pub(super) async fn joined(reads: Vec<Completion>) -> Result<Payload, IoError> {
     let (mut content, mut failed) = (Payload::default(), None);
     for read in reads {
         match read.await {

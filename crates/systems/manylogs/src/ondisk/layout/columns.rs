@@ -118,8 +118,9 @@ pub(super) fn up_to_stripe(before: u64, snapshot: u64, array: Geometry) -> u64 {
     lengths.into_iter().find(begins).unwrap_or(snapshot)
 }
 
-/// Room for an image of rows on an array with parity: as many as a batch of a checkpoint touches,
-/// but no more than a log takes. On other arrays there is none.
+/// Room for an image of rows on an array with parity: [`IMAGE_ROWS_MOST`] of them, but no more than
+/// a log takes. A batch that touches more rows goes home behind several images. On other arrays
+/// there is none.
 pub(super) fn room_for_images(array: Option<Geometry>, log: Sectors) -> Sectors {
     let Some((array, row)) = array.and_then(|array| Some((array, array.row()?))) else {
         return Sectors(0);
