@@ -153,8 +153,8 @@ impl Judged {
         }
     }
 
-    /// Whether no half has content or records that are whole: both are damaged there, or the twin is
-    /// missing, so that all examinations read the same drive.
+    /// Whether no half has content or records that are whole: both are damaged there, or the twin
+    /// is missing, so that all examinations read the same drive.
     fn is_lost(&self) -> bool {
         let findings = || self.halves.iter().flat_map(|half| &half.findings);
         findings().any(|one| match one {
