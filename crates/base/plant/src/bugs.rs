@@ -64,6 +64,8 @@ with_systems! {
         PieceSentTwice,
         /// After a record a stream over an array goes on with a single piece, on one drive.
         ArrayResumesOnOneDrive,
+        /// Pieces of writes to an array with parity end within stripes.
+        PieceEndsWithinStripe,
     }
     /// Bugs of the volume that its crash histories show.
     VOLUME {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use manylogs_array::Columns;
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Lba, Nanos, Request,
-    Sectors,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, IoError, Lba, Nanos,
+    Request, Sectors,
 };
 use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::{Class, ScheduleStats, Scheduler, Targets};
@@ -33,8 +33,8 @@ pub struct Member {
     device: Rc<dyn BlockDevice>,
     /// The columns of the device, if it is an array of known geometry.
     columns: Option<Rc<Columns>>,
-    /// Stripe of the device, if it is an array that is scheduled as one device.
-    stripe: Option<Sectors>,
+    /// Geometry of the device, if it is an array that is scheduled as one device.
+    array: Option<Geometry>,
     /// Scheduler of the device, or of each column, once the system serves clients.
     schedulers: Rc<[Scheduler]>,
     /// Runs the tasks of flushes; set together with the schedulers.
@@ -56,7 +56,7 @@ impl Member {
         Self {
             device,
             columns: None,
-            stripe: None,
+            array: None,
             schedulers: Rc::new([]),
             runtime: None,
             probe,
@@ -72,9 +72,9 @@ impl Member {
     #[must_use]
     pub fn arranged(self, columns: Rc<Columns>, each: bool) -> Self {
         let array = self.device.geometry().filter(|array| array == columns.map().geometry());
-        let stripe = array.filter(|_| !each).map(|array| array.stripe());
+        let array = array.filter(|_| !each);
         let device = Rc::clone(&columns) as Rc<dyn BlockDevice>;
-        Self { device, columns: each.then_some(columns), stripe, ..self }
+        Self { device, columns: each.then_some(columns), array, ..self }
     }
 
     /// Puts a scheduler in front of the device, or of each of its columns.
@@ -84,8 +84,8 @@ impl Member {
             Some(columns) => Scheduler::of_columns(runtime, columns.ports(), targets).into(),
             None => {
                 let one = Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets);
-                [match self.stripe {
-                    Some(stripe) => one.over_stripes(stripe),
+                [match self.array {
+                    Some(array) => one.over_stripes(array),
                     None => one,
                 }]
                 .into()

@@ -1,6 +1,6 @@
 //! Waiting requests by class.
 
-use manylogs_block::{Completer, Extent, Lba, Request, Sectors, Time, to_usize};
+use manylogs_block::{Completer, Extent, Geometry, Lba, Request, Sectors, Time, to_usize};
 
 use crate::Class;
 use crate::answer::{Answer, Pieces};
@@ -12,8 +12,17 @@ use manylogs_plant::{self as plant, Bug};
 /// reads ahead.
 const READ_PIECE: Sectors = Sectors(128);
 /// Pieces of writes are longer, so that the drive has the next piece in time. A drive reads ahead,
-/// but cannot write ahead.
+/// but cannot write ahead. On an array with parity pieces of writes are whole stripes.
 const WRITE_PIECE: Sectors = Sectors(1024);
+
+/// Where pieces of requests end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    /// Usual length of a piece.
+    len: Sectors,
+    /// Pieces end where an address and this are a multiple of the length together.
+    first: Sectors,
+}
 
 /// Number of pieces of a stream of reads in `len`, at least one.
 pub(crate) fn pieces_of(len: Sectors) -> usize {
@@ -30,6 +39,7 @@ pub(crate) struct Waiting {
     answer: Waits,
     /// Number of sectors that have gone to the device.
     sent: Sectors,
+    cut: Cut,
 }
 
 enum Waits {
@@ -58,6 +68,33 @@ pub(crate) struct Queues {
     background: Line,
     /// Number of waiting requests that write.
     writes: usize,
+    /// The array that the device is, if its parity is computed from whole stripes.
+    array: Option<Geometry>,
+}
+
+impl Cut {
+    const READS: Self = Self { len: READ_PIECE, first: Sectors(0) };
+
+    /// How writes are cut. A piece that ended within a stripe would make the array read the rest of
+    /// the stripe before it can compute the parity.
+    fn of_writes(array: Option<Geometry>) -> Self {
+        let Some(array) = array.filter(|_| !plant::is(Bug::PieceEndsWithinStripe)) else {
+            return Self { len: WRITE_PIECE, first: Sectors(0) };
+        };
+        Self { len: Sectors(WRITE_PIECE.0.next_multiple_of(array.stripe().0)), first: array.first }
+    }
+
+    /// Whether a request or its rest of this length goes in several pieces: the first and the last
+    /// are not made too short.
+    const fn divides(self, len: Sectors) -> bool {
+        len.0 > self.len.0 + self.len.0 / 2
+    }
+
+    /// The end of a piece that begins at `start`.
+    const fn end_from(self, start: Lba) -> Lba {
+        let end = (start.0 + self.first.0 + 1).next_multiple_of(self.len.0) - self.first.0;
+        if end - start.0 < self.len.0 / 2 { Lba(end + self.len.0) } else { Lba(end) }
+    }
 }
 
 impl Waiting {
@@ -81,7 +118,7 @@ impl Waiting {
     /// The length of a write that has not gone yet, not even in part, and would go in pieces.
     pub(crate) fn divisible_write(&self) -> Option<Sectors> {
         let len = self.request.extent().filter(|_| self.writes())?.len;
-        (self.sent == Sectors(0) && len.0 > WRITE_PIECE.0 + WRITE_PIECE.0 / 2).then_some(len)
+        (self.sent == Sectors(0) && self.cut.divides(len)).then_some(len)
     }
 
     /// The piece that goes next, or the whole rest unless `in_pieces`.
@@ -89,14 +126,10 @@ impl Waiting {
         let extent = self.request.extent()?;
         let rest = Extent::between(extent.start + self.sent, extent.end());
         let divisible = matches!(self.request, Request::Read { .. } | Request::Write { .. });
-        let piece = if self.writes() { WRITE_PIECE } else { READ_PIECE };
-        // The first piece and the last are not made too short.
-        if !in_pieces || !divisible || rest.len.0 <= piece.0 + piece.0 / 2 {
+        if !in_pieces || !divisible || !self.cut.divides(rest.len) {
             return Some(rest);
         }
-        let end = Lba((rest.start.0 + 1).next_multiple_of(piece.0));
-        let end = if end.0 - rest.start.0 < piece.0 / 2 { end + piece } else { end };
-        Some(Extent::between(rest.start, end.min(rest.end())))
+        Some(Extent::between(rest.start, self.cut.end_from(rest.start).min(rest.end())))
     }
 
     pub(crate) fn take(&mut self, in_pieces: bool) -> Departing {
@@ -135,6 +168,11 @@ impl Waiting {
 }
 
 impl Queues {
+    /// Notes that the device is an array whose parity is computed from whole stripes.
+    pub(crate) const fn set_array(&mut self, array: Geometry) {
+        self.array = Some(array);
+    }
+
     const fn line(&self, class: Class) -> Option<&Line> {
         match class {
             Class::Record => None,
@@ -172,7 +210,8 @@ impl Queues {
         self.writes += usize::from(writes(&request));
         let (arrived, sent) = (now, Sectors(0));
         let answer = Waits::For(completer);
-        let waiting = Waiting { sequence, class, request, arrived, answer, sent };
+        let cut = if writes(&request) { Cut::of_writes(self.array) } else { Cut::READS };
+        let waiting = Waiting { sequence, class, request, arrived, answer, sent, cut };
         self.line_mut(class).push(waiting);
     }
 

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completer, Completion, Extent, Handle, IoResult, Lba, Nanos, Request, Sectors,
-    Time, Watchers, completion,
+    BlockDevice, Completer, Completion, Extent, Geometry, Handle, IoResult, Lba, Nanos, Request,
+    Sectors, Time, Watchers, completion,
 };
 
 use crate::Class;
@@ -89,13 +89,16 @@ impl Scheduler {
         }))
     }
 
-    /// This scheduler, in front of an array whose stripes have the length `stripe` and which is
-    /// scheduled as one device, because records go to all of its drives. After a record a
-    /// stripe of a stream goes first: with a single piece in the array the other drives would idle.
+    /// This scheduler, in front of an `array` that is scheduled as one device, because records go to
+    /// all of its drives. After a record a stripe of a stream goes first: with a single piece in the
+    /// array the other drives would idle. Pieces of writes end at stripes.
     #[must_use]
-    pub fn over_stripes(self, stripe: Sectors) -> Self {
-        let pieces = if plant::is(Bug::ArrayResumesOnOneDrive) { 1 } else { pieces_of(stripe) };
-        self.0.state.borrow_mut().alone = pieces;
+    pub fn over_stripes(self, array: Geometry) -> Self {
+        let one = plant::is(Bug::ArrayResumesOnOneDrive);
+        let mut state = self.0.state.borrow_mut();
+        state.alone = if one { 1 } else { pieces_of(array.stripe()) };
+        state.queues.set_array(array);
+        drop(state);
         self
     }
 

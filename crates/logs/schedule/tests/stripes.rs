@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use common::{AT_ONCE, in_virtual_time, read, write};
-use manylogs_block::{Nanos, Request, Sectors};
+use manylogs_block::{Geometry, Lba, Nanos, Request, Sectors};
 use manylogs_schedule::{Class, Scheduler};
 
 /// A piece of a stream of reads is 64 KiB.
@@ -43,8 +43,40 @@ fn pieces_after_a_record(over: impl Fn(Scheduler) -> Scheduler + 'static) -> usi
 #[test]
 fn after_a_record_each_drive_of_an_array_gets_a_piece() {
     assert_eq!(pieces_after_a_record(|one| one), 1, "a drive would begin with the wrong one");
-    let array = |one: Scheduler| one.over_stripes(Sectors(2 * PIECE));
+    let array = |one: Scheduler| one.over_stripes(array(2, Sectors(0)));
     assert_eq!(pieces_after_a_record(array), 2);
+}
+
+/// An array with parity of so many columns, which begins `first` behind the beginning of a stripe.
+fn array(columns: u16, first: Sectors) -> Geometry {
+    Geometry { chunk: Sectors(PIECE), columns, copies: 1, parity: 1, first }
+}
+
+/// A record in flight holds back a stream of writes that goes on: then it goes in pieces.
+#[test]
+fn writes_to_an_array_with_parity_go_in_pieces_that_end_at_stripes() {
+    for (columns, first) in [(3, 0), (3, 8), (6, 0), (6, 640)] {
+        let array = array(columns, Sectors(first));
+        in_virtual_time(AT_ONCE, move |runtime, drive, scheduler| async move {
+            let scheduler = scheduler.over_stripes(array);
+            scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
+            let stream: Vec<_> = (0..64)
+                .map(|i| scheduler.submit(Class::Stream, write(i * 4096, 4096, 3)))
+                .collect();
+            runtime.sleep(Nanos::from_millis(150)).await;
+            drive.0.submitted.borrow_mut().clear();
+            for write in stream {
+                write.await.unwrap();
+            }
+            let submitted = drive.0.submitted.take();
+            let parts: Vec<_> = submitted.iter().filter_map(|(_, one)| one.extent()).collect();
+            let cut = |end: Lba| !end.0.is_multiple_of(4096);
+            assert!(parts.iter().any(|part| cut(part.end())), "no request went in pieces");
+            for end in parts.iter().map(|part| part.end()).filter(|end| cut(*end)) {
+                assert_eq!(array.stripe_from(end), end, "{columns} columns, {first} behind");
+            }
+        });
+    }
 }
 
 #[cfg(feature = "plant")]
@@ -52,4 +84,11 @@ fn after_a_record_each_drive_of_an_array_gets_a_piece() {
 fn drives_that_idle_are_noticed() {
     let bug = manylogs_plant::Bug::ArrayResumesOnOneDrive;
     common::is_noticed(bug, after_a_record_each_drive_of_an_array_gets_a_piece);
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn pieces_that_end_within_a_stripe_are_noticed() {
+    let bug = manylogs_plant::Bug::PieceEndsWithinStripe;
+    common::is_noticed(bug, writes_to_an_array_with_parity_go_in_pieces_that_end_at_stripes);
 }
