@@ -21,6 +21,18 @@ pub enum VolumeError {
         /// Smallest size that is enough.
         need: Sectors,
     },
+    /// On an array logs are whole stripes: so long that none fits, or that they leave no room for
+    /// data.
+    #[error(
+        "on this array a log takes {} sectors, which are whole stripes of {}: no log fits with data \
+         beside it; choose longer groups, or an array with shorter chunks", log.0, stripe.0
+    )]
+    StripesTooLong {
+        /// Length of a log region.
+        log: Sectors,
+        /// Length of a stripe of the array.
+        stripe: Sectors,
+    },
     /// A layout that was made for a device of another size.
     #[error("the layout is for a device of {} sectors, this one has {}", planned.0, device.0)]
     OtherDevice {

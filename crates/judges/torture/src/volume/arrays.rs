@@ -1,6 +1,6 @@
 //! Plans of volumes on arrays.
 
-use manylogs::{LogPlacement, VolumeConfig};
+use manylogs::{LogPlacement, TablePlace, VolumeConfig};
 use manylogs_array::{Level, Shape as ArrayShape};
 use manylogs_block::{Geometry, Rng, Sectors};
 
@@ -16,6 +16,9 @@ const HOLE: u64 = 0x401e;
 const LARGE_WRITES: u64 = 40;
 /// The longest chunk of an array.
 const CHUNK_MOST: u64 = 32;
+/// Bytes of non-volatile RAM for each column that a table has in addition: a record is whole rows,
+/// so that the largest has more entries than on one disk.
+const NVRAM_EACH_COLUMN: usize = 256;
 /// The shortest chunk of an array with parity, in sectors: a volume fills rows from there on.
 const ROWS_CHUNK_LEAST: u64 = 32;
 
@@ -40,7 +43,7 @@ impl Plan {
     }
 
     /// This plan on an array of this shape. With `trouble`, members of it fail requests, as the
-    /// plan says.
+    /// plan says, or all of an array with parity does, which makes up for members.
     #[must_use]
     pub fn on(self, array: &ArrayShape, trouble: bool) -> Self {
         let planned = self.trouble;
@@ -48,11 +51,10 @@ impl Plan {
             Level::Raid0 => self.on_raid0(array.members),
             Level::Raid1 => self.on_raid1(array.members),
             Level::Raid10 => self.on_raid10(array.members),
-            // The model has members that are missing, and none that fail requests.
             Level::Raid5 | Level::Raid6 => {
                 let closes = Rng::new(self.seed ^ HOLE).one_in(2);
                 let plan = self.on_parity(array.members, array.parity());
-                return if closes { plan.closing_hole() } else { plan };
+                if closes { plan.closing_hole() } else { plan }
             }
         };
         if trouble { Self { trouble: planned, ..plan } } else { plan }
@@ -71,6 +73,14 @@ impl Plan {
         self.disk.capacity = Sectors(least.next_multiple_of(array.stripe().0));
         if let Some(Between::Grow(larger)) = &mut self.between {
             *larger = Sectors(larger.0.next_multiple_of(array.stripe().0));
+        }
+        // A log is whole stripes, and each group needs another one for data.
+        let log = Sectors(self.config.log.0.next_multiple_of(chunk.0));
+        if let LogPlacement::EveryGroup(group) = &mut self.config.placement {
+            *group = if *group > log { *group } else { log + chunk };
+        }
+        if let TablePlace::Nvram(bytes) = &mut self.config.table {
+            *bytes += NVRAM_EACH_COLUMN * usize::from(columns);
         }
         self
     }

@@ -12,6 +12,7 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use crate::device::{PhasedDisk, last_phase};
 use crate::volume::copies::members_of;
+use crate::volume::failing_array::{FailingArray, Faults};
 use crate::volume::large::{LargeWrites, Noting};
 
 /// Content of a disk, or of each member of an array: the copies of a column follow one another.
@@ -115,6 +116,8 @@ pub(crate) struct Disks {
     /// Whether the volume closes the write hole of its homes.
     closes_hole: Rc<Cell<bool>>,
     large: LargeWrites,
+    /// Requests that the array fails, if it has parity.
+    pub(crate) faults: Faults,
     /// The runtime of the array, which is the kernel's: it outlives the volume's process.
     runtime: Handle,
     /// The phase of the last request to an array.
@@ -143,6 +146,7 @@ impl Disks {
             homes,
             closes_hole: Rc::default(),
             large: LargeWrites::default(),
+            faults: Faults::default(),
             runtime,
             last: Rc::default(),
         }
@@ -174,7 +178,9 @@ impl Disks {
             let (runtime, missing) = (self.runtime.clone(), self.missing.clone());
             let parity = Parity::new(runtime, columns, array.parity, array.chunk, missing);
             let (below, large) = (Rc::new(parity), self.large.clone());
-            return Rc::new(Noting { below, array, large });
+            let below = Rc::new(Noting { below, array, large });
+            let (faults, unit) = (self.faults.clone(), self.first().capabilities().physical_sector);
+            return Rc::new(FailingArray::new(below, faults, unit, &self.runtime));
         }
         if array.copies > 1 {
             let pairs = columns.chunks(usize::from(array.copies)).zip(&self.known);

@@ -6,6 +6,7 @@ pub(crate) mod clients;
 pub(crate) mod copies;
 pub(crate) mod disks;
 pub(crate) mod epoch;
+mod failing_array;
 pub(crate) mod fault;
 pub(crate) mod forks;
 pub(crate) mod history;

@@ -85,7 +85,7 @@ impl Layout {
     /// The layout that `config` asks for on a device of `device` sectors.
     ///
     /// # Errors
-    /// [`VolumeError::TooSmall`], or [`VolumeError::Config`].
+    /// [`VolumeError::TooSmall`], [`VolumeError::StripesTooLong`], or [`VolumeError::Config`].
     pub fn of(
         config: &VolumeConfig,
         device: Sectors,
@@ -136,9 +136,8 @@ impl Layout {
         let snapshot = Sectors(snapshot);
         let anchors = None;
         let parts = Parts { device, superblock, snapshot, images, space, runs, anchors, columns };
-        if columns.is_some() && parts.check_runs(physical).is_err() {
-            // The stripes are so long that no region fits.
-            return Err(VolumeError::TooSmall { have: device, need: Sectors(need) });
+        if let Some(array) = columns.filter(|_| parts.check_runs(physical).is_err()) {
+            return Err(VolumeError::StripesTooLong { log, stripe: array.stripe() });
         }
         Ok(Self::from_parts(parts))
     }
