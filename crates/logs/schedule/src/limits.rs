@@ -9,7 +9,9 @@ use crate::estimate::{SmallDepth, StreamCost};
 /// Work of streams in the device takes at most this share of the target.
 const STREAM_SHARE: f64 = 0.15;
 /// Number of pieces of writes that may always be in the device. Without a write cache a drive loses
-/// a revolution if the next piece is not there when the last one ends.
+/// a revolution if the next piece is not there when the last one ends. An array that is scheduled
+/// as one device gets so many for each column: its drives do not keep step, and one that is ahead
+/// needs its next piece while another still writes.
 pub(crate) const WRITES_LEAST: usize = 2;
 /// Latency of a record beside small reads, in targets. Ordering the reads is worth this much.
 const SMALL_TARGETS: f64 = 2.8;

@@ -11,7 +11,7 @@ use manylogs_block::{
 use crate::Class;
 use crate::answer::Answer;
 use crate::contention::Contention;
-use crate::limits::{Bounds, Load, Targets};
+use crate::limits::{Bounds, Load, Targets, WRITES_LEAST};
 use crate::queue::{Departing, pieces_of};
 use crate::state::{Flight, State};
 use crate::stats::ScheduleStats;
@@ -91,12 +91,14 @@ impl Scheduler {
 
     /// This scheduler, in front of an `array` that is scheduled as one device, because records go to
     /// all of its drives. After a record a stripe of a stream goes first: with a single piece in the
-    /// array the other drives would idle. Pieces of writes end at stripes.
+    /// array the other drives would idle. Pieces of writes end at stripes, and more of them are in
+    /// the array at once.
     #[must_use]
     pub fn over_stripes(self, array: Geometry) -> Self {
         let one = plant::is(Bug::ArrayResumesOnOneDrive);
         let mut state = self.0.state.borrow_mut();
         state.alone = if one { 1 } else { pieces_of(array.stripe()) };
+        state.writes_least = WRITES_LEAST * usize::from(array.columns);
         state.queues.set_array(array);
         drop(state);
         self

@@ -54,6 +54,8 @@ pub(crate) struct State {
     /// Number of pieces that count as one then: on an array that is scheduled as one device, those
     /// of a stripe, so that no drive idles.
     pub(crate) alone: usize,
+    /// Number of pieces of writes that may always be in the device.
+    pub(crate) writes_least: usize,
     /// Number of records that have ended since `last_turn`.
     pub(crate) records_since_turn: u32,
     /// Number of other requests that went while a record was in flight.
@@ -114,6 +116,7 @@ impl State {
             away: false,
             alone_until: Time(0),
             alone: 1,
+            writes_least: WRITES_LEAST,
             records_since_turn: 0,
             passes: 0,
             head: None,
@@ -349,7 +352,7 @@ impl State {
             }
             Load::Flowing(_) if now < self.alone_until && there.flowing >= self.alone => false,
             Load::Flowing(work) => {
-                let least = if writes { WRITES_LEAST } else { 1 };
+                let least = if writes { self.writes_least } else { 1 };
                 there.flowing < least || there.work + work <= self.bounds.stream
             }
         }

@@ -65,9 +65,19 @@ fn writes_to_an_array_with_parity_go_in_pieces_that_end_at_stripes() {
                 .collect();
             runtime.sleep(Nanos::from_millis(150)).await;
             drive.0.submitted.borrow_mut().clear();
+            // What went whole has ended, and records are still expected.
+            runtime.sleep(Nanos::from_millis(150)).await;
+            drive.0.most_sectors.set(0);
+            runtime.sleep(Nanos::from_millis(100)).await;
+            let piece = 1024_u64.next_multiple_of(array.stripe().0);
+            let most = drive.0.most_sectors.get() / piece;
             for write in stream {
                 write.await.unwrap();
             }
+            let each = 2 * u64::from(columns);
+            // The last piece of a request may be longer by a half.
+            let right = each - 1..=each + each / 2;
+            assert!(right.contains(&most), "{most} pieces of {columns} columns at once");
             let submitted = drive.0.submitted.take();
             let parts: Vec<_> = submitted.iter().filter_map(|(_, one)| one.extent()).collect();
             let cut = |end: Lba| !end.0.is_multiple_of(4096);
