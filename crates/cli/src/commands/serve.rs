@@ -135,8 +135,13 @@ fn say_what_is_served(args: &ServeArgs, engine: &Engine) {
                 fields.push(("recovered_extents", report.mapped_extents.into()));
                 fields.push(("records", report.records.into()));
                 fields.push(("seconds", (report.duration.0 as f64 / 1e9).into()));
+                fields.push(("mended_rows", report.mended_rows.into()));
+                let rows = match report.mended_rows {
+                    0 => String::new(),
+                    rows => format!(", and wrote {rows} rows of the array home once more"),
+                };
                 format!(
-                    "volume {id}, {size}; recovered {} extents from {} records in {}",
+                    "volume {id}, {size}; recovered {} extents from {} records in {}{rows}",
                     report.mapped_extents,
                     report.records,
                     super::volume::span(report.duration),
