@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """What a request costs through io_uring and through /dev/fuse, and beside a FUSE server in memory.
 
-ring.py [--rounds 7] [--count 2000] [--dirs 30] [--processors 1,2] [--mode ordered]
+ring.py [--rounds 25] [--count 400] [--dirs 10] [--processors 1,2] [--mode ordered]
         [--manylogs target/release/manylogs] [--memory target/release/examples/memory]
 
 MLFS on an image in memory is mounted with `-o uring` and with `-o nouring`, and a FUSE server that
 has its tree in memory (crates/servers/fuse/examples/memory.rs, /dev/fuse) beside them. The three do
-the same in turn. A line has the medians of the rounds: microseconds of an operation, and of the
-server's processor time for it; and the medians of the ratios within a round. With one processor
-programs and servers share it. Needs root and mkfs.ext4, and room in /dev/shm.
+the same in turn, in many short rounds. A line has the medians of the rounds: microseconds of an
+operation, and of the server's processor time for it; and the medians of the ratios within a round.
+With one processor programs and servers share it. Needs root and mkfs.ext4, and room in /dev/shm.
 """
 import argparse
 import mmap
@@ -24,6 +24,8 @@ from small_files import make_archive, shell
 
 WAYS = ["uring", "nouring"]
 PROGRAMS = 8
+# Transfers of 1 MiB.
+LARGE = 16
 
 
 def server_us(process):
@@ -90,13 +92,13 @@ def transfers(system, count):
     took = {"write 4 KiB": system.timed(
         lambda: [os.pwrite(file, small, 4096 * number) for number in range(count)], count)}
     took["write 1 MiB"] = system.timed(
-        lambda: [os.pwrite(file, large, number << 20) for number in range(64)], 64)
+        lambda: [os.pwrite(file, large, number << 20) for number in range(LARGE)], LARGE)
     os.fsync(file)
     os.close(file)
     direct = os.open(path, os.O_RDONLY | os.O_DIRECT)
     room = mmap.mmap(-1, 1 << 20)
     took["read 1 MiB, direct"] = system.timed(
-        lambda: [os.preadv(direct, [room], number << 20) for number in range(64)], 64)
+        lambda: [os.preadv(direct, [room], number << 20) for number in range(LARGE)], LARGE)
     page = mmap.mmap(-1, 4096)
     took["read 4 KiB, direct"] = system.timed(
         lambda: [os.preadv(direct, [page], 4096 * number) for number in range(count)], count)
@@ -111,9 +113,9 @@ def measure(system, archive, count):
     names = [f"{place}/file{number:05}".encode() for number in range(count)]
     create = lambda name: os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     took = {"create, close": system.timed(lambda: [create(name) for name in names], count)}
-    took["attributes"] = system.timed(lambda: ask(names, 2), 2 * count)
+    took["attributes"] = system.timed(lambda: ask(names, 4), 4 * count)
     took[f"attributes, {PROGRAMS} at once"] = system.timed(
-        lambda: at_once(names[:count // 4], 1), PROGRAMS * (count // 4))
+        lambda: at_once(names, 1), PROGRAMS * count)
     took["unlink"] = system.timed(lambda: [os.unlink(name) for name in names], count)
     os.rmdir(place)
     took |= transfers(system, count)
@@ -153,9 +155,9 @@ def tell(rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--dirs", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--count", type=int, default=400)
+    parser.add_argument("--dirs", type=int, default=10)
     parser.add_argument("--processors", default="1,2")
     parser.add_argument("--mode", default="ordered")
     parser.add_argument("--manylogs", default="target/release/manylogs")

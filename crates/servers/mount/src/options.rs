@@ -118,10 +118,10 @@ impl MountOptions {
     /// `data=ordered`, `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `durable_dsync`,
     /// `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their
     /// opposites, `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
-    /// `noreaddirplus`, `awake`, `noawake`, `uring`, `nouring`, and further options of ext4: `commit=SECONDS` has
-    /// effect; others are accepted and change nothing if no program can rely on them
-    /// ([`MountOptions::ignored`]). Options for programs that read fstab (`defaults`, `nofail`,
-    /// `x-systemd.automount` ...) change nothing.
+    /// `noreaddirplus`, `awake`, `noawake`, `uring`, `nouring`, and further options of ext4:
+    /// `commit=SECONDS` has effect; others are accepted and change nothing if no program can rely
+    /// on them ([`MountOptions::ignored`]). Options for programs that read fstab (`defaults`,
+    /// `nofail`, `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
     /// If an option is not among these; the options before it may have taken effect.
