@@ -51,7 +51,7 @@ pub(crate) fn dispatch(fs: &impl Filesystem, request: Request<'_>, pending: Pend
             fs.read_directory_plus(of, read, Reply::new(pending));
         }
         Operation::ReleaseDirectory(handle) => {
-            fs.release_directory(of, handle, Reply::new(pending))
+            fs.release_directory(of, handle, Reply::new(pending));
         }
         Operation::SyncDirectory(sync) => fs.sync_directory(of, sync, Reply::new(pending)),
         Operation::Usage => fs.usage(of, Reply::new(pending)),

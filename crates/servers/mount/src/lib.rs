@@ -192,7 +192,7 @@ fn listen(source: &Path, queue: &Queue) -> Option<ControlSocket> {
 fn tell_switch(source: &Path) {
     if std::fs::read(RING_SWITCH).is_ok_and(|says| says.starts_with(b"N")) {
         let message = format!(
-            "requests come through /dev/fuse: io_uring takes less time, and is switched on by \
+            "requests come through /dev/fuse: io_uring is switched on by \
              `echo Y > {RING_SWITCH}` before the mount"
         );
         line(Level::Info, Some(source), &message, &[]);

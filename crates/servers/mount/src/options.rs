@@ -51,8 +51,8 @@ pub struct MountOptions {
     pub durable_dsync: bool,
     /// Processors may sleep while programs send one request after another.
     no_awake: bool,
-    /// Requests come through `/dev/fuse` alone.
-    no_ring: bool,
+    /// Requests come through an io_uring, where the kernel offers it.
+    by_ring: bool,
     /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
     memory: Option<u64>,
     /// What is put over the device.
@@ -167,7 +167,7 @@ impl MountOptions {
 
     /// Whether requests may come through an io_uring, where the kernel offers it.
     pub(crate) const fn by_ring(&self) -> bool {
-        !self.no_ring
+        self.by_ring
     }
 
     /// A new account of the server's memory.
@@ -206,8 +206,8 @@ impl MountOptions {
             "durable_dsync" => self.durable_dsync = true,
             "awake" => self.no_awake = false,
             "noawake" => self.no_awake = true,
-            "uring" => self.no_ring = false,
-            "nouring" => self.no_ring = true,
+            "uring" => self.by_ring = true,
+            "nouring" => self.by_ring = false,
             "nodev" => self.set(MountFlags::NO_DEV),
             "dev" => self.clear(MountFlags::NO_DEV),
             "nosuid" => self.set(MountFlags::NO_SUID),
@@ -345,11 +345,11 @@ mod tests {
         assert!(!options.keeps_awake());
         options.add("awake").unwrap();
         assert!(options.keeps_awake());
-        assert!(options.by_ring());
-        options.add("nouring").unwrap();
         assert!(!options.by_ring());
         options.add("uring").unwrap();
         assert!(options.by_ring());
+        options.add("nouring").unwrap();
+        assert!(!options.by_ring());
         let default = MountOptions::default();
         assert_eq!(default.for_kernel(true), MountFlags::empty());
         assert_eq!(default.for_kernel(false), MountFlags::NO_DEV | MountFlags::NO_SUID);
