@@ -436,3 +436,31 @@ fn parts_of_one_file_by_many_threads_are_kept_apart() {
         server.unmount();
     }
 }
+
+/// Of a disk the kernel waits for the answer to its last request, which comes after all else.
+#[test]
+fn an_unmount_of_a_disk_returns_when_the_server_is_done() {
+    for way in WAYS {
+        let Some(server) = Server::start(way, &[], "") else { return };
+        server.unmount();
+        let attached = program("losetup")
+            .args(["--find", "--show"])
+            .arg(server.place.path("disk.img"))
+            .output()
+            .unwrap();
+        assert!(attached.status.success(), "{attached:?}");
+        let disk = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
+        server.place.run(&["fs", "mount", &disk, "mnt", "--background", "-o", way]).succeeds();
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        assert!(table.lines().any(|line| line.starts_with(&disk) && line.contains("fuseblk")));
+        let bytes = content(3 * MIB, 4);
+        fs::write(server.path("file"), &bytes).unwrap();
+        assert!(fs::read(server.path("file")).unwrap() == bytes);
+        let unmounted = || program("umount").arg(server.place.path("mnt")).output().unwrap();
+        assert!(becomes(|| unmounted().status.success()), "{way}");
+        // Nothing is written any more.
+        server.is_clean();
+        let detached = program("losetup").args(["--detach", &disk]).status();
+        assert!(detached.unwrap().success());
+    }
+}
