@@ -276,6 +276,7 @@ mlfs-bench: tools
 	$(CARGO) build --release --locked --package manylogs-fuse --example memory
 	benches/mlfs.py --manylogs $(TARGET)/release/manylogs --memory $(TARGET)/release/examples/memory
 	benches/small_files.py --manylogs $(TARGET)/release/manylogs $(if $(FAST),--rounds 3 --dirs 60,)
+	benches/ring.py --manylogs $(TARGET)/release/manylogs --memory $(TARGET)/release/examples/memory
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli

@@ -63,8 +63,9 @@ class Owner(threading.Thread):
             while not self.stop_.is_set():
                 self.step()
         except OSError as error:
-            # The server is dead. Anything else is a fault.
-            if not self.stop_.is_set() and error.errno not in (5, 103, 107):
+            # The server is dead (ECANCELED: a request was on its way to the server through
+            # io_uring). Anything else is a fault.
+            if not self.stop_.is_set() and error.errno not in (5, 103, 107, 125):
                 self.error = error
 
     def path(self, file):

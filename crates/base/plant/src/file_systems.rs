@@ -183,6 +183,17 @@ macro_rules! with_file_systems {
                 /// The kernel goes on with a listing that it began before a name was added.
                 MlfsListStale,
             }
+            /// Bugs of requests and answers through the ring (FUSE over io_uring).
+            FUSE_RING {
+                /// The kernel is told one byte less than an answer has.
+                RingAnswerCutShort,
+                /// An answer has the number of another request.
+                RingAnswerOfAnother,
+                /// What the kernel still sends through the device is not read.
+                RingDeviceUnread,
+                /// No bug: the entries are so small that the kernel refuses them.
+                RingEntriesTooSmall,
+            }
             /// Bugs of the account of a mount's memory.
             MEMORY {
                 /// No request waits for memory.

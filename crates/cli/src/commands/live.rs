@@ -161,6 +161,7 @@ fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
     let kinds: Vec<_> = kinds.map(|kind| format!("{} {}", kind.requests, kind.kind)).collect();
     let all: u64 = fs.kernel_requests.iter().map(|kind| kind.requests).sum();
     let _ = writeln!(out, "the kernel asks {all} requests: {}", kinds.join(", "));
+    let _ = writeln!(out, "requests come   through {}", fs.requests_through);
 }
 
 fn volume_text(out: &mut String, volume: &VolumeStatus) {

@@ -1,12 +1,13 @@
 //! The ring and the threads on which a reactor waits.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use io_uring::squeue::Entry128;
 use manylogs_plant::Bug;
 use rustix::event::PollFlags;
 
@@ -15,6 +16,7 @@ use crate::event::Event;
 use crate::file_io::{Callback, Done, FileIo, Op};
 use crate::polled::Polled;
 use crate::pool::{Pool, carry_out};
+use crate::request_ring::Entries;
 use crate::ring::Ring;
 use crate::slab::Slab;
 
@@ -38,6 +40,8 @@ pub(crate) struct Driver {
     shelf: Arc<Shelf>,
     /// Whether there may be queued entries that the kernel has not been given.
     queued: Cell<bool>,
+    /// Entries for the kernel's requests, once there are some.
+    requests: OnceCell<Rc<Entries>>,
 }
 
 impl Driver {
@@ -51,6 +55,7 @@ impl Driver {
             callbacks: RefCell::default(),
             shelf: Arc::default(),
             queued: Cell::default(),
+            requests: OnceCell::new(),
         }
     }
 
@@ -119,9 +124,37 @@ impl Driver {
         self.at_once.borrow_mut().push((key, done));
     }
 
+    /// What ends the sleep of the thread.
+    pub(crate) const fn event(&self) -> &Arc<Event> {
+        &self.event
+    }
+
+    /// Whether there is a ring that takes commands of drivers.
+    pub(crate) fn takes_commands(&self) -> bool {
+        self.ring.borrow().as_ref().is_some_and(Ring::takes_commands)
+    }
+
+    /// Hands entries for requests to the kernel.
+    ///
+    /// # Errors
+    /// If there is no ring that can, or it has entries already; those of the kernel's queue.
+    pub(crate) fn take_requests(&self, entries: &Rc<Entries>) -> io::Result<()> {
+        let mut ring = self.ring.borrow_mut();
+        let ring = ring.as_mut().ok_or(io::ErrorKind::Unsupported)?;
+        self.requests.set(Rc::clone(entries)).map_err(|_| io::ErrorKind::AlreadyExists)?;
+        ring.take_requests(entries)
+    }
+
+    /// Gives the kernel a command that it refuses, after which it sends requests another way.
+    pub(crate) fn refuse_requests(&self, refusal: &Entry128) -> io::Result<()> {
+        let mut ring = self.ring.borrow_mut();
+        ring.as_mut().ok_or(io::ErrorKind::Unsupported)?.refuse_requests(refusal)
+    }
+
     /// Gives the kernel the queued entries. If it refuses for now, the next round tries again.
     pub(crate) fn submit(&self) {
-        if self.queued.get()
+        let answered = self.requests.get().is_some_and(|requests| requests.any_answered());
+        if (self.queued.get() || answered)
             && let Some(ring) = self.ring.borrow_mut().as_mut()
         {
             self.queued.set(ring.submit().is_err());
@@ -132,6 +165,9 @@ impl Driver {
     pub(crate) fn reap(&self) {
         while let Some((key, done)) = self.next_from_ring() {
             self.call_back(key, done);
+        }
+        if let Some(requests) = self.requests.get() {
+            requests.tell();
         }
         for (key, done) in self.at_once.take() {
             self.call_back(key, done);

@@ -5,15 +5,18 @@
 
 #![expect(unsafe_code, reason = "the kernel is given pointers")]
 
+mod requests;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, Probe, opcode, squeue};
+use io_uring::{Probe, opcode, squeue};
 use rustix::event::PollFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -21,9 +24,10 @@ use crate::buffer::{Buffer, Source};
 use crate::event::Event;
 use crate::file_io::{Done, Op, WriteMode};
 use crate::priority::REAL_TIME_IO;
+use crate::request_ring::Entries;
 use crate::slab::Slab;
+use crate::uring::Uring;
 
-const ENTRIES: u32 = 256;
 /// Registered memory: 4 MiB, half of what an ordinary user may lock.
 const REGISTERED: u16 = 32;
 const REGISTERED_BYTES: usize = 128 << 10;
@@ -31,6 +35,8 @@ const REGISTERED_BYTES: usize = 128 << 10;
 const EVENT_KEY: u64 = u64::MAX;
 /// The number of requests that end waits; their own end is ignored.
 const FORGET_KEY: u64 = u64::MAX - 1;
+/// Added to the number of an entry for requests: the number of its commands.
+const REQUEST_KEY: u64 = 1 << 62;
 /// Longer than a wait takes to end.
 const FORGET_WAIT: Duration = Duration::from_millis(10);
 /// Tries before a kernel queue that stays full is an error.
@@ -39,15 +45,17 @@ const SUBMIT_TRIES: u32 = 10_000;
 /// An io_uring with its operations in flight. Dropping it waits for them.
 pub(crate) struct Ring {
     // Declared first, dropped first: no registration outlives its memory.
-    uring: IoUring,
+    uring: Uring,
     in_flight: Slab<InFlight>,
     arrived: VecDeque<(usize, Done)>,
     /// Registered buffers that are not in use.
     spare: Vec<Buffer>,
     event: Arc<Event>,
     event_armed: bool,
-    /// Whether the event was notified since the wait began.
+    /// Whether the event was notified, or a request came, since the wait began.
     notified: bool,
+    /// Entries for the kernel's requests. Their commands never end by themselves.
+    requests: Option<Rc<Entries>>,
 }
 
 struct InFlight {
@@ -60,7 +68,7 @@ struct InFlight {
 impl Ring {
     /// A ring whose waits end when `event` is notified.
     pub(crate) fn new(event: Arc<Event>) -> io::Result<Self> {
-        let uring = make()?;
+        let uring = Uring::new()?;
         let mut probe = Probe::new();
         uring.submitter().register_probe(&mut probe)?;
         let codes = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
@@ -79,6 +87,7 @@ impl Ring {
             event,
             event_armed: false,
             notified: false,
+            requests: None,
         };
         ring.register();
         Ok(ring)
@@ -181,20 +190,26 @@ impl Ring {
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         loop {
             // SAFETY: memory and file of the entry are kept in `in_flight` until it is complete.
-            if unsafe { self.uring.submission().push(entry) }.is_ok() {
+            if let Ok(()) = unsafe { self.uring.push(entry) } {
                 return Ok(());
             }
-            self.submit()?;
+            self.enter()?;
         }
     }
 
-    /// Gives the kernel the queued entries.
+    /// Gives the kernel the queued entries, and answers to its requests.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.queue_answers()?;
+        self.enter()
+    }
+
+    /// Gives the kernel the queued entries.
+    fn enter(&mut self) -> io::Result<()> {
         for _ in 0..SUBMIT_TRIES {
-            if self.uring.submission().is_empty() {
+            if self.uring.state().0 {
                 return Ok(());
             }
-            match self.uring.submit() {
+            match self.uring.submitter().submit() {
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {
                     self.collect();
@@ -212,6 +227,7 @@ impl Ring {
         // on are new to it, so the wait must not swallow them.
         self.notified = false;
         self.collect();
+        self.queue_answers()?;
         if !self.event_armed {
             let events = PollFlags::IN.bits().into();
             let entry = opcode::PollAdd::new(Fd(self.event.as_raw_fd()), events).build();
@@ -219,7 +235,7 @@ impl Ring {
             self.event_armed = true;
         }
         if self.notified || !self.arrived.is_empty() {
-            return self.submit();
+            return self.enter();
         }
         let submitter = self.uring.submitter();
         let waited = match timeout.map(Timespec::from) {
@@ -242,10 +258,10 @@ impl Ring {
     }
 
     fn collect(&mut self) {
-        if self.uring.submission().taskrun() {
+        if self.uring.state().1 {
             // Fetches completions that the kernel holds back. If it refuses, the next check asks
             // again.
-            let _ = self.uring.submit();
+            let _ = self.uring.submitter().submit();
         }
         loop {
             let Some(entry) = self.uring.completion().next() else { return };
@@ -256,6 +272,10 @@ impl Ring {
                 continue;
             }
             if entry.user_data() == FORGET_KEY {
+                continue;
+            }
+            if let Some(slot) = entry.user_data().checked_sub(REQUEST_KEY) {
+                self.end_request(slot, entry.result());
                 continue;
             }
             let slot = manylogs_block::to_usize(entry.user_data());
@@ -271,14 +291,6 @@ impl Ring {
             self.arrived.push_back((key, Done { result, buffer }));
         }
     }
-}
-
-/// A ring whose completions wait until its thread asks for them, which is always soon. Otherwise
-/// each completion would interrupt the thread. Kernels before 6.1 have no such ring.
-fn make() -> io::Result<IoUring> {
-    let mut quiet = IoUring::builder();
-    quiet.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
-    quiet.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))
 }
 
 impl Drop for Ring {

@@ -34,6 +34,10 @@ impl Reactor {
 }
 
 impl Watcher {
+    pub(crate) const fn driver(&self) -> &Rc<Driver> {
+        &self.0
+    }
+
     /// Returns when there is data to read from `file`, or its other end is gone. If the future is
     /// dropped before, the descriptor is no longer held here.
     pub async fn readable(&self, file: &Arc<File>) {

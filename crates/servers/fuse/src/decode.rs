@@ -45,11 +45,28 @@ pub struct Dialect {
 /// The body behind the header is too short.
 struct TooShort;
 
-/// The rest of a request.
-struct Rest<'a>(&'a [u8]);
+/// The rest of a request: the two pieces that the kernel puts it into. Nothing lies in both. What
+/// comes through the device is in one piece.
+struct Rest<'a>(&'a [u8], &'a [u8]);
 
 impl<'a> Rest<'a> {
+    /// Goes on with the second piece at the end of the first.
+    const fn go_on(&mut self) {
+        if self.0.is_empty() {
+            (self.0, self.1) = (self.1, &[]);
+        }
+    }
+
+    /// Takes `bytes` away from the end.
+    fn shorten(self, bytes: usize) -> Option<Self> {
+        match self.1.len() {
+            0 => Some(Self(&self.0[..self.0.len().checked_sub(bytes)?], &[])),
+            len => Some(Self(self.0, &self.1[..len.checked_sub(bytes)?])),
+        }
+    }
+
     fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, TooShort> {
+        self.go_on();
         let (taken, rest) = T::read_from_prefix(self.0).map_err(|_| TooShort)?;
         self.0 = rest;
         Ok(taken)
@@ -57,6 +74,7 @@ impl<'a> Rest<'a> {
 
     /// The next name, which ends with a zero byte.
     fn name(&mut self) -> Result<&'a [u8], TooShort> {
+        self.go_on();
         let end = self.0.iter().position(|byte| *byte == 0).ok_or(TooShort)?;
         let name = &self.0[..end];
         self.0 = &self.0[end + 1..];
@@ -65,6 +83,7 @@ impl<'a> Rest<'a> {
 
     fn bytes(&mut self, len: u32) -> Result<&'a [u8], TooShort> {
         let len = usize::try_from(len).map_err(|_| TooShort)?;
+        self.go_on();
         let (bytes, rest) = self.0.split_at_checked(len).ok_or(TooShort)?;
         self.0 = rest;
         Ok(bytes)
@@ -77,17 +96,29 @@ impl<'a> Request<'a> {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &'a [u8], dialect: Dialect) -> Result<Self, DecodeError> {
-        let no_request = |said| DecodeError::NoRequest { bytes: bytes.len(), said };
-        let (header, rest) = InHeader::read_from_prefix(bytes).map_err(|_| no_request(None))?;
-        if usize::try_from(header.len) != Ok(bytes.len()) {
+        Self::decode_parted([bytes, &[]], dialect)
+    }
+
+    /// Decodes a request in two pieces: the headers, and what follows that of the operation.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode_parted(
+        [head, payload]: [&'a [u8]; 2],
+        dialect: Dialect,
+    ) -> Result<Self, DecodeError> {
+        let bytes = head.len() + payload.len();
+        let no_request = |said| DecodeError::NoRequest { bytes, said };
+        let (header, rest) = InHeader::read_from_prefix(head).map_err(|_| no_request(None))?;
+        if usize::try_from(header.len) != Ok(bytes) {
             return Err(no_request(Some(header.len)));
         }
         let id = RequestId(header.unique);
         let too_short = || DecodeError::TooShort { id, opcode: header.opcode };
         // Extensions lie at the end. They are skipped: no server here agrees upon any.
         let extensions = usize::from(header.total_extlen) * 8;
-        let body = rest.len().checked_sub(extensions).ok_or_else(too_short)?;
-        let operation = operation(header.opcode, Rest(&rest[..body]), dialect);
+        let body = Rest(rest, payload).shorten(extensions).ok_or_else(too_short)?;
+        let operation = operation(header.opcode, body, dialect);
         let operation = operation.map_err(|TooShort| too_short())?;
         let node = NodeId(header.nodeid);
         let context = Context { node, uid: header.uid, gid: header.gid, pid: header.pid };

@@ -1,13 +1,9 @@
 //! Hands requests to the file system.
 
-use std::sync::Arc;
-
-use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use crate::answer::Answer;
 use crate::filesystem::Filesystem;
-use crate::reply::Reply;
+use crate::reply::{Pending, Reply};
 use crate::request::{Operation, Request};
 
 /// What a session does after a request.
@@ -19,58 +15,55 @@ pub(crate) enum Next {
     Destroy(Reply<()>),
 }
 
-/// Hands a request to the file system.
-pub(crate) fn dispatch(fs: &impl Filesystem, request: Request<'_>, device: &Arc<OwnedFd>) -> Next {
-    let Request { id, context, operation } = request;
-    let of = context;
-    /// The reply to request `id`; its type says what the answer must be.
-    fn to<A: Answer + ?Sized>(device: &Arc<OwnedFd>, id: crate::request::RequestId) -> Reply<A> {
-        Reply::new(Arc::clone(device), id)
-    }
+/// Hands a request to the file system, which answers what is `pending`.
+pub(crate) fn dispatch(fs: &impl Filesystem, request: Request<'_>, pending: Pending) -> Next {
+    let Request { context: of, operation, .. } = request;
     match operation {
-        Operation::Destroy => return Next::Destroy(to(device, id)),
+        Operation::Destroy => return Next::Destroy(Reply::new(pending)),
         Operation::Forget(times) => fs.forget(of.node, times),
         Operation::ForgetMany(forgets) => fs.forget_many(forgets),
-        Operation::Lookup(name) => fs.lookup(of, name, to(device, id)),
-        Operation::GetAttributes => fs.attributes(of, to(device, id)),
-        Operation::Statx => fs.statx(of, to(device, id)),
-        Operation::SetAttributes(change) => fs.set_attributes(of, change, to(device, id)),
-        Operation::ReadLink => fs.read_link(of, to(device, id)),
-        Operation::MakeNode(new) => fs.make_node(of, new, to(device, id)),
-        Operation::MakeDirectory(new) => fs.make_directory(of, new, to(device, id)),
-        Operation::MakeSymlink(new) => fs.make_symlink(of, new, to(device, id)),
-        Operation::Unlink(name) => fs.unlink(of, name, to(device, id)),
-        Operation::RemoveDirectory(name) => fs.remove_directory(of, name, to(device, id)),
-        Operation::Rename(rename) => fs.rename(of, rename, to(device, id)),
-        Operation::Link(link) => fs.link(of, link, to(device, id)),
-        Operation::Open(open) => fs.open(of, open, to(device, id)),
-        Operation::Create(new) => fs.create(of, new, to(device, id)),
-        Operation::CreateUnnamed(new) => fs.create_unnamed(of, new, to(device, id)),
-        Operation::Read(read) => fs.read(of, read, to(device, id)),
-        Operation::Write(write) => fs.write(of, write, to(device, id)),
-        Operation::Flush(handle) => fs.flush(of, handle, to(device, id)),
-        Operation::Release(handle) => fs.release(of, handle, to(device, id)),
-        Operation::Sync(sync) => fs.sync(of, sync, to(device, id)),
-        Operation::SyncFileSystem => fs.sync_file_system(of, to(device, id)),
-        Operation::Allocate(allocate) => fs.allocate(of, allocate, to(device, id)),
-        Operation::Seek(seek) => fs.seek(of, seek, to(device, id)),
-        Operation::OpenDirectory(open) => fs.open_directory(of, open, to(device, id)),
-        Operation::ReadDirectory(read) => fs.read_directory(of, read, to(device, id)),
+        Operation::Lookup(name) => fs.lookup(of, name, Reply::new(pending)),
+        Operation::GetAttributes => fs.attributes(of, Reply::new(pending)),
+        Operation::Statx => fs.statx(of, Reply::new(pending)),
+        Operation::SetAttributes(change) => fs.set_attributes(of, change, Reply::new(pending)),
+        Operation::ReadLink => fs.read_link(of, Reply::new(pending)),
+        Operation::MakeNode(new) => fs.make_node(of, new, Reply::new(pending)),
+        Operation::MakeDirectory(new) => fs.make_directory(of, new, Reply::new(pending)),
+        Operation::MakeSymlink(new) => fs.make_symlink(of, new, Reply::new(pending)),
+        Operation::Unlink(name) => fs.unlink(of, name, Reply::new(pending)),
+        Operation::RemoveDirectory(name) => fs.remove_directory(of, name, Reply::new(pending)),
+        Operation::Rename(rename) => fs.rename(of, rename, Reply::new(pending)),
+        Operation::Link(link) => fs.link(of, link, Reply::new(pending)),
+        Operation::Open(open) => fs.open(of, open, Reply::new(pending)),
+        Operation::Create(new) => fs.create(of, new, Reply::new(pending)),
+        Operation::CreateUnnamed(new) => fs.create_unnamed(of, new, Reply::new(pending)),
+        Operation::Read(read) => fs.read(of, read, Reply::new(pending)),
+        Operation::Write(write) => fs.write(of, write, Reply::new(pending)),
+        Operation::Flush(handle) => fs.flush(of, handle, Reply::new(pending)),
+        Operation::Release(handle) => fs.release(of, handle, Reply::new(pending)),
+        Operation::Sync(sync) => fs.sync(of, sync, Reply::new(pending)),
+        Operation::SyncFileSystem => fs.sync_file_system(of, Reply::new(pending)),
+        Operation::Allocate(allocate) => fs.allocate(of, allocate, Reply::new(pending)),
+        Operation::Seek(seek) => fs.seek(of, seek, Reply::new(pending)),
+        Operation::OpenDirectory(open) => fs.open_directory(of, open, Reply::new(pending)),
+        Operation::ReadDirectory(read) => fs.read_directory(of, read, Reply::new(pending)),
         Operation::ReadDirectoryPlus(read) => {
-            fs.read_directory_plus(of, read, to(device, id));
+            fs.read_directory_plus(of, read, Reply::new(pending));
         }
-        Operation::ReleaseDirectory(handle) => fs.release_directory(of, handle, to(device, id)),
-        Operation::SyncDirectory(sync) => fs.sync_directory(of, sync, to(device, id)),
-        Operation::Usage => fs.usage(of, to(device, id)),
-        Operation::SetXattr(set) => fs.set_xattr(of, set, to(device, id)),
-        Operation::GetXattr(get) => fs.xattr(of, get, to(device, id)),
-        Operation::ListXattrs(room) => fs.xattrs(of, room, to(device, id)),
-        Operation::RemoveXattr(name) => fs.remove_xattr(of, name, to(device, id)),
-        Operation::Access(mask) => fs.access(of, mask, to(device, id)),
-        Operation::Ioctl(ioctl) => fs.ioctl(of, ioctl, to(device, id)),
+        Operation::ReleaseDirectory(handle) => {
+            fs.release_directory(of, handle, Reply::new(pending));
+        }
+        Operation::SyncDirectory(sync) => fs.sync_directory(of, sync, Reply::new(pending)),
+        Operation::Usage => fs.usage(of, Reply::new(pending)),
+        Operation::SetXattr(set) => fs.set_xattr(of, set, Reply::new(pending)),
+        Operation::GetXattr(get) => fs.xattr(of, get, Reply::new(pending)),
+        Operation::ListXattrs(room) => fs.xattrs(of, room, Reply::new(pending)),
+        Operation::RemoveXattr(name) => fs.remove_xattr(of, name, Reply::new(pending)),
+        Operation::Access(mask) => fs.access(of, mask, Reply::new(pending)),
+        Operation::Ioctl(ioctl) => fs.ioctl(of, ioctl, Reply::new(pending)),
         // A session begins only once.
-        Operation::Init(_) => to::<()>(device, id).error(Errno::IO),
-        Operation::Other(_) => to::<()>(device, id).error(Errno::NOSYS),
+        Operation::Init(_) => Reply::<()>::new(pending).error(Errno::IO),
+        Operation::Other(_) => Reply::<()>::new(pending).error(Errno::NOSYS),
     }
     Next::Request
 }

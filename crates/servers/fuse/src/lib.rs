@@ -6,6 +6,9 @@
 //! [`Session`] reads requests and hands them to a [`Filesystem`], and each [`Reply`] writes one
 //! answer. Decoding does not panic, whatever the bytes are.
 //!
+//! A [`PolledSession`] also gets requests through an io_uring, where the kernel has that: there
+//! the headers and what follows them lie in two pieces, and the answer takes their place.
+//!
 //! Mounting goes in two steps: [`Superblock::create`] has the kernel claim the disk,
 //! [`Superblock::attach`] shows the file system once the server is ready.
 
@@ -16,6 +19,7 @@ mod filesystem;
 mod helper;
 mod mount;
 mod negotiate;
+mod polled;
 mod reply;
 pub mod request;
 mod session;
@@ -30,10 +34,11 @@ pub use decode::{DecodeError, Dialect};
 pub use filesystem::Filesystem;
 pub use mount::{MountFlags, MountOptions, Source, Superblock, unmount_from};
 pub use negotiate::{Agreed, InitError, Wanted};
+pub use polled::{PolledSession, ring_queues};
 pub use reply::{Notifier, Reply};
 pub use request::{Context, Request};
 pub use rustix::io::Errno;
-pub use session::{BackgroundSession, Ended, PolledSession, Session, Turn};
+pub use session::{BackgroundSession, Ended, MountGuard, Session, Turn};
 pub use tally::Tally;
 pub use values::{
     Attributes, Device, FileHandle, InitFlags, NewTime, NodeId, NodeKind, OpenFlags, OpenedFlags,

@@ -55,6 +55,8 @@ pub struct Agreed {
     pub flags: InitFlags,
     /// How requests are encoded.
     pub dialect: Dialect,
+    /// Most bytes of what follows the headers of a request or answer.
+    pub payload_bytes: u32,
 }
 
 /// The answer to the kernel's first request.
@@ -102,7 +104,8 @@ pub(crate) fn negotiate(init: &Init, wanted: &Wanted) -> Result<Answered, InitEr
         ..ours
     };
     let dialect = Dialect { extended_setxattr: flags.contains(InitFlags::SETXATTR_EXT) };
-    Ok(Answered::Agreed(out, Agreed { flags, dialect }))
+    let payload_bytes = (u32::from(max_pages) * PAGE_BYTES).max(wanted.max_write).max(8192);
+    Ok(Answered::Agreed(out, Agreed { flags, dialect, payload_bytes }))
 }
 
 /// The lower and the upper 32 bits of the flags.
@@ -141,6 +144,23 @@ mod tests {
         let Ok(Answered::Agreed(out, agreed)) = answered else { panic!("{answered:?}") };
         assert!(agreed.dialect.extended_setxattr);
         assert_eq!(out.flags2, 0, "nothing unknown is agreed upon");
+    }
+
+    #[test]
+    fn a_ring_is_agreed_upon_where_the_kernel_offers_it() {
+        let wanted = Wanted { desired: InitFlags::OVER_IO_URING, ..WANTED };
+        for (offered, agreed_upon) in [(InitFlags::OVER_IO_URING, true), (WANTED.desired, false)] {
+            let offered = offered | InitFlags::POSIX_ACL | InitFlags::INIT_EXT;
+            let answered = negotiate(&kernel(7, 42, offered), &wanted);
+            let Ok(Answered::Agreed(out, agreed)) = answered else { panic!("{answered:?}") };
+            assert_eq!(agreed.flags.contains(InitFlags::OVER_IO_URING), agreed_upon);
+            assert_eq!(out.flags2, u32::from(agreed_upon) << 9);
+            assert_eq!(agreed.payload_bytes, 1 << 20);
+        }
+        let small = Wanted { max_write: 4096, ..wanted };
+        let answered = negotiate(&kernel(7, 42, InitFlags::all()), &small);
+        let Ok(Answered::Agreed(_, agreed)) = answered else { panic!("{answered:?}") };
+        assert_eq!(agreed.payload_bytes, 8192, "the least that the kernel takes");
     }
 
     #[test]

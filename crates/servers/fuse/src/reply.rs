@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use manylogs_plant::{Bug, is};
+use manylogs_storage::RingAnswer;
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, writev};
 use zerocopy::IntoBytes;
@@ -88,15 +90,17 @@ impl Notifier {
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-struct Pending {
-    device: Arc<OwnedFd>,
-    id: RequestId,
+pub(crate) struct Pending {
+    pub(crate) device: Arc<OwnedFd>,
+    pub(crate) id: RequestId,
+    /// The answer's place, if the request came through the ring.
+    pub(crate) ring: Option<RingAnswer>,
 }
 
 impl<A: Answer + ?Sized> Reply<A> {
-    /// The reply to request `id`, which came from `device`.
-    pub(crate) const fn new(device: Arc<OwnedFd>, id: RequestId) -> Self {
-        Self { pending: Some(Pending { device, id }), answer: PhantomData }
+    /// The reply to a request.
+    pub(crate) const fn new(pending: Pending) -> Self {
+        Self { pending: Some(pending), answer: PhantomData }
     }
 
     /// Sends the answer of a request that succeeded.
@@ -170,7 +174,15 @@ impl Room {
 }
 
 impl Pending {
-    fn send(&self, parts: [&[u8]; 2]) {
+    /// Request `id`, which came from `device`.
+    pub(crate) const fn from_device(device: Arc<OwnedFd>, id: RequestId) -> Self {
+        Self { device, id, ring: None }
+    }
+
+    fn send(mut self, parts: [&[u8]; 2]) {
+        if let Some(ring) = self.ring.take() {
+            return self.send_by_ring(ring, parts);
+        }
         // The kernel may refuse an answer (one that is too long, say): the caller must not wait for
         // ever then. Other errors mean that nobody waits: the caller or the mount is gone.
         if let Err(Errno::INVAL) = write(&self.device, self.id, 0, parts) {
@@ -178,9 +190,32 @@ impl Pending {
         }
     }
 
-    fn fail(&self, errno: Errno) {
-        let _ = write(&self.device, self.id, -errno.raw_os_error(), [&[], &[]]);
+    fn send_by_ring(mut self, ring: RingAnswer, parts: [&[u8]; 2]) {
+        let len = size_of::<OutHeader>() + parts[0].len() + parts[1].len();
+        let id = RequestId(self.id.0 ^ u64::from(is(Bug::RingAnswerOfAnother)) << 1);
+        // Too long answers do not fit the entry.
+        if let Err(ring) = ring.send(&header(len, id, 0), parts) {
+            self.ring = Some(ring);
+            self.fail(Errno::IO);
+        }
     }
+
+    fn fail(mut self, errno: Errno) {
+        let error = -errno.raw_os_error();
+        match self.ring.take() {
+            // What is empty fits.
+            Some(ring) => {
+                drop(ring.send(&header(size_of::<OutHeader>(), self.id, error), [&[], &[]]));
+            }
+            None => drop(write(&self.device, self.id, error, [&[], &[]])),
+        }
+    }
+}
+
+/// The header of an answer of `len` bytes.
+fn header(len: usize, id: RequestId, error: i32) -> [u8; size_of::<OutHeader>()] {
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    zerocopy::transmute!(OutHeader { len, error, unique: id.0 })
 }
 
 /// Sends a message. In an answer `error` is 0 or a negative error number, in a notification its

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use manylogs_storage::{RingAnswer, Watcher};
 use rustix::fd::OwnedFd;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, IoSlice, read, writev};
 use zerocopy::IntoBytes;
 
@@ -14,9 +14,11 @@ use crate::dispatch::{Next, dispatch};
 use crate::filesystem::Filesystem;
 use crate::mount::Mount;
 use crate::negotiate::{Agreed, Answered, Wanted, negotiate};
-use crate::reply::{Notifier, Reply};
+use crate::polled::PolledSession;
+use crate::reply::{Notifier, Pending, Reply};
 use crate::request::{Operation, Request, RequestId};
 use crate::tally::Tally;
+use crate::values::InitFlags;
 use crate::wire::{InitOut, OutHeader};
 
 /// Least bytes that the kernel wants to be read at once.
@@ -28,8 +30,8 @@ const BEFORE_DATA: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Channel {
     device: Arc<OwnedFd>,
-    agreed: Agreed,
-    tally: Tally,
+    pub(crate) agreed: Agreed,
+    pub(crate) tally: Tally,
     buffer: Vec<u8>,
 }
 
@@ -37,21 +39,19 @@ pub(crate) struct Channel {
 #[derive(Debug)]
 pub struct Session {
     channel: Channel,
-    mount: Mount,
+    mount: Arc<Mount>,
 }
+
+/// Keeps a file system mounted. When it and the session are dropped the file system is unmounted,
+/// lazily. Unmounting may wait for the connection to end: so a session whose requests come through
+/// a reactor's ring must not be the last, because that connection ends with the reactor.
+#[derive(Debug)]
+pub struct MountGuard(#[expect(dead_code, reason = "it is dropped")] Arc<Mount>);
 
 /// The end of a session. Until it is dropped the kernel may wait: unmounting a file system on a
-/// disk returns only then.
+/// disk returns only then. With a ring it returns when the reactor is dropped as well.
 #[derive(Debug)]
-pub struct Ended(Option<Reply<()>>);
-
-/// A session whose thread does other work while the kernel has no requests.
-#[derive(Debug)]
-pub struct PolledSession {
-    // Dropped before the mount: nobody would answer the kernel's last request to a server.
-    channel: Channel,
-    mount: Mount,
-}
+pub struct Ended(pub(crate) Option<Reply<()>>);
 
 /// What [`PolledSession::serve_next`] found.
 #[derive(Debug)]
@@ -98,7 +98,8 @@ impl Channel {
                     return Ok(Self { device, agreed, tally: Tally::default(), buffer });
                 }
                 Err(error) => {
-                    Reply::<()>::new(device, request.id).error(Errno::PROTO);
+                    let pending = Pending::from_device(device, request.id);
+                    Reply::<()>::new(pending).error(Errno::PROTO);
                     return Err(io::Error::new(io::ErrorKind::Unsupported, error));
                 }
             }
@@ -108,6 +109,11 @@ impl Channel {
     /// The connection to the kernel.
     pub(crate) const fn device(&self) -> &Arc<OwnedFd> {
         &self.device
+    }
+
+    /// Bytes of the longest payload of a request or answer.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        usize::try_from(self.agreed.payload_bytes).unwrap_or(usize::MAX)
     }
 
     fn serve_until_unmounted(
@@ -135,26 +141,39 @@ impl Channel {
         }
     }
 
-    /// Serves a request, if there is one.
-    fn serve_next(&mut self, fs: &impl Filesystem) -> io::Result<Turn> {
+    /// Serves a request that comes through the device, if there is one.
+    pub(crate) fn serve_next(&mut self, fs: &impl Filesystem) -> io::Result<Turn> {
         let len = match receive(&self.device, &mut self.buffer)? {
             Received::Request(len) => len,
             Received::Nothing => return Ok(Turn::Nothing),
             Received::End => return Ok(Turn::Ended(Ended(None))),
         };
-        if let Some(opcode) = opcode_of(&self.buffer[..len]) {
+        self.serve_one(fs, [&self.buffer[..len], &[]], None)
+    }
+
+    /// Serves the request in two pieces, which came through the ring if there is a place in it for
+    /// the answer.
+    pub(crate) fn serve_one(
+        &self,
+        fs: &impl Filesystem,
+        request: [&[u8]; 2],
+        ring: Option<RingAnswer>,
+    ) -> io::Result<Turn> {
+        if let Some(opcode) = opcode_of(request[0]) {
             self.tally.count(opcode);
         }
-        match Request::decode(&self.buffer[..len], self.agreed.dialect) {
+        let pending = |id| Pending { device: Arc::clone(&self.device), id, ring };
+        match Request::decode_parted(request, self.agreed.dialect) {
             Ok(request) => {
                 let thread = request.context.pid;
-                match dispatch(fs, request, &self.device) {
+                let pending = pending(request.id);
+                match dispatch(fs, request, pending) {
                     Next::Request => Ok(Turn::Request { thread }),
                     Next::Destroy(reply) => Ok(Turn::Ended(Ended(Some(reply)))),
                 }
             }
             Err(DecodeError::TooShort { id, .. }) => {
-                Reply::<()>::new(Arc::clone(&self.device), id).error(Errno::IO);
+                Reply::<()>::new(pending(id)).error(Errno::IO);
                 Ok(Turn::Request { thread: 0 })
             }
             Err(error @ DecodeError::NoRequest { .. }) => Err(io::Error::other(error)),
@@ -163,8 +182,14 @@ impl Channel {
 }
 
 impl Session {
-    pub(crate) const fn new(channel: Channel, mount: Mount) -> Self {
-        Self { channel, mount }
+    pub(crate) fn new(channel: Channel, mount: Mount) -> Self {
+        Self { channel, mount: Arc::new(mount) }
+    }
+
+    /// Keeps the file system mounted although the session is dropped.
+    #[must_use]
+    pub fn guard(&self) -> MountGuard {
+        MountGuard(Arc::clone(&self.mount))
     }
 
     /// What kernel and server agreed upon.
@@ -173,71 +198,58 @@ impl Session {
         self.channel.agreed
     }
 
+    /// A notifier, which has the kernel drop what it caches.
+    #[must_use]
+    pub fn notifier(&self) -> Notifier {
+        Notifier(Arc::downgrade(self.channel.device()))
+    }
+
+    /// A session without a reactor has no ring: the kernel would wait for one for ever.
+    fn is_by_device(&self) -> io::Result<()> {
+        if self.channel.agreed.flags.contains(InitFlags::OVER_IO_URING) {
+            let message = "only a polled session serves FUSE over io_uring: do not ask for it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(())
+    }
+
     /// Serves requests until the file system is unmounted.
     ///
     /// # Errors
-    /// Those of reading from the kernel; the file system is unmounted then, lazily.
+    /// Those of reading from the kernel, or if kernel and server agreed upon a ring; the file
+    /// system is unmounted then, lazily.
     pub fn run(self, fs: &impl Filesystem) -> io::Result<Ended> {
+        self.is_by_device()?;
         self.channel.serve_until_unmounted(fs, &self.mount).map(Ended)
     }
 
-    /// The session for a thread that also does other work: reads do not block.
+    /// The session for a thread that also does other work, and waits with `watcher`: reads do not
+    /// block. If kernel and server agreed upon [`InitFlags::OVER_IO_URING`], requests come through
+    /// the watcher's ring from now on, or the kernel is told that they do not: see
+    /// [`PolledSession::ring`]. Its entries have `ring_bytes` of memory at most, but no fewer than
+    /// eight are kept for each processor.
     ///
     /// # Errors
     /// If the connection cannot be made non-blocking.
-    pub fn polled(self) -> io::Result<PolledSession> {
+    ///
+    /// [`InitFlags::OVER_IO_URING`]: crate::InitFlags::OVER_IO_URING
+    pub fn polled(self, watcher: &Watcher, ring_bytes: u64) -> io::Result<PolledSession> {
         let Self { channel, mount } = self;
-        let flags = fcntl_getfl(&channel.device)?;
-        fcntl_setfl(&channel.device, flags | OFlags::NONBLOCK)?;
-        Ok(PolledSession { channel, mount })
+        PolledSession::new(channel, mount, watcher, ring_bytes)
     }
 
     /// Serves requests in a thread of its own.
     ///
     /// # Errors
-    /// If no thread can be started; the file system is unmounted then.
+    /// If no thread can be started, or kernel and server agreed upon a ring; the file system is
+    /// unmounted then.
     pub fn spawn(self, fs: impl Filesystem + Send + 'static) -> io::Result<BackgroundSession> {
+        self.is_by_device()?;
         let Self { channel, mount } = self;
-        let mount = Arc::new(mount);
         let mounted = Arc::clone(&mount);
         let serve = move || channel.serve_until_unmounted(&fs, &mounted).map(drop);
         let thread = Builder::new().name("fuse".to_owned()).spawn(serve)?;
         Ok(BackgroundSession { mount, thread })
-    }
-}
-
-impl PolledSession {
-    /// A notifier, which has the kernel drop what it caches.
-    #[must_use]
-    pub fn notifier(&self) -> Notifier {
-        Notifier(Arc::downgrade(&self.channel.device))
-    }
-
-    /// The counts of the requests that were served.
-    #[must_use]
-    pub fn tally(&self) -> Tally {
-        self.channel.tally.clone()
-    }
-
-    /// A second descriptor of the connection, for waiting until a request is there. The connection
-    /// lasts until both are closed, so this one must be closed first.
-    ///
-    /// # Errors
-    /// If there are no descriptors left.
-    pub fn to_wait_for(&self) -> io::Result<OwnedFd> {
-        Ok(rustix::io::fcntl_dupfd_cloexec(&self.channel.device, 0)?)
-    }
-
-    /// Serves a request, if there is one.
-    ///
-    /// # Errors
-    /// Those of reading from the kernel: the session is to be dropped then.
-    pub fn serve_next(&mut self, fs: &impl Filesystem) -> io::Result<Turn> {
-        let turn = self.channel.serve_next(fs)?;
-        if matches!(turn, Turn::Ended(_)) {
-            self.mount.set_gone();
-        }
-        Ok(turn)
     }
 }
 

@@ -195,6 +195,8 @@ bitflags! {
         const SETXATTR_EXT = 1 << 29;
         /// More than 32 flags.
         const INIT_EXT = 1 << 30;
+        /// Requests and answers go through an io_uring of the server.
+        const OVER_IO_URING = 1 << 41;
     }
 
     /// How the kernel treats an open file.

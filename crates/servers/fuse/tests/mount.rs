@@ -141,3 +141,16 @@ fn what_is_given_up_leaves_nothing_behind() {
     assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
     assert_eq!(line(&path), None);
 }
+
+#[test]
+fn a_session_without_a_reactor_is_not_served_by_a_ring() {
+    let Some((_dir, path)) = place() else { return };
+    let wanted = Wanted { desired: InitFlags::OVER_IO_URING, ..WANTED };
+    let session = Superblock::create(&path, &options()).unwrap().attach(&wanted).unwrap();
+    if !session.agreed().flags.contains(InitFlags::OVER_IO_URING) {
+        return manylogs_testkit::skip("needs Linux 6.14 and fuse.enable_uring=Y");
+    }
+    let refused = session.spawn(OneFile).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    assert_eq!((line(&path), fs::read(&path).unwrap()), (None, b"below".to_vec()));
+}

@@ -7,8 +7,9 @@ use crate::caches::Caches;
 /// Most bytes of a write: 256 pages.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
-/// The protocol options agreed upon with the kernel.
-pub(crate) fn wanted(caches: Caches) -> Wanted {
+/// The protocol options agreed upon with the kernel; `by_ring` if requests may come through a ring.
+pub(crate) fn wanted(caches: Caches, by_ring: bool) -> Wanted {
+    let ring = if by_ring { InitFlags::OVER_IO_URING } else { InitFlags::empty() };
     Wanted {
         // The kernel checks access control lists. We apply the umask, because a default list may
         // replace it. We remove privileges of files; the kernel says who may keep them.
@@ -21,6 +22,7 @@ pub(crate) fn wanted(caches: Caches) -> Wanted {
             | InitFlags::EXPORT_SUPPORT
             | InitFlags::PARALLEL_DIROPS
             | InitFlags::HAS_IOCTL_DIR
+            | ring
             | caches.flags(),
         max_write: MAX_WRITE,
         max_background: 16,

@@ -1,24 +1,25 @@
 //! The thread that owns the file system.
 
+mod arrivals;
 mod awake;
 mod companion;
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use manylogs::PhaseProbe;
-use manylogs_block::{BlockDevice, Inbox, LocalTask, Mailbox, Nanos, mailbox, yield_now};
+use manylogs_block::{BlockDevice, Handle, Inbox, LocalTask, Mailbox, Nanos, mailbox, yield_now};
 use manylogs_ext4::{DurableNames, Ext4, Memory, Options, Part};
-use manylogs_fuse::{Ended, PolledSession, Turn};
+use manylogs_fuse::{Ended, PolledSession, Session, Turn};
 use manylogs_mlfs::{Mounted, now};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::log::{Level, line};
-use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
+use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, RequestRing, Watcher};
 
+use arrivals::Arrivals;
 use companion::Companion;
 
 use crate::front::Front;
@@ -26,6 +27,9 @@ use crate::jobs::LARGEST;
 use crate::served::Served;
 use crate::teller::ToTell;
 use crate::{MountOptions, MountServerError};
+
+/// Entries for requests that come through a ring may have one part in so many of the memory.
+const RING_PART: u64 = 8;
 
 /// A request of another thread to the file system: becomes a task of the file system's thread.
 pub(crate) type Job = Box<dyn FnOnce(&Served) -> LocalTask + Send>;
@@ -37,9 +41,17 @@ pub(crate) type Queue = Mailbox<Job>;
 /// The thread that owns the file system.
 pub(crate) struct Engine {
     queue: Queue,
-    is_adopted: bool,
+    found: Found,
     may_keep_awake: bool,
     thread: JoinHandle<Result<(), MountServerError>>,
+}
+
+/// What the thread tells when it has mounted the file system.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    is_adopted: bool,
+    /// Whether the kernel's requests can come through its ring.
+    has_ring: bool,
 }
 
 /// Has the thread carry out an order of the operator, and blocks until it is done.
@@ -67,7 +79,8 @@ impl Engine {
         let run = move || run((&source, &target), (options, memory, open), jobs, &tell);
         let thread = named.spawn(run)?;
         let told = told.recv();
-        let engine = Self { queue, is_adopted: told == Ok(true), may_keep_awake, thread };
+        let found = told.unwrap_or_default();
+        let engine = Self { queue, found, may_keep_awake, thread };
         match told {
             Ok(_) => Ok(engine),
             // The thread ended before it had mounted; its result says why.
@@ -87,7 +100,7 @@ impl Engine {
     /// Those of reading from the kernel; [`MountServerError::Lost`].
     pub(crate) fn serve(
         &self,
-        session: PolledSession,
+        session: Session,
         front: impl FnOnce(&Served) -> Front + Send + 'static,
         to_tell: ToTell,
     ) -> io::Result<Ended> {
@@ -96,11 +109,19 @@ impl Engine {
         let may_keep_awake = self.may_keep_awake;
         self.queue.push(Box::new(move |served| {
             let (watcher, fs, front) = (served.watcher.clone(), served.fs().clone(), front(served));
-            let near = Companion::new(served.runtime.clone(), may_keep_awake);
-            served.tally.replace(Some(session.tally()));
+            let runtime = served.runtime.clone();
+            let near = Companion::new(runtime.clone(), may_keep_awake);
+            // The ring belongs to this thread.
+            let ring_bytes = fs.memory().bound() / RING_PART;
+            let session = session.polled(&watcher, ring_bytes);
+            let session = session.inspect(|session| served.begins(session));
             Box::pin(async move {
+                let ended = match session {
+                    Ok(session) => serve(session, &front, (&watcher, &runtime), &fs, near).await,
+                    Err(error) => Err(error),
+                };
                 // The receiver is gone only if the program is ending.
-                drop(tell.send(serve(session, &front, &watcher, &fs, near).await));
+                drop(tell.send(ended));
             })
         }));
         told.recv().unwrap_or_else(|_| Err(io::Error::other(MountServerError::Lost)))
@@ -108,7 +129,12 @@ impl Engine {
 
     /// Whether the journal is in the log file.
     pub(crate) const fn is_adopted(&self) -> bool {
-        self.is_adopted
+        self.found.is_adopted
+    }
+
+    /// Whether the kernel's requests can come through the thread's ring, if the kernel offers it.
+    pub(crate) const fn has_ring(&self) -> bool {
+        self.found.has_ring
     }
 
     /// Finishes the jobs under way, makes everything durable, and unmounts the file system.
@@ -122,7 +148,7 @@ fn run(
     (source, target): (&Path, &Path),
     (options, memory, open): (MountOptions, Memory, OpenMode),
     jobs: Inbox<Job>,
-    tell: &mpsc::Sender<bool>,
+    tell: &mpsc::Sender<Found>,
 ) -> Result<(), MountServerError> {
     let durability = options.durability();
     let reactor = Reactor::new()?;
@@ -148,9 +174,11 @@ fn run(
     if !durable.0.is_empty() || durable.1 {
         keep(&mounted, durable, source);
     }
+    let watcher = reactor.watcher();
+    let has_ring = RequestRing::is_possible(&watcher);
     // The receiver is gone only if the program is ending.
-    let _ = tell.send(mounted.volume().is_some());
-    let on = (runtime.clone(), reactor.watcher());
+    let _ = tell.send(Found { is_adopted: mounted.volume().is_some(), has_ring });
+    let on = (runtime.clone(), watcher);
     let served = Served::new(mounted, (source, target), drive, probe, on);
     reactor.block_on(async move {
         work(&served, &jobs).await;
@@ -175,42 +203,17 @@ fn keep(mounted: &Mounted, (names, synced): (DurableNames, bool), source: &Path)
     line(Level::Warning, Some(source), &message, &[]);
 }
 
-/// Predicts whether the next request is already there when one is answered. It is not if a single
-/// program sends one request after another: a read before each wait would be a wasted system call.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Number of requests still to be waited for without a try to read.
-    waits: u32,
-}
-
-impl Pace {
-    /// Requests that are waited for at once after a read found nothing.
-    const WAITS: u32 = 15;
-
-    fn found_nothing(&mut self) {
-        self.waits = Self::WAITS;
-    }
-
-    /// Whether to wait without a try to read.
-    fn waits(&mut self) -> bool {
-        let waits = self.waits > 0;
-        self.waits = self.waits.saturating_sub(1);
-        waits
-    }
-}
-
 /// Serves requests until the file system is unmounted.
 async fn serve(
     mut session: PolledSession,
     front: &Front,
-    watcher: &Watcher,
+    (watcher, runtime): (&Watcher, &Handle),
     fs: &Ext4,
     mut companion: Companion,
 ) -> io::Result<Ended> {
-    let requests = Arc::new(File::from(session.to_wait_for()?));
+    let mut arrivals = Arrivals::new(&session, watcher, runtime)?;
     let teller = front.teller.clone();
     fs.tell_changes(move |ino, what| teller.changed(ino, what));
-    let mut pace = Pace::default();
     loop {
         // Requests stay in the kernel until there is memory for them, and their callers wait. No
         // request under way needs a later one in order to end.
@@ -221,14 +224,9 @@ async fn serve(
             Turn::Request { thread } => {
                 yield_now().await;
                 companion.served(thread);
-                if pace.waits() {
-                    watcher.readable(&requests).await;
-                }
+                arrivals.after_request(&mut session).await;
             }
-            Turn::Nothing => {
-                pace.found_nothing();
-                watcher.readable(&requests).await;
-            }
+            Turn::Nothing => arrivals.next(&mut session).await,
             Turn::Ended(ended) => {
                 fs.tell_nobody();
                 return Ok(ended);

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use manylogs_ext4::AccessTimes;
-use manylogs_fuse::{MountOptions as Mounting, Source, Superblock};
+use manylogs_fuse::{InitFlags, MountOptions as Mounting, Source, Superblock, ring_queues};
 use manylogs_mlfs::MountError;
 use manylogs_storage::{OpenError, OpenMode};
 use thiserror::Error;
@@ -53,6 +53,9 @@ pub use options::{Between, Ignored, MountOptions, OnError, OptionError};
 /// no longer in the mount table, and keeps the disk until its last write is done. The kernel's own
 /// file systems wait for that as well.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The kernel's switch of FUSE over io_uring (Linux 6.14 and later).
+const RING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Why a file system is not served.
 #[derive(Debug, Error)]
@@ -143,7 +146,7 @@ pub fn serve(
     let files = options.access_times;
     let directories = if options.no_directory_times { AccessTimes::Off } else { files };
     let on_error = options.on_error;
-    let (memory, caches) = (options.account(), options.caches());
+    let (memory, caches, by_ring) = (options.account(), options.caches(), options.by_ring());
     let (teller, to_tell) = Teller::new();
     let engine = Engine::start(source, target, (options, memory.clone()), open)?;
     // A read-only mount may share the source with others: only a sole owner gets a control socket.
@@ -154,12 +157,19 @@ pub fn serve(
         let jobs = Jobs::new(served, on_error, caches);
         Front::new(jobs, hidden, (files, directories), (listings, teller))
     };
-    let served = superblock.attach(&wanted(caches)).and_then(|session| {
+    let by_ring = by_ring && engine.has_ring() && ring_queues().is_some();
+    let mut guard = None;
+    let served = superblock.attach(&wanted(caches, by_ring)).and_then(|session| {
         mounted();
-        engine.serve(session.polled()?, front, to_tell)
+        guard = Some(session.guard());
+        if by_ring && !session.agreed().flags.contains(InitFlags::OVER_IO_URING) {
+            tell_switch(source);
+        }
+        engine.serve(session, front, to_tell)
     });
     let closed = engine.stop();
-    drop(control);
+    // An unmount that is due only now would wait for the engine's thread.
+    drop((guard, control));
     // Unmounting a disk waits for this answer.
     drop(served.map_err(failed)?);
     closed
@@ -175,6 +185,17 @@ fn listen(source: &Path, queue: &Queue) -> Option<ControlSocket> {
             line(Level::Warning, Some(source), &message, &[]);
             None
         }
+    }
+}
+
+/// Says how requests could come through an io_uring, if that is switched off on this machine.
+fn tell_switch(source: &Path) {
+    if std::fs::read(RING_SWITCH).is_ok_and(|says| says.starts_with(b"N")) {
+        let message = format!(
+            "requests come through /dev/fuse: io_uring is switched on by \
+             `echo Y > {RING_SWITCH}` before the mount"
+        );
+        line(Level::Info, Some(source), &message, &[]);
     }
 }
 

@@ -51,6 +51,8 @@ pub struct MountOptions {
     pub durable_dsync: bool,
     /// Processors may sleep while programs send one request after another.
     no_awake: bool,
+    /// Requests come through an io_uring, where the kernel offers it.
+    by_ring: bool,
     /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
     memory: Option<u64>,
     /// What is put over the device.
@@ -116,10 +118,10 @@ impl MountOptions {
     /// `data=ordered`, `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `durable_dsync`,
     /// `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their
     /// opposites, `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
-    /// `noreaddirplus`, `awake`, `noawake`, and further options of ext4: `commit=SECONDS` has
-    /// effect; others are accepted and change nothing if no program can rely on them
-    /// ([`MountOptions::ignored`]). Options for programs that read fstab (`defaults`, `nofail`,
-    /// `x-systemd.automount` ...) change nothing.
+    /// `noreaddirplus`, `awake`, `noawake`, `uring`, `nouring`, and further options of ext4:
+    /// `commit=SECONDS` has effect; others are accepted and change nothing if no program can rely
+    /// on them ([`MountOptions::ignored`]). Options for programs that read fstab (`defaults`,
+    /// `nofail`, `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
     /// If an option is not among these; the options before it may have taken effect.
@@ -163,6 +165,11 @@ impl MountOptions {
         !self.no_awake
     }
 
+    /// Whether requests may come through an io_uring, where the kernel offers it.
+    pub(crate) const fn by_ring(&self) -> bool {
+        self.by_ring
+    }
+
     /// A new account of the server's memory.
     pub(crate) fn account(&self) -> Memory {
         Memory::new(self.memory.unwrap_or_else(usual_memory))
@@ -199,6 +206,8 @@ impl MountOptions {
             "durable_dsync" => self.durable_dsync = true,
             "awake" => self.no_awake = false,
             "noawake" => self.no_awake = true,
+            "uring" => self.by_ring = true,
+            "nouring" => self.by_ring = false,
             "nodev" => self.set(MountFlags::NO_DEV),
             "dev" => self.clear(MountFlags::NO_DEV),
             "nosuid" => self.set(MountFlags::NO_SUID),
@@ -336,6 +345,11 @@ mod tests {
         assert!(!options.keeps_awake());
         options.add("awake").unwrap();
         assert!(options.keeps_awake());
+        assert!(!options.by_ring());
+        options.add("uring").unwrap();
+        assert!(options.by_ring());
+        options.add("nouring").unwrap();
+        assert!(!options.by_ring());
         let default = MountOptions::default();
         assert_eq!(default.for_kernel(true), MountFlags::empty());
         assert_eq!(default.for_kernel(false), MountFlags::NO_DEV | MountFlags::NO_SUID);

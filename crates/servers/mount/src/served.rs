@@ -1,15 +1,16 @@
 //! The state of a server's thread: the file system, and the operator's view of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
 use manylogs::PhaseProbe;
 use manylogs_block::{Handle, LocalTask, Sectors};
 use manylogs_ext4::{Ext4, Memory, PartUse, Usage};
-use manylogs_fuse::Tally;
+use manylogs_fuse::{PolledSession, Tally};
 use manylogs_mlfs::{JournalMode, MountError, Mounted};
 use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::{
     ArrangeStatus, CheckpointStatus, FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus,
     Status,
@@ -19,6 +20,10 @@ use manylogs_storage::Watcher;
 
 use crate::tasks::TaskGroup;
 
+/// How requests come, as the status calls it.
+const IO_URING: &str = "io_uring";
+/// See [`IO_URING`].
+const DEVICE: &str = "/dev/fuse";
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
@@ -33,7 +38,9 @@ pub(crate) struct Served {
     /// Waits for the kernel's requests.
     pub(crate) watcher: Watcher,
     /// Counts of the kernel's requests, once a session serves them.
-    pub(crate) tally: RefCell<Option<Tally>>,
+    tally: RefCell<Option<Tally>>,
+    /// Bytes of address space of the ring through which they come.
+    ring_bytes: Cell<Option<u64>>,
 }
 
 impl Served {
@@ -64,11 +71,22 @@ impl Served {
             runtime,
             watcher,
             tally: RefCell::default(),
+            ring_bytes: Cell::default(),
         }
     }
 
     pub(crate) const fn fs(&self) -> &Ext4 {
         self.mounted.fs()
+    }
+
+    /// Notes that `session` serves the kernel from now on.
+    pub(crate) fn begins(&self, session: &PolledSession) {
+        self.tally.replace(Some(session.tally()));
+        self.ring_bytes.set(session.ring().map(|ring| ring.reserved_bytes() as u64));
+        if let Some(error) = session.ring_refused() {
+            let message = format!("requests come through /dev/fuse, not io_uring: {error}");
+            line(Level::Warning, None, &message, &[]);
+        }
     }
 
     /// Waits for the jobs under way, and makes everything durable. Logged versions stay in the
@@ -93,6 +111,9 @@ impl Served {
             checkpoint_bytes: journal.home_bytes,
             memory: memory_status(fs.memory()),
             kernel_requests: self.kernel_requests(),
+            requests_through: if self.ring_bytes.get().is_some() { IO_URING } else { DEVICE }
+                .to_owned(),
+            ring_bytes: self.ring_bytes.get().unwrap_or_default(),
         };
         Status { file_system: Some(file_system), ..self.operated.status() }
     }

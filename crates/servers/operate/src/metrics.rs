@@ -130,6 +130,9 @@ pub fn exposition(status: &Status) -> String {
         for kind in &file_system.kernel_requests {
             page.sample(name, &[("kind", &kind.kind)], kind.requests);
         }
+        let name = "kernel_requests_through_io_uring";
+        page.family(name, "gauge", "1 if requests come through io_uring, 0 if by /dev/fuse.");
+        page.sample(name, &[], u64::from(file_system.requests_through == "io_uring"));
     }
     if let Some(emulation) = &status.emulation {
         emulated(&mut page, emulation);

@@ -356,3 +356,32 @@ proptest! {
         let _ = Request::decode(&message(opcode, &[&body]), Dialect { extended_setxattr: true });
     }
 }
+
+#[test]
+fn two_pieces_are_one_request() {
+    let dialect = Dialect { extended_setxattr: true };
+    let mut parted = 0;
+    for (opcode, body, expected) in bodies() {
+        let bytes = message(opcode, &[&body]);
+        for cut in size_of::<InHeader>()..=bytes.len() {
+            let (head, payload) = bytes.split_at(cut);
+            match Request::decode_parted([head, payload], dialect) {
+                Ok(request) => {
+                    assert_eq!(request.operation, expected, "operation {opcode}, cut at {cut}");
+                    parted += usize::from(!payload.is_empty() && cut > size_of::<InHeader>());
+                }
+                // Nothing that belongs together may lie in both pieces.
+                Err(refused) => assert_eq!(refused, DecodeError::TooShort { id: ID, opcode }),
+            }
+        }
+    }
+    assert!(parted > 20, "{parted} cuts within a body");
+    let mut bytes = message(opcode::LOOKUP, &[b"name\0", &[0; 3], &[7; 8]]);
+    let at = std::mem::offset_of!(InHeader, total_extlen);
+    bytes[at..at + 2].copy_from_slice(&1_u16.to_ne_bytes());
+    let (head, payload) = bytes.split_at(size_of::<InHeader>());
+    let request = Request::decode_parted([head, payload], dialect).unwrap();
+    assert_eq!(request.operation, Operation::Lookup(b"name"), "without its extension");
+    let longer = [payload, &[0]].concat();
+    assert!(Request::decode_parted([head, &longer], dialect).is_err());
+}

@@ -1,5 +1,6 @@
 //! How the thread ends.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use manylogs_ext4::{FileKind, Ino, New};

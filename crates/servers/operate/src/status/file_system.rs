@@ -30,6 +30,13 @@ pub struct FileSystemStatus {
     /// Requests of the kernel by kind; kinds without requests are left out.
     #[serde(default)]
     pub kernel_requests: Vec<KernelRequests>,
+    /// How they come: `io_uring` or `/dev/fuse`.
+    #[serde(default)]
+    pub requests_through: String,
+    /// Bytes of address space for requests that come through `io_uring`. Only what they have
+    /// touched is memory.
+    #[serde(default)]
+    pub ring_bytes: u64,
 }
 
 /// Requests of one kind that the kernel sent to the server of a file system.
