@@ -10,8 +10,8 @@ use manylogs_ext4::{DURABLE_XATTR, Ext4, FileKind, Ino, New, SetXattr};
 use manylogs_near::{Near, NearOptions};
 use manylogs_torture::ext4::{Images, content};
 
-/// The share of the log space that is kept.
-const SHARE: f64 = 0.1;
+/// The part of the log space that is kept, as a divisor.
+const PART: u32 = 10;
 /// Time in which a pass ends that has begun.
 const PASS: Nanos = Nanos::from_secs(1);
 /// Bytes of a write.
@@ -27,8 +27,9 @@ fn with_budget<T: 'static>(
     let near = NearOptions { keeps_metadata, ..NearOptions::default() };
     let (done, _) = on_with(image, anchors, near, async |near: Near, _, clock| {
         let volume = near.volume();
-        volume.reconfigure(&VolumeConfig { durable_budget: SHARE, ..volume.config() }).unwrap();
-        let budget = (volume.layout().log_sectors().bytes() as f64 * SHARE) as u64;
+        let durable_budget = 1.0 / f64::from(PART);
+        volume.reconfigure(&VolumeConfig { durable_budget, ..volume.config() }).unwrap();
+        let budget = volume.layout().log_sectors().bytes() / u64::from(PART);
         let done = work(&near, budget, clock).await;
         near.drain().await.unwrap();
         done

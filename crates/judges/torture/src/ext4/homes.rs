@@ -27,7 +27,7 @@ pub(super) struct Moment(u64);
 impl Moment {
     /// `nanos` after the beginning of mount number `mount`.
     pub(super) const fn new(mount: u64, nanos: u64) -> Self {
-        Self(mount << MOUNT_SHIFT | nanos / 1000)
+        Self((mount << MOUNT_SHIFT) | (nanos / 1000))
     }
 }
 
