@@ -36,5 +36,12 @@ fn what_is_promised_of_files_that_need_no_place_holds() {
         assert_eq!(case["misses"].as_array().map(Vec::len), Some(0), "{case}");
     }
     assert!(segments["checkpoints"].as_u64().unwrap() > 0, "{segments}");
+    // So little is read in so short a time that the gate need not hold.
+    place.run(&["fs", "keeping", "--json", "read.json", "--logs", "40M", "--gate", "read"]);
+    let read = std::fs::read_to_string(place.path("read.json")).unwrap();
+    let read: serde_json::Value = serde_json::from_str(&read).unwrap();
+    let read = &read["cases"][0];
+    assert!(read["read_ratio"].as_f64().unwrap() > 0.2, "{read}");
+    assert!(read["read_scattered_mb_per_s"].as_f64().unwrap() > 1.0, "{read}");
     place.run(&["fs", "keeping", "--logs", "1M"]).fails(2, &["40M"]);
 }

@@ -244,6 +244,14 @@ macro_rules! with_file_systems {
                 /// The first record maps all blocks of a write, and later ones have the content.
                 DurableMapsAhead,
             }
+            /// Bugs of the budget of what is kept, that tests of its cases show.
+            DURABLE_BUDGET {
+                /// Beyond the budget, kept content of those who have less than their share is
+                /// neither logged anew nor written home, and the floor passes it.
+                OthersNotRenewed,
+                /// Content and metadata may each have the whole budget.
+                BudgetTwice,
+            }
             /// Bugs of files that need durability but no place, that other tests show.
             DURABLE_FILES_SIDE {
                 /// Content of these files is not kept.

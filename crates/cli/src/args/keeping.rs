@@ -20,6 +20,10 @@ pub(crate) enum KeepingGate {
     Segments,
     /// Small files are written over a day into every log; then others need the room.
     Spread,
+    /// One user writes far more than the budget, beside another's log.
+    Owners,
+    /// What was appended beside readers is read back, from the logs and from home.
+    Read,
     /// A checkpoint, with files that live in the logs and without.
     Pass,
 }
@@ -31,6 +35,8 @@ impl KeepingGate {
             Self::Ring => Gate::Ring,
             Self::Segments => Gate::Segments,
             Self::Spread => Gate::Spread,
+            Self::Owners => Gate::Owners,
+            Self::Read => Gate::Read,
             Self::Pass => Gate::Pass,
         }
     }
@@ -44,7 +50,7 @@ pub(crate) struct FsKeepingArgs {
         value_enum,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "appended,ring,segments,spread,pass"
+        default_value = "appended,ring,segments,spread,owners,read,pass"
     )]
     pub(crate) gate: Vec<KeepingGate>,
     /// Bytes of all logs together, from 40M on; what is written is in proportion to it.

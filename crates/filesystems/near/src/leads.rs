@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use manylogs::{HomeForm, Volume};
 use manylogs_block::{BlockDevice, Extent, Payload, narrow};
-use manylogs_ext4::{BlockNo, Closed, Error, Ext4, Leads, LoggedKind, Run};
+use manylogs_ext4::{BlockNo, Closed, Error, Ext4, Leads, Run};
 use manylogs_logstore::Class;
 use manylogs_plant::{Bug, is};
 
@@ -69,7 +69,7 @@ impl Leading {
         let is_kept = |run: Run| {
             let range = BlockNo(run.range().start)..BlockNo(run.range().end);
             let mut blocks = transaction.blocks.range(range);
-            let has = blocks.any(|(_, logged)| logged.kind == LoggedKind::DurableContent);
+            let has = blocks.any(|(_, logged)| logged.kind.needs_no_place());
             let kept = has || !volume.kept(sectors_of(run)).is_empty();
             if kept { vec![run] } else { Vec::new() }
         };

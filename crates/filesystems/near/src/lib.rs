@@ -32,6 +32,7 @@
 mod leads;
 mod lost;
 mod mount;
+mod owned;
 mod sink;
 mod table;
 

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
+use std::rc::Rc;
 
-use manylogs::{Phase, PhaseProbe, Volume};
+use manylogs::{Owners, Phase, PhaseProbe, Volume};
 use manylogs_block::{
     BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, narrow, to_usize,
 };
@@ -19,6 +20,7 @@ use manylogs_plant::{Bug, is};
 use smallvec::SmallVec;
 
 use crate::leads::{Leading, blocks_of};
+use crate::owned::Owned;
 use crate::table::Table;
 
 /// Sectors of a block of the file system.
@@ -57,6 +59,7 @@ pub(crate) struct NearSink {
     probe: PhaseProbe,
     table: Table,
     leading: Leading,
+    owned: Rc<Owned>,
 }
 
 impl NearSink {
@@ -69,8 +72,9 @@ impl NearSink {
     ) -> Self {
         let table = Table::new(memory);
         table.count(&volume);
-        let (stats, leading) = (Cell::default(), Leading::default());
-        Self { volume, logging, stats, probe, table, leading }
+        let (stats, leading, owned) = (Cell::default(), Leading::default(), Rc::default());
+        volume.set_owners(Rc::clone(&owned) as Rc<dyn Owners>);
+        Self { volume, logging, stats, probe, table, leading, owned }
     }
 
     /// Learns what leads to kept content, if versions are kept. Must be called before the first
@@ -89,7 +93,7 @@ impl NearSink {
             self.volume.submit(Request::Flush).await?;
             stats.flushes += 1;
         }
-        let is_durable = |block: &Logged| block.kind == LoggedKind::DurableContent;
+        let is_durable = |block: &Logged| block.kind.needs_no_place();
         if transaction.blocks.values().any(is_durable)
             && self.leading.learn(&self.volume).await.is_ok()
         {
@@ -124,12 +128,15 @@ impl NearSink {
         if is(Bug::DurableFreedNotSuperseded) {
             entries.retain(|entry| self.volume.kept(entry.extent).is_empty());
         }
+        let mut last_owner = None;
         for (block, logged) in &transaction.blocks {
             let Some((extent, payload)) = self.changed_part(*block, logged) else { continue };
             let class = self.class_in(transaction, logged.kind, extent, &payload);
+            let owner = self.owned.note(*block, logged.kind);
+            let is_same = std::mem::replace(&mut last_owner, owner) == owner;
             match entries.last_mut() {
                 Some(NewEntry { extent: last, class: of_last, payload: Some(content), .. })
-                    if last.end() == extent.start && *of_last == class =>
+                    if last.end() == extent.start && *of_last == class && is_same =>
                 {
                     last.len += extent.len;
                     content.append(payload);
@@ -190,8 +197,8 @@ fn class_of(kind: LoggedKind) -> Class {
     match kind {
         LoggedKind::Metadata => Class::Metadata,
         LoggedKind::Content if is(Bug::DurableClassForAll) => Class::DurabilityOnly,
-        LoggedKind::DurableContent if !is(Bug::DurableClassLost) => Class::DurabilityOnly,
-        LoggedKind::Content | LoggedKind::DurableContent => Class::Data,
+        LoggedKind::DurableContent { .. } if !is(Bug::DurableClassLost) => Class::DurabilityOnly,
+        LoggedKind::Content | LoggedKind::DurableContent { .. } => Class::Data,
     }
 }
 

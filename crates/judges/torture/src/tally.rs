@@ -57,7 +57,7 @@ const RARE: [&str; 11] = [
 ];
 
 /// Counts that only histories of ext4 and of chains have.
-const OF_OTHERS: [&str; 16] = [
+const OF_OTHERS: [&str; 20] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -68,6 +68,10 @@ const OF_OTHERS: [&str; 16] = [
     "mutated_found_by_e2fsck",
     "damaged_logs",
     "damaged_logs_told",
+    "homes_judged",
+    "homes_files",
+    "kept_home_sectors",
+    "kept_moved_sectors",
     "replaced",
     "halves_lost",
     "degraded",
@@ -217,6 +221,14 @@ tally! {
     damaged_logs,
     /// Those of them in which an error told of it; in the others everything was there.
     damaged_logs_told,
+    /// Crash states of files that need no place, whose homes were read without the logs.
+    homes_judged,
+    /// Files that had the property from their birth on, in these homes.
+    homes_files,
+    /// Sectors of kept content that went home, in use.
+    kept_home_sectors,
+    /// Sectors of kept content that moved to another log.
+    kept_moved_sectors,
 }
 
 impl Tally {
@@ -246,6 +258,12 @@ impl Tally {
         self.nvram_rewrites += stats.nvram_rewrites;
     }
 
+    /// Adds what became of kept content below a file system.
+    pub(crate) fn add_kept(&mut self, stats: &VolumeStats) {
+        self.kept_home_sectors += stats.o_dur_home_bytes / 512;
+        self.kept_moved_sectors += stats.o_dur_moved_bytes / 512;
+    }
+
     pub(crate) fn add_fault(&mut self, fault: Fault, outcome: Outcome) {
         let count = &mut self.faults[fault as usize];
         count.injected += 1;
@@ -260,7 +278,7 @@ impl Tally {
     }
 
     /// Adds the counts of another history, without its crash states: see [`crate::Campaign`].
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.add_counts(other);
         for (sum, more) in self.faults.iter_mut().zip(&other.faults) {
             *sum = sum.plus(more);

@@ -24,7 +24,7 @@ pub use checks::inspect::{
     identify_at, inspect, inspect_log, inspect_with,
 };
 pub use checks::scrub::ScrubReport;
-pub use cleaning::checkpoint::{CheckpointReport, HomeForm};
+pub use cleaning::checkpoint::{CheckpointReport, HomeForm, Owner, Owners};
 pub use error::VolumeError;
 pub use lifecycle::close::{DrainOptions, DrainReport};
 pub use lifecycle::grow::GrowReport;

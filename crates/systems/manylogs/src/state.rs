@@ -10,10 +10,10 @@ use manylogs_engine::{Engine, Member, Shared};
 use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
-use crate::cleaning::checkpoint::HomeForm;
 use crate::cleaning::checkpoint::futility::Futility;
 use crate::cleaning::checkpoint::ration::{PACE, Ration};
 use crate::cleaning::checkpoint::suspect::Suspects;
+use crate::cleaning::checkpoint::{HomeForm, Owners};
 use crate::cleaning::swap::FullLogs;
 use crate::ondisk::layout::Layout;
 use crate::records::columns::ColumnsSeen;
@@ -55,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) own: OnceCell<Rc<dyn OwnPolicy>>,
     /// The form that the homes of leading versions have while content is kept.
     pub(crate) home_form: OnceCell<Rc<dyn HomeForm>>,
+    /// Who has what is kept, if the volume's user tells.
+    pub(crate) owners: OnceCell<Rc<dyn Owners>>,
     /// If set, records go to the logs near this address, not near the head.
     pub(crate) logs_near: Cell<Option<Lba>>,
     /// See [`crate::OpenOptions::pace`].

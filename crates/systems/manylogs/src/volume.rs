@@ -74,6 +74,7 @@ impl Volume {
             flush_asked: Signal::default(),
             own: OnceCell::new(),
             home_form: OnceCell::new(),
+            owners: OnceCell::new(),
             logs_near: Cell::default(),
             pace: Cell::default(),
             record_least: Cell::default(),

@@ -38,7 +38,7 @@ impl Core {
         batch: &[Held],
         kind: LoggedKind,
     ) -> Result<()> {
-        let durable = kind == LoggedKind::DurableContent;
+        let durable = kind.needs_no_place();
         for (run, zeroes) in runs(batch, durable) {
             for pages in run.chunks(PAGES) {
                 let mut contents = pages.iter();
@@ -73,7 +73,7 @@ impl Core {
             self.map_piece(&mut handle, node, &mut raw, piece).await?;
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
         }
-        if is(Bug::DurableMapsAhead) && kind == LoggedKind::DurableContent {
+        if is(Bug::DurableMapsAhead) && kind.needs_no_place() {
             let tid = handle.finish();
             self.journal.commit(tid).await?;
             handle = self.begin(credits + run.blocks as usize).await?;

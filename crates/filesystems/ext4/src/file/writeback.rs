@@ -129,10 +129,10 @@ impl Core {
 
     /// Writes pages to the place that the mode and the file's property say: home or a transaction.
     async fn write_held(&self, mut pass: Pass<'_>, kept: bool) -> Result<()> {
-        let kind = match self.keeps_content(pass.node, kept).await {
-            true => LoggedKind::DurableContent,
-            false if self.mode != Mode::Data => return self.write_pages(pass).await,
-            false => LoggedKind::Content,
+        let kind = match self.keeps_content_of(pass.node, kept).await {
+            Some(uid) => LoggedKind::DurableContent { uid },
+            None if self.mode != Mode::Data => return self.write_pages(pass).await,
+            None => LoggedKind::Content,
         };
         let mut done = Ok(());
         loop {

@@ -57,7 +57,18 @@ pub enum LoggedKind {
     Content,
     /// Content of a file that needs durability and no place: it may stay in the log as long as it
     /// is live.
-    DurableContent,
+    DurableContent {
+        /// The file's owner.
+        uid: u32,
+    },
+}
+
+impl LoggedKind {
+    /// Whether it is content that needs durability and no place.
+    #[must_use]
+    pub const fn needs_no_place(self) -> bool {
+        matches!(self, Self::DurableContent { .. })
+    }
 }
 
 /// Counters of a sink since the mount.

@@ -77,13 +77,14 @@ impl Metadata {
     /// Whether the log keeps content that is written to a file now: if the file has the property,
     /// or if `asked` for this content alone. A file that is mapped by blocks keeps none, because
     /// its map cannot say that a block is not written.
-    pub(crate) async fn keeps_content(&self, node: &Node, asked: bool) -> bool {
+    pub(crate) async fn keeps_content_of(&self, node: &Node, asked: bool) -> Option<u32> {
         let wanted = asked && self.keeps() || self.is_durable(node).await;
         if !wanted {
-            return false;
+            return None;
         }
         let _tree = self.journal.tree.read().await;
-        self.inode(node.ino).await.is_ok_and(|raw| raw.has_flag(flags::EXTENTS))
+        let raw = self.inode(node.ino).await.ok()?;
+        raw.has_flag(flags::EXTENTS).then(|| raw.owner().0)
     }
 
     /// Gives an inode the property. The caller writes it.

@@ -71,7 +71,7 @@ fn a_transaction_that_has_room_waits_for_none_whatever_it_frees() {
 #[test]
 fn neighbours_of_one_class_alone_are_one_entry() {
     use Class::{Data, DurabilityOnly};
-    use LoggedKind::{Content, DurableContent, Metadata};
+    use LoggedKind::{Content, Metadata};
 
     let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
@@ -85,7 +85,7 @@ fn neighbours_of_one_class_alone_are_one_entry() {
             (3, Metadata),
             (4, Content),
             (5, Content),
-            (6, DurableContent),
+            (6, LoggedKind::DurableContent { uid: 7 }),
             (7, Metadata),
             (9, Metadata),
         ];

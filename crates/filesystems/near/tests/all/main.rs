@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod ahead;
+mod budget;
 mod common;
 mod cost;
 mod durable;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs::Phase;
 use manylogs_block::{Rng, to_usize};
-use manylogs_ext4::{BLOCK_BYTES, DURABLE_XATTR, Ext4, Ino, Memory, Options, SetXattr, Wanted};
+use manylogs_ext4::{BLOCK_BYTES, Ext4, Ino, Memory, Options, Wanted};
 use manylogs_mlfs::adopt::{
     AdoptError, LogEngine, LogLayout, Logs, Site, Spacing, Volumes, adopt, open, release,
 };
@@ -68,7 +68,7 @@ impl AdoptPlan {
             layout: LogLayout { spacing: Spacing::Groups(groups), wanted },
             blocks: 20 + rng.below(most_blocks),
             turns: 1 + rng.below(2),
-            writes: rng.below(8),
+            writes: rng.below(if volume { 20 } else { 8 }),
             fork_every: 2 + rng.below(5),
             e2fsck_every: SAMPLE,
         }
@@ -301,13 +301,13 @@ impl history::World for Living<'_, '_> {
 }
 
 /// The input of a step.
-struct Work {
+pub(super) struct Work {
     site: Site,
     engine: Engine,
     layout: LogLayout,
     writes: u64,
     model: Rc<RefCell<Model>>,
-    rng: Rng,
+    pub(super) rng: Rng,
 }
 
 impl Work {
@@ -369,12 +369,12 @@ impl Work {
             let offset = (written.at * BLOCK_BYTES) as u64;
             if ino.0.is_multiple_of(2) {
                 // Content that is given back must not be in the logs alone.
-                let (name, how) = (DURABLE_XATTR.as_bytes(), SetXattr::default());
-                near.fs().set_xattr(ino, name, "1", how).await?;
+                self.set_durable(near.fs(), ino).await?;
             }
             near.fs().write(ino, offset, written.block).await?;
             near.fs().sync(ino).await?;
             self.model.borrow_mut().acknowledge(written.chosen);
+            self.keep_house(&near).await?;
         }
         Ok(near.unmount().await?)
     }

@@ -2,6 +2,7 @@
 //! any event, and sectors are torn and reordered. The histories need `mkfs.ext4`, and `e2fsck` for
 //! a sample.
 
+mod durable;
 mod engine;
 mod history;
 mod judge;

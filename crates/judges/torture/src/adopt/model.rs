@@ -8,6 +8,9 @@ use manylogs_sim::DiskImage;
 
 use crate::ext4::{content, names};
 
+/// A file that comes and goes, with any content.
+pub(super) const SPARE: &[u8] = b"spare";
+
 /// A block of a file: the number of the file, and that of the block.
 type Place = (usize, usize);
 
@@ -119,6 +122,7 @@ impl Model {
         let mut found: BTreeMap<Vec<u8>, Ino> =
             names(fs, Ino::ROOT).await.map_err(told)?.into_iter().collect();
         found.remove(&b"lost+found"[..]);
+        found.remove(SPARE);
         if found.remove(manylogs_ext4::LOG_FILE_NAME).is_some() && !may_have_logs {
             return Err("a log file is left".to_owned());
         }

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use manylogs_block::{Handle, Nanos, Rng, to_usize};
 use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New};
 
-use super::judge::{FILE_MOST, content};
+use super::homes::Births;
+use super::judge::FILE_MOST;
 use super::model::{FileId, History, Model};
 use super::plan::Shape;
 
@@ -22,6 +23,10 @@ pub(crate) struct Client {
     pub(crate) shape: Shape,
     /// Whether some files need durability and no place.
     pub(crate) durable: bool,
+    /// Number of the mount.
+    pub(crate) mount: u64,
+    /// Files that had the property from their birth on.
+    pub(crate) births: Births,
     /// Last number that was given to a name or a content.
     pub(crate) next: Cell<u64>,
     /// An open file that was unlinked.
@@ -63,7 +68,7 @@ impl Client {
         }
         for _ in 0..steps {
             let done = match self.durable && self.below(5) == 0 {
-                true => self.durable().await,
+                true => self.durable(dir).await,
                 false => self.step(dir).await,
             };
             self.look_after_losses().await?;
@@ -158,10 +163,12 @@ impl Client {
 
     /// Creates a file without a name, writes to it, and gives it a name or drops it.
     async fn create_unnamed(&self, dir: Ino) -> Result<(), Error> {
-        let new = New::plain(FileKind::File, 0o644);
-        let ino = self.fs.create_unnamed(dir, new, true).await?.ino;
-        let id = FileId(self.number());
-        let bytes = content(id.0, to_usize(self.below(30_000)));
+        let new = self.new_inode(FileKind::File, 0o644);
+        let born = self.moment();
+        let made = self.fs.create_unnamed(dir, new, true).await?;
+        self.note_birth(&made, born).await?;
+        let (ino, id) = (made.ino, FileId(self.number()));
+        let bytes = self.content_at(id.0, 0, to_usize(self.below(30_000)));
         let written = self.fs.write(ino, 0, bytes.clone()).await;
         if self.below(2) == 0 {
             self.fs.sync(ino).await?;
@@ -187,14 +194,14 @@ impl Client {
         id: Option<FileId>,
     ) -> Result<(), Error> {
         self.changed().coming = Some(name.clone());
-        let made = self.fs.create(dir, &name, New::plain(kind, 0o755)).await;
-        let mut model = self.changed();
-        model.coming = None;
-        let ino = made?.ino;
-        model.rename(&[ino], |names| {
-            names.insert(name, (ino, id));
+        let born = self.moment();
+        let made = self.fs.create(dir, &name, self.new_inode(kind, 0o755)).await;
+        self.changed().coming = None;
+        let made = made?;
+        self.changed().rename(&[made.ino], |names| {
+            names.insert(name, (made.ino, id));
         });
-        Ok(())
+        self.note_birth(&made, born).await
     }
 
     async fn write(&self) -> Result<(), Error> {
@@ -209,7 +216,7 @@ impl Client {
         let longest = if self.failed.is_some() { 16 } else { 13 };
         let len = 1 + self.below(1 << (4 + self.below(longest)));
         let (offset, len) = (offset.min(SIZE_MOST), to_usize(len));
-        let bytes = content(self.number(), len);
+        let bytes = self.content_at(self.number(), offset, len);
         let mut after = self.model.borrow().files[&id].now().to_vec();
         after.resize(after.len().max(to_usize(offset) + len), 0);
         after[to_usize(offset)..to_usize(offset) + len].copy_from_slice(&bytes);

@@ -10,6 +10,7 @@ use manylogs_sim::{DiskImage, Sim};
 
 use super::broken_log::{self, Broken};
 use super::client::Client;
+use super::homes::{self, Births};
 use super::images::Images;
 use super::judge::{self, AllHeld, Left};
 use super::model::{FileId, Model};
@@ -43,6 +44,7 @@ pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, St
         models: (0..plan.clients).map(|_| Rc::new(RefCell::new(Model::new()))).collect(),
         states: States::default(),
         layout: Rc::default(),
+        births: Births::default(),
         report: Report::default(),
     };
     let mut image = image.clone();
@@ -66,6 +68,8 @@ struct History<'p> {
     states: States<u64, Left>,
     /// Layout of the logs near the head, once the file system has been mounted.
     layout: Rc<RefCell<Option<Layout>>>,
+    /// Files that needed no place from their birth on.
+    births: Births,
     report: Report,
 }
 
@@ -74,6 +78,8 @@ struct History<'p> {
 struct Watch {
     mounted: Rc<Cell<bool>>,
     running: Rc<Cell<usize>>,
+    /// The volume with the logs near the head, once it is mounted.
+    volume: Rc<RefCell<Option<Volume>>>,
     problem: Rc<RefCell<Option<String>>>,
 }
 
@@ -97,6 +103,7 @@ impl History<'_> {
             models: self.models.clone(),
             plan: self.plan.clone(),
             incarnation,
+            births: self.births.clone(),
             watch: watch.clone(),
             trouble: trouble.clone(),
         };
@@ -114,7 +121,11 @@ impl History<'_> {
             }
         });
         self.report.tally.incarnations += 1;
-        let ended = self.watch(&world, &watch).and_then(|()| {
+        let ended = self.watch(&world, &watch);
+        if let Some(volume) = watch.volume.take() {
+            self.report.tally.add_kept(&volume.stats());
+        }
+        let ended = ended.and_then(|()| {
             let image = judge::crash(&world, &mut self.rng);
             let left = self.judge(&image, Phase::Recovery)?;
             Ok((image, left))
@@ -172,11 +183,25 @@ impl History<'_> {
         if left == Left::WithoutLogs && !self.plan.trouble {
             return Err("every log has failed".to_owned());
         }
+        self.judge_homes(image, seed)?;
         let broken = broken_log::use_broken(image, &self.journal, &models)?;
         self.report.tally.damaged_logs += u64::from(broken != Broken::Spared);
         self.report.tally.damaged_logs_told += u64::from(broken == Broken::Told);
         self.states.judged(fingerprint, moment, left);
         Ok(left)
+    }
+
+    /// Judges the homes alone now and then, if some files need no place.
+    fn judge_homes(&mut self, image: &DiskImage, seed: u64) -> Result<(), String> {
+        let every = self.plan.homes_every;
+        let is_due = judge::is_due(&mut Rng::new(seed ^ 0x40e5), every);
+        if !self.plan.durable || self.plan.journal != Journal::Near || !is_due {
+            return Ok(());
+        }
+        let files = homes::show_no_stranger(image, &self.births, seed)?;
+        self.report.tally.homes_judged += 1;
+        self.report.tally.homes_files += files;
+        Ok(())
     }
 }
 
@@ -219,6 +244,7 @@ struct Start {
     models: Vec<Rc<RefCell<Model>>>,
     plan: Ext4Plan,
     incarnation: u64,
+    births: Births,
     watch: Watch,
     trouble: Option<Trouble>,
 }
@@ -249,6 +275,8 @@ impl Start {
                 rng: RefCell::new(Rng::new(self.plan.seed + 1000 * turn)),
                 shape: self.plan.shape,
                 durable: self.plan.durable,
+                mount: self.incarnation,
+                births: self.births.clone(),
                 next: Cell::new(turn * 1_000_000),
                 open: Cell::new(None),
                 failed: failed.clone(),
@@ -268,15 +296,16 @@ impl Start {
         if self.plan.arranges {
             self.arrange(fs);
         }
-        if let Mounted::Near(near) = &mounted
-            && self.plan.journal == Journal::NearLazy
-        {
-            self.clean(near.volume());
+        if let Mounted::Near(near) = &mounted {
+            if self.plan.durable || self.plan.journal == Journal::NearLazy {
+                self.clean(near.volume());
+            }
+            self.watch.volume.replace(Some(near.volume().clone()));
         }
     }
 
-    /// Starts a task that brings metadata home, or moves logs, as long as there are clients. It
-    /// changes how much may stay, too.
+    /// Starts a task that brings home what the logs keep, or moves logs, as long as there are
+    /// clients. It changes how much may stay, too.
     fn clean(&self, volume: &Volume) {
         let (volume, runtime, watch) = (volume.clone(), self.runtime.clone(), self.watch.clone());
         let mut rng = Rng::new(self.plan.seed ^ (self.incarnation + 0xc1ea));

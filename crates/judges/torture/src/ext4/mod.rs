@@ -5,6 +5,7 @@ mod broken_log;
 mod client;
 mod durable;
 mod history;
+mod homes;
 mod images;
 mod judge;
 mod model;

@@ -66,6 +66,9 @@ pub struct Ext4Plan {
     pub trouble: bool,
     /// Whether some files need durability and no place; for [`Journal::is_near`].
     pub durable: bool,
+    /// With such files, the homes of one judged state in this number are also read without the
+    /// logs; none if zero.
+    pub homes_every: u64,
     /// Whether metadata is arranged again and again meanwhile; for [`Journal::Lazy`].
     pub arranges: bool,
 }
@@ -95,6 +98,7 @@ impl Ext4Plan {
             e2fsck_every: SAMPLE,
             trouble: false,
             durable: false,
+            homes_every: HOMES,
             arranges: false,
         }
     }
@@ -143,6 +147,13 @@ impl Ext4Plan {
         Self { clients: 3, steps: 400, incarnations: 1, fork_every: 25, ..self }
     }
 
+    /// Sets how often the homes are judged without the logs: those of one judged state in `every`,
+    /// none if zero. Needs e2fsck.
+    #[must_use]
+    pub fn with_homes(self, every: u64) -> Self {
+        Self { homes_every: every, ..self }
+    }
+
     /// Sets how often e2fsck judges as well: one judged state in `every`, none if zero.
     #[must_use]
     pub fn with_e2fsck(self, every: u64) -> Self {
@@ -152,3 +163,5 @@ impl Ext4Plan {
 
 /// See [`Ext4Plan::e2fsck_every`].
 const SAMPLE: u64 = 40;
+/// See [`Ext4Plan::homes_every`].
+const HOMES: u64 = 16;

@@ -4,7 +4,6 @@ use manylogs_block::to_usize;
 use manylogs_ext4::{Change, Error, Ino, Taken};
 
 use super::client::Client;
-use super::judge::content;
 use super::model::FileId;
 
 impl Client {
@@ -49,7 +48,7 @@ impl Client {
         let change = Change { size: Some(0), ..Change::default() };
         let done = self.fs.change(ino, change).await.map(drop);
         self.note_refused(ino, id, done).await?;
-        let bytes = content(self.number(), to_usize(1 + self.below(60_000)));
+        let bytes = self.content_at(self.number(), 0, to_usize(1 + self.below(60_000)));
         self.push(id, bytes.clone());
         let written = self.fs.write(ino, 0, bytes).await;
         if written.is_err() {

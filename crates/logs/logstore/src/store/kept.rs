@@ -127,6 +127,11 @@ impl Store {
         self.counters.kept_home_sectors += len.0;
     }
 
+    /// Counts kept content that was logged anew, so that older content could go home.
+    pub const fn note_kept_moved(&mut self, len: Sectors) {
+        self.counters.kept_moved_sectors += len.0;
+    }
+
     /// Whether versions are mapped that a checkpoint would bring home.
     #[must_use]
     pub fn waits_for_home(&self) -> bool {

@@ -11,14 +11,25 @@ pub enum Gate {
     Segments,
     /// Over a day small files are written into every log; then other files need the room.
     Spread,
+    /// One user writes far more than the budget, beside another's log.
+    Owners,
+    /// What was appended beside readers is read back, from the logs and from home.
+    Read,
     /// A checkpoint pass, with live durable-only files in the logs and without.
     Pass,
 }
 
 impl Gate {
     /// All gates, in the order of tables.
-    pub const ALL: [Self; 5] =
-        [Self::Appended, Self::Ring, Self::Segments, Self::Spread, Self::Pass];
+    pub const ALL: [Self; 7] = [
+        Self::Appended,
+        Self::Ring,
+        Self::Segments,
+        Self::Spread,
+        Self::Owners,
+        Self::Read,
+        Self::Pass,
+    ];
 
     /// Name of the gate.
     #[must_use]
@@ -28,6 +39,8 @@ impl Gate {
             Self::Ring => "ring",
             Self::Segments => "segments",
             Self::Spread => "spread",
+            Self::Owners => "owners",
+            Self::Read => "read",
             Self::Pass => "pass",
         }
     }
@@ -66,6 +79,16 @@ impl Amounts {
     /// Bytes of a segment: 16 MiB.
     pub(super) fn segment(self) -> u64 {
         self.part(16, LONG_PIECE)
+    }
+
+    /// Bytes that are read back: 64 MiB.
+    pub(super) fn read_back(self) -> u64 {
+        self.part(64, PIECE)
+    }
+
+    /// Bytes that one user writes to live files: 4 GiB.
+    pub(super) const fn flagged(self) -> u64 {
+        4 * self.logs / LONG_PIECE * LONG_PIECE
     }
 
     /// Number of small files: 1,000.

@@ -15,9 +15,14 @@ use super::gate::{Amounts, FILES_LIVE, LONG_PIECE, PIECE, ROUNDS, SEGMENTS, SMAL
 /// The beginning of every sector written to a log; other sectors do not begin so.
 pub(super) const MARK: [u8; 8] = *b"O_DUR\0\xa5\x5a";
 const SECTOR: usize = 512;
+/// The first of two users, and his segments.
+const FIRST_USER: u32 = 1000;
+const OTHERS_SEGMENTS: u64 = 4;
+/// Time in which a pass ends that has begun.
+const PASS_ENDS: Nanos = Nanos::from_secs(30);
 /// Number of ordinary files, and bytes of each.
 const PLAIN_FILES: u64 = 120;
-const PLAIN_BYTES: u64 = 1 << 20;
+pub(super) const PLAIN_BYTES: u64 = 1 << 20;
 /// Small writes (4 KiB each) to ordinary files between syncs.
 const WRITES_PER_SYNC: u64 = case::WRITES_PER_SYNC as u64;
 /// The interval of these syncs at 1 MiB/s.
@@ -86,21 +91,25 @@ fn piece(number: u64, len: u64) -> Bytes {
 
 impl Writer {
     /// Waits for turn `number` of something that happens at intervals of `every`, from `begin` on.
-    async fn turn(&self, begin: Time, every: Nanos, number: u64) {
+    pub(super) async fn turn(&self, begin: Time, every: Nanos, number: u64) {
         let at = Time(begin.0 + every.0 * number);
         if self.clock.now() < at {
             self.clock.sleep_until(at).await;
         }
     }
 
-    async fn make(&self, name: &str) -> Result<Ino, Error> {
-        let new = New::plain(FileKind::File, 0o600);
+    pub(super) async fn make(&self, name: &str) -> Result<Ino, Error> {
+        self.make_of(name, 0).await
+    }
+
+    async fn make_of(&self, name: &str, uid: u32) -> Result<Ino, Error> {
+        let new = New { uid, ..New::plain(FileKind::File, 0o600) };
         Ok(self.fs.create(self.files.logs, name.as_bytes(), new).await?.ino)
     }
 
     /// Writes the next piece at position `at` (in pieces) of a file, and syncs it. Returns its
     /// number.
-    async fn put(&self, ino: Ino, at: u64, len: u64) -> Result<u64, Error> {
+    pub(super) async fn put(&self, ino: Ino, at: u64, len: u64) -> Result<u64, Error> {
         let number = self.next.get();
         self.next.set(number + 1);
         self.fs.write(ino, at * len, piece(number, len)).await?;
@@ -204,6 +213,32 @@ impl Writer {
             self.written.borrow_mut().push_back((ino, vec![put]));
         }
         Ok(())
+    }
+
+    /// Writes segments of one user, which stay, and then far more of another. The pieces of the
+    /// first have the numbers up to the answer.
+    pub(super) async fn of_two_users(&self) -> Result<u64, Error> {
+        const EVERY: Nanos = Nanos::from_millis(16);
+        let (begin, mut turns) = (self.clock.now(), 0);
+        let mut last = 0;
+        let of_first = OTHERS_SEGMENTS * self.amounts.segment();
+        for (uid, bytes) in [(FIRST_USER, of_first), (FIRST_USER + 1, self.amounts.flagged())] {
+            let of_segment = self.amounts.segment() / LONG_PIECE;
+            for number in 0..bytes / LONG_PIECE / of_segment {
+                let ino = self.make_of(&format!("{uid} {number}"), uid).await?;
+                let mut pieces = Vec::new();
+                for at in 0..of_segment {
+                    self.turn(begin, EVERY, turns).await;
+                    turns += 1;
+                    pieces.push(self.put(ino, at, LONG_PIECE).await?);
+                }
+                self.written.borrow_mut().push_back((ino, pieces));
+            }
+            last = if uid == FIRST_USER { self.next.get() - 1 } else { last };
+        }
+        // A pass that has begun may end.
+        self.clock.sleep(PASS_ENDS).await;
+        Ok(last)
     }
 
     /// Writes the live file.

@@ -4,6 +4,7 @@
 
 mod gate;
 mod load;
+mod read;
 mod results;
 mod run;
 

@@ -65,6 +65,17 @@ pub struct KeepingResult {
     pub swaps: u64,
     /// Time of a checkpoint, divided by its time without durable-only files in the logs.
     pub pass_ratio: Option<f64>,
+    /// Of the user who has less than his share: bytes found on the drive outside the logs.
+    pub others_home_bytes: Option<u64>,
+    /// Of the other one: bytes not at home between those that are, in the order of writing.
+    pub out_of_order_bytes: Option<u64>,
+    /// Speed at which what was appended beside a stream is read from the logs, divided by that from
+    /// home.
+    pub read_ratio: Option<f64>,
+    /// That speed, in MB/s.
+    pub read_mb_per_s: Option<f64>,
+    /// The same, appended beside two readers at random places.
+    pub read_scattered_mb_per_s: Option<f64>,
     /// Promises that do not hold.
     pub misses: Vec<&'static str>,
 }
@@ -73,6 +84,9 @@ pub struct KeepingResult {
 const MOVED_MOST: f64 = 0.02;
 /// Reserved logs may have this many times the live bytes, plus two logs.
 const PINNED_MOST: f64 = 1.5;
+/// Least `read_ratio`, and least speed after two readers at random places, in MB/s.
+const READ_LEAST: f64 = 0.7;
+const SCATTERED_LEAST: f64 = 22.0;
 /// Largest `pass_ratio` allowed.
 const PASS_MOST: f64 = 1.05;
 
@@ -101,6 +115,11 @@ impl KeepingResult {
             checkpoints: sums.checkpoints,
             swaps: sums.swaps,
             pass_ratio: None,
+            others_home_bytes: None,
+            out_of_order_bytes: None,
+            read_ratio: None,
+            read_mb_per_s: None,
+            read_scattered_mb_per_s: None,
             misses,
         }
     }
@@ -113,7 +132,9 @@ impl KeepingResult {
                 self.misses.push(miss);
             }
         };
-        must(self.home_bytes == 0 && self.home_on_drive_bytes == 0, "bytes went home");
+        let is_none = self.home_bytes == 0 && self.home_on_drive_bytes == 0;
+        let may_go = matches!(gate, Gate::Owners | Gate::Read);
+        must(is_none || may_go, "bytes went home");
         match gate {
             Gate::Appended | Gate::Ring | Gate::Segments => {
                 let most = self.written_bytes as f64 * MOVED_MOST;
@@ -124,6 +145,19 @@ impl KeepingResult {
                 let most = self.live_bytes as f64 * PINNED_MOST + 2.0 * LOG_BYTES as f64;
                 must(self.pinned_bytes as f64 <= most, "logs are kept for more than that");
             }
+            Gate::Owners => {
+                let most = self.log_space_bytes / 2;
+                must(self.live_bytes <= most && self.home_bytes > 0, "more than the budget stays");
+                must(self.others_home_bytes == Some(0), "another's content went home");
+                must(self.out_of_order_bytes == Some(0), "newer content went home first");
+            }
+            Gate::Read => {
+                let beside_stream = self.read_ratio.is_some_and(|ratio| ratio >= READ_LEAST);
+                must(beside_stream, "read back at less than 0.7 of home's speed");
+                let scattered = self.read_scattered_mb_per_s;
+                let is_fast = scattered.is_some_and(|speed| speed >= SCATTERED_LEAST);
+                must(is_fast, "read back at less than 22 MB/s");
+            }
             Gate::Pass => {
                 let holds = self.pass_ratio.is_some_and(|ratio| ratio <= PASS_MOST);
                 must(holds, "a checkpoint takes more than 1.05 times as long");
@@ -133,7 +167,7 @@ impl KeepingResult {
     }
 }
 
-const TITLES: [&str; 12] = [
+const TITLES: [&str; 15] = [
     "drive",
     "gate",
     "written",
@@ -146,6 +180,9 @@ const TITLES: [&str; 12] = [
     "passes",
     "swaps",
     "pass ratio",
+    "read ratio",
+    "MB/s",
+    "scattered",
 ];
 
 /// Number of leading columns that hold words.
@@ -163,6 +200,11 @@ pub fn text(found: &KeepingFigures) -> String {
     said
 }
 
+/// A figure with this many digits behind the point; nothing if it was not measured.
+fn figure(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(String::new, |figure| format!("{figure:.digits$}"))
+}
+
 fn row(case: &KeepingResult) -> Vec<String> {
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     vec![
@@ -177,6 +219,9 @@ fn row(case: &KeepingResult) -> Vec<String> {
         case.waits.to_string(),
         case.checkpoints.to_string(),
         case.swaps.to_string(),
-        case.pass_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+        figure(case.pass_ratio, 2),
+        figure(case.read_ratio, 2),
+        figure(case.read_mb_per_s, 1),
+        figure(case.read_scattered_mb_per_s, 1),
     ]
 }

@@ -1,6 +1,7 @@
 //! Runs gates, each in its own simulated world.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
@@ -45,7 +46,7 @@ pub struct KeepingCase {
 }
 
 impl KeepingCase {
-    fn disk(&self) -> DiskCase {
+    pub(super) fn disk(&self) -> DiskCase {
         let logs = (self.logs / LOG_BYTES).max(1);
         let every = self.drive.capacity().bytes() / logs / LOG_BYTES * LOG_BYTES;
         DiskCase {
@@ -75,11 +76,11 @@ pub fn run_all(
 }
 
 /// A world with its mounted file system.
-struct Host {
-    world: World,
+pub(super) struct Host {
+    pub(super) world: World,
     mounted: Mounted,
-    case: DiskCase,
-    writer: Writer,
+    pub(super) case: DiskCase,
+    pub(super) writer: Writer,
     rng: Rng,
 }
 
@@ -94,7 +95,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, stats: &VolumeStats) {
+    pub(super) fn add(&mut self, stats: &VolumeStats) {
         self.home_bytes += stats.o_dur_home_bytes;
         self.moved_bytes += stats.o_dur_moved_bytes;
         self.waits += stats.starved_writes;
@@ -116,12 +117,14 @@ fn measured(case: &KeepingCase) -> Result<KeepingResult, MlfsError> {
         Gate::Ring => host.overwritten(case, |writer| async move { writer.ring().await }),
         Gate::Segments => host.overwritten(case, |writer| async move { writer.segments().await }),
         Gate::Spread => spread(case, host),
+        Gate::Owners => owners(case, host),
+        Gate::Read => super::read::measured(case, &prepared, amounts),
         Gate::Pass => pass(case, host, &prepared, amounts),
     }
 }
 
 impl Host {
-    fn new(
+    pub(super) fn new(
         prepared: &Prepared<KeepingFiles>,
         case: DiskCase,
         amounts: Amounts,
@@ -141,12 +144,12 @@ impl Host {
         Ok(Self { world, mounted, case, writer, rng })
     }
 
-    fn volume(&self) -> Result<Volume, MlfsError> {
+    pub(super) fn volume(&self) -> Result<Volume, MlfsError> {
         let none = || MlfsError::Setting("the disk has no logs".to_owned());
         self.mounted.volume().cloned().ok_or_else(none)
     }
 
-    fn stats(&self) -> Result<VolumeStats, MlfsError> {
+    pub(super) fn stats(&self) -> Result<VolumeStats, MlfsError> {
         Ok(self.volume()?.stats())
     }
 
@@ -213,7 +216,23 @@ impl Host {
         self.result(case, LONG_PIECE, sums)
     }
 
-    fn result(
+    /// Counts the sectors of pieces that the drive has outside the logs. `told` hears the number of
+    /// the piece of each.
+    fn sectors_at_home(&self, told: impl Fn(u64)) -> Result<u64, MlfsError> {
+        let volume = self.volume()?;
+        let logs: Vec<_> = volume.log_occupancy().into_iter().map(|log| log.region).collect();
+        let is_home = |at: manylogs_block::Lba, sector: &Sector| {
+            let Sector::Bytes(bytes) = sector else { return false };
+            let number = bytes.strip_prefix(&MARK[..]).and_then(|rest| rest.first_chunk());
+            let in_logs = || logs.iter().any(|log| log.start <= at && at < log.end());
+            let Some(number) = number.filter(|_| !in_logs()) else { return false };
+            told(u64::from_le_bytes(*number));
+            true
+        };
+        Ok(self.world.count_sectors(is_home))
+    }
+
+    pub(super) fn result(
         &self,
         case: &KeepingCase,
         piece: u64,
@@ -221,13 +240,8 @@ impl Host {
     ) -> Result<KeepingResult, MlfsError> {
         let writer = self.writer.clone();
         let intact = self.world.run(async move { writer.is_intact(piece).await })?;
-        let (stats, volume) = (self.stats()?, self.volume()?);
-        let logs: Vec<_> = volume.log_occupancy().into_iter().map(|log| log.region).collect();
-        let is_home = |at: manylogs_block::Lba, sector: &Sector| {
-            let marked = matches!(sector, Sector::Bytes(bytes) if bytes.starts_with(&MARK));
-            marked && !logs.iter().any(|log| log.start <= at && at < log.end())
-        };
-        let at_home = self.world.count_sectors(is_home) * manylogs_block::SECTOR_BYTES;
+        let stats = self.stats()?;
+        let at_home = self.sectors_at_home(|_| ())? * manylogs_block::SECTOR_BYTES;
         let written = self.writer.bytes.get();
         Ok(KeepingResult::of(case, written, at_home, intact, &stats, sums))
     }
@@ -259,6 +273,30 @@ fn spread(case: &KeepingCase, mut host: Host) -> Result<KeepingResult, MlfsError
     let mut sums = Sums::default();
     sums.add(&host.stats()?);
     host.result(case, SMALL_FILE, sums)
+}
+
+/// Measures whose content goes home beyond the budget: numbers of pieces say whose they are.
+fn owners(case: &KeepingCase, mut host: Host) -> Result<KeepingResult, MlfsError> {
+    host.checkpoint_now_and_then()?;
+    let last_of_first = Rc::new(Cell::new(0));
+    let told = Rc::clone(&last_of_first);
+    host.beside_others(|writer| async move {
+        told.set(writer.of_two_users().await?);
+        Ok(())
+    })?;
+    let mut sums = Sums::default();
+    sums.add(&host.stats()?);
+    let numbers = RefCell::new(BTreeSet::new());
+    host.sectors_at_home(|number| _ = numbers.borrow_mut().insert(number))?;
+    let numbers = numbers.into_inner();
+    let last = last_of_first.get();
+    let of_first = numbers.range(..=last).count() as u64;
+    let of_second: Vec<u64> = numbers.range(last + 1..).copied().collect();
+    let span = of_second.first().zip(of_second.last()).map_or(0, |(first, last)| last - first + 1);
+    let result = host.result(case, LONG_PIECE, sums)?;
+    let others_home_bytes = Some(of_first * LONG_PIECE);
+    let out_of_order_bytes = Some((span - of_second.len() as u64) * LONG_PIECE);
+    Ok(KeepingResult { others_home_bytes, out_of_order_bytes, ..result })
 }
 
 /// Measures a pass that brings the same small writes home, first with durable-only files in the

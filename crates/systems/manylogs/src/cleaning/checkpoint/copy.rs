@@ -139,6 +139,7 @@ impl Inner {
         };
         let read_from = self.engine.runtime.now();
         self.read_logged(&mut runs, progress).await?;
+        self.keep_others(&mut runs, progress);
         let led = self.put_home_forms(&mut runs, progress);
         let (written_from, result) = match rows {
             None => {

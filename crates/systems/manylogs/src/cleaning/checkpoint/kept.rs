@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Nanos, Sectors};
+use manylogs_block::{Lba, Nanos, Sectors};
 use manylogs_engine::{Moved, Unmoved, move_log};
 use manylogs_logstore::store::{KeptIn, Place, Store};
 use manylogs_logstore::{DataSequence, Floors, Log, LogId};
 use manylogs_plant::{self as plant, Bug};
 
+use super::owners::Leaving;
 use super::{Pass, Progress};
 use crate::state::{Inner, State};
 
@@ -66,48 +67,58 @@ impl State {
 }
 
 impl Inner {
-    /// Most sectors of content, and of metadata, that may be kept in the logs; versions beyond that
-    /// go home, oldest first.
-    pub(crate) fn durable_budget(&self) -> Sectors {
+    /// Most sectors of content and metadata together that may be kept in the logs; versions beyond
+    /// that go home, oldest first.
+    fn durable_budget(&self) -> Sectors {
         let share = self.config().durable_budget;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
         let sectors = (self.layout.log_sectors().0 as f64 * share) as u64;
         Sectors(sectors)
     }
 
+    /// The most content, and the most metadata, that may be kept. Each may have what the other does
+    /// not use, and half of the budget at least. So neither displaces all of the other, and they
+    /// never have more than the budget together.
+    fn budgets(&self, store: &Store) -> (Sectors, Sectors) {
+        let all = self.durable_budget();
+        let half = Sectors(all.0 / 2);
+        let besides = |other: Sectors| match plant::is(Bug::BudgetTwice) {
+            true => all,
+            false => all - other.min(half),
+        };
+        (besides(store.kept_metadata_sectors()), besides(store.kept_sectors()))
+    }
+
     /// Whether more is kept than the budget allows.
     pub(crate) fn keeps_too_much(&self, state: &State) -> bool {
         let store = &state.store;
-        let metadata = store.kept_metadata_sectors();
-        store.kept_sectors() > self.durable_budget()
-            || (store.keeps_metadata() && metadata > self.durable_budget())
+        let (content, metadata) = self.budgets(store);
+        store.kept_sectors() > content
+            || (store.keeps_metadata() && store.kept_metadata_sectors() > metadata)
     }
 
-    /// Kept versions from this sequence on stay in the logs in a pass.
+    /// Kept versions from this sequence on stay in the logs in a pass. Of the older ones all leave
+    /// them, or, beyond the budget, those of some owners.
     pub(super) fn keeps_from(
         &self,
         state: &State,
         pass: Pass,
         floor: DataSequence,
-    ) -> DataSequence {
+    ) -> (DataSequence, Option<Leaving>) {
         let store = &state.store;
         if pass.materialise && !plant::is(Bug::DrainLeavesKept) {
-            return floor;
+            return (floor, None);
         }
         // A request waits for room, and passes have not made any.
         if state.futility.has_failed() && !state.starved.is_empty() {
-            return floor;
+            return (floor, None);
         }
+        let (content, _) = self.budgets(store);
+        let exceeds = store.kept_sectors() > content;
+        let leaving = exceeds.then(|| self.leaving(store, content, floor));
         // One floor for all kept versions: what is older than the metadata that goes home goes too.
-        self.content_from(store, floor).max(self.metadata_from(store, pass, floor))
-    }
-
-    /// Kept content from this sequence on may stay.
-    fn content_from(&self, store: &Store, floor: DataSequence) -> DataSequence {
-        match store.kept_sectors().0.checked_sub(self.durable_budget().0) {
-            Some(beyond) => behind_oldest(store, Place::is_kept_content, beyond, floor),
-            None => store.floors().kept,
-        }
+        let content = leaving.as_ref().and_then(Leaving::before).unwrap_or(store.floors().kept);
+        (content.max(self.metadata_from(store, pass, floor)), leaving)
     }
 
     /// Kept metadata from this sequence on may stay.
@@ -121,12 +132,12 @@ impl Inner {
         if leaves {
             return store.newest_kept_metadata().map_or(stays, |newest| newest.next().min(floor));
         }
-        let budget = self.durable_budget().0;
+        let budget = self.budgets(store).1.0;
         if kept <= budget {
             return stays;
         }
         let beyond = kept - budget + budget / METADATA_PART;
-        behind_oldest(store, Place::is_kept_metadata, beyond, floor)
+        behind_oldest(store, |_, place| place.is_kept_metadata(), beyond, floor)
     }
 
     /// The oldest kept version that the pass leaves. It must be asked for before the pass's
@@ -243,13 +254,13 @@ impl Inner {
 
 /// The sequence from which versions stay if the oldest `beyond` sectors of those that `is` chooses
 /// go home; `floor` if all of them do.
-fn behind_oldest(
+pub(super) fn behind_oldest(
     store: &Store,
-    is: fn(Place) -> bool,
+    is: impl Fn(Lba, Place) -> bool,
     mut beyond: u64,
     floor: DataSequence,
 ) -> DataSequence {
-    let chosen = store.kept().filter(|(_, mapped)| is(mapped.value));
+    let chosen = store.kept().filter(|(extent, mapped)| is(extent.start, mapped.value));
     let mut by_age: Vec<(DataSequence, u64)> =
         chosen.map(|(extent, mapped)| (mapped.sequence, extent.len.0)).collect();
     by_age.sort_unstable();

@@ -62,6 +62,22 @@ impl Volume {
 }
 
 impl Progress {
+    /// Whether the pass brings this version home.
+    pub(super) fn takes(&self, mapped: &Mapped<Place>) -> bool {
+        if mapped.value.is_leading() {
+            return self.takes_leading(mapped.sequence);
+        }
+        if self.stage == Stage::Leading {
+            return false;
+        }
+        let floor = if mapped.value.is_kept() { self.keeps_from } else { self.floor };
+        let is_newest = mapped.value.is_kept_metadata() && mapped.sequence.next() == floor;
+        if is_newest && plant::is(Bug::MetadataLeftBehind) {
+            return false;
+        }
+        mapped.sequence < floor
+    }
+
     /// Whether the pass brings a leading version home, in its own form or in another.
     pub(super) fn takes_leading(&self, sequence: DataSequence) -> bool {
         let leaves = sequence < self.keeps_from;

@@ -7,6 +7,7 @@ pub(crate) mod futility;
 mod home;
 mod kept;
 mod leading;
+mod owners;
 mod pace;
 pub(crate) mod ration;
 mod read;
@@ -15,17 +16,19 @@ pub(crate) mod suspect;
 mod zeroes;
 
 pub use leading::HomeForm;
+pub use owners::{Owner, Owners};
 pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE};
 
 use std::rc::Rc;
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 use manylogs_logstore::store::Place;
-use manylogs_logstore::{DataSequence, Floors, Mapped};
+use manylogs_logstore::{DataSequence, Floors};
 
 use self::copy::{Batch, Part};
 use self::futility::Outcome;
 use self::leading::Stage;
+use self::owners::Leaving;
 use crate::error::VolumeError;
 use crate::reports::home_pace::HomeWork;
 use crate::state::Inner;
@@ -113,6 +116,8 @@ struct Progress {
     floor: DataSequence,
     /// Versions that are kept in the logs go home only if they are older than this.
     keeps_from: DataSequence,
+    /// Beyond the budget, whose kept content goes home; that of others is logged anew.
+    leaving: Option<Leaving>,
     /// The home floor when the pass began: homes of older leading versions have their form.
     last_floor: DataSequence,
     /// What goes home now.
@@ -134,24 +139,6 @@ struct Progress {
     /// Time that the pass spent waiting for clients or for its rate limit.
     waited: Nanos,
     report: CheckpointReport,
-}
-
-impl Progress {
-    /// Whether the pass brings this version home.
-    fn takes(&self, mapped: &Mapped<Place>) -> bool {
-        if mapped.value.is_leading() {
-            return self.takes_leading(mapped.sequence);
-        }
-        if self.stage == Stage::Leading {
-            return false;
-        }
-        let floor = if mapped.value.is_kept() { self.keeps_from } else { self.floor };
-        let is_newest = mapped.value.is_kept_metadata() && mapped.sequence.next() == floor;
-        if is_newest && plant::is(Bug::MetadataLeftBehind) {
-            return false;
-        }
-        mapped.sequence < floor
-    }
 }
 
 impl Inner {
@@ -328,12 +315,13 @@ impl Inner {
             ..CheckpointReport::default()
         };
         let floor = state.store.next_data();
-        let keeps_from = self.keeps_from(&state, pass, floor);
+        let (keeps_from, leaving) = self.keeps_from(&state, pass, floor);
         let last_floor = state.store.floors().home;
         let mut progress = Progress {
             pass,
             floor,
             keeps_from,
+            leaving,
             last_floor,
             stage: Stage::Content,
             has_form: false,
