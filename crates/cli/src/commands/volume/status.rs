@@ -15,7 +15,7 @@ use super::set::as_json as settings_json;
 use super::{Session, human, id_text, span};
 use crate::args::volume::{StatusArgs, TableArgs};
 use crate::commands::drive::choose::recognised;
-use crate::commands::{gecko, live, write_cache};
+use crate::commands::{everest, gecko, live, write_cache};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -40,16 +40,21 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     if gecko::status(&args.volume.device, args.json)? {
         return Ok(());
     }
+    if everest::status(&args.volume.device, args.json)? {
+        return Ok(());
+    }
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
     let (device, options) = (session.reads(), session.options());
     let found = session.run(async move { inspect_with(&device, &options).await });
     let found = found.map_err(|error| session.failure(&error))?;
     let drain = found.drain_estimate(pace(&session, &found));
     let drive = recognised(None, session.path())?.map(|(_, words)| words);
+    let base = everest::on_volume(&session)?;
     let disk = DiskStatus::at(session.path()).map(|disk| DiskStatus { drive, ..disk });
     if args.json {
         let mut value = as_json(&found, drain);
         value["disk"] = json!(disk);
+        value["base"] = json!(base.as_ref().map(everest::base_json));
         value["array"] = json!(array(&session, &found.layout));
         let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
@@ -84,6 +89,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     );
     if let Some(array) = array(&session, &found.layout) {
         let _ = writeln!(out, "array           {}", array.words());
+    }
+    if let Some(label) = &base {
+        out += &everest::base_rows(label, false);
     }
     let changed = changed(&found);
     if !changed.is_empty() {
