@@ -8,15 +8,14 @@ mod store;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use manylogs::Opening;
 use manylogs_block::{Extent, Sectors};
-use manylogs_everest::{BaseLabel, Offloaded, StoreId, StoreLabel, store_name};
+use manylogs_everest::{BaseLabel, StoreId, StoreLabel, store_name};
 use manylogs_gecko::CacheLabel;
 use manylogs_serve::{Occupant, OccupantError};
 use serde_json::{Value, json};
 
 use super::serve::{offload_failure, store_failure};
-use super::volume::{Session, human, id_text};
+use super::volume::{human, id_text};
 use crate::failure::Failure;
 use crate::output::{counted, print};
 
@@ -241,17 +240,4 @@ fn cache_rows(path: &Path, label: &CacheLabel) -> String {
         human(label.sectors.bytes()),
         path.display()
     )
-}
-
-/// The base volume on the volume of `session`, if there is one. Writes nothing.
-pub(crate) fn on_volume(session: &Session) -> Result<Option<BaseLabel>, Failure> {
-    let (runtime, device, options) = (session.runtime(), session.reads(), session.options());
-    let read = session.run(async move {
-        let opening = Opening::read(runtime.clone(), device, &options).await.ok()?;
-        let label = Offloaded::identify(&runtime, opening.content()).await;
-        Some(label)
-    });
-    // A volume that cannot be read is told by whoever asks for the volume.
-    let Some(label) = read else { return Ok(None) };
-    label.map_err(|error| offload_failure(session.path(), &error))
 }

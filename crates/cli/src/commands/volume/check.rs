@@ -28,20 +28,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let (device, options) = (session.reads(), session.options());
     let checked = session.run(async move { check_with(&device, &options).await });
     let (found, findings) = checked.map_err(|error| session.failure(&error))?;
-    let base = everest::on_volume(&session)?;
     if args.json {
-        let mut value = as_json(&found, &findings);
-        value["base"] = json!(base.as_ref().map(everest::base_json));
+        let value = as_json(&found, &findings);
         print(&(serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"))?;
     } else {
-        let of_base = base.as_ref().map(|label| everest::base_rows(label, false));
-        print(&(told(&session, &found, &findings) + &of_base.unwrap_or_default()))?;
+        print(&told(&session, &found, &findings))?;
     }
     if args.repair && findings.iter().any(|finding| finding.severity > Severity::Note) {
         return repair(&mut session);
     }
-    verdict(&session, &findings)?;
-    base.map_or(Ok(()), |label| everest::check::verdict(session.path(), &label))
+    verdict(&session, &findings)
 }
 
 fn verdict(session: &Session, findings: &[Finding]) -> Result<(), Failure> {

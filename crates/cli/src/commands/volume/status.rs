@@ -49,12 +49,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let found = found.map_err(|error| session.failure(&error))?;
     let drain = found.drain_estimate(pace(&session, &found));
     let drive = recognised(None, session.path())?.map(|(_, words)| words);
-    let base = everest::on_volume(&session)?;
     let disk = DiskStatus::at(session.path()).map(|disk| DiskStatus { drive, ..disk });
     if args.json {
         let mut value = as_json(&found, drain);
         value["disk"] = json!(disk);
-        value["base"] = json!(base.as_ref().map(everest::base_json));
         value["array"] = json!(array(&session, &found.layout));
         let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
@@ -89,9 +87,6 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     );
     if let Some(array) = array(&session, &found.layout) {
         let _ = writeln!(out, "array           {}", array.words());
-    }
-    if let Some(label) = &base {
-        out += &everest::base_rows(label, false);
     }
     let changed = changed(&found);
     if !changed.is_empty() {
