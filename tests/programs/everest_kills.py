@@ -179,7 +179,8 @@ class World:
     def server(self, name):
         """The server of a base volume; not started yet."""
         server = kills.Server(self.manylogs, str(self.bases[name]), self.log)
-        words = [self.manylogs, "serve", self.bases[name], "--loop"]
+        # All lie in the same folder.
+        words = [self.manylogs, "serve", self.bases[name], "--loop", "--same-disk"]
         words += ["--patience", GUEST_PATIENCE if self.has_guests else PATIENCE]
         for store in self.stores:
             words += ["--store", store.address]

@@ -5,6 +5,7 @@ mod arrays;
 pub(crate) mod chain;
 pub(crate) mod drive;
 pub(crate) mod episodes;
+pub(crate) mod everest;
 mod exercise;
 pub(crate) mod fleet;
 mod forget;

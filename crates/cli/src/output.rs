@@ -18,6 +18,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// A number of things: one volume, two volumes.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A file to be written when the work is done. It was found to be writable before the work began.
 #[derive(Debug)]
 pub(crate) struct Output {

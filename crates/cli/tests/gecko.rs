@@ -178,6 +178,11 @@ fn the_tail_cache_has_what_was_written_last_and_its_ssd_may_be_lost() {
         drop(client);
         server.kill();
     }
+    // Whoever finds the SSD is told what it is.
+    run(&["status", &ssd], 0, "tail cache      of the chain");
+    run(&["probe", &ssd], 0, "ID_FS_TYPE=manylogs_cache");
+    run(&["check", &ssd], 0, "the chain's drives have everything");
+    run(&["drain", &ssd], 2, "manylogs serve MEMBER --cache");
     // Damaged, as if it were worn out; missing; and another one, which holds nothing.
     let image = fs::OpenOptions::new().write(true).open(&ssd).unwrap();
     (2..16).for_each(|stripe| image.write_all_at(&[7; 1 << 19], (stripe << 20) + 8192).unwrap());

@@ -202,6 +202,8 @@ macro_rules! with_systems {
                 KeptInMemory,
                 /// A store has no bound for each client.
                 ClientUnbounded,
+                /// A store that had no room is not asked again.
+                FullForEver,
                 /// A store is dropped before it is durable what is lost with it.
                 LossAfterDrop,
                 /// An opening does not believe that ranges are lost.
@@ -212,6 +214,12 @@ macro_rules! with_systems {
                 OldTableBelieved,
                 /// A store believes a table although its checksum is wrong.
                 TornTableBelieved,
+                /// Notes of what stores alone have stay when a session begins.
+                NotesKept,
+                /// A note of what a store alone has counts where its versions are void.
+                NoteWithoutVoids,
+                /// A check of a store does not compare what it holds with checksums.
+                HeldNotCompared,
             }
             /// Bugs of connections between clients and stores.
             LINKS {
@@ -225,6 +233,8 @@ macro_rules! with_systems {
                 SilenceUnnoticed,
                 /// Another store at the same address is taken for the former one.
                 OtherStoreTaken,
+                /// A store on the base volume's own disk is borrowed.
+                OwnDiskLent,
                 /// Names of hosts are looked up on the thread that serves the clients.
                 NamesHoldUp,
                 /// A store's server answers calls before they are done.

@@ -36,6 +36,10 @@ pub(crate) struct StoreArgs {
     /// there. No bound when not given: each store has one of its own.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) held_max: Option<Sectors>,
+    /// Borrow stores on the base volume's own disk, too. That disk has twice the work then: for
+    /// trials.
+    #[arg(long)]
+    pub(crate) same_disk: bool,
     /// When writes go to stores: while requests would wait (wait), by the counts of the Everest
     /// paper, always, or never.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = OffloadArg::Wait)]
@@ -71,7 +75,8 @@ impl StoreArgs {
         let (copies, patience) = (self.copies, self.patience);
         let (stores, key) = (self.stores.clone(), self.key.clone());
         let held_max = self.held_max.unwrap_or(Sectors(u64::MAX));
-        Ok(Borrowing { stores, identity, key, copies, patience, held_max, policy })
+        let same_disk = self.same_disk;
+        Ok(Borrowing { stores, identity, key, copies, patience, held_max, policy, same_disk })
     }
 }
 

@@ -16,7 +16,7 @@ use super::volume::{Session, human, in_use, stack_failure};
 use crate::args::stores::StoresArgs;
 use crate::args::volume::{BackendArg, VolumeArgs};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{counted, print};
 
 /// Forgets a store that is gone for good, by the base volume's server if it is served.
 pub(super) fn run(args: &StoresArgs, store: &str) -> Result<(), Failure> {
@@ -37,11 +37,11 @@ pub(super) fn run(args: &StoresArgs, store: &str) -> Result<(), Failure> {
     if answer["forgotten"] != true {
         let bytes: u64 = lost.iter().map(|(_, bytes)| bytes).sum();
         return Err(Failure::Loss(format!(
-            "{}: {} in {} ranges are lost with store {store}: give --accept-loss if it is gone for \
-             good (they are read errors then until they are written)",
+            "{}: forgetting store {store} loses {} in {}: give --accept-loss if it is gone for \
+             good (what is lost reads as errors then until it is written)",
             args.device.display(),
             human(bytes),
-            lost.len()
+            counted(lost.len() as u64, "range")
         )));
     }
     match args.json {

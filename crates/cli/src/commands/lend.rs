@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use manylogs::Volume;
-use manylogs_block::Sectors;
-use manylogs_everest::{OffloadError, Offloaded, store_name};
+use manylogs_block::{Nanos, Sectors};
+use manylogs_everest::{BaseLabel, OffloadError, Offloaded, store_name};
 use manylogs_operate::control::{ControlSocket, Order, connect};
 use manylogs_operate::log::{Level, line, set_format};
 use manylogs_operate::runtime_dir::store_socket;
@@ -21,15 +21,15 @@ use manylogs_serve::{
 use manylogs_storage::{Contents, ImageError, OpenMode, create_image, survey};
 use serde_json::json;
 
-use super::live;
 use super::serve::{
     control_failure, key_failure, listen_failure, offload_failure, on_signal, serve_failure,
 };
-use super::volume::{Session, human, in_use};
+use super::volume::{Session, human, in_use, span};
+use super::{everest, live};
 use crate::args::stores::{LendArgs, StoresArgs, StoresAsk};
 use crate::args::volume::{BackendArg, VolumeArgs};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{counted, print};
 
 /// Least size of a store: in smaller ones the logs are too short.
 const SIZE_LEAST: Sectors = Sectors(16 * 2048);
@@ -188,16 +188,22 @@ pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
         table: None,
         give_up_table: false,
     };
-    let stores = listed(&volume)?;
+    let label = closed(&volume)?;
+    let stores: Vec<String> = label.stores.iter().map(store_name).collect();
     if args.json {
-        return print(&pretty(&json!({ "listed": stores })));
+        let mut value = everest::base_json(&label);
+        value["listed"] = json!(stores);
+        return print(&pretty(&value));
     }
+    let lost = everest::lost_lines(&label);
     match stores[..] {
-        [] => print("no store holds anything of it\n"),
-        _ => print(&stores.iter().fold(String::new(), |mut out, store| {
-            let _ = writeln!(out, "{store}  may hold newer data: serve it with this store");
-            out
-        })),
+        [] => print(&format!("no store holds anything of it\n{lost}")),
+        _ => print(
+            &(stores.iter().fold(String::new(), |mut out, store| {
+                let _ = writeln!(out, "{store}  may hold newer data: serve it with this store");
+                out
+            }) + &lost),
+        ),
     }
 }
 
@@ -226,20 +232,17 @@ fn change(args: &StoresArgs, ask: StoresAsk) -> Result<(), Failure> {
     }
 }
 
-/// The stores that a closed base volume lists.
-fn listed(args: &VolumeArgs) -> Result<Vec<String>, Failure> {
+/// The label of a base volume that is not served, on a disk or on a volume.
+fn closed(args: &VolumeArgs) -> Result<BaseLabel, Failure> {
     let session = Session::open(args, OpenMode::ReadOnly)?;
     let (runtime, device) = (session.runtime(), session.reads());
     let label = session.run(async move { Offloaded::identify(&runtime, device).await });
     let path = args.device.as_path();
-    let label = label.map_err(|error| offload_failure(path, &error))?;
-    let label = label.ok_or_else(|| {
-        Failure::input(format!(
-            "{} is no base volume of a disk; of one in a volume the server tells its stores",
-            path.display()
-        ))
-    })?;
-    Ok(label.stores.iter().map(store_name).collect())
+    if let Some(label) = label.map_err(|error| offload_failure(path, &error))? {
+        return Ok(label);
+    }
+    let none = || Failure::input(format!("{} is no base volume", path.display()));
+    Err(none())
 }
 
 /// Refuses if stores may hold the newest data of the volume.
@@ -262,14 +265,18 @@ fn pretty(value: &serde_json::Value) -> String {
 pub(crate) fn text(offload: &OffloadStatus) -> String {
     let mut out = format!(
         "stores          {}: {}\n\
-         held there      {}, of which {} have one copy; {} writes went there, {} home\n",
+         held there      {}, of which {} have one copy; {} went there, {} home\n",
         offload.state,
         offload.why,
         human(offload.held_bytes),
         human(offload.only_copy_bytes),
-        offload.offloaded_writes,
+        counted(offload.offloaded_writes, "write"),
         offload.home_writes
     );
+    if let Some(seconds) = offload.oldest_s {
+        let age = span(Nanos::from_secs_f64(seconds));
+        let _ = writeln!(out, "oldest          of what only stores have was written {age} ago");
+    }
     if offload.lost_bytes > 0 {
         let lost = human(offload.lost_bytes);
         let _ = writeln!(out, "lost            {lost} read as errors until they are written");

@@ -12,6 +12,7 @@ use manylogs_serve::machine::{orphans, servers, unserved};
 use manylogs_storage::OpenMode;
 use serde_json::json;
 
+use super::everest::listed::{self as everest_listed, Everest};
 use super::fs::listed::{Listed, file_systems};
 use super::gecko::listed::{self, Chains};
 use super::volume::{Session, human, id_text};
@@ -35,13 +36,15 @@ struct Found {
 /// Lists volumes on disks that the user may read, and all volumes that servers of the user have
 /// open, images included.
 pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
-    let (mut found, mut chains) = on_disks();
+    let (mut found, mut chains, mut everest) = on_disks();
     // Images are known only from their servers, and from the notes of killed servers.
     for device in unserved().map_err(|error| Failure::of_io(&error, &error))? {
         if let Some(volume) = probed(&device) {
             found.entry(device).or_insert_with(|| Found::of_disk(volume));
         } else if let Some(member) = listed::found(&device) {
             chains.entry(device).or_insert(member);
+        } else if let Some(other) = everest_listed::found(&device) {
+            everest.entry(device).or_insert(other);
         }
     }
     for mut server in servers().map_err(|error| Failure::of_io(&error, &error))? {
@@ -49,6 +52,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         if let Some(chain) = &status.chain {
             listed::served(&mut chains, chain, status.pid);
         }
+        everest_listed::served(&mut everest, &status);
         // The volume of a file system's logs is not listed as a served volume.
         let Some(volume) = status.volume.filter(|_| status.file_system.is_none()) else { continue };
         let device = fs::canonicalize(&status.device).unwrap_or_else(|_| status.device.into());
@@ -72,6 +76,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         value["file_systems"] = systems_json(&file_systems);
         value["disks"] = json!(disks);
         value["chains"] = listed::as_json(&chains);
+        value["everest"] = everest_listed::as_json(&everest);
         let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
     }
@@ -80,7 +85,11 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         true => String::new(),
         false => format!("\n{}", table(&listed::rows(&chains))),
     };
-    print(&(text(&found, &orphans) + &chains + &systems_text(&file_systems) + &notes))
+    let everest = match everest.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", table(&everest_listed::rows(&everest))),
+    };
+    print(&(text(&found, &orphans) + &chains + &everest + &systems_text(&file_systems) + &notes))
 }
 
 /// The disks of these devices, each once.
@@ -91,19 +100,22 @@ fn disks<'a>(devices: impl Iterator<Item = &'a PathBuf>) -> Vec<DiskStatus> {
     by_name.into_values().collect()
 }
 
-/// Volumes, and drives of chains, on the disks and partitions of this machine. Disks that cannot be
-/// read are left out.
-fn on_disks() -> (BTreeMap<PathBuf, Found>, Chains) {
+/// Volumes, drives of chains, and what Everest keeps on the disks and partitions of this machine.
+/// Disks that cannot be read are left out.
+fn on_disks() -> (BTreeMap<PathBuf, Found>, Chains, Everest) {
     let names = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let (mut volumes, mut chains) = (BTreeMap::new(), Chains::new());
+    let mut everest = Everest::new();
     for device in names.map(|entry| Path::new("/dev").join(entry.file_name())) {
         if let Some(volume) = probed(&device) {
             volumes.insert(device, Found::of_disk(volume));
         } else if let Some(member) = listed::found(&device) {
             chains.insert(device, member);
+        } else if let Some(other) = everest_listed::found(&device) {
+            everest.insert(device, other);
         }
     }
-    (volumes, chains)
+    (volumes, chains, everest)
 }
 
 impl Found {

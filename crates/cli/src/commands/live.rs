@@ -16,7 +16,7 @@ use super::volume::{human, span};
 use super::write_cache;
 use crate::args::serve::MetricsArgs;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{counted, print};
 
 /// Shades of a log's occupancy, from empty to full.
 const SHADES: [char; 5] = ['.', ':', '-', '=', '#'];
@@ -97,9 +97,10 @@ pub(crate) fn text(status: &Status) -> String {
         let [used, each] = [lent.used_bytes, lent.each_bytes].map(human);
         let _ = writeln!(
             out,
-            "lends           store {}: {used} of {} base volumes (of one at most {each}), \
-             {} connections",
-            lent.store, lent.clients, lent.connections
+            "lends           store {}: {used} of {} (of one at most {each}), {}",
+            lent.store,
+            counted(lent.clients, "base volume"),
+            counted(lent.connections, "connection"),
         );
         for held in &lent.held_for {
             let _ = writeln!(out, "  base volume {}: {}", held.base, human(held.held_bytes));

@@ -22,7 +22,8 @@ use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) use failure::{
-    control_failure, key_failure, listen_failure, offload_failure, serve_failure, ublk_failure,
+    control_failure, key_failure, listen_failure, offload_failure, serve_failure, store_failure,
+    ublk_failure,
 };
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! A status in the text format of Prometheus, version 0.0.4.
 
 mod chain;
+mod offload;
 
 use std::fmt::{Display, Write};
 
@@ -122,6 +123,12 @@ pub fn exposition(status: &Status) -> String {
     }
     if let Some(chain) = &status.chain {
         chain::of_chain(&mut page, chain);
+    }
+    if let Some(status) = &status.offload {
+        offload::of_base(&mut page, status);
+    }
+    if let Some(lent) = &status.lent {
+        offload::of_lent(&mut page, lent);
     }
     if let Some(file_system) = &status.file_system {
         memory(&mut page, &file_system.memory);

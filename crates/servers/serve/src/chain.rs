@@ -2,7 +2,6 @@
 
 mod cache;
 mod halves;
-mod lies_on;
 mod members;
 
 use std::cell::RefCell;
@@ -144,7 +143,7 @@ impl OpenChain {
         let (done, below) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
         let (ends, found, path) = (Arc::clone(&done), Arc::clone(&below), new.to_owned());
         std::thread::spawn(move || {
-            let below = lies_on::served_below(&path);
+            let below = crate::lies_on::served_below(&path);
             *found.lock().unwrap_or_else(PoisonError::into_inner) = below;
             ends.store(true, Ordering::Release);
         });

@@ -118,6 +118,14 @@ pub enum ServeError {
         /// Why it does not answer.
         why: String,
     },
+    /// A store lies on the base volume's own disk.
+    #[error("store {store}: {why}")]
+    OwnDisk {
+        /// Its address.
+        store: String,
+        /// Why that is refused.
+        why: String,
+    },
     /// A store is on another machine and has no key, or its address is not known.
     #[error("store {0}")]
     Place(#[from] PlaceError),

@@ -184,7 +184,7 @@ impl Offloaded {
         let client = Rc::new(Client::new(runtime, base, header, peers, options));
         if let Err(error) = client.learn(&listed).await {
             // The next attempt will be a new opening.
-            client.close().await;
+            client.close(false).await;
             return Err(error);
         }
         client.run();
@@ -212,6 +212,7 @@ impl Client {
             }
         }
         result?;
+        self.header.drop_notes().await?;
         for (store, ranges) in &mut held {
             *ranges = without(ranges, &self.header.voids_of(self.peers[*store].id));
         }
@@ -245,6 +246,7 @@ impl Client {
         for store in 0..self.peers.len() {
             self.runtime.spawn(Rc::clone(self).run_peer(store));
         }
+        self.runtime.spawn(Rc::clone(self).run_notes());
         self.runtime.spawn(Rc::clone(self).run_reclaim());
     }
 }

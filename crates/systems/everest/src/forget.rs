@@ -54,9 +54,13 @@ impl Offloaded {
         forgotten
     }
 
-    /// Forgets a store of the base volume on `device`, which is not open. Only an open client knows
-    /// what a store has: if the store may hold newer data, the whole base volume is lost, and its
-    /// parts read as errors until they are written. Durable when it returns.
+    /// Forgets a store of the base volume on `device`, which is not open. What only this store has
+    /// is known if the client noted it: it does so at an orderly close, and while it is open when
+    /// the store has been unreachable for [`OffloadOptions::note_after`]. Otherwise, if the store
+    /// may hold newer data, the whole base volume is lost. What is lost reads as errors until it is
+    /// written. Durable when it returns.
+    ///
+    /// [`OffloadOptions::note_after`]: crate::OffloadOptions::note_after
     ///
     /// # Errors
     /// [`OffloadError::NoHeader`] if it is no base volume, [`OffloadError::Unknown`] if the store
@@ -69,17 +73,22 @@ impl Offloaded {
     ) -> Result<Forgotten, OffloadError> {
         let header = Header::find(runtime, device).await?.ok_or(OffloadError::NoHeader)?;
         let (sectors, opening) = (header.content().sectors, header.content().opening());
-        let lost = match header.is_listed(store) {
-            true => vec![Extent::new(0, sectors.0.saturating_sub(HEADER.0))],
-            false => Vec::new(),
+        let noted = header.content().noted(store);
+        let whole = Extent::new(0, sectors.0.saturating_sub(HEADER.0));
+        let version = Version::last_of(opening.incarnation);
+        let ranges = match (header.is_listed(store), noted) {
+            (false, _) => Vec::new(),
+            (true, Some(noted)) => noted,
+            (true, None) => vec![Range { extent: whole, version }],
         };
+        let lost: Vec<Extent> = ranges.iter().map(|range| range.extent).collect();
         if !header.is_listed(store) && !header.is_kept(store) {
             return Err(OffloadError::Unknown { store });
         }
         if !lost.is_empty() && !accept {
             return Ok(Forgotten { lost, done: false });
         }
-        header.drop_store(store, &lost, Version::last_of(opening.incarnation)).await?;
+        header.drop_store(store, &ranges).await?;
         Ok(Forgotten { lost, done: true })
     }
 }
@@ -97,7 +106,7 @@ impl Client {
             return Err(IoError::Gone.into());
         }
         let (store, version) = (self.peers[number].id, self.last_version());
-        let only = self.table.borrow().only_in(number);
+        let only = self.table.borrow().only_in(number).iter().map(|range| range.extent).collect();
         let lost = joined(only, self.header.content().room_for_losses(store).max(1));
         if !lost.is_empty() && !accept {
             return Ok(Forgotten { lost, done: false });
@@ -109,7 +118,8 @@ impl Client {
                 return Err(IoError::ReadOnly { reason: "too many ranges are void" }.into());
             }
         }
-        self.header.drop_store(store, &lost, version).await?;
+        let ranges: Vec<Range> = lost.iter().map(|&extent| Range { extent, version }).collect();
+        self.header.drop_store(store, &ranges).await?;
         {
             let mut table = self.table.borrow_mut();
             table.forgotten(number, Range { extent: all, version: Version(u64::MAX) });
@@ -127,20 +137,15 @@ impl Client {
 }
 
 impl Header {
-    /// Drops a store, and notes in the same change that `lost` is lost, up to `version`.
-    async fn drop_store(
-        &self,
-        store: StoreId,
-        lost: &[Extent],
-        version: Version,
-    ) -> Result<(), IoError> {
+    /// Drops a store, and notes in the same change that `lost` is lost.
+    async fn drop_store(&self, store: StoreId, lost: &[Range]) -> Result<(), IoError> {
         if plant::is(Bug::LossAfterDrop) {
             self.update(|content| content.drop_store(store)).await?;
         }
         let change = |content: &mut Content| {
             content.drop_store(store);
-            content.lose(lost, version);
-            content.has_room()
+            content.lose(lost);
+            content.make_room()
         };
         match self.update(change).await? {
             true => Ok(()),
@@ -150,7 +155,7 @@ impl Header {
 }
 
 /// The extents, sorted, at most `most` of them: those closest to one another are joined.
-fn joined(mut extents: Vec<Extent>, most: usize) -> Vec<Extent> {
+pub(crate) fn joined(mut extents: Vec<Extent>, most: usize) -> Vec<Extent> {
     extents.sort_unstable_by_key(|extent| extent.start);
     let gap = |pair: &[Extent]| pair[1].start.0.saturating_sub(pair[0].end().0);
     let mut gaps: Vec<(u64, usize)> =

@@ -17,14 +17,15 @@ use manylogs_block::{
     BlockDevice, Extent, Handle, IoError, Lba, Payload, Request, SECTOR_BYTES, Sectors, TaskLock,
     narrow, to_usize,
 };
-use manylogs_engine::{PatientReads, read_copy};
 use manylogs_plant::{self as plant, Bug};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::call::{BaseId, Opening, StoreId};
 use crate::kept::{self, KEPT_BYTES_MAX, KeptStore};
+use crate::label::newest;
 use crate::lost;
+use crate::noted::{self, Note};
 use crate::versions::{Range, Version};
 
 pub(crate) const MAGIC: [u8; 8] = *b"EVBASE01";
@@ -43,6 +44,8 @@ pub(crate) const STORES_MAX: usize = 16;
 const KEEPS: u32 = 1 << 31;
 /// The same for a list of lost ranges, which follows that of kept stores.
 const LOSES: u32 = 1 << 30;
+/// The same for notes of what stores alone have, which follow the lost ranges.
+const NOTES: u32 = 1 << 29;
 /// Most void ranges in a header.
 pub(crate) const VOIDS_MAX: usize = 1024;
 
@@ -80,7 +83,7 @@ pub(crate) struct RawVoid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) base: BaseId,
-    generation: u64,
+    pub(crate) generation: u64,
     /// Size of the base volume with its header.
     pub(crate) sectors: Sectors,
     /// The last openings, the newest last.
@@ -94,6 +97,8 @@ pub(crate) struct Content {
     pub(crate) kept: Vec<KeptStore>,
     /// Lost ranges: versions up to that of the range count as lost, wherever they are.
     pub(crate) lost: Vec<Range>,
+    /// What stores alone have that cannot be reached, or of a base volume that is closed.
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Content {
@@ -107,6 +112,7 @@ impl Content {
             voids: Vec::new(),
             kept: Vec::new(),
             lost: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -126,10 +132,11 @@ impl Content {
     fn encode(&self) -> Vec<u8> {
         let keeps = if self.kept.is_empty() { 0 } else { KEEPS };
         let loses = if self.lost.is_empty() { 0 } else { LOSES };
+        let notes = if self.notes.is_empty() { 0 } else { NOTES };
         let mut raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
-            openings: U32::new(narrow::<_, u32>(self.lineage.len()) | keeps | loses),
+            openings: U32::new(narrow::<_, u32>(self.lineage.len()) | keeps | loses | notes),
             base: self.base,
             generation: U64::new(self.generation),
             sectors: U64::new(self.sectors.0),
@@ -154,6 +161,9 @@ impl Content {
         if loses != 0 {
             lost::encode(&self.lost, &mut rest);
         }
+        if notes != 0 {
+            noted::encode(&self.notes, &mut rest);
+        }
         raw.checksum = U32::new(crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), &rest));
         let mut bytes = raw.as_bytes().to_vec();
         bytes.extend_from_slice(&rest);
@@ -161,9 +171,9 @@ impl Content {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (mut raw, rest) = Raw::read_from_prefix(bytes).ok()?;
-        let openings = (raw.openings.get() & !(KEEPS | LOSES)) as usize;
+        let openings = (raw.openings.get() & !(KEEPS | LOSES | NOTES)) as usize;
         let (stores, voids) = (raw.stores.get() as usize, raw.voids.get() as usize);
         if raw.magic != MAGIC || openings > LINEAGE_MAX || stores > STORES_MAX || voids > VOIDS_MAX
         {
@@ -180,7 +190,11 @@ impl Content {
             0 => (Vec::new(), 0),
             _ => lost::decode(rest.get(used + of_kept..)?)?,
         };
-        let rest = rest.get(..used + of_kept + of_lost)?;
+        let (notes, of_notes) = match raw.openings.get() & NOTES {
+            0 => (Vec::new(), 0),
+            _ => noted::decode(rest.get(used + of_kept + of_lost..)?)?,
+        };
+        let rest = rest.get(..used + of_kept + of_lost + of_notes)?;
         let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
         if crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), rest) != checksum {
             return None;
@@ -205,6 +219,7 @@ impl Content {
             voids: <[RawVoid]>::ref_from_bytes(voids).ok()?.iter().map(void).collect(),
             kept,
             lost,
+            notes,
         })
     }
 }
@@ -241,18 +256,7 @@ impl Header {
         runtime: &Handle,
         device: Rc<dyn BlockDevice>,
     ) -> Result<Option<Self>, IoError> {
-        // Data that a killed process left in the drive's cache must be durable before it is
-        // believed.
-        device.submit(Request::Flush).await?;
-        let reads: Rc<dyn BlockDevice> = PatientReads::new(Rc::clone(&device), runtime.clone());
-        let mut newest: Option<(Content, usize)> = None;
-        for (copy, place) in PLACES.into_iter().enumerate() {
-            let Ok(read) = read_copy(&reads, place).await? else { continue };
-            let found = Content::decode(&read.to_bytes().unwrap_or_default());
-            let generation = newest.as_ref().map_or(0, |(newest, _)| newest.generation);
-            let found = found.filter(|found| found.generation > generation);
-            newest = found.map(|found| (found, copy)).or(newest);
-        }
+        let newest = newest(Self::copies(runtime, &device).await?);
         let header = |(content, copy): (Content, usize)| Self {
             device: Rc::clone(&device),
             first: 1 - copy,
@@ -359,6 +363,7 @@ impl Header {
             // store again.
             self.leaving.set(Some(store));
             content.stores.retain(|listed| *listed != store);
+            content.notes.retain(|note| note.store != store);
             true
         };
         let result = self.update(change).await;
@@ -383,7 +388,7 @@ const _: () = assert!(
         + STORES_MAX * size_of::<StoreId>()
         + VOIDS_MAX * size_of::<RawVoid>()
         + KEPT_BYTES_MAX
-        + size_of::<u32>()
+        + 2 * size_of::<u32>()
         + lost::LOST_BYTES_LEAST
         <= 128 * 512
 );
@@ -418,6 +423,11 @@ mod tests {
         content.lost = vec![range; 2];
         let of_all = of_kept + 4 + 2 * 24;
         no_bit_flip_passes(&content, size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40 + of_all);
+        let note = Note { store: *b"0123456789abcdef", ranges: vec![range; 3] };
+        content.notes = vec![note; 2];
+        let of_all = of_all + 4 + 2 * (20 + 3 * 24);
+        no_bit_flip_passes(&content, size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40 + of_all);
+        content.notes.clear();
         content.voids = vec![(*b"0123456789abcdef", range); VOIDS_MAX];
         content.lineage = vec![Opening::default(); LINEAGE_MAX];
         let kept = KeptStore { id: *b"0123456789abcdef", address: "x".repeat(512) };

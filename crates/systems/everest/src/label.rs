@@ -2,14 +2,17 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, IoError, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Payload, Request, Sectors, to_usize};
 use manylogs_engine::{PatientReads, read_copy};
 
 use crate::begin::OffloadError;
 use crate::call::{BaseId, StoreId};
-use crate::header::{COPY, HEADER, Header, MAGIC, PLACES};
+use crate::header::{COPY, Content, HEADER, Header, MAGIC, PLACES};
 use crate::kept::KeptStore;
 use crate::offload::Offloaded;
+
+/// Bytes at the start of a base volume that hold both copies of its header.
+pub const BASE_HEADER_BYTES: usize = to_usize(HEADER.bytes());
 
 /// What the header of a base volume says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +27,57 @@ pub struct BaseLabel {
     pub kept: Vec<KeptStore>,
     /// Lost ranges, in addresses of clients.
     pub lost: Vec<Extent>,
+    /// Void ranges, in addresses of clients, each with the store whose versions of it count no
+    /// more: they are home, and that store could not be told.
+    pub voids: Vec<(StoreId, Extent)>,
+    /// The stores of which it is noted what each alone has, with that, in addresses of clients:
+    /// forgetting one now loses just this.
+    pub alone: Vec<(StoreId, Vec<Extent>)>,
     /// Openings so far.
     pub openings: u32,
+    /// How many of the two copies of the header are whole. The next change writes both.
+    pub whole_copies: usize,
+}
+
+impl BaseLabel {
+    /// The label in the first [`BASE_HEADER_BYTES`] of a device; `None` if they are no base volume.
+    ///
+    /// # Errors
+    /// [`OffloadError::NoHeader`] if they are one, and no copy of the header is whole.
+    pub fn decode(head: &[u8]) -> Result<Option<Self>, OffloadError> {
+        let copies = PLACES.map(|place| {
+            let from = to_usize(Sectors(place.start.0).bytes());
+            head.get(from..).unwrap_or_default()
+        });
+        if !copies.iter().any(|copy| copy.starts_with(&MAGIC)) {
+            return Ok(None);
+        }
+        let label = Self::of_copies(copies.map(Content::decode));
+        label.map(Some).ok_or(OffloadError::NoHeader)
+    }
+
+    fn of_copies(copies: [Option<Content>; 2]) -> Option<Self> {
+        let whole_copies = copies.iter().flatten().count();
+        let (content, _) = newest(copies)?;
+        Some(Self {
+            id: content.base,
+            sectors: content.sectors,
+            openings: content.opening().incarnation,
+            lost: content.lost.iter().map(|lost| lost.extent).collect(),
+            voids: content.voids.iter().map(|(store, void)| (*store, void.extent)).collect(),
+            alone: content.alone(),
+            stores: content.stores,
+            kept: content.kept,
+            whole_copies,
+        })
+    }
+}
+
+/// The copy of a header that counts, and its number.
+pub(crate) fn newest(copies: [Option<Content>; 2]) -> Option<(Content, usize)> {
+    let whole = copies.into_iter().zip(0..).filter_map(|(copy, number)| Some((copy?, number)));
+    // Of equals the first counts.
+    whole.reduce(|one, other| if other.0.generation > one.0.generation { other } else { one })
 }
 
 impl Offloaded {
@@ -40,16 +92,8 @@ impl Offloaded {
         if !Header::shows(runtime, &device).await? {
             return Ok(None);
         }
-        let header = Header::find(runtime, device).await?.ok_or(OffloadError::NoHeader)?;
-        let content = header.content();
-        Ok(Some(BaseLabel {
-            id: content.base,
-            sectors: content.sectors,
-            stores: content.stores.clone(),
-            kept: content.kept.clone(),
-            lost: content.lost.iter().map(|lost| lost.extent).collect(),
-            openings: content.opening().incarnation,
-        }))
+        let copies = Header::copies(runtime, &device).await?;
+        BaseLabel::of_copies(copies).map(Some).ok_or(OffloadError::NoHeader)
     }
 
     /// Size that clients would see of a base volume on `device`.
@@ -68,6 +112,23 @@ impl Offloaded {
 }
 
 impl Header {
+    /// Both copies of the header on `device`; `None` for one that is not whole.
+    pub(crate) async fn copies(
+        runtime: &Handle,
+        device: &Rc<dyn BlockDevice>,
+    ) -> Result<[Option<Content>; 2], IoError> {
+        // Data that a killed process left in the drive's cache must be durable before it is
+        // believed.
+        device.submit(Request::Flush).await?;
+        let reads: Rc<dyn BlockDevice> = PatientReads::new(Rc::clone(device), runtime.clone());
+        let mut copies = [None, None];
+        for (copy, place) in copies.iter_mut().zip(PLACES) {
+            let Ok(read) = read_copy(&reads, place).await? else { continue };
+            *copy = Content::decode(&read.to_bytes().unwrap_or_default());
+        }
+        Ok(copies)
+    }
+
     /// Whether at least one copy of a header on `device` begins with the magic number.
     pub(crate) async fn shows(
         runtime: &Handle,

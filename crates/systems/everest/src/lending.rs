@@ -151,6 +151,12 @@ impl Lending {
         owners.iter().map(held).filter(|(_, held)| held.0 > 0).collect()
     }
 
+    /// Base volumes that the store knows, with their spaces and newest sessions.
+    pub(crate) fn owners(&self) -> Vec<(BaseId, Space, Session)> {
+        let owners = self.0.owners.borrow();
+        owners.iter().map(|(base, owner)| (*base, owner.space, owner.session)).collect()
+    }
+
     /// Begins a session: see [`Ask::Claim`].
     async fn claim(
         self,

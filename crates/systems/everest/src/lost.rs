@@ -52,9 +52,18 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Vec<Range>, usize)> {
 impl Content {
     /// Whether the void and the lost ranges fit into a header.
     pub(crate) fn has_room(&self) -> bool {
-        let bytes =
-            self.voids.len() * size_of::<RawVoid>() + self.lost.len() * size_of::<RawLost>();
-        self.voids.len() <= VOIDS_MAX && bytes <= BYTES_MAX
+        self.voids.len() <= VOIDS_MAX && self.used() <= BYTES_MAX
+    }
+
+    /// Bytes of the void and the lost ranges, and of the notes, which share their room.
+    fn used(&self) -> usize {
+        let voids = self.voids.len() * size_of::<RawVoid>();
+        voids + self.lost.len() * size_of::<RawLost>() + self.note_bytes()
+    }
+
+    /// Bytes that are left of their room.
+    pub(crate) fn room(&self) -> usize {
+        BYTES_MAX.saturating_sub(self.used())
     }
 
     /// Number of ranges that may be lost with a store. Half of the room stays for the pieces that
@@ -65,10 +74,11 @@ impl Content {
         room.saturating_sub(self.lost.len()) / 2
     }
 
-    /// Notes that `lost` is lost: versions up to `version` count no more, wherever they are.
-    pub(crate) fn lose(&mut self, lost: &[Extent], version: Version) {
-        lost.iter().for_each(|extent| self.find_again(*extent));
-        self.lost.extend(lost.iter().map(|&extent| Range { extent, version }));
+    /// Notes that `lost` is lost: versions up to those of the ranges count no more, wherever they
+    /// are.
+    pub(crate) fn lose(&mut self, lost: &[Range]) {
+        lost.iter().for_each(|range| self.find_again(range.extent));
+        self.lost.extend_from_slice(lost);
     }
 
     /// Drops a store, with all that is noted about it. False if it was not there.
@@ -77,21 +87,14 @@ impl Content {
         self.stores.retain(|listed| *listed != store);
         self.kept.retain(|kept| kept.id != store);
         self.voids.retain(|(of, _)| *of != store);
+        // What others shared with it they have alone now.
+        self.notes.clear();
         self.stores.len() + self.kept.len() < before
     }
 
     /// Takes `extent` out of the lost ranges.
     fn find_again(&mut self, extent: Extent) {
-        let rest = |range: &Range| {
-            let old = range.extent;
-            let (before, after) = (extent.start.min(old.end()), extent.end().max(old.start));
-            let pieces = [(old.start, before), (after, old.end())];
-            let pieces =
-                pieces.map(|(start, end)| Extent::new(start.0, end.0.saturating_sub(start.0)));
-            pieces.map(|extent| Range { extent, ..*range })
-        };
-        let left: Vec<Range> = self.lost.iter().flat_map(rest).collect();
-        self.lost = left.into_iter().filter(|range| range.extent.len.0 > 0).collect();
+        self.lost = self.lost.iter().flat_map(|range| range.outside(extent)).collect();
     }
 }
 
@@ -122,7 +125,7 @@ impl Client {
         }
         let change = |content: &mut Content| {
             parts.iter().for_each(|(part, _)| content.find_again(*part));
-            content.has_room()
+            content.make_room()
         };
         self.header.update(change).await
     }
@@ -136,9 +139,13 @@ mod tests {
 
     fn content(lost: &[(u64, u64)]) -> Content {
         let mut content = Content::new(*b"fedcba9876543210", Sectors(4096));
-        let lost: Vec<Extent> = lost.iter().map(|&(start, len)| Extent::new(start, len)).collect();
-        content.lose(&lost, Version(7));
+        let lost = lost.iter().map(|&(start, len)| range(start, len, 7));
+        content.lose(&lost.collect::<Vec<_>>());
         content
+    }
+
+    const fn range(start: u64, len: u64, version: u64) -> Range {
+        Range { extent: Extent::new(start, len), version: Version(version) }
     }
 
     fn lost(content: &Content) -> Vec<(u64, u64)> {
@@ -162,7 +169,7 @@ mod tests {
     #[test]
     fn a_range_that_is_lost_again_has_the_newer_version() {
         let mut content = content(&[(10, 10)]);
-        content.lose(&[Extent::new(15, 10)], Version(9));
+        content.lose(&[range(15, 10, 9)]);
         let versions = content.lost.iter().map(|lost| (lost.extent.start.0, lost.version.0));
         assert_eq!(versions.collect::<Vec<_>>(), [(10, 7), (15, 9)]);
     }

@@ -19,6 +19,7 @@ use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::table::Table;
 use crate::versions::Version;
+use crate::written::Written;
 
 /// Options of a client.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,8 @@ pub struct OffloadOptions {
     pub calm: Nanos,
     /// Most that stores may hold: at this bound no further ranges are off-loaded.
     pub held_max: Sectors,
+    /// What a store alone has is noted on the base when the store was unreachable for so long.
+    pub note_after: Nanos,
 }
 
 impl Default for OffloadOptions {
@@ -54,6 +57,7 @@ impl Default for OffloadOptions {
             together: 16,
             calm: Nanos::from_millis(300),
             held_max: Sectors(u64::MAX),
+            note_after: Nanos::from_secs(2),
         }
     }
 }
@@ -87,6 +91,8 @@ pub(crate) struct Client {
     pub(crate) locks: Locks,
     pub(crate) options: OffloadOptions,
     writes: Cell<u64>,
+    /// When ranges were off-loaded.
+    pub(crate) written: Written,
     /// When the base was last seen over its threshold.
     pub(crate) last_over: Cell<Option<Time>>,
     /// Held by a round of reclaiming, so that only one runs.
@@ -117,6 +123,7 @@ impl Client {
     ) -> Self {
         let (base_id, opening) = (header.content().base, header.content().opening());
         let table = RefCell::new(Table::new(peers.len()));
+        let written = Written::from(runtime.now());
         Self {
             home: Meter::new(runtime.clone(), Rc::clone(&base)),
             runtime,
@@ -129,6 +136,7 @@ impl Client {
             locks: Locks::default(),
             options,
             writes: Cell::default(),
+            written,
             last_over: Cell::default(),
             reclaiming: TaskLock::default(),
             changed: Signal::default(),
@@ -139,14 +147,18 @@ impl Client {
         }
     }
 
-    /// Ends the client's tasks, and waits for their requests to the base volume.
-    pub(crate) async fn close(&self) {
+    /// Ends the client's tasks, and waits for their requests to the base volume. If it was opened,
+    /// notes what each store alone has.
+    pub(crate) async fn close(&self, was_opened: bool) {
         self.closed.set(true);
         self.changed.notify();
         if plant::is(Bug::ClosedBeforeTasksEnd) {
             return;
         }
         drop(self.reclaiming.take().await);
+        if was_opened && !self.fenced.get() {
+            self.note_all().await;
+        }
         self.header.seal().await;
     }
 
@@ -220,13 +232,22 @@ impl Offloaded {
     /// Ends the work in the background. Stores keep what they hold. If all requests were answered
     /// before, this opening sends the base volume nothing more, so that it may be opened anew.
     pub async fn close(&self) {
-        self.0.close().await;
+        self.0.close(true).await;
     }
 
     /// The counters of the client, and how much of its data is in stores.
     #[must_use]
     pub fn figures(&self) -> OffloadFigures {
         OffloadFigures { held: self.0.table.borrow().sectors(None), ..self.0.figures.get() }
+    }
+
+    /// How long ago the oldest range was written of those whose newest version is in stores alone;
+    /// `None` if there is none. What was there when the base volume was opened counts from then.
+    /// At most a second too much if the range is young, and a share of the age if it is old.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Nanos> {
+        let version = self.0.table.borrow().oldest()?;
+        Some(self.0.runtime.now().since(self.0.written.when(version)))
     }
 
     /// How busy the base volume is with requests of clients.
@@ -280,6 +301,9 @@ impl BlockDevice for Offloaded {
 impl Client {
     /// Writes, zeroes or discards.
     fn change(self: &Rc<Self>, request: Request) -> Completion {
+        if self.closed.get() {
+            return Completion::ready(Err(IoError::Gone));
+        }
         let extent = request.extent().unwrap_or_default();
         if !self.wants_offload(extent) {
             let locked = self.locks.ask(extent, Use::Home);

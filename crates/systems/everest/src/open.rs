@@ -7,14 +7,15 @@ use manylogs_block::{
     BlockDevice, Extent, Handle, IoError, Nanos, Payload, Request, Sectors, TaskLock,
 };
 use manylogs_engine::{
-    Engine, Member, Members, PatientReads, PhaseProbe, RootSlot, Scanner, begin_incarnation,
-    find_root, read_copy, reserve_sequences, retire_failed, run_committer, run_opener,
+    Engine, FoundRoot, Member, Members, PatientReads, PhaseProbe, RootSlot, Scanner,
+    begin_incarnation, find_root, read_copy, reserve_sequences, retire_failed, run_committer,
+    run_opener,
 };
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Device, Logs, Room, Store, Versions as Recovered};
 use manylogs_logstore::{
-    Entry, EntryKind, Floors, Log, LogId, RECORD_PAYLOAD_MAX, RecordShape, Space, UnitTable,
-    new_volume_id,
+    Damage, Entry, EntryKind, Floors, Log, LogId, RECORD_PAYLOAD_MAX, RecordShape, Scanned, Space,
+    UnitTable, new_volume_id,
 };
 use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::Targets;
@@ -38,11 +39,11 @@ const TARGETS: Targets =
     Targets { latency: Nanos::from_millis(10), contended_after: Nanos::from_millis(300) };
 
 /// Devices and their superblocks.
-struct Found {
-    devices: Vec<Rc<dyn BlockDevice>>,
+pub(crate) struct Found {
+    pub(crate) devices: Vec<Rc<dyn BlockDevice>>,
     /// The same devices, as an opening reads them: reads that fail for a while are tried again.
-    reads: Vec<Rc<dyn BlockDevice>>,
-    superblocks: Vec<Superblock>,
+    pub(crate) reads: Vec<Rc<dyn BlockDevice>>,
+    pub(crate) superblocks: Vec<Superblock>,
 }
 
 impl CircularStore {
@@ -176,7 +177,10 @@ impl Found {
         Ok(Self { reads: devices.clone(), devices, superblocks })
     }
 
-    async fn on(runtime: &Handle, devices: Vec<Rc<dyn BlockDevice>>) -> Result<Self, StoreError> {
+    pub(crate) async fn on(
+        runtime: &Handle,
+        devices: Vec<Rc<dyn BlockDevice>>,
+    ) -> Result<Self, StoreError> {
         let patient = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
             PatientReads::new(Rc::clone(device), runtime.clone())
         };
@@ -222,22 +226,26 @@ impl Found {
         )
     }
 
-    fn logs(&self) -> Logs {
+    pub(crate) fn logs(&self) -> Logs {
         let regions: Vec<(Device, Extent)> =
             self.superblocks.iter().flat_map(Superblock::logs).collect();
         Logs::on_devices(&regions, self.largest().log, self.shape())
     }
 
     async fn root(&self) -> Result<(Root, usize), StoreError> {
-        let (store, logs) = (self.superblocks[0].store, self.logs().count());
-        let places = root_places(self.roots_on_two());
-        let found = find_root(&self.reads, &places, store, logs).await?;
+        let found = self.roots().await?;
         let (root, place) = found.newest.ok_or(StoreError::NoRoot)?;
         Ok((root, place % 2))
     }
 
+    pub(crate) async fn roots(&self) -> Result<FoundRoot, StoreError> {
+        let (store, logs) = (self.superblocks[0].store, self.logs().count());
+        let places = root_places(self.roots_on_two());
+        Ok(find_root(&self.reads, &places, store, logs).await?)
+    }
+
     /// The table that an orderly close left, if nothing was written since.
-    async fn left_table(&self, store: &Store) -> Result<Option<LeftTable>, IoError> {
+    pub(crate) async fn left_table(&self, store: &Store) -> Result<Option<LeftTable>, IoError> {
         let Some(place) = self.superblocks[0].table_place() else { return Ok(None) };
         let loaded = load(&self.reads[0], place, store.root()).await?;
         let regions: Vec<Extent> =
@@ -248,6 +256,23 @@ impl Found {
 
     /// Fills `store` from the logs. Returns the entries found, by log and in order.
     async fn recover(&self, store: &mut Store) -> Result<Vec<Entry>, StoreError> {
+        self.recover_with(store, |log, scanned| {
+            match scanned.damage.iter().find(|damage| !damage.known) {
+                Some(&Damage { offset, sectors, .. }) => {
+                    Err(StoreError::Damaged { log, offset, sectors })
+                }
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// As [`Found::recover`], whatever is damaged, unless `note` objects to what a log holds.
+    pub(crate) async fn recover_with(
+        &self,
+        store: &mut Store,
+        mut note: impl FnMut(LogId, &Scanned) -> Result<(), StoreError>,
+    ) -> Result<Vec<Entry>, StoreError> {
         let (floor, mut entries) = (store.floor(), Vec::new());
         let mut versions = Recovered::new(store.take_logs());
         let of = (store.volume(), self.superblocks[0].physical, Space::END);
@@ -255,10 +280,7 @@ impl Found {
         let logs = store.logs().ids().filter(|log| used.contains(*log)).collect();
         let mut scanner = Scanner::new(&self.reads, store.logs(), logs, of, floor);
         while let Some((log, scanned)) = scanner.next().await? {
-            if let Some(damage) = scanned.damage.iter().find(|damage| !damage.known) {
-                let (offset, sectors) = (damage.offset, damage.sectors);
-                return Err(StoreError::Damaged { log, offset, sectors });
-            }
+            note(log, &scanned)?;
             for record in &scanned.records {
                 if store.root().is_older_than(record) {
                     return Err(StoreError::StaleRoot);
@@ -271,7 +293,7 @@ impl Found {
         Ok(entries)
     }
 
-    fn assemble(self, runtime: Handle, state: State) -> CircularStore {
+    pub(crate) fn assemble(self, runtime: Handle, state: State) -> CircularStore {
         let (record, largest) = (self.record(), self.largest());
         // The live versions of the tail must fit at the head before the tail can be reset.
         let for_cleaning = Room { log: self.superblocks[0].log, ..largest };
@@ -314,7 +336,7 @@ async fn superblock_of(
 }
 
 /// The owners' versions of the mapped extents, and their ages, taken from the entries.
-fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
+pub(crate) fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
     let (mut versions, mut ages) = (Versions::new(), Ages::default());
     for entry in entries {
         for (part, mapped) in store.map().lookup(entry.extent) {
@@ -329,7 +351,7 @@ fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
 
 /// Returns the log that was appended to last: it stays the head. Seals the others, so the rest of
 /// each stays unused.
-fn seal_all_but_the_newest(store: &mut Store) -> LogId {
+pub(crate) fn seal_all_but_the_newest(store: &mut Store) -> LogId {
     let used = |store: &Store| -> Vec<LogId> {
         store.logs().iter().filter(|log| log.used().0 > 0).map(Log::id).collect()
     };

@@ -12,6 +12,9 @@ use crate::offload::Client;
 use crate::pace::Pace;
 use crate::versions::{Range, Versions};
 
+/// How long a store that had no room is not asked for any.
+const FULL_AGAIN: Nanos = Nanos::from_secs(1);
+
 /// A store, and the session with it.
 pub(crate) struct Peer {
     pub(crate) lender: Rc<dyn Lender>,
@@ -30,8 +33,12 @@ pub(crate) struct Peer {
     barred: Cell<bool>,
     /// Whether the store had no room when it was last asked to store a version.
     pub(crate) full: Cell<bool>,
+    /// When it is asked again all the same: others may have made room.
+    pub(crate) full_until: Cell<Time>,
     /// Whether the store was given up: it takes no more writes.
     pub(crate) leaving: Cell<bool>,
+    /// Whether a session is about to begin.
+    pub(crate) begins: Cell<bool>,
     /// Whether the store is gone for good: no session is begun.
     pub(crate) gone: Cell<bool>,
     /// How long it takes for a write.
@@ -51,7 +58,9 @@ impl Peer {
             busy: Cell::default(),
             barred: Cell::default(),
             full: Cell::default(),
+            full_until: Cell::default(),
             leaving: Cell::default(),
+            begins: Cell::default(),
             gone: Cell::default(),
             pace: Pace::default(),
         }
@@ -61,9 +70,17 @@ impl Peer {
         self.live.get()
     }
 
-    /// Whether a version may be sent to the store.
-    pub(crate) fn takes_writes(&self) -> bool {
-        self.live.get() && !self.full.get() && !self.barred.get() && !self.leaving.get()
+    /// Whether a version may be sent to the store now.
+    pub(crate) fn takes_writes(&self, now: Time) -> bool {
+        let is_full = self.full.get() && now < self.full_until.get();
+        self.live.get() && !is_full && !self.barred.get() && !self.leaving.get()
+    }
+
+    /// The store has refused a version. If it only had no room, it is asked again after a while.
+    pub(crate) fn refused(&self, had_no_room: bool, now: Time) {
+        let again = had_no_room && !plant::is(Bug::FullForEver);
+        self.full.set(true);
+        self.full_until.set(if again { now + FULL_AGAIN } else { Time(u64::MAX) });
     }
 }
 
@@ -157,7 +174,11 @@ impl Client {
 
     async fn reconnect(self: &Rc<Self>, store: usize) -> Result<(), LenderError> {
         let ranges = self.connect(store).await?;
-        if self.peers[store].gone.get() {
+        let peer = &self.peers[store];
+        peer.begins.set(true);
+        let no_notes = self.header.drop_notes().await;
+        peer.begins.set(false);
+        if no_notes.is_err() || peer.gone.get() || self.is_over() {
             return Err(LenderError::Unreachable);
         }
         let voids = self.header.voids_of(self.peers[store].id);

@@ -1,6 +1,6 @@
 //! The state of a client's stores, for people.
 
-use manylogs_block::{Nanos, Sectors};
+use manylogs_block::{Nanos, Sectors, Time};
 
 use crate::call::StoreId;
 use crate::offload::{Client, Offloaded};
@@ -114,7 +114,7 @@ impl Client {
         StoreFigures {
             id: peer.id,
             place: peer.lender.place(),
-            state: peer.state(),
+            state: peer.state(self.runtime.now()),
             is_listed: self.header.is_listed(peer.id),
             is_kept: self.header.is_kept(peer.id),
             held: table.sectors(Some(store)),
@@ -126,12 +126,12 @@ impl Client {
 }
 
 impl Peer {
-    fn state(&self) -> StoreState {
-        match (self.is_live(), self.takes_writes()) {
+    fn state(&self, now: Time) -> StoreState {
+        match (self.is_live(), self.takes_writes(now)) {
             (false, _) => StoreState::Away,
             (true, _) if self.leaving.get() => StoreState::Leaves,
+            (true, _) if self.full.get() => StoreState::Full,
             (true, true) => StoreState::Lends,
-            (true, false) if self.full.get() => StoreState::Full,
             (true, false) => StoreState::Forgets,
         }
     }

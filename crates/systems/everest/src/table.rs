@@ -298,14 +298,14 @@ impl Table {
 
     /// Sectors whose newest version is in this store, and nowhere else.
     pub(crate) fn only_copies(&self, store: usize) -> Sectors {
-        Sectors(self.only_in(store).iter().map(|extent| extent.len.0).sum())
+        Sectors(self.only_in(store).iter().map(|range| range.extent.len.0).sum())
     }
 
-    /// The ranges whose newest version is in this store, and nowhere else.
-    pub(crate) fn only_in(&self, store: usize) -> Vec<Extent> {
+    /// The ranges whose newest version is in this store, and nowhere else, in order of address.
+    pub(crate) fn only_in(&self, store: usize) -> Vec<Range> {
         let only = |copies: Copies| copies.stores == 1 << store && !copies.clean;
         let found = self.newest.iter().filter(|(_, known)| only(known.value));
-        found.map(|(extent, _)| extent).collect()
+        found.map(|(extent, known)| Range { extent, version: Version(known.sequence.0) }).collect()
     }
 
     /// Ranges that are home, and of which this store and others have versions. Its version may hide
@@ -322,6 +322,13 @@ impl Table {
             }
         }
         found
+    }
+
+    /// The oldest of the newest versions that stores alone have.
+    pub(crate) fn oldest(&self) -> Option<Version> {
+        let away = |copies: Copies| copies.stores != 0 && !copies.clean;
+        let found = self.newest.iter().filter(|(_, known)| away(known.value));
+        found.map(|(_, known)| Version(known.sequence.0)).min()
     }
 
     /// Sectors of which a store has the newest version, of all stores or of one.

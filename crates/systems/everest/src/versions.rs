@@ -27,6 +27,18 @@ impl Version {
         Self::new(incarnation, (1 << COUNT_BITS) - 1)
     }
 
+    /// The incarnation that gave the version.
+    #[must_use]
+    pub const fn incarnation(self) -> u64 {
+        self.0 >> COUNT_BITS
+    }
+
+    /// Its number among the versions of that incarnation.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        self.0 & ((1 << COUNT_BITS) - 1)
+    }
+
     /// The version with the next smaller number.
     #[must_use]
     pub const fn before(self) -> Self {

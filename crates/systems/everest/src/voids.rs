@@ -15,7 +15,7 @@ impl Header {
             };
             content.voids.retain(|old| !covered(old));
             content.voids.push((store, range));
-            content.has_room()
+            content.make_room()
         };
         self.update(change).await
     }

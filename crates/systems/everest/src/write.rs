@@ -33,7 +33,8 @@ impl Client {
     /// Stores that take writes, those under their threshold first and of these the one that will
     /// have done a write first, except those whose bit in `tried` is set.
     fn takers(&self, tried: u32) -> Vec<usize> {
-        let takes = |store: &usize| tried >> store & 1 == 0 && self.peers[*store].takes_writes();
+        let now = self.runtime.now();
+        let takes = |store: &usize| tried >> store & 1 == 0 && self.peers[*store].takes_writes(now);
         let mut stores: Vec<usize> = (0..self.peers.len()).filter(takes).collect();
         let (policy, base) = (self.options.policy, self.home.load());
         let is_over = |store: usize| !policy.is_under(self.peers[store].lender.load(), base);
@@ -160,6 +161,7 @@ impl Client {
             holders &= !lost.sum::<u32>();
         }
         self.table.borrow_mut().kept(range, holders);
+        self.written.note(range.version, self.runtime.now());
         self.held.set(self.held.get() + range.extent.len.0);
         self.count(|figures| figures.held_max = figures.held_max.max(Sectors(self.held.get())));
         true
@@ -199,7 +201,7 @@ impl Client {
     ) -> Result<(), IoError> {
         let Range { extent, version } = range;
         let peer = &self.peers[store];
-        if !peer.takes_writes() {
+        if !peer.takes_writes(self.runtime.now()) {
             return Err(IoError::Transient { extent });
         }
         let had = self.table.borrow().is_held_by(store, extent);
@@ -222,10 +224,13 @@ impl Client {
             self.table.borrow_mut().forgotten(store, range);
         }
         match answer {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                peer.full.set(false);
+                Ok(())
+            }
             Err(error) => {
                 if matches!(error, LenderError::Failed(_)) {
-                    peer.full.set(true);
+                    peer.refused(full, self.runtime.now());
                 }
                 Err(error.of_request(extent))
             }

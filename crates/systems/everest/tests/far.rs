@@ -796,6 +796,33 @@ fn a_base_bounds_what_it_borrows() {
     });
 }
 
+/// Whether a store that had no room is used again, once there is some, without a new session.
+fn full_store_is_asked_again() -> bool {
+    let seen = Rc::new(Cell::new(false));
+    let again = Rc::clone(&seen);
+    in_virtual_time(|runtime| async move {
+        let (far, base) = (far_store(&runtime).await, a_base(&runtime).await);
+        far.store.bound_each(Sectors(8));
+        let volume = opened(&runtime, &base, &[&far], staying(Policy::Always)).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&volume, 1, 10).await.unwrap();
+        put(&volume, 2, 20).await.unwrap();
+        far.store.bound_each(Sectors(800));
+        put(&volume, 3, 30).await.unwrap();
+        assert_eq!(far.store.held(volume.id()).len(), 1, "it is left alone for a while");
+        runtime.sleep(Nanos::from_secs(2)).await;
+        put(&volume, 4, 40).await.unwrap();
+        put(&volume, 5, 50).await.unwrap();
+        again.set(far.store.held(volume.id()).len() == 3);
+    });
+    seen.get()
+}
+
+#[test]
+fn a_store_that_was_full_is_asked_again() {
+    assert!(full_store_is_asked_again());
+}
+
 /// A store that may hold nothing more of a client keeps what it has, and takes newer versions.
 #[test]
 fn a_smaller_bound_drops_nothing() {
@@ -843,4 +870,5 @@ fn planted_bugs_are_noticed() {
     with(Bug::ReclaimEndsAtError, &reclaimed_after_an_error);
     with(Bug::KeptInMemory, &added_store_is_kept);
     with(Bug::ClientUnbounded, &store_bounds_each_client);
+    with(Bug::FullForEver, &full_store_is_asked_again);
 }

@@ -296,26 +296,119 @@ fn a_store_that_answers_is_not_forgotten_and_one_that_returns_holds_nothing() {
     });
 }
 
-/// Only an open client knows what a store has.
+/// The disk of a base volume after a power cut. Whoever has it open goes on with the old one.
+fn cut_off(runtime: &Handle, base: &CrashDisk) -> CrashDisk {
+    let image = base.after_power_cut(Survival::Random, &mut Rng::new(7));
+    CrashDisk::new(runtime.clone(), BASE, image)
+}
+
+/// What forgetting a store loses of a base volume that is not open; then it is forgotten.
+async fn forgotten_closed(runtime: &Handle, base: &CrashDisk, id: StoreId) -> Vec<Extent> {
+    let device = || -> Rc<dyn BlockDevice> { Rc::new(base.clone()) };
+    let asked = Offloaded::forget_closed(runtime, device(), id, false).await.unwrap();
+    assert!(!asked.done, "{asked:?}");
+    let done = Offloaded::forget_closed(runtime, device(), id, true).await.unwrap();
+    assert!(done.done && done.lost == asked.lost);
+    let again = Offloaded::forget_closed(runtime, device(), id, true).await;
+    assert_eq!(again.err(), Some(OffloadError::Unknown { store: id }));
+    done.lost
+}
+
+/// Longer than a store is away when it is noted what it alone has.
+const NOTED: Nanos = Nanos::from_secs(5);
+
+/// The base volume was closed, or its server was killed when the store had been away for a while.
 #[test]
-fn of_a_closed_base_volume_all_is_lost_if_the_store_may_hold_data() {
+fn of_a_closed_base_volume_is_lost_what_was_noted() {
+    simulated(|runtime| async move {
+        for closes in [true, false] {
+            let (base, volume, gone, other) = a_loss(&runtime, &runtime).await;
+            match closes {
+                true => volume.close().await,
+                false => runtime.sleep(NOTED).await,
+            }
+            let base = cut_off(&runtime, &base);
+            let lost = forgotten_closed(&runtime, &base, gone.id()).await;
+            assert_eq!(lost, [Extent::new(16, 16), block(5)]);
+            let never = options(Policy::Never, false);
+            let volume = opened(&runtime, &base, &[&other], never).await.unwrap();
+            assert!(is_as_it_should_be(&volume, &LOST).await);
+        }
+    });
+}
+
+/// Whether what was written since the note is not lost, wherever it went.
+fn written_since_is_not_lost() -> bool {
     simulated(|runtime| async move {
         let (base, volume, gone, other) = a_loss(&runtime, &runtime).await;
-        volume.close().await;
-        let device = || -> Rc<dyn BlockDevice> { Rc::new(base.clone()) };
-        let id = gone.id();
-        let asked = Offloaded::forget_closed(&runtime, device(), id, false).await.unwrap();
-        assert!(!asked.done && asked.lost == [Extent::new(0, CAPACITY)], "{asked:?}");
-        let done = Offloaded::forget_closed(&runtime, device(), id, true).await.unwrap();
-        assert!(done.done);
-        let again = Offloaded::forget_closed(&runtime, device(), id, true).await;
-        assert_eq!(again.err(), Some(OffloadError::Unknown { store: id }));
+        runtime.sleep(NOTED).await;
+        put(&volume, 5, 555).await;
+        other.cut.set(true);
+        put(&volume, 2, 222).await;
+        other.cut.set(false);
+        let base = cut_off(&runtime, &base);
+        let lost = forgotten_closed(&runtime, &base, gone.id()).await;
         let never = options(Policy::Never, false);
         let volume = opened(&runtime, &base, &[&other], never).await.unwrap();
+        assert_eq!(get(&volume, 3).await, None);
+        assert_eq!(get(&volume, 5).await, Some(tags(555)), "another store has a newer version");
+        lost == [block(3), block(5)] && get(&volume, 2).await == Some(tags(222))
+    })
+}
+
+#[test]
+fn what_was_written_after_the_note_is_not_lost() {
+    assert!(written_since_is_not_lost());
+}
+
+/// Whether all is lost if the store has come back since it was noted, and got more.
+fn a_note_ends_with_the_next_session() -> bool {
+    simulated(|runtime| async move {
+        let (base, volume, gone, other) = a_loss(&runtime, &runtime).await;
+        runtime.sleep(NOTED).await;
+        gone.cut.set(false);
+        runtime.sleep(Nanos::from_secs(2)).await;
+        other.cut.set(true);
+        put(&volume, 7, 777).await;
+        gone.cut.set(true);
+        other.cut.set(false);
+        let base = cut_off(&runtime, &base);
+        let lost = forgotten_closed(&runtime, &base, gone.id()).await;
+        let never = options(Policy::Never, false);
+        let volume = opened(&runtime, &base, &[&other], never).await.unwrap();
+        let hidden = get(&volume, 7).await;
         assert_eq!(get(&volume, 6).await, None, "even what another store has");
         put(&volume, 6, 666).await;
         assert_eq!(get(&volume, 6).await, Some(tags(666)));
-        assert_eq!(get(&volume, 7).await, None);
+        lost == [Extent::new(0, CAPACITY)] && hidden.is_none()
+    })
+}
+
+#[test]
+fn without_a_note_all_is_lost() {
+    assert!(a_note_ends_with_the_next_session());
+}
+
+/// An opening that fails, because a store is away, leaves the note; one that succeeds does not.
+#[test]
+fn an_opening_that_fails_leaves_the_note() {
+    simulated(|runtime| async move {
+        let (base, volume, gone, other) = a_loss(&runtime, &runtime).await;
+        volume.close().await;
+        let never = || options(Policy::Never, false);
+        let away = opened(&runtime, &base, &[&gone, &other], never()).await;
+        assert!(matches!(away, Err(OffloadError::Store { .. })), "{away:?}");
+        gone.cut.set(false);
+        let volume = opened(&runtime, &base, &[&gone, &other], never()).await.unwrap();
+        gone.cut.set(true);
+        let killed = cut_off(&runtime, &base);
+        volume.close().await;
+        let lost = forgotten_closed(&runtime, &killed, gone.id()).await;
+        assert_eq!(lost, [Extent::new(0, CAPACITY)]);
+        let away = opened(&runtime, &base, &[&gone, &other], never()).await;
+        assert!(matches!(away, Err(OffloadError::Store { .. })), "{away:?}");
+        let lost = forgotten_closed(&runtime, &base, gone.id()).await;
+        assert_eq!(lost, [Extent::new(16, 16), block(5)]);
     });
 }
 
@@ -334,4 +427,6 @@ fn planted_bugs_are_noticed() {
     with(Bug::LossNotBelieved, lost_ranges_are_errors);
     with(Bug::LossKept, written_ranges_are_lost_no_more);
     with(Bug::LossAfterDrop, a_cut_shows_nothing_old);
+    with(Bug::NoteWithoutVoids, written_since_is_not_lost);
+    with(Bug::NotesKept, a_note_ends_with_the_next_session);
 }

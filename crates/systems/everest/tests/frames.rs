@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use manylogs_block::{Extent, IoError, Nanos, Payload, Sectors};
 use manylogs_everest::net::{
-    AnswerPart, Answers, FRAME_HEAD_BYTES, Frame, FrameError, FrameHead, FrameKind, Hello, Welcome,
+    AnswerPart, Answers, FRAME_HEAD_BYTES, Frame, FrameError, FrameHead, FrameKind, Hello, LiesOn,
+    Welcome,
 };
 use manylogs_everest::{
     Ask, Call, LenderError, Load, Opening, Part, Range, Reply, Session, Version,
@@ -239,15 +240,16 @@ fn frames_are_bounded_and_of_this_version() {
     let most = MOST;
     assert_eq!(carried(frame), Err(FrameError::TooLong { len: MOST + 1, most }));
     let mut other = Hello { base: [7; 16] }.encode().encode().concat();
-    other[4] = 2;
-    assert_eq!(arrived(&other), Err(FrameError::Version { found: 2 }));
+    other[4] = 1;
+    assert_eq!(arrived(&other), Err(FrameError::Version { found: 1 }));
     assert_eq!(
         arrived(b"NBDMAGIC and whatever else a server says first"),
         Err(FrameError::NotAFrame)
     );
     let hello = Hello { base: [7; 16] };
     assert_eq!(Hello::decode(&carried(hello.encode()).unwrap()), Ok(hello));
-    let welcome = Welcome { store: [9; 16], longest_write: Sectors(99) };
-    assert_eq!(Welcome::decode(&carried(welcome.encode()).unwrap()), Ok(welcome));
+    let lies_on = LiesOn::new([3; 16], vec![7, 1 << 40]);
+    let welcome = Welcome { store: [9; 16], longest_write: Sectors(99), lies_on };
+    assert_eq!(Welcome::decode(&carried(welcome.clone().encode()).unwrap()), Ok(welcome));
     assert!(Welcome::decode(&hello.encode()).is_err());
 }

@@ -8,6 +8,7 @@
 
 mod attach;
 mod flash;
+mod label;
 mod ondisk;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use manylogs_plant::{self as plant, Bug};
 pub use attach::{CacheError, CacheOptions};
 pub use flash::FlashFigures;
 pub(crate) use flash::{Flash, Hit};
+pub use label::CacheLabel;
 
 /// Bytes that a version takes beside its content.
 const BESIDE: u64 = (size_of::<(DataSequence, Version)>() + size_of::<usize>()) as u64;

@@ -32,7 +32,7 @@ mod system;
 mod tail;
 mod victims;
 
-pub use cache::{CacheError, CacheOptions, FlashFigures};
+pub use cache::{CacheError, CacheLabel, CacheOptions, FlashFigures};
 pub use chain::{Chain, ChainFigures};
 pub use error::ChainError;
 pub use join::{Copied, HalfState, ReplaceError, ReplaceFault, Standing};

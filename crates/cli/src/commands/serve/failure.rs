@@ -44,6 +44,7 @@ pub(crate) fn serve_failure(error: ServeError) -> Failure {
             Failure::input(error)
         }
         error @ (ServeError::NotABase { .. }
+        | ServeError::OwnDisk { .. }
         | ServeError::Place(_)
         | ServeError::OtherSize { .. }) => Failure::input(error),
         ServeError::Offload { path, error } => offload_failure(&path, &error),
@@ -72,7 +73,7 @@ pub(crate) fn offload_failure(path: &Path, error: &OffloadError) -> Failure {
 }
 
 /// The failure, with its exit code, for a store that cannot be lent.
-fn store_failure(path: &Path, error: &StoreError) -> Failure {
+pub(crate) fn store_failure(path: &Path, error: &StoreError) -> Failure {
     let message = format!("{}: {error}", path.display());
     match error {
         StoreError::Version { .. } => Failure::TooNew(message),

@@ -4,12 +4,14 @@ use std::fmt::Write;
 
 use manylogs_block::Nanos;
 use manylogs_operate::status::{
-    ChainStatus, KindStatus, Reason, Status, TROUBLES, TurnStatus, VolumeStatus,
+    ChainStatus, KindStatus, LentStatus, OffloadStatus, Reason, Status, TROUBLES, TurnStatus,
+    VolumeStatus,
 };
 
 use super::Sample;
 use crate::commands::live::shades;
 use crate::commands::volume::{human, span};
+use crate::output::counted;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -44,6 +46,12 @@ pub(super) fn text(before: &Sample, now: &Sample, columns: usize) -> String {
     }
     if let Some(chain) = &new.chain {
         of_chain(&mut out, old.chain.as_ref(), chain, seconds);
+    }
+    if let Some(offload) = &new.offload {
+        of_stores(&mut out, old.offload.as_ref(), offload, seconds);
+    }
+    if let Some(lent) = &new.lent {
+        of_lent(&mut out, old.lent.as_ref(), lent, seconds);
     }
     cut(&out, columns)
 }
@@ -151,6 +159,47 @@ fn of_chain(out: &mut String, before: Option<&ChainStatus>, now: &ChainStatus, s
         hits + misses,
         since(|chain| chain.body_hits),
     );
+}
+
+fn of_stores(out: &mut String, before: Option<&OffloadStatus>, now: &OffloadStatus, seconds: f64) {
+    let since = |of: fn(&OffloadStatus) -> u64| of(now).saturating_sub(before.map_or(0, of));
+    let a_second = |of| since(of) as f64 / seconds;
+    let _ = writeln!(
+        out,
+        "\nstores: {}: {}\n{:.1} writes a second go there, {:.1} home; {} held, {} with one copy",
+        now.state,
+        now.why,
+        a_second(|offload| offload.offloaded_writes),
+        a_second(|offload| offload.home_writes),
+        human(now.held_bytes),
+        human(now.only_copy_bytes),
+    );
+    for store in &now.stores {
+        let _ = writeln!(
+            out,
+            "{} {:<8}{:>11} held, a request waits {:.1} ms",
+            store.name,
+            store.state,
+            human(store.held_bytes),
+            store.wait_ms
+        );
+    }
+}
+
+fn of_lent(out: &mut String, before: Option<&LentStatus>, now: &LentStatus, seconds: f64) {
+    let used = before.map_or(now.used_bytes, |before| before.used_bytes);
+    let grows = (now.used_bytes as f64 - used as f64) / MIB / seconds;
+    let _ = writeln!(
+        out,
+        "\nlends store {}: {} of {}, {grows:+.1} MiB/s; {}",
+        now.store,
+        human(now.used_bytes),
+        counted(now.clients, "base volume"),
+        counted(now.connections, "connection"),
+    );
+    for held in &now.held_for {
+        let _ = writeln!(out, "base volume {}: {}", held.base, human(held.held_bytes));
+    }
 }
 
 fn held(out: &mut String, turns: &[TurnStatus]) {

@@ -9,12 +9,15 @@ use serde_json::{Value, json};
 
 use super::{Session, human, id_text};
 use crate::args::volume::CheckArgs;
-use crate::commands::gecko;
+use crate::commands::{everest, gecko};
 use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if gecko::check::run(&args.volume.device, args.repair, args.json)? {
+        return Ok(());
+    }
+    if everest::check::run(&args.volume, args.repair, args.json)? {
         return Ok(());
     }
     let mode = if args.repair { OpenMode::Exclusive } else { OpenMode::ReadOnly };
@@ -26,8 +29,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let checked = session.run(async move { check_with(&device, &options).await });
     let (found, findings) = checked.map_err(|error| session.failure(&error))?;
     if args.json {
-        let text = serde_json::to_string_pretty(&as_json(&found, &findings)).unwrap_or_default();
-        print(&(text + "\n"))?;
+        let value = as_json(&found, &findings);
+        print(&(serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"))?;
     } else {
         print(&told(&session, &found, &findings))?;
     }

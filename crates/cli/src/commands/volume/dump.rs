@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 use super::status::left_text;
 use super::{Session, human, id_text};
 use crate::args::volume::DumpArgs;
-use crate::commands::gecko;
+use crate::commands::{everest, gecko};
 use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn run(args: &DumpArgs) -> Result<(), Failure> {
     if args.log.is_none() && gecko::check::dump(&args.volume.device, args.json)? {
+        return Ok(());
+    }
+    if args.log.is_none() && everest::check::dump(&args.volume, args.json)? {
         return Ok(());
     }
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;

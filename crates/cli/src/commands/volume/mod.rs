@@ -20,7 +20,7 @@ pub(crate) use manylogs_operate::status::id_text;
 use manylogs_serve::{Stack, StackError, StackOptions};
 use manylogs_storage::{OpenError, OpenMode, Reactor, VolumeLockError};
 
-use super::gecko;
+use super::{everest, gecko};
 use crate::args::volume::{FormatArgs, VolumeArgs};
 use crate::failure::Failure;
 
@@ -200,8 +200,11 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
 }
 
 pub(crate) fn volume_failure(path: &Path, error: &VolumeError) -> Failure {
-    if let (VolumeError::NotAVolume, Some(failure)) = (error, gecko::not_a_volume(path)) {
-        return failure;
+    if matches!(error, VolumeError::NotAVolume) {
+        let other = gecko::not_a_volume(path).or_else(|| everest::not_a_volume(path));
+        if let Some(failure) = other {
+            return failure;
+        }
     }
     let message = format!("{}: {error}", path.display());
     match error {

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use manylogs::{HEAD_BYTES, VolumeError, probe};
 use manylogs_ext4::Summary;
 use manylogs_gecko::ChainMember;
+use manylogs_serve::Occupant;
 
 use super::{id_text, volume_failure};
 use crate::args::volume::ProbeArgs;
@@ -29,7 +30,10 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
             return print("ID_FS_TYPE=mlfs\nID_FS_USAGE=filesystem\n");
         }
         Err(VolumeError::NotAVolume) => {
-            return Err(Failure::input(format!("{path}: no Manylogs volume")));
+            return match Occupant::at(&args.device) {
+                Ok(Some(found)) => occupant(&found),
+                _ => Err(Failure::input(format!("{path}: no Manylogs volume"))),
+            };
         }
         found => found.map_err(|error| volume_failure(&args.device, &error))?,
     };
@@ -64,6 +68,21 @@ fn member(head: &[u8]) -> Result<(), Failure> {
         chain.replace('-', ""),
         label.drive,
         label.drives
+    ))
+}
+
+/// The facts of what Everest and Gecko keep besides.
+fn occupant(found: &Occupant) -> Result<(), Failure> {
+    let (kind, key, id) = match found {
+        Occupant::Base(label) => ("base", "BASE", label.id),
+        Occupant::Store(label) => ("store", "STORE", label.store),
+        Occupant::Cache(label) => ("cache", "CACHE_OF", label.chain),
+    };
+    let id = id_text(&id);
+    print(&format!(
+        "ID_FS_TYPE=manylogs_{kind}\nID_FS_USAGE=other\nID_FS_UUID={id}\nID_FS_UUID_ENC={id}\n\
+         MANYLOGS_{key}={}\n",
+        id.replace('-', "")
     ))
 }
 

@@ -15,7 +15,7 @@ use super::set::as_json as settings_json;
 use super::{Session, human, id_text, span};
 use crate::args::volume::{StatusArgs, TableArgs};
 use crate::commands::drive::choose::recognised;
-use crate::commands::{gecko, live, write_cache};
+use crate::commands::{everest, gecko, live, write_cache};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -38,6 +38,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         return Err(Failure::input(message));
     }
     if gecko::status(&args.volume.device, args.json)? {
+        return Ok(());
+    }
+    if everest::status(&args.volume.device, args.json)? {
         return Ok(());
     }
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;

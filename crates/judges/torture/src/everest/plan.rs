@@ -158,6 +158,6 @@ fn options(rng: &mut Rng, stores: usize) -> OffloadOptions {
         reclaim_every: Nanos::from_micros(128 << rng.below(11)),
         together: 1 << rng.below(6),
         calm: Nanos(0),
-        held_max: Sectors(u64::MAX),
+        ..OffloadOptions::default()
     }
 }

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// A base volume that off-loads writes to stores while it is busy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OffloadStatus {
+    /// Name of the base volume: 32 hexadecimal digits.
+    #[serde(default)]
+    pub base: String,
     /// idle, off-loads, reclaims, home, waits, alone or fenced.
     pub state: String,
     /// Why, in a sentence.
@@ -16,6 +19,10 @@ pub struct OffloadStatus {
     pub held_max_bytes: Option<u64>,
     /// Of those, bytes with only one copy.
     pub only_copy_bytes: u64,
+    /// How many seconds ago the oldest range was written of those that only stores have; `null` if
+    /// they have none. What was there when the server began counts from then.
+    #[serde(default)]
+    pub oldest_s: Option<f64>,
     /// Bytes that are lost with stores that were forgotten: read errors until they are written.
     #[serde(default)]
     pub lost_bytes: u64,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Request, Sectors};
+use manylogs_everest::net::LiesOn;
 use manylogs_everest::{
     BaseId, BaseLabel, Forgotten, KeptStore, Lender, LenderError, OffloadError, OffloadOptions,
     Offloaded, Policy, StoreId, store_name,
@@ -16,10 +17,11 @@ use manylogs_storage::{Connector, Reactor, VolumeLock};
 
 use super::address::{StoreAddress, parse_store};
 use super::keys::{Identity, KEY_FILE};
-use super::link::Link;
+use super::link::{GREETING, Link};
 use super::names::{Names, Place};
 use super::status::offload_status;
 use crate::engine::ServeError;
+use crate::lies_on::lies_on;
 use crate::stack::StackError;
 
 /// The stores that a base volume borrows, and how it uses them.
@@ -40,13 +42,16 @@ pub struct Borrowing {
     pub held_max: Sectors,
     /// When to off-load.
     pub policy: Policy,
+    /// Borrow also stores on the base volume's own disk.
+    pub same_disk: bool,
 }
 
 impl Default for Borrowing {
     fn default() -> Self {
         let OffloadOptions { policy, copies, patience, held_max, .. } = OffloadOptions::default();
         let key = PathBuf::from(KEY_FILE);
-        Self { stores: Vec::new(), identity: None, key, copies, patience, held_max, policy }
+        let (stores, identity, same_disk) = (Vec::new(), None, false);
+        Self { stores, identity, key, copies, patience, held_max, policy, same_disk }
     }
 }
 
@@ -136,6 +141,8 @@ pub(crate) fn open_base(
         key: borrowing.key.clone(),
         patience: borrowing.patience,
         base: label.id,
+        apart_from: (!borrowing.same_disk).then(|| lies_on(path)),
+        listed: label.stores.clone(),
     };
     let links = connect(reactor, &connecting, &borrowing.stores, &label)?;
     let options = OffloadOptions {
@@ -167,6 +174,10 @@ struct Connecting {
     key: PathBuf,
     patience: Nanos,
     base: BaseId,
+    /// The disks of the base volume; `None` if stores may lie there.
+    apart_from: Option<LiesOn>,
+    /// The stores that may hold newer data: these are used wherever they lie.
+    listed: Vec<StoreId>,
 }
 
 impl std::fmt::Debug for Connecting {
@@ -189,7 +200,12 @@ impl Connecting {
         let sealed = sealed.transpose().map_err(ServeError::Tls)?;
         let place = Place::of(&address.at, sealed.is_some(), &self.names)?;
         let (runtime, connector) = (self.runtime.clone(), self.connector.clone());
-        Ok(Link::start(runtime, connector, address.clone(), (place, sealed), self.base))
+        let link = Link::start(runtime, connector, address.clone(), (place, sealed), self.base);
+        let is_needed = address.store.is_some_and(|store| self.listed.contains(&store));
+        if let Some(disks) = self.apart_from.clone().filter(|_| !is_needed) {
+            link.keep_apart_from(disks);
+        }
+        Ok(link)
     }
 
     /// Lets the base volume borrow the store at an address, which must answer.
@@ -197,8 +213,10 @@ impl Connecting {
         let given: StoreAddress = address.parse().map_err(OrderError::bad_input)?;
         let link = self.link(&given).map_err(OrderError::bad_input)?;
         if let Err(why) = link.reached(self.patience).await {
+            let refused = link.refusal(Nanos(0)).await.is_some();
             link.end();
-            return Err(OrderError::new(format!("store {given}: {why}")));
+            let told = format!("store {given}: {why}");
+            return Err(if refused { OrderError::bad_input(told) } else { OrderError::new(told) });
         }
         let named = StoreAddress { store: Some(link.id()), ..given }.to_string();
         let added = volume.add(Rc::new(link.clone()), &named).await;
@@ -257,8 +275,14 @@ fn connect(
         let began = runtime.now();
         for (link, address) in waited.into_iter().zip(addresses) {
             let left = Nanos(patience.0.saturating_sub(runtime.now().since(began).0));
-            if let Err(why) = link.known(left).await {
-                return Err(ServeError::StoreAway { store: address.to_string(), why });
+            let (known, store) = (link.known(left).await, address.to_string());
+            // One that is named and away is waited for only as long as a greeting takes.
+            let greeting = Nanos(GREETING.0.saturating_sub(runtime.now().since(began).0));
+            if let Some(why) = link.refusal(left.min(greeting)).await {
+                return Err(ServeError::OwnDisk { store, why });
+            }
+            if let Err(why) = known {
+                return Err(ServeError::StoreAway { store, why });
             }
         }
         Ok(())

@@ -19,6 +19,7 @@ use super::keys::{Identity, PublicKey};
 use super::lent::LentServer;
 use crate::engine::{About, Engine, Left, ServeError, Serving};
 use crate::front_end::FrontEnd;
+use crate::lies_on::lies_on;
 use crate::panics::end_process_on_panic;
 use crate::port::{Inbox, Message};
 use crate::stack::{Stack, StackError, StackOptions};
@@ -76,6 +77,7 @@ impl FrontEnd for StoreFrontEnd {
     fn users(&self) -> Vec<String> {
         match self.connections.load(Ordering::SeqCst) {
             0 => Vec::new(),
+            1 => vec!["1 client is connected".to_owned()],
             count => vec![format!("{count} clients are connected")],
         }
     }
@@ -152,6 +154,7 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
     };
     let operated = Operated::start(runtime.clone(), subject);
     let server = LentServer::start(runtime, lending.clone(), (listener, sealed), count);
+    server.tell_disks(lies_on(path));
     let about = About { capabilities, volume: Some(closed.id()), recovery: None };
     // Fails only if the thread that started the engine has ended.
     let _ = ready.send(about);

@@ -1,13 +1,15 @@
 //! The server of a lent store: accepts clients and carries out their calls.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use manylogs_block::{Handle, IoError, Nanos, Payload, Piece, Sectors, Signal, first_of, to_usize};
-use manylogs_everest::net::{Answers, Frame, FrameError, FrameKind, Hello, LONGEST_READ, Welcome};
+use manylogs_everest::net::{
+    Answers, Frame, FrameError, FrameKind, Hello, LONGEST_READ, LiesOn, Welcome,
+};
 use manylogs_everest::{Ask, Call, Lender, Lending, Reply};
 use manylogs_operate::log::{Level, line};
 use manylogs_plant::{self as plant, Bug};
@@ -44,6 +46,8 @@ pub(crate) struct LentServer {
     listener: Listener,
     /// The settings by which clients prove keys; without them everybody is served.
     sealed: Option<StoreSeal>,
+    /// The disks of the store.
+    lies_on: OnceCell<LiesOn>,
     connections: RefCell<Vec<Weak<Line>>>,
     strangers: Cell<usize>,
     /// The last message about a peer: a refused peer comes again and again, and is logged once.
@@ -76,6 +80,7 @@ impl LentServer {
             lending,
             listener,
             sealed,
+            lies_on: OnceCell::new(),
             connections: RefCell::default(),
             strangers: Cell::default(),
             last_said: RefCell::default(),
@@ -87,6 +92,11 @@ impl LentServer {
         let accepting = Rc::clone(&this);
         this.runtime.spawn(async move { accepting.accept().await });
         this
+    }
+
+    /// From now on clients are told that the store lies on these disks.
+    pub(crate) fn tell_disks(&self, lies_on: LiesOn) {
+        self.lies_on.get_or_init(|| lies_on);
     }
 
     async fn accept(self: Rc<Self>) {
@@ -160,7 +170,8 @@ impl LentServer {
 
     async fn calls(self: &Rc<Self>, of: &Rc<Line>, mut frames: Frames) -> Result<(), LineError> {
         let longest_write = self.lending.longest_write();
-        of.send(Welcome { store: self.lending.id(), longest_write }.encode());
+        let (store, lies_on) = (self.lending.id(), self.lies_on.get().cloned().unwrap_or_default());
+        of.send(Welcome { store, longest_write, lies_on }.encode());
         let (telling, told) = (Rc::clone(self), Rc::clone(of));
         self.runtime.spawn(async move { telling.tell_load(&told).await });
         let (most, account) = (to_usize(longest_write.bytes()) + AROUND, Rc::<Account>::default());

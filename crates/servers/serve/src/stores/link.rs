@@ -1,12 +1,13 @@
 //! A store at the other end of a connection, which is made again whenever it ends.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
 
-use manylogs_block::{Handle, Nanos, Sectors, Signal, Time, to_usize};
-use manylogs_everest::net::{AnswerPart, Answers, Frame, FrameKind, Hello, LONGEST_READ, Welcome};
+use manylogs_block::{Handle, Nanos, Sectors, Signal, to_usize};
+use manylogs_everest::net::{
+    AnswerPart, Answers, Frame, FrameKind, Hello, LONGEST_READ, LiesOn, Welcome,
+};
 use manylogs_everest::{
     Answer, Ask, BaseId, Call, Lender, LenderError, Load, Reply, StoreId, store_name,
 };
@@ -15,26 +16,24 @@ use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::{Connector, Peer};
 
 use super::address::StoreAddress;
+use super::connection::{Connection, SILENCE, Waiting};
 use super::frames::{Frames, Line, LineError};
 use super::names::Place;
 use super::tls::{ClientSeal, Sealed};
 use super::wire::Wire;
 
-/// A store that sends nothing for so long is taken as gone; it sends its load more often than this.
-const SILENCE: Nanos = Nanos::from_millis(1500);
-/// A call that takes longer ends the connection; its outcome is learned on the next connection.
-const CALL_MAX: Nanos = Nanos::from_secs(30);
 /// Time limit for connecting and exchanging greetings.
-const GREETING: Nanos = Nanos::from_secs(2);
+pub(super) const GREETING: Nanos = Nanos::from_secs(2);
 /// Pause between two attempts.
 const RETRY: Nanos = Nanos::from_millis(200);
-/// Interval at which silence and late answers are checked.
-const WATCH: Nanos = Nanos::from_millis(100);
 /// The longest frame: the longest read, and its header.
 const FRAME_MAX: usize = to_usize(LONGEST_READ.bytes()) + (1 << 20);
 const WELCOME_MAX: usize = 4096;
 const NOBODY: &str =
     "no store answers there: something else does, or a store with too many clients";
+
+const OWN_DISK: &str = "it lies on the base volume's own disk, which would have twice the work: \
+     lend another disk, or give --same-disk for a trial";
 
 /// A store at the other end of a connection. Clones share it.
 #[derive(Clone)]
@@ -48,6 +47,10 @@ struct State {
     /// The settings by which both sides prove keys; without them nothing is encrypted.
     sealed: Option<ClientSeal>,
     base: BaseId,
+    /// The disks of the base volume, on which the store must not lie.
+    apart_from: OnceCell<LiesOn>,
+    /// It does: it is not used, as long as that is so.
+    refused: Cell<bool>,
     /// The store, once it is known.
     store: Cell<Option<StoreId>>,
     longest: Cell<Sectors>,
@@ -60,30 +63,6 @@ struct State {
     progress: Signal,
     /// Nobody uses the link any more.
     ended: Cell<bool>,
-}
-
-struct Connection {
-    line: Rc<Line>,
-    calls: RefCell<BTreeMap<u64, Waiting>>,
-    sent: Cell<u64>,
-    heard: Cell<Time>,
-}
-
-/// A call that waits for its answer.
-#[derive(Clone)]
-struct Waiting(Rc<Slot>);
-
-struct Slot {
-    answer: RefCell<Option<Result<Reply, LenderError>>>,
-    answered: Signal,
-    since: Time,
-}
-
-impl Waiting {
-    fn answer(&self, answer: Result<Reply, LenderError>) {
-        *self.0.answer.borrow_mut() = Some(answer);
-        self.0.answered.notify();
-    }
 }
 
 impl Link {
@@ -103,6 +82,8 @@ impl Link {
             place,
             sealed,
             base,
+            apart_from: OnceCell::new(),
+            refused: Cell::default(),
             longest: Cell::new(Sectors(u64::MAX)),
             told: Cell::default(),
             sent_since: Cell::default(),
@@ -115,6 +96,18 @@ impl Link {
         let state = Rc::clone(&link.0);
         runtime.spawn(async move { state.run().await });
         link
+    }
+
+    /// From now on the store is not used if it lies on one of these disks.
+    pub(crate) fn keep_apart_from(&self, disks: LiesOn) {
+        self.0.apart_from.get_or_init(|| disks);
+    }
+
+    /// Why the store is not used although it answers, once it has answered; waits for that no
+    /// longer than `patience`.
+    pub(crate) async fn refusal(&self, patience: Nanos) -> Option<String> {
+        let _ = self.reached(patience).await;
+        self.0.refused.get().then(|| self.trouble())
     }
 
     /// Waits until the store's name is known, because the user gave it or the store sent it.
@@ -141,6 +134,9 @@ impl Link {
                 return Ok(());
             }
             let left = deadline.since(self.0.runtime.now());
+            if self.0.refused.get() {
+                return Err(self.trouble());
+            }
             if self.0.runtime.within(left, progress).await.is_none() {
                 return Err(self.trouble());
             }
@@ -199,6 +195,7 @@ impl State {
             let message = format!("store {}: {trouble}", self.address);
             line(Level::Warning, None, &message, &[]);
             self.trouble.replace(trouble);
+            self.progress.notify();
         }
     }
 
@@ -219,9 +216,20 @@ impl State {
         });
         let welcome = Welcome::decode(&first?)?;
         self.is_right(welcome.store)?;
+        self.is_apart(&welcome.lies_on)?;
         self.longest.set(welcome.longest_write);
         self.store.set(Some(welcome.store));
         Ok((line, frames))
+    }
+
+    fn is_apart(&self, found: &LiesOn) -> Result<(), LineError> {
+        let shares = |apart: &LiesOn| apart.shares_a_disk_with(found);
+        let shares = self.apart_from.get().is_some_and(shares) && !plant::is(Bug::OwnDiskLent);
+        self.refused.set(shares);
+        match shares {
+            true => Err(io::Error::other(OWN_DISK).into()),
+            false => Ok(()),
+        }
     }
 
     fn is_right(&self, found: StoreId) -> Result<(), LineError> {
@@ -308,35 +316,11 @@ impl State {
         }
         let number = connection.sent.get();
         connection.sent.set(number + 1);
-        let waiting = Waiting(Rc::new(Slot {
-            answer: RefCell::default(),
-            answered: Signal::default(),
-            since: self.runtime.now(),
-        }));
+        let waiting = Waiting::since(self.runtime.now());
         connection.calls.borrow_mut().insert(number, waiting.clone());
         connection.line.send(call.encode(number));
         self.sent_since.set(self.sent_since.get() + 1);
         Some(waiting)
-    }
-}
-
-impl Connection {
-    fn silence(&self, now: Time) -> Nanos {
-        now.since(self.heard.get())
-    }
-
-    /// Ends the connection if the store is silent or a call is not answered in time.
-    async fn watch(&self, runtime: &Handle) {
-        while !self.line.is_over() {
-            runtime.sleep(WATCH).await;
-            let now = runtime.now();
-            let oldest = self.calls.borrow().values().next().map(|call| call.0.since);
-            let late = oldest.is_some_and(|since| now.since(since) > CALL_MAX);
-            let silent = self.silence(now) > SILENCE && !plant::is(Bug::SilenceUnnoticed);
-            if silent || late {
-                self.line.end();
-            }
-        }
     }
 }
 
@@ -354,17 +338,10 @@ impl Lender for Link {
             return Box::pin(std::future::ready(Err(LenderError::Unreachable)));
         };
         Box::pin(async move {
-            loop {
-                let answered = waiting.0.answered.wait();
-                let answer = waiting.0.answer.borrow_mut().take();
-                match answer {
-                    // It is unknown whether the call was carried out.
-                    Some(Ok(reply)) if !answers(&call.ask, &reply) => {
-                        return Err(LenderError::Unreachable);
-                    }
-                    Some(answer) => return answer,
-                    None => answered.await,
-                }
+            match waiting.wait().await {
+                // It is unknown whether the call was carried out.
+                Ok(reply) if !answers(&call.ask, &reply) => Err(LenderError::Unreachable),
+                answer => answer,
             }
         })
     }

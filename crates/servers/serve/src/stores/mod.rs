@@ -11,6 +11,7 @@
 
 mod address;
 mod borrow;
+mod connection;
 mod frames;
 mod keys;
 mod lend;

@@ -9,11 +9,13 @@ pub(crate) fn offload_status(volume: &Offloaded) -> OffloadStatus {
     let (stores, figures) = (volume.stores(), volume.figures());
     let (state, why) = state_of(volume, &stores);
     OffloadStatus {
+        base: store_name(&volume.id()),
         state: state.to_owned(),
         why,
         held_bytes: figures.held.bytes(),
         held_max_bytes: volume.held_bound().map(Sectors::bytes),
         only_copy_bytes: stores.iter().map(|store| store.only_copy.bytes()).sum(),
+        oldest_s: volume.oldest().map(|age| age.0 as f64 / 1e9),
         lost_bytes: volume.lost().iter().map(|lost| lost.len.bytes()).sum(),
         offloaded_writes: figures.offloaded,
         home_writes: figures.home,
@@ -72,6 +74,7 @@ fn state_of(volume: &Offloaded, stores: &[StoreFigures]) -> (&'static str, Strin
     let gone = stores.iter().filter(away).count();
     match gone {
         0 => (state, why.to_owned()),
+        1 if stores.len() == 1 => (state, format!("{why}; the only store cannot be reached")),
         gone => (state, format!("{why}; {gone} of {} stores cannot be reached", stores.len())),
     }
 }

@@ -18,7 +18,9 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, IoError, MemoryDevice, Nanos, Payload, Request,
     Sectors, Signal,
 };
-use manylogs_everest::net::{Answers, FRAME_HEAD_BYTES, Frame, FrameHead, FrameKind, Welcome};
+use manylogs_everest::net::{
+    Answers, FRAME_HEAD_BYTES, Frame, FrameHead, FrameKind, LiesOn, Welcome,
+};
 use manylogs_everest::{
     Ask, Call, CircularStore, Lender, LenderError, Lending, Load, Opening, Reply, Session,
     StoreOptions, Version,
@@ -143,7 +145,10 @@ fn send(stream: &mut UnixStream, frame: Frame) {
 
 fn greet(stream: &mut UnixStream, store: [u8; 16]) {
     read_frame(stream);
-    send(stream, Welcome { store, longest_write: Sectors(64) }.encode());
+    send(
+        stream,
+        Welcome { store, longest_write: Sectors(64), lies_on: LiesOn::default() }.encode(),
+    );
 }
 
 /// Reads a call, and leaves without an answer.
@@ -185,7 +190,8 @@ fn is_another(mut stream: UnixStream) {
 fn greets_late(mut stream: UnixStream) {
     read_frame(&mut stream);
     std::thread::sleep(std::time::Duration::from_millis(300));
-    let welcome = Welcome { store: STORE, longest_write: Sectors(64) }.encode();
+    let welcome =
+        Welcome { store: STORE, longest_write: Sectors(64), lies_on: LiesOn::default() }.encode();
     let alive = Frame::new(FrameKind::Load, Vec::new());
     let mut said = vec![welcome];
     said.resize(100, alive);
@@ -344,6 +350,26 @@ pub(crate) fn a_write_is_answered_when_it_is_durable() {
     let Some(Ok(Reply::Found(parts))) = read else { panic!("{read:?}") };
     let stored = parts[0].stored.as_ref().unwrap();
     assert_eq!((stored.0, stored.1.to_bytes().unwrap()), (Version(1), vec![3; 4096].into()));
+}
+
+/// A store on the base volume's own disk is refused, and one on another disk is not.
+#[test]
+pub(crate) fn a_store_on_the_own_disk_is_not_used() {
+    let on = |disks: &[u64]| LiesOn::new([5; 16], disks.to_vec());
+    let refusal = |store: LiesOn, base: LiesOn| {
+        let bench = Bench::new();
+        let (_device, server) = lent(&bench);
+        server.tell_disks(store);
+        let link = bench.link();
+        link.keep_apart_from(base);
+        bench.reactor.block_on(async move { (link.refusal(SOON).await, link.known(SOON).await) })
+    };
+    let (refused, known) = refusal(on(&[8, 9]), on(&[7, 8]));
+    assert!(refused.unwrap().contains("own disk") && known.is_err());
+    for other in [on(&[7]), on(&[]), LiesOn::new([6; 16], vec![8, 9]), LiesOn::default()] {
+        assert_eq!(refusal(on(&[8, 9]), other), (None, Ok(())));
+    }
+    assert_eq!(refusal(LiesOn::new([0; 16], vec![8]), LiesOn::new([0; 16], vec![8])).0, None);
 }
 
 /// Bad frames of a stranger end the stranger's connection and no other.

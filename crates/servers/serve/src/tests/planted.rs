@@ -52,6 +52,7 @@ fn test_of(bug: Bug) -> Option<fn()> {
         Bug::SilenceUnnoticed => stores::a_store_that_is_silent_is_gone,
         Bug::NamesHoldUp => stores::names::a_slow_name_server_holds_no_request_up,
         Bug::OtherStoreTaken => stores::another_store_at_the_address_is_not_taken,
+        Bug::OwnDiskLent => stores::a_store_on_the_own_disk_is_not_used,
         Bug::LentAnsweredEarly => stores::a_write_is_answered_when_it_is_durable,
         #[cfg(not(feature = "tls"))]
         Bug::AnyKeyIsKnown | Bug::KeyNotProved => return None,

@@ -4,6 +4,7 @@ use manylogs_block::Sectors;
 
 use super::coder::{Reader, Writer};
 use super::frame::{Frame, FrameError, FrameKind};
+use super::lies_on::LiesOn;
 use crate::call::{Ask, BaseId, Call, Opening, Session, StoreId};
 
 const CLAIM: u8 = 1;
@@ -20,12 +21,14 @@ pub struct Hello {
 }
 
 /// The store's answer to [`Hello`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// Name of the store.
     pub store: StoreId,
     /// Longest content of one write.
     pub longest_write: Sectors,
+    /// The disks that it lies on.
+    pub lies_on: LiesOn,
 }
 
 fn is_of(frame: &Frame, kind: FrameKind) -> Result<Reader, FrameError> {
@@ -61,6 +64,7 @@ impl Welcome {
     pub fn encode(self) -> Frame {
         let mut writer = Writer::default();
         writer.bytes(&self.store).u64(self.longest_write.0);
+        self.lies_on.write(&mut writer);
         Frame::new(FrameKind::Welcome, writer.finish())
     }
 
@@ -71,11 +75,12 @@ impl Welcome {
     pub fn decode(frame: &Frame) -> Result<Self, FrameError> {
         let mut reader = is_of(frame, FrameKind::Welcome)?;
         let (store, longest_write) = (reader.array()?, Sectors(reader.u64()?));
+        let lies_on = LiesOn::read(&mut reader)?;
         reader.end()?;
         if longest_write.0 == 0 {
             return Err(FrameError::Malformed("a store that takes no writes"));
         }
-        Ok(Self { store, longest_write })
+        Ok(Self { store, longest_write, lies_on })
     }
 }
 

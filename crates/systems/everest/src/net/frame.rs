@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::lender::Load;
 
 /// Version of the protocol.
-pub const FRAME_VERSION: u16 = 1;
+pub const FRAME_VERSION: u16 = 2;
 /// Bytes of a head.
 pub const FRAME_HEAD_BYTES: usize = 32;
 

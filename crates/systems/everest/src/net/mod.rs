@@ -7,6 +7,7 @@ mod answer;
 mod call;
 mod coder;
 mod frame;
+mod lies_on;
 
 /// The longest extent that is read with one call over a connection.
 pub const LONGEST_READ: manylogs_block::Sectors = manylogs_block::Sectors((64 << 20) / 512);
@@ -14,3 +15,4 @@ pub const LONGEST_READ: manylogs_block::Sectors = manylogs_block::Sectors((64 <<
 pub use answer::{AnswerPart, Answers};
 pub use call::{Hello, Welcome};
 pub use frame::{FRAME_HEAD_BYTES, FRAME_VERSION, Frame, FrameError, FrameHead, FrameKind};
+pub use lies_on::LiesOn;
