@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod format;
+pub(crate) mod links;
 pub(crate) mod listed;
 pub(crate) mod members;
 pub(crate) mod scrub;
@@ -203,9 +204,14 @@ pub(crate) fn rows(chain: &ChainStatus) -> String {
         let tail = if chain.tail == half.pair { ", the tail" } else { "" };
         let _ = writeln!(out, "half            {}{tail}", members::row(half));
     }
-    for (number, member) in chain.members.iter().enumerate().filter(|_| chain.halves.is_empty()) {
-        let tail = if chain.tail == number as u64 { ", the tail" } else { "" };
-        let _ = writeln!(out, "member {}        {member}{tail}", number + 1);
+    for link in chain.links.iter().filter(|_| chain.halves.is_empty()) {
+        let tail = if chain.tail == link.link { ", the tail" } else { "" };
+        let _ = writeln!(out, "member {}        {}{tail}", link.link + 1, link.paths.join(" "));
+    }
+    for link in chain.links.iter().filter(|link| link.leaving) {
+        let (number, left) = (link.link + 1, human(link.bytes_left));
+        let segments = link.segments_left;
+        let _ = writeln!(out, "leaves          {number}: {left} in {segments} segments are left");
     }
     if let Some(reason) = &chain.read_only {
         let _ = writeln!(out, "read-only       {reason}");

@@ -22,7 +22,8 @@ pub(super) struct CacheSsd {
 
 impl CacheSsd {
     /// Gives `chain` the SSD at `path`. One that holds nothing becomes its cache. One that is not
-    /// there, or fails, costs hits alone: the chain is served without it, and the log and the status
+    /// there, or fails, costs hits alone: the chain is served without it, and the log and the
+    /// status
     /// say why.
     ///
     /// # Errors

@@ -44,7 +44,10 @@ pub enum CacheError {
         what: String,
     },
     /// It is smaller than when it became a cache.
-    #[error("has {} sectors, and had {} as a cache: overwrite its first 4 KiB to make it anew", have.0, had.0)]
+    #[error(
+        "has {} sectors, and had {} as a cache: overwrite its first 4 KiB to make it anew",
+        have.0, had.0
+    )]
     Shrunk {
         /// Its size.
         have: Sectors,
