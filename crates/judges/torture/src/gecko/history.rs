@@ -206,7 +206,7 @@ impl History<'_> {
         let out = self.promised.any_out().filter(|_| self.plan.linked);
         let any = self.plan.mirrored.then(|| to_usize(fingerprint % images.0.len() as u64));
         // Any drive may be missing, unless it is the last of its link; one that is out, always.
-        let Some(without) = out.filter(|_| fingerprint % 2 == 0).or(any) else { return Ok(()) };
+        let Some(without) = out.filter(|_| fingerprint & 1 == 0).or(any) else { return Ok(()) };
         match self.recover(images, Some(without)) {
             Ok(content) => {
                 self.report.tally.degraded += 1;

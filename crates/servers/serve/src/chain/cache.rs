@@ -23,8 +23,7 @@ pub(super) struct CacheSsd {
 impl CacheSsd {
     /// Gives `chain` the SSD at `path`. One that holds nothing becomes its cache. One that is not
     /// there, or fails, costs hits alone: the chain is served without it, and the log and the
-    /// status
-    /// say why.
+    /// status say why.
     ///
     /// # Errors
     /// If it holds something else, or the cache of another chain.
