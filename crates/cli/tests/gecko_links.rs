@@ -68,7 +68,7 @@ fn links_come_and_go_while_the_chain_is_served_and_while_it_is_not() {
     let path = |name: &str| -> PathBuf { folder.path().join(name) };
     let name = |name: &str| text(&path(name)).to_owned();
     let [a, b, c, new] = ["a.img", "b.img", "c.img", "new.img"].map(name);
-    let options = ["--export", "34M", "--size", "48M", "--sparse", "--segment", "2M"];
+    let options = ["--export", "32M", "--size", "48M", "--sparse", "--segment", "2M"];
     let args = [&["format", "--gecko", &a, &b, &c][..], &options].concat();
     run(&args, 0, "3 drives");
     File::create(&new).unwrap().set_len(50 << 20).unwrap();

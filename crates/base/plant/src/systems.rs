@@ -119,8 +119,6 @@ macro_rules! with_systems {
                 MovesHoldClientsBack,
                 /// A segment is read although its drive is the tail's now.
                 TailReadByCleaning,
-                /// What an added drive held before, as a link of a copy of the chain, stays on it.
-                AddedLinkNotBlanked,
             }
             /// Bugs of a chain's mirrored links that its crash histories show.
             PAIRS {

@@ -354,7 +354,7 @@ impl Inner {
                 // A write may mend it.
                 Err(_) => false,
             };
-            if !is_blank && !plant::is(Bug::AddedLinkNotBlanked) {
+            if !is_blank {
                 let (payload, hint) = (Payload::zeroes(extent.len), Hint::None);
                 drive.submit(Request::Write { extent, payload, fua: false, hint }).await?;
             }

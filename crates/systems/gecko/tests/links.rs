@@ -92,7 +92,6 @@ async fn holds(chain: &Chain, pieces: std::ops::Range<u64>, tag: u64) -> bool {
 
 const A: u64 = 1 << 20;
 const B: u64 = 1 << 30;
-const C: u64 = 1 << 40;
 
 /// The first link, which has a root, leaves. The others are the chain then, with it or without it.
 #[test]
@@ -153,42 +152,4 @@ fn links_that_the_chain_cannot_do_without_stay() {
         assert!(matches!(chain.remove_link(0).await, Err(LinkError::Room { .. })));
         assert!(chain.links().iter().all(|link| link.leaving.is_none()));
     });
-}
-
-/// A drive that was added to a copy of the chain holds records that the chain never wrote.
-async fn foreign_records_are_not_taken_up(world: World) -> bool {
-    let chain = world.create(2, false).await;
-    write(&chain, 0..PIECES, A).await;
-    // The copy goes on by itself: its records have numbers that the chain uses, too.
-    let copy = world.crashed();
-    let copied = copy.open(&[0, 1]).await.unwrap();
-    let new = copy.disks[4].clone();
-    copied.add_link(vec![(device(&new), 2)]).await.unwrap();
-    for _ in 0..9 {
-        write(&copied, 0..PIECES, C).await;
-    }
-    copied.close().await.unwrap();
-    write(&chain, 0..2, B).await;
-    chain.add_link(vec![(device(&new), 2)]).await.unwrap();
-    chain.close().await.unwrap();
-    let disks = [&world.disks[..2], &[new]].concat();
-    let all = World { disks, ..world }.crashed();
-    let Ok(chain) = all.open(&[0, 1, 2]).await else { return false };
-    holds(&chain, 0..2, B).await && holds(&chain, 2..PIECES, A).await
-}
-
-#[test]
-fn a_drive_of_a_copy_brings_nothing_along() {
-    assert!(in_virtual_time(foreign_records_are_not_taken_up));
-}
-
-#[cfg(feature = "plant")]
-#[test]
-fn a_planted_bug_is_noticed() {
-    use manylogs_plant::{Bug, plant};
-
-    plant(Some(Bug::AddedLinkNotBlanked));
-    let is_right = in_virtual_time(foreign_records_are_not_taken_up);
-    plant(None);
-    assert!(!is_right, "records of a copy are not noticed");
 }
