@@ -120,7 +120,8 @@ pub(crate) fn status(path: &Path, json: bool) -> Result<bool, Failure> {
         return Ok(true);
     }
     let label = &member.label;
-    let raw = label.segment.bytes() * label.segments * label.drives as u64;
+    let links = label.roster.in_use().count();
+    let raw = label.segment.bytes() * label.segments * links as u64;
     let what = if label.halves > 1 { "pairs of drives" } else { "drives" };
     let mut out = format!(
         "chain           {} of {} {what}\n\
@@ -128,7 +129,7 @@ pub(crate) fn status(path: &Path, json: bool) -> Result<bool, Failure> {
          for data        {} ({:.1} % of {})\n\
          segments        {} of {} on each drive\n",
         id_text(&label.chain),
-        label.drives,
+        links,
         label.drive + 1,
         label.opening,
         human(label.export.bytes()),
