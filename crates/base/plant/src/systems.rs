@@ -84,6 +84,20 @@ macro_rules! with_systems {
                 /// records.
                 EmptiedSegmentTakesRecords,
             }
+            /// Bugs of links that are added to a chain in use, and removed from it, that its crash
+            /// histories show.
+            CHAIN_LINKS {
+                /// A link leaves before what it held is durable elsewhere.
+                LinkForgottenEarly,
+                /// The root does not move to links that stay.
+                RootLeavesWithLink,
+                /// An opening believes the label that names most links.
+                RemovedLinkBelieved,
+                /// Other labels name a new link before it has one of its own.
+                AddedLinkLabelledLast,
+                /// Segments of a new link are written before a label names the link.
+                AddedLinkUsedEarly,
+            }
             /// Bugs of a chain's tail cache that its crash histories show.
             TAIL_CACHE {
                 /// The tail cache answers with whatever version of a block it has.

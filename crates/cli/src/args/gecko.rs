@@ -79,6 +79,33 @@ pub(crate) enum MemberCommand {
     /// Put another drive in the place of a half of a pair. The chain may be served meanwhile. Only
     /// what the pair holds is copied; the old half stays until the new one has everything.
     Replace(MemberReplaceArgs),
+    /// Add a link behind the others: a drive, or a pair. The chain may be served meanwhile. What
+    /// clients see keeps its size; cleaning has more room.
+    Add(MemberAddArgs),
+    /// Empty a link, and let it leave the chain. The chain may be served meanwhile. What lives
+    /// there moves to the other links, which must bear the export.
+    Remove(MemberRemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberAddArgs {
+    /// Any drive of the chain.
+    pub(crate) base: PathBuf,
+    /// The new drive; of a chain of pairs, both drives of the new pair.
+    #[arg(required = true, num_args = 1..=2)]
+    pub(crate) new: Vec<PathBuf>,
+    /// Overwrite what the new drives hold.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberRemoveArgs {
+    /// The link: a drive of it, or its number in `member list`, for example 2.
+    pub(crate) old: String,
+    /// Any drive of the chain, if OLD is given as a number.
+    #[arg(long, value_name = "MEMBER")]
+    pub(crate) of: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

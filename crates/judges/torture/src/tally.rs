@@ -57,7 +57,7 @@ const RARE: [&str; 11] = [
 ];
 
 /// Counts that only histories of ext4 and of chains have.
-const OF_OTHERS: [&str; 20] = [
+const OF_OTHERS: [&str; 22] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -75,6 +75,8 @@ const OF_OTHERS: [&str; 20] = [
     "replaced",
     "halves_lost",
     "degraded",
+    "links_added",
+    "links_removed",
     "cache_hits",
     "flash_hits",
     "flash_faults",
@@ -187,6 +189,10 @@ tally! {
     halves_lost,
     /// Openings of a chain without one of its halves.
     degraded,
+    /// Links that were added to a chain in use.
+    links_added,
+    /// Links that were removed from it.
+    links_removed,
     /// Reads that a chain's tail cache answered.
     cache_hits,
     /// Those of them that came from its SSD.

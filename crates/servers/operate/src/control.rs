@@ -76,6 +76,16 @@ pub enum Order {
         /// Path of the new drive.
         new: PathBuf,
     },
+    /// Add a link of these drives to a chain, and return when all labels name it.
+    AddMember {
+        /// Paths of the new drives: one, or two if the chain is of pairs.
+        new: Vec<PathBuf>,
+    },
+    /// Empty a link of a chain, and return when the chain has forgotten it.
+    RemoveMember {
+        /// The link, by the path of a drive of it or by its number, counted from 1.
+        old: String,
+    },
     /// Start the count of the emulated drive's lateness anew.
     ForgetLateness,
     /// Finish what is under way, close the volume, and end.
@@ -322,6 +332,11 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
         Order::ForgetStore { store, accept_loss: true } => format!("forget-store {store}"),
         Order::ForgetStore { store, .. } => format!("would forget-store {store}"),
         Order::ReplaceMember { old, new } => format!("replace {old} by {}", new.display()),
+        Order::AddMember { new } => {
+            let new: Vec<String> = new.iter().map(|path| path.display().to_string()).collect();
+            format!("add {}", new.join(" "))
+        }
+        Order::RemoveMember { old } => format!("remove {old}"),
         Order::ForgetLateness => "forget-lateness".to_owned(),
         Order::Stop { .. } => "stop".to_owned(),
         Order::Status | Order::Set { .. } => return obey(order),
@@ -378,24 +393,4 @@ impl From<Line> for Answer {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-    use super::*;
-
-    #[test]
-    fn answers_pass_the_socket_as_they_are() {
-        let answers: [(Answer, &str); 5] = [
-            (Ok(Value::Null), r#"{"ok":null}"#),
-            (Ok(7.into()), r#"{"ok":7}"#),
-            (Err(OrderError::new("no")), r#"{"error":"no"}"#),
-            (Err(OrderError::in_use("no")), r#"{"error":"no","kind":"in-use"}"#),
-            (Err(OrderError::bad_input("no")), r#"{"error":"no","kind":"bad-input"}"#),
-        ];
-        for (answer, text) in answers {
-            assert_eq!(serde_json::to_string(&Line::from(answer.clone())).unwrap(), text);
-            assert_eq!(Answer::from(serde_json::from_str::<Line>(text).unwrap()), answer);
-        }
-        assert!(serde_json::from_str::<Line>("{}").is_err());
-    }
-}
+mod tests;

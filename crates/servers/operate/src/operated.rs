@@ -233,7 +233,7 @@ impl Operated {
                     || OrderError::bad_input("no base volume is served: it borrows no stores");
                 self.subject.system.as_ref().ok_or_else(none)?.obey(order).await
             }
-            Order::ReplaceMember { .. } => {
+            Order::ReplaceMember { .. } | Order::AddMember { .. } | Order::RemoveMember { .. } => {
                 let none = || OrderError::bad_input("no chain of drives is served");
                 self.subject.system.as_ref().ok_or_else(none)?.obey(order).await
             }

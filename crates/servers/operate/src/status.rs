@@ -15,7 +15,7 @@ use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
 pub use array::ArrayStatus;
-pub use chain::{ChainStatus, FlashStatus, HalfStatus};
+pub use chain::{ChainStatus, FlashStatus, HalfStatus, LinkStatus};
 pub use checkpoint::{ArrangeStatus, CheckpointStatus};
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};

@@ -2,6 +2,7 @@
 
 mod cache;
 mod halves;
+mod links;
 mod members;
 
 use std::cell::RefCell;
@@ -24,6 +25,7 @@ use crate::stack::{Stack, StackOptions};
 
 use cache::CacheSsd;
 pub use halves::{ChainView, is_member, place_of, refuse_member};
+pub use links::{link_of, refuse_link_member};
 pub use members::{Member, MembersError, identity, is_same};
 
 /// The chain that an engine serves.
@@ -181,14 +183,16 @@ impl ServedSystem for OpenChain {
         let figures = self.chain.figures();
         let paths = self.members.borrow();
         let halves = halves::status(&self.chain, &paths);
+        let links = links::status(&self.chain, &paths);
         let members = match halves.is_empty() {
-            true => paths.iter().map(|path| path.display().to_string()).collect(),
+            true => links.iter().flat_map(|link| link.paths.clone()).collect(),
             false => halves.iter().filter_map(|half| half.path.clone()).collect(),
         };
         status.chain = Some(ChainStatus {
             id: id_text(&self.chain.id()),
             members,
             halves,
+            links,
             tail: self.chain.tail_drive() as u64,
             cleaning: self.chain.cleaning().name().to_owned(),
             read_only: self.chain.read_only().map(str::to_owned),
@@ -213,6 +217,8 @@ impl ServedSystem for OpenChain {
         Box::pin(async move {
             match order {
                 Order::ReplaceMember { old, new } => chain.replace(old, new).await,
+                Order::AddMember { new } => chain.add(new).await,
+                Order::RemoveMember { old } => chain.remove(old).await,
                 _ => Err(OrderError::bad_input("a chain of drives knows no such order")),
             }
         })

@@ -148,9 +148,9 @@ impl Chain {
         self.0.engine.close();
         self.0.cache_wanted.notify();
         done?;
-        match self.0.pairs.is_empty() {
-            true => Ok(()),
-            false => self.0.note_clean().await,
+        match self.0.is_mirrored() {
+            true => self.0.note_clean().await,
+            false => Ok(()),
         }
     }
 }

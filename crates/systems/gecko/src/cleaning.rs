@@ -13,6 +13,9 @@ use crate::state::{Inner, State};
 
 /// Heaps that the content of a segment is offered: others, who are cleaned too, may fill one first.
 const HEAPS_MOST: usize = 4;
+/// Segments of other links that stay empty while a link is emptied: one for the tail, one that is
+/// spared for cleaning, and one more for clients.
+const BLANK_WHILE_EMPTIED: u64 = 3;
 
 /// A segment to be emptied, and how.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +37,17 @@ impl Job {
 impl Inner {
     /// Segments that are cleaned at the same time. On each drive of the body one segment is read,
     /// because one drive alone reads less than the tail writes, and another one is being written.
-    pub(crate) fn cleaners(&self) -> usize {
-        if self.settings.cleaning.is_by_segment() { 2 * (self.geometry.drives - 1) } else { 2 }
+    fn cleaners_wanted(&self) -> usize {
+        let links = self.keeper.roster().in_use().count();
+        if self.settings.cleaning.is_by_segment() { 2 * (links - 1) } else { 2 }
+    }
+
+    /// Starts tasks that clean, if there are fewer than the links need.
+    pub(crate) fn start_cleaners(self: &Rc<Self>) {
+        while self.cleaners.get() < self.cleaners_wanted() {
+            self.cleaners.set(self.cleaners.get() + 1);
+            self.engine.runtime.spawn(Rc::clone(self).run_cleaner());
+        }
     }
 
     pub(crate) async fn run_cleaner(self: Rc<Self>) {
@@ -76,11 +88,16 @@ impl Inner {
         let state = &mut *state;
         state.pace.look_for_new_epochs(state.store.logs());
         let is_alone = state.pace.under_way().next().is_none();
-        let job = if self.settings.cleaning.is_by_segment() {
+        let leaves = self.victim_that_leaves(state, BLANK_WHILE_EMPTIED).map(Job::Move);
+        let job = if leaves.is_some() {
+            leaves
+        } else if self.is_by_segment(state) {
             let is_due = self.cleaning_is_due(state);
             let best = if is_due { self.best_victim(state) } else { None };
             state.pace.is_stuck = is_due && is_alone && best.is_none();
-            best.map(Job::Move)
+            // Where nothing else gives room, the link is emptied all the same.
+            let last = || self.victim_that_leaves(state, 1).filter(|_| is_alone);
+            best.or_else(last).map(Job::Move)
         } else {
             self.victim_in_turn(state).map(Job::Renew)
         };
@@ -239,7 +256,8 @@ impl Inner {
             }
             let due = {
                 let mut state = self.engine.state.borrow_mut();
-                self.is_in_need(&state) || self.cleaning_is_due(&mut state)
+                let is_needed = self.is_in_need(&state) || state.leaving.is_some();
+                is_needed || self.cleaning_is_due(&mut state)
             };
             if due {
                 return true;
@@ -253,7 +271,7 @@ impl Inner {
 /// still needed.
 fn free(store: &mut Store, segment: LogId) -> bool {
     store.reset_small(segment);
-    store.logs().is_blank(segment)
+    store.logs().get(segment).is_none_or(|log| log.is_empty() && !log.is_retired())
 }
 
 #[cfg(test)]

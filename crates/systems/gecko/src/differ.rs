@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use manylogs_block::IoError;
 use manylogs_engine::{Phase, begin_epoch, update_root};
+use manylogs_logstore::ondisk::log_bitmap::LogBitmap;
 use manylogs_logstore::{Log, LogId};
 use manylogs_plant::{self as plant, Bug};
 
@@ -127,16 +128,22 @@ impl Inner {
         if self.engine.is_closed() && !is_last {
             return Ok(());
         }
-        let named = {
+        let (named, logs) = {
             let mut state = self.engine.state.borrow_mut();
+            let logs = state.store.logs().count();
             let failed = state.store.logs().iter().filter(|log| log.is_retired()).map(Log::id);
             let named: Vec<LogId> = failed.chain(wanted(&state)).collect();
             // Begun and closed at once: the set begins with the segments that are being written.
             state.store.begin_capture();
-            state.store.close_capture(|_, set| named.into_iter().for_each(|id| set.add(id)))
+            let add = |set: &mut LogBitmap| named.into_iter().for_each(|id| set.add(id));
+            (state.store.close_capture(|_, set| add(set)), logs)
         };
         let written = update_root(self, Phase::OpenedSet, |root| {
             root.notes_copies = true;
+            // Links were added: both sets have as many bits.
+            if root.used.logs_per_bit() != named.logs_per_bit() {
+                root.used = root.used.resized(logs);
+            }
             root.opened = named;
         });
         let written = written.await;
@@ -158,7 +165,8 @@ impl Inner {
                 return true;
             }
             let Some(left) = left.get_mut(usize::from(logs.device(*id).0)) else { return false };
-            let counts = *left > 0 && logs.is_blank(*id);
+            let leaves = state.leaving == Some(logs.device(*id));
+            let counts = *left > 0 && logs.is_blank(*id) && !leaves;
             *left -= usize::from(counts);
             counts
         };

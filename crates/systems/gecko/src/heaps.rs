@@ -31,7 +31,7 @@ impl Heaps {
         self.changes
     }
 
-    fn set(&mut self, drive: usize, heap: Option<LogId>) {
+    pub(crate) fn set(&mut self, drive: usize, heap: Option<LogId>) {
         if let Some(place) = self.of.get_mut(drive) {
             *place = heap;
             self.changes += 1;
@@ -46,8 +46,9 @@ impl Inner {
     pub(crate) fn heap_for(&self, state: &mut State, from: LogId) -> Option<LogId> {
         let tail = state.tail_drive();
         let from = state.store.logs().device(from);
-        let all = (0..self.geometry.drives).map(|drive| Device(manylogs_block::narrow(drive)));
-        let body: Vec<Device> = all.filter(|drive| *drive != tail).collect();
+        let all = self.keeper.roster().in_use().map(|drive| Device(manylogs_block::narrow(drive)));
+        let stays = |drive: &Device| *drive != tail && state.leaving != Some(*drive);
+        let body: Vec<Device> = all.filter(stays).collect();
         let others = || body.iter().copied().filter(|drive| *drive != from);
         let open = |drive: Device| state.heaps.on(drive.0.into());
         if let Some(heap) = others().find_map(open) {

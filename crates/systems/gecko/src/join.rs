@@ -172,7 +172,7 @@ impl Chain {
     pub fn halves(&self) -> Vec<HalfState> {
         let (keeper, roster) = (&self.0.keeper, self.0.keeper.roster());
         let mut all = Vec::new();
-        for link in 0..self.0.pairs.len() {
+        for link in roster.in_use().filter(|_| self.0.is_mirrored()) {
             let drives = keeper.current(link);
             for (half, of) in roster.links[link].iter().enumerate() {
                 let drive = drives.iter().find(|drive| drive.label.id == of.id);
@@ -197,10 +197,10 @@ impl Inner {
         (link, half): (usize, usize),
         new: &Rc<dyn BlockDevice>,
     ) -> Result<(), ReplaceError> {
-        if self.pairs.is_empty() {
+        if !self.is_mirrored() {
             return Err(ReplaceError::NotMirrored);
         }
-        if link >= self.pairs.len() || half >= HALVES {
+        if !self.keeper.roster().has(link) || half >= HALVES {
             return Err(ReplaceError::NoSuchHalf { link, half });
         }
         let told = new.capabilities();
@@ -259,7 +259,7 @@ impl Inner {
 
     /// Goes on with what an earlier opening began.
     pub(crate) fn resume_joining(self: &Rc<Self>) {
-        if self.pairs.is_empty() || self.keeper.joining().is_none() {
+        if !self.is_mirrored() || self.keeper.joining().is_none() {
             return;
         }
         self.copying.set(Some(Copied::default()));
@@ -289,7 +289,7 @@ impl Inner {
     async fn copy_all(&self) -> Result<(), ReplaceError> {
         let target = self.keeper.joining().ok_or(ReplaceError::Failed)?;
         let (link, id) = (usize::from(target.label.drive), target.label.id);
-        let pair = &self.pairs[link];
+        let pair = &self.places.pair(link).ok_or(ReplaceError::Failed)?;
         // Changes that began before the drive joined did not go to it. Then they are copied.
         pair.settles().await;
         let [first, second] = ROOTS;
@@ -381,7 +381,7 @@ impl Inner {
 }
 
 /// A random id that no drive of the roster has.
-fn free_id(roster: &Roster, random: impl Fn() -> u64) -> u64 {
+pub(crate) fn free_id(roster: &Roster, random: impl Fn() -> u64) -> u64 {
     let ids = std::iter::repeat_with(random);
     ids.into_iter().find(|id| *id != 0 && roster.link_of(*id).is_none()).unwrap_or_default()
 }

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, IoError, TaskLock};
+use manylogs_plant::{self as plant, Bug};
 
 use crate::ondisk::Superblock;
 use crate::roster::{Change, Impossible, Roster};
@@ -123,6 +124,9 @@ impl Keeper {
         let next = self.numbered(next);
         let link = match change {
             Change::Begin(joining) => Some(joining.link.into()),
+            Change::Add { link, .. } | Change::Evacuate { link } | Change::Remove { link } => {
+                Some(link.into())
+            }
             Change::Join { id, .. } | Change::Copied { id, .. } | Change::Leave { id } => {
                 now.link_of(id)
             }
@@ -138,7 +142,32 @@ impl Keeper {
             }
             return Err(NotChanged::Io(error));
         }
+        if let Change::Add { ids, .. } = change {
+            let added = self.write_added(&ids, now, next).await;
+            if added.is_err() {
+                // Labels that name the new link count no more, whichever have taken it.
+                self.write(self.numbered(now), None).await?;
+            }
+            return added;
+        }
         self.write(next, link).await
+    }
+
+    /// Gives all drives of a link that is added a label, which does not name them yet. Then come
+    /// the labels that do: one that names a drive without a label would keep the chain from being
+    /// opened.
+    async fn write_added(&self, ids: &[u64], now: Roster, next: Roster) -> Result<(), NotChanged> {
+        let drives = self.drives.borrow().clone();
+        for drive in drives.iter().filter(|drive| ids.contains(&drive.label.id)) {
+            if !plant::is(Bug::AddedLinkLabelledLast) {
+                self.write_label(drive, &now).await.map_err(NotChanged::Io)?;
+            }
+        }
+        if plant::is(Bug::AddedLinkUsedEarly) {
+            self.roster.set(next);
+            return Ok(());
+        }
+        self.write(next, next.link_of(ids[0])).await
     }
 
     /// A version may be in some labels although its change failed, so none is used twice.

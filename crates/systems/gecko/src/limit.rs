@@ -16,6 +16,7 @@ pub(crate) const SEGMENTS_LEAST: u64 = 4;
 /// Sizes that follow from the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
+    /// Links when the chain was opened; those that are added or removed later are not counted.
     pub(crate) drives: usize,
     /// Segments of each drive.
     pub(crate) per_drive: u64,

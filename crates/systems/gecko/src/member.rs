@@ -16,7 +16,7 @@ pub struct ChainMember {
     pub chain: [u8; 16],
     /// The link that the drive belongs to, from 0.
     pub drive: usize,
-    /// How many links the chain has.
+    /// How many places the chain has: one for each link, and those of links that were removed.
     pub drives: usize,
     /// Drives of each link: two if they are mirrored, else one.
     pub halves: usize,
@@ -65,7 +65,7 @@ impl From<Superblock> for ChainMember {
         Self {
             chain: label.chain,
             drive: label.drive.into(),
-            drives: label.drives.into(),
+            drives: label.roster.places(),
             halves: manylogs_block::to_usize(label.halves.into()),
             id: label.id,
             roster: label.roster,

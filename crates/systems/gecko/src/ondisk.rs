@@ -16,14 +16,18 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::ChainError;
-use crate::roster::{Half, Joining, Roster};
+use crate::roster::{HALVES, Half, Joining, LINKS, Roster};
 
 /// Bytes of a label without a roster.
 const BYTES_WITHOUT: usize = 80;
 const MAGIC: [u8; 8] = *b"MLGECKO1";
 const VERSION: u32 = 2;
+/// Labels of this version say that a place of the chain is empty, or that a link leaves.
+const WITH_PLACES: u32 = 3;
 /// Labels of this version have no roster: each link is one drive.
 const WITHOUT_ROSTER: u32 = 1;
+/// The link of this half leaves.
+const LEAVES: u32 = 1;
 
 mod bytes_of_superblock {
     #![allow(missing_docs, reason = "fields of the format, named as in its description")]
@@ -63,7 +67,7 @@ mod bytes_of_superblock {
     pub(super) struct RawHalf {
         pub id: U64,
         pub since: U32,
-        pub reserved: U32,
+        pub flags: U32,
     }
 
     pub(crate) const BYTES: usize = size_of::<Raw>();
@@ -74,9 +78,8 @@ mod bytes_of_superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) chain: VolumeId,
-    /// The link that the drive belongs to; the next field is the number of links.
+    /// The link that the drive belongs to.
     pub(crate) drive: u16,
-    pub(crate) drives: u16,
     /// Drives of each link: two if they are mirrored, else one.
     pub(crate) halves: u32,
     pub(crate) physical: Sectors,
@@ -96,7 +99,7 @@ pub(crate) struct Superblock {
 impl From<Half> for RawHalf {
     fn from(half: Half) -> Self {
         let (id, since) = (U64::new(half.id), U32::new(half.since));
-        Self { id, since, reserved: U32::ZERO }
+        Self { id, since, flags: U32::ZERO }
     }
 }
 
@@ -123,10 +126,10 @@ impl Superblock {
         let raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
-            version: U32::new(VERSION),
+            version: U32::new(if self.roster.needs_places() { WITH_PLACES } else { VERSION }),
             chain: self.chain,
             drive: U16::new(self.drive),
-            drives: U16::new(self.drives),
+            drives: U16::new(narrow(self.roster.places())),
             physical_sectors: U32::new(narrow(self.physical.0)),
             segment_sectors: U64::new(self.segment.0),
             segments: U64::new(self.segments),
@@ -140,12 +143,23 @@ impl Superblock {
             joining_link: U16::new(joining.link),
             joining_half: U16::new(joining.half),
             joining_copied: U32::new(joining.copied),
-            current: self.roster.links.map(|of| of.map(RawHalf::from)),
+            current: self.halves_of_roster(),
         };
         let mut bytes = equal_logs::seal(raw.as_bytes());
         let mbr = protective::mbr(self.sectors);
         bytes[protective::AT..][..mbr.len()].copy_from_slice(&mbr);
         bytes
+    }
+
+    fn halves_of_roster(&self) -> [[RawHalf; HALVES]; LINKS] {
+        let mut all = self.roster.links.map(|of| of.map(RawHalf::from));
+        if let Some(leaving) = self.roster.leaving
+            && let Some(of) = all.get_mut(usize::from(leaving))
+        {
+            let used = of.iter_mut().filter(|half| half.id.get() != 0);
+            used.for_each(|half| half.flags = LEAVES.into());
+        }
+        all
     }
 
     /// The superblock in `bytes`; `None` if it is not whole, or says something impossible.
@@ -154,17 +168,19 @@ impl Superblock {
         if raw.magic != MAGIC {
             return None;
         }
-        let (found, known) = (raw.version.get(), VERSION);
-        if ![VERSION, WITHOUT_ROSTER].contains(&found) {
+        let (found, known) = (raw.version.get(), WITH_PLACES);
+        if !(WITHOUT_ROSTER..=WITH_PLACES).contains(&found) {
             return Some(Err(ChainError::Version { found, known }));
         }
-        let has_roster = found == VERSION;
+        let has_roster = found != WITHOUT_ROSTER;
         let mut superblock = Self::of(&raw);
         if !has_roster {
-            superblock.without_roster();
+            superblock.without_roster(raw.drives.get());
         }
+        let says_places = found == WITH_PLACES || !superblock.roster.needs_places();
+        let says_places = says_places && superblock.roster.places() == raw.drives.get().into();
         let covered = &raw.as_bytes()[..if has_roster { BYTES } else { BYTES_WITHOUT }];
-        let whole = equal_logs::is_whole(covered) && superblock.is_possible();
+        let whole = equal_logs::is_whole(covered) && superblock.is_possible() && says_places;
         whole.then_some(Ok(superblock))
     }
 
@@ -174,10 +190,11 @@ impl Superblock {
         let copied = raw.joining_copied.get();
         let joining = Some(Joining { id, link, half, copied }).filter(|joining| joining.id != 0);
         let links = raw.current.map(|of| of.map(Half::from));
+        let leaves = |of: &[RawHalf; HALVES]| of.iter().any(|half| half.flags.get() & LEAVES != 0);
+        let leaving = (0..).zip(&raw.current).find(|(_, of)| leaves(of)).map(|(link, _)| link);
         Self {
             chain: raw.chain,
             drive: raw.drive.get(),
-            drives: raw.drives.get(),
             halves: raw.halves.get(),
             physical: Sectors(raw.physical_sectors.get().into()),
             segment: Sectors(raw.segment_sectors.get()),
@@ -186,29 +203,28 @@ impl Superblock {
             sectors: Sectors(raw.drive_sectors.get()),
             opening: raw.opening.get(),
             id: raw.id.get(),
-            roster: Roster { version: raw.roster_version.get(), links, joining },
+            roster: Roster { version: raw.roster_version.get(), links, joining, leaving },
         }
     }
 
     /// The drives of a label without a roster are named by their numbers. The next opening writes
     /// that down, so all drives must come to the same.
-    fn without_roster(&mut self) {
+    fn without_roster(&mut self, drives: u16) {
         self.halves = 1;
         self.id = u64::from(self.drive) + 1;
-        let ids: Vec<Vec<u64>> = (1..=u64::from(self.drives)).map(|id| vec![id]).collect();
+        let ids: Vec<Vec<u64>> = (1..=u64::from(drives)).map(|id| vec![id]).collect();
         self.roster = Roster { version: 0, ..Roster::first(&ids) };
     }
 
     fn is_possible(&self) -> bool {
         [1, 8].contains(&self.physical.0)
             && self.segment.0.is_multiple_of(8)
-            && self.drive < self.drives
-            && (2..=7).contains(&self.drives)
+            && usize::from(self.drive) < LINKS
             && [1, 2].contains(&self.halves)
-            && self.roster.is_possible(self.drives.into(), to_usize(self.halves.into()))
+            && self.roster.is_possible(to_usize(self.halves.into()))
             && self.segments > 0
             && self.segments <= equal_logs::log_count(self.sectors, self.segment)
-            && self.export.0 <= self.segments * self.segment.0 * u64::from(self.drives)
+            && self.export.0 <= self.segments * self.segment.0 * LINKS as u64
     }
 
     /// Orders rosters: the newest counts.
@@ -220,32 +236,36 @@ impl Superblock {
     pub(crate) fn is_of_one_chain(&self, other: &Self) -> bool {
         let same = |s: &Self| {
             let sizes = (s.physical, s.segment, s.segments, s.export);
-            (s.chain, s.drives, s.halves, sizes)
+            (s.chain, s.halves, sizes)
         };
         same(self) == same(other)
     }
 
-    /// The drive's segments, in order of address.
-    pub(crate) fn regions(&self) -> impl Iterator<Item = (Device, Extent)> {
-        equal_logs::logs(Device(self.drive), self.segments, self.segment)
+    /// The segments of the link in a place, in order of address.
+    pub(crate) fn regions(&self, place: usize) -> impl Iterator<Item = (Device, Extent)> {
+        equal_logs::logs(Device(narrow(place)), self.segments, self.segment)
     }
 }
 
-/// The two slots of the root: one on each of the first two drives.
-pub(crate) fn root_slots() -> [RootSlot; 2] {
-    [0, 1].map(|slot: u16| RootSlot { device: Device(slot), place: ROOTS[usize::from(slot)] })
+/// The two slots of the root: one on each of the first two links that the chain has.
+pub(crate) fn root_slots(roster: &Roster) -> [RootSlot; 2] {
+    let mut links = roster.in_use();
+    ROOTS.map(|place| {
+        let device = Device(narrow(links.next().unwrap_or_default()));
+        RootSlot { device, place }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roster::Change;
 
     #[test]
     fn a_superblock_survives_encoding_and_no_bit_flip_passes() {
         let superblock = Superblock {
             chain: *b"fedcba9876543210",
             drive: 1,
-            drives: 3,
             halves: 2,
             physical: Sectors(8),
             segment: Sectors(128),
@@ -266,12 +286,42 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(!matches!(Superblock::decode(&bad), Some(Ok(_))), "bit {bit}");
         }
-        let segments: Vec<Extent> = superblock.regions().map(|(_, at)| at).collect();
+        let segments: Vec<Extent> = superblock.regions(1).map(|(_, at)| at).collect();
         assert_eq!(segments.len(), 7);
         assert!(segments[6].end() <= Superblock::places(superblock.sectors)[1].start);
-        assert!(root_slots().iter().all(|root| root.place.end() <= segments[0].start));
+        assert!(
+            root_slots(&superblock.roster).iter().all(|root| root.place.end() <= segments[0].start)
+        );
         assert_eq!(equal_logs::least_device(7, Sectors(128)), Sectors(976));
     }
+
+    #[test]
+    fn older_programs_refuse_a_label_with_an_empty_place_or_a_link_that_leaves() {
+        let roster = Roster::first(&[vec![1], vec![2], vec![3]]);
+        let label = |roster| Superblock {
+            chain: [7; 16],
+            drive: 2,
+            halves: 1,
+            physical: Sectors(8),
+            segment: Sectors(128),
+            segments: 7,
+            export: Sectors(800),
+            sectors: Sectors(1000),
+            opening: 4,
+            id: 3,
+            roster,
+        };
+        let leaves = roster.after(Change::Evacuate { link: 0 }).unwrap().unwrap();
+        let left = leaves.after(Change::Remove { link: 0 }).unwrap().unwrap();
+        for (roster, version) in [(roster, 2), (leaves, 3), (left, 3)] {
+            let bytes = label(roster).encode();
+            assert_eq!(bytes[12], version);
+            assert_eq!(Superblock::decode(&bytes), Some(Ok(label(roster))));
+        }
+        let slots = root_slots(&left).map(|slot| slot.device.0);
+        assert_eq!(slots, [1, 2], "the root is on links that the chain has");
+    }
+
     #[test]
     fn a_label_without_a_roster_names_drives_by_number() {
         let mut raw = vec![0; BYTES_WITHOUT];

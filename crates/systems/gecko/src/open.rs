@@ -3,14 +3,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Request, Sectors, Signal, TaskLock};
+use manylogs_block::{BlockDevice, Handle, Request, Sectors, Signal, TaskLock, narrow, to_usize};
 use manylogs_engine::{
     Engine, Member, Members, PhaseProbe, RootSlot, begin_incarnation, reserve_sequences,
     retire_failed, run_committer, run_opener,
 };
 use manylogs_logstore::ondisk::equal_logs::{least_device, log_count};
 use manylogs_logstore::ondisk::root::Root;
-use manylogs_logstore::store::{Logs, Room, Store};
+use manylogs_logstore::store::{Device, Logs, Room, Store};
 use manylogs_logstore::{Log, LogId, RecordShape, UnitTable, VolumeId, new_volume_id};
 use manylogs_plant::{self as plant, Bug};
 
@@ -19,7 +19,6 @@ use crate::error::ChainError;
 use crate::keeper::{Drive, Keeper};
 use crate::limit::{DRIVES_MOST, Geometry, SEGMENTS_LEAST};
 use crate::ondisk::{Superblock, root_slots};
-use crate::pair::Pair;
 use crate::policy::ChainSettings;
 use crate::roster::Roster;
 use crate::state::{Inner, State};
@@ -59,8 +58,8 @@ impl Chain {
         settings: ChainSettings,
     ) -> Result<Self, ChainError> {
         let mut labels = lay_out(new_volume_id(&runtime), &drives, options)?;
-        let (links, halves) = (usize::from(labels[0].drives), labels[0].halves);
-        let mut ids: Vec<Vec<u64>> = vec![Vec::new(); links];
+        let halves = labels[0].halves.max(1);
+        let mut ids: Vec<Vec<u64>> = vec![Vec::new(); labels.len() / to_usize(halves.into())];
         for (number, label) in labels.iter_mut().enumerate() {
             label.id = first_id(&label.chain, number);
             ids[usize::from(label.drive)].push(label.id);
@@ -74,14 +73,14 @@ impl Chain {
         });
         let of_chain: Vec<Drive> = of_chain.collect();
         let keeper = Rc::new(Keeper::new(roster, 1, of_chain.clone()));
-        let found = Found::with(&runtime, keeper, links, halves, Vec::new());
+        let found = Found::with(&runtime, keeper, &of_chain[0].label, Vec::new());
         let logs = found.logs();
         let mut root = Root::first(logs.count());
         // Recovery looks at all segments: most of them are used.
         logs.ids().for_each(|log| root.open_around(log, logs.count()));
-        let chain = found.superblocks[0].chain;
-        for RootSlot { device, place } in root_slots() {
-            found.drives[usize::from(device.0)].submit(root.write_to(place, chain)).await?;
+        let (chain, links) = (found.label.chain, found.places.devices());
+        for RootSlot { device, place } in root_slots(&roster) {
+            links[usize::from(device.0)].submit(root.write_to(place, chain)).await?;
         }
         // The first copy on the first drive is written last: only then the drives are a chain.
         for Drive { device, label, .. } in of_chain.iter().rev() {
@@ -89,7 +88,7 @@ impl Chain {
                 device.submit(write).await?;
             }
         }
-        found.pairs.iter().for_each(Pair::is_in_step);
+        found.places.pairs().for_each(|pair| pair.is_in_step());
         let store = Store::new(chain, logs, root, 1);
         let made = found.assemble(&runtime, State::new(store, LogId(0), settings), settings);
         made.0.run();
@@ -113,7 +112,7 @@ impl Chain {
         let found = Found::on(&runtime, drives, settings.degraded).await?;
         let (root, slot) = found.root().await?;
         let (first, on_disk) = (root.sequence_limit, root.clone());
-        let mut store = Store::new(found.superblocks[0].chain, found.logs(), root, slot);
+        let mut store = Store::new(found.label.chain, found.logs(), root, slot);
         retire_failed(&mut store);
         let in_doubt = found.recover(&mut store).await?;
         let reused = plant::is(Bug::ChainReusesSequences);
@@ -123,18 +122,19 @@ impl Chain {
             store.end_epochs();
         }
         found.begin_opening(store.root().incarnation, (&on_disk, slot)).await?;
-        let pairs = found.pairs.clone();
+        let (places, is_mirrored) = (found.places.clone(), found.is_mirrored());
         let opened = found.assemble(&runtime, State::new(store, tail, settings), settings);
-        if !pairs.is_empty() {
+        if is_mirrored {
             let settled = in_doubt.settle(&opened.0.engine.members, |_| true).await?;
             opened.0.settled.set(settled);
-            pairs.iter().for_each(Pair::is_in_step);
+            places.pairs().for_each(|pair| pair.is_in_step());
         }
         if !begin_incarnation(&*opened.0).await? {
             return Err(ChainError::Worn);
         }
         opened.0.run();
         opened.0.resume_joining();
+        opened.0.resume_leaving();
         Ok(opened)
     }
 }
@@ -154,12 +154,10 @@ impl Inner {
     fn run(self: &Rc<Self>) {
         let runtime = &self.engine.runtime;
         runtime.spawn(run_committer(Rc::clone(self)));
-        for _ in 0..self.cleaners() {
-            runtime.spawn(Rc::clone(self).run_cleaner());
-        }
+        self.start_cleaners();
         runtime.spawn(Rc::clone(self).run_flusher());
         runtime.spawn(run_opener(Rc::clone(self)));
-        if !self.pairs.is_empty() {
+        if self.is_mirrored() {
             runtime.spawn(Rc::clone(self).run_namer());
         }
         runtime.spawn(reserve_sequences(Rc::clone(self)));
@@ -169,13 +167,13 @@ impl Inner {
 impl Found {
     /// Whether segments must be reset before they are written again.
     fn is_reset_first(&self) -> bool {
-        self.drives.iter().any(BlockDevice::is_reset_first)
+        self.places.devices().iter().any(BlockDevice::is_reset_first)
     }
 
     fn geometry(&self) -> Geometry {
-        let first = &self.superblocks[0];
+        let first = &self.label;
         Geometry {
-            drives: self.superblocks.len(),
+            drives: self.keeper.roster().in_use().count(),
             per_drive: first.segments,
             segment: first.segment,
             shape: RecordShape::in_log(first.physical),
@@ -183,10 +181,14 @@ impl Found {
     }
 
     fn logs(&self) -> Logs {
-        let regions: Vec<_> = self.superblocks.iter().flat_map(Superblock::regions).collect();
-        let geometry = self.geometry();
-        let logs =
+        let roster = self.keeper.roster();
+        let regions = (0..roster.places()).flat_map(|place| self.label.regions(place));
+        let (regions, geometry) = (regions.collect::<Vec<_>>(), self.geometry());
+        let mut logs =
             Logs::on_devices(&regions, geometry.largest().log, geometry.shape).with_inverse();
+        for place in (0..roster.places()).filter(|place| !roster.has(*place)) {
+            logs.shut(Device(narrow(place)));
+        }
         if self.is_reset_first() { logs.with_reset_first() } else { logs }
     }
 
@@ -195,15 +197,18 @@ impl Found {
         // The live content of a segment must fit at the tail before the segment can be reset.
         let spared = Room { log: geometry.segment, ..geometry.largest() };
         let member = |drive| Member::new(drive, PhaseProbe::default());
-        let members = Members::of_all(self.drives.into_iter().map(member).collect());
+        let members = self.places.devices().into_iter().map(member).collect();
+        let members = Members::of_all(members);
         Chain(Rc::new(Inner {
             engine: Engine::new(runtime.clone(), members, state),
             geometry,
             settings,
-            export: self.superblocks[0].export,
-            label: self.superblocks[0],
+            export: self.label.export,
+            label: self.label,
             keeper: self.keeper,
-            pairs: self.pairs,
+            places: self.places,
+            is_changing: Cell::default(),
+            cleaners: Cell::default(),
             copying: Cell::default(),
             naming: TaskLock::default(),
             looked: Cell::default(),
@@ -265,9 +270,8 @@ fn lay_out(
     }
     let of_drive = |(drive, told): (usize, &manylogs_block::Capabilities)| Superblock {
         chain,
-        drive: manylogs_block::narrow(drive / halves),
-        drives: manylogs_block::narrow(count),
-        halves: manylogs_block::narrow(halves),
+        drive: narrow(drive / halves),
+        halves: narrow(halves),
         physical,
         segment,
         segments,

@@ -6,6 +6,7 @@ use manylogs_logstore::store::Logs;
 use manylogs_logstore::{Log, LogId};
 use manylogs_plant::{self as plant, Bug};
 
+use crate::limit::DRIVES_MOST;
 use crate::state::{Inner, State};
 
 /// Move-to-tail: segments by which clients may be ahead of cleaning.
@@ -72,18 +73,23 @@ fn resets_of(logs: &Logs, segment: LogId) -> u32 {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counted {
+pub(crate) struct Counted {
     tail: LogId,
     resets: u64,
     heaps: u64,
     /// Empty segments of the tail's drive; the next field counts those of all drives.
     blank: u64,
-    blank_in_all: u64,
+    pub(crate) blank_in_all: u64,
     /// Segments of the next drive that are not empty.
     dirty: u64,
 }
 
 impl Pace {
+    /// What was counted is out of date.
+    pub(crate) const fn forget_counts(&mut self) {
+        self.counted = None;
+    }
+
     /// Cleaning of a segment begins, with `live` sectors of live content.
     pub(crate) fn begin(&mut self, logs: &Logs, segment: LogId, live: Sectors) {
         let (stage, read, done) = (Stage::Read, Sectors(0), Sectors(0));
@@ -182,10 +188,23 @@ impl Inner {
 
     /// The drive that the tail comes to next, if it takes the drives in turn.
     pub(crate) fn next_drive(&self, state: &State) -> usize {
-        (usize::from(state.tail_drive().0) + 1) % self.geometry.drives
+        let tail = usize::from(state.tail_drive().0);
+        let roster = self.keeper.roster();
+        let stays = |drive: &usize| {
+            let leaves = state.leaving.is_some_and(|device| usize::from(device.0) == *drive);
+            roster.has(*drive) && !leaves
+        };
+        let around = (1..=DRIVES_MOST).map(|i| (tail + i) % DRIVES_MOST);
+        around.into_iter().find(stays).unwrap_or(tail)
     }
 
-    fn count(&self, state: &mut State) -> Counted {
+    /// Whether segments are cleaned one by one. They are while a link is emptied, whatever the
+    /// settings say.
+    pub(crate) const fn is_by_segment(&self, state: &State) -> bool {
+        self.settings.cleaning.is_by_segment() || state.leaving.is_some()
+    }
+
+    pub(crate) fn count(&self, state: &mut State) -> Counted {
         let (tail, resets) = (state.tail, state.store.counters().log_resets);
         let heaps = state.heaps.changes();
         state.pace.look_for_new_epochs(state.store.logs());
@@ -195,7 +214,10 @@ impl Inner {
             return counted;
         }
         let logs = state.store.logs();
-        let blank = |id: &LogId| *id != tail && logs.is_blank(*id) && !state.heaps.contains(*id);
+        let blank = |id: &LogId| {
+            let leaves = state.leaving == Some(logs.device(*id));
+            *id != tail && logs.is_blank(*id) && !state.heaps.contains(*id) && !leaves
+        };
         let here = self.segments_of(state.tail_drive().0.into());
         let next = self.segments_of(self.next_drive(state));
         let counted = Counted {
@@ -234,7 +256,7 @@ impl Inner {
 
     /// By segment: how many segments should be empty.
     fn blank_wanted(&self) -> u64 {
-        let all = self.geometry.drives as u64 * self.geometry.per_drive;
+        let all = self.keeper.roster().in_use().count() as u64 * self.geometry.per_drive;
         let buffered = self.settings.buffer.0.div_ceil(self.geometry.segment.0);
         (all / BLANK_SHARE).clamp(BLANK_LEAST, BLANK_MOST) + buffered
     }
@@ -246,7 +268,7 @@ impl Inner {
 
     /// Whether cleaning has something to do now.
     pub(crate) fn cleaning_is_due(&self, state: &mut State) -> bool {
-        if self.settings.cleaning.is_by_segment() {
+        if self.is_by_segment(state) {
             let wanted = self.blank_wanted() * self.geometry.segment.0;
             return self.blank(state).0 < wanted;
         }
@@ -256,7 +278,7 @@ impl Inner {
     /// Whether clients may append: cleaning is not too far behind.
     pub(crate) fn keeps_pace(&self, state: &mut State) -> bool {
         let segment = self.geometry.segment;
-        if self.settings.cleaning.is_by_segment() {
+        if self.is_by_segment(state) {
             let least = BLANK_FOR_CLIENTS * segment.0;
             return state.pace.is_stuck || self.blank(state).0 >= least;
         }
@@ -267,5 +289,6 @@ impl Inner {
 /// Whether there is something to clean in the segment.
 pub(crate) fn is_dirty(logs: &Logs, id: LogId) -> bool {
     let live = || logs.get(id).is_some_and(|log| log.live() > 0);
-    !logs.is_blank(id) && (live() || logs.get(id).is_some_and(|log| !log.is_retired()))
+    let is_used = |log: &Log| !log.is_retired() && !log.is_empty();
+    !logs.is_blank(id) && (live() || logs.get(id).is_some_and(is_used))
 }

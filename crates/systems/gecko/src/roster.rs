@@ -13,6 +13,8 @@
 
 /// Most links of a chain.
 pub(crate) const LINKS: usize = 7;
+/// Fewest links of a chain.
+pub(crate) const LINKS_LEAST: usize = 2;
 /// Most halves of a link.
 pub(crate) const HALVES: usize = 2;
 
@@ -49,6 +51,8 @@ pub struct Roster {
     pub links: [[Half; HALVES]; LINKS],
     /// The drive that is copied to, if any.
     pub joining: Option<Joining>,
+    /// The link that is emptied, and then leaves the chain, if any: counted from 0.
+    pub leaving: Option<u16>,
 }
 
 /// A change of the roster.
@@ -62,6 +66,13 @@ pub(crate) enum Change {
     Join { id: u64, opening: u32 },
     /// A drive missed a write, is missing, or does not join after all.
     Leave { id: u64 },
+    /// Drives are a link in an empty place from this opening on. They hold no record, and the root
+    /// knows of the place.
+    Add { link: u16, ids: [u64; HALVES], opening: u32 },
+    /// A link begins to leave: it is emptied.
+    Evacuate { link: u16 },
+    /// A link that was emptied leaves its place. All that was live there is durable elsewhere.
+    Remove { link: u16 },
 }
 
 /// Why a change is impossible.
@@ -71,8 +82,10 @@ pub(crate) enum Impossible {
     Last,
     /// The drive does not join: it failed meanwhile.
     NotJoining,
-    /// Another drive joins.
+    /// Another drive joins, or another link leaves.
     Busy,
+    /// The place is not empty, or the link does not leave.
+    Place,
 }
 
 impl Roster {
@@ -87,22 +100,53 @@ impl Roster {
         roster
     }
 
-    /// Whether a chain of `links` links of `halves` drives may have it: each link has a current
-    /// half, and no drive has two places.
-    pub(crate) fn is_possible(&self, links: usize, halves: usize) -> bool {
+    /// Number of places: those of links that were removed count, but for the last ones.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        let last = (0..LINKS).rev().find(|link| self.has(*link));
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// Whether the place has a link.
+    #[must_use]
+    pub fn has(&self, link: usize) -> bool {
+        self.links.get(link).is_some_and(|of| of.iter().any(|half| half.id != 0))
+    }
+
+    /// The places that have links, in their order.
+    pub fn in_use(&self) -> impl Iterator<Item = usize> + use<> {
+        let roster = *self;
+        (0..LINKS).filter(move |link| roster.has(*link))
+    }
+
+    /// Whether older programs must not open such a chain: a place is empty, or a link leaves.
+    pub(crate) fn needs_places(&self) -> bool {
+        self.leaving.is_some() || self.in_use().count() < self.places()
+    }
+
+    /// Where a link that is added goes: behind all others, or, if all places were used, to the
+    /// first that is empty. `None` if there is none.
+    pub(crate) fn free_place(&self) -> Option<usize> {
+        let end = Some(self.places()).filter(|end| *end < LINKS);
+        end.or_else(|| (0..LINKS).find(|link| !self.has(*link)))
+    }
+
+    /// Whether a chain with links of `halves` drives may have it: no drive has two places.
+    pub(crate) fn is_possible(&self, halves: usize) -> bool {
         let ids = || self.links.iter().flatten().map(|half| half.id).filter(|id| *id != 0);
         let once = ids().all(|id| ids().filter(|other| *other == id).count() == 1);
-        let fits = |(link, of): (usize, &[Half; HALVES])| {
-            let room = if link < links { halves } else { 0 };
-            let is_used = |half: &Half| half.id != 0;
-            of.iter().take(room).any(is_used) == (link < links)
-                && !of.iter().skip(room).any(is_used)
-        };
+        let fits = |of: &[Half; HALVES]| !of.iter().skip(halves).any(|half| half.id != 0);
         let joins = self.joining.is_none_or(|joining| {
             let (link, half) = (usize::from(joining.link), usize::from(joining.half));
-            link < links && half < halves && self.place(joining.id).is_none()
+            self.has(link) && half < halves && self.place(joining.id).is_none()
         });
-        once && joins && self.links.iter().enumerate().all(fits)
+        let leaves = self.leaving.is_none_or(|link| self.has(link.into()));
+        let links = self.in_use().count();
+        (LINKS_LEAST..=LINKS).contains(&links)
+            && once
+            && joins
+            && leaves
+            && self.links.iter().all(fits)
     }
 
     /// Where the drive is current: the link, and which half of it.
@@ -129,7 +173,11 @@ impl Roster {
     pub(crate) fn after(&self, change: Change) -> Result<Option<Self>, Impossible> {
         let mut next = Self { version: self.version + 1, ..*self };
         match change {
-            Change::Begin(_) if self.joining.is_some() => return Err(Impossible::Busy),
+            Change::Begin(joining)
+                if self.joining.is_some() || self.leaving == Some(joining.link) =>
+            {
+                return Err(Impossible::Busy);
+            }
             Change::Begin(joining) => next.joining = Some(joining),
             Change::Copied { id, segments } => {
                 let joining = self.joining.filter(|joining| joining.id == id);
@@ -149,6 +197,32 @@ impl Roster {
                     return Err(Impossible::Last);
                 }
                 next.links[link][half] = Half::default();
+            }
+            Change::Add { link, ids, opening } => {
+                let place = next.links.get_mut(usize::from(link)).ok_or(Impossible::Place)?;
+                if self.has(link.into()) || ids.iter().any(|id| self.link_of(*id).is_some()) {
+                    return Err(Impossible::Place);
+                }
+                let half = |id: u64| Half { id, since: if id == 0 { 0 } else { opening } };
+                *place = ids.map(half);
+            }
+            Change::Evacuate { link } if self.leaving == Some(link) => return Ok(None),
+            Change::Evacuate { link } => {
+                let joins = self.joining.is_some_and(|joining| joining.link == link);
+                if self.leaving.is_some() || joins {
+                    return Err(Impossible::Busy);
+                }
+                if !self.has(link.into()) || self.in_use().count() <= LINKS_LEAST {
+                    return Err(Impossible::Place);
+                }
+                next.leaving = Some(link);
+            }
+            Change::Remove { link } => {
+                if self.leaving != Some(link) {
+                    return Err(Impossible::Place);
+                }
+                next.leaving = None;
+                next.links[usize::from(link)] = [Half::default(); HALVES];
             }
         }
         Ok(Some(next))
@@ -195,6 +269,39 @@ mod tests {
         assert_eq!(begun().after(other), Err(Impossible::NotJoining));
         let joined = noted.after(Change::Join { id: 13, opening: 5 }).unwrap().unwrap();
         assert_eq!(joined.joining, None);
+    }
+
+    #[test]
+    fn a_link_leaves_its_place_only_after_it_began_to() {
+        let three = Roster::first(&[vec![1], vec![2], vec![3]]);
+        assert_eq!(three.after(Change::Remove { link: 1 }), Err(Impossible::Place));
+        let leaves = three.after(Change::Evacuate { link: 1 }).unwrap().unwrap();
+        assert!(leaves.needs_places() && !three.needs_places());
+        assert_eq!(leaves.after(Change::Evacuate { link: 1 }), Ok(None));
+        assert_eq!(leaves.after(Change::Evacuate { link: 2 }), Err(Impossible::Busy));
+        let joining = Joining { id: 9, link: 1, half: 0, copied: 0 };
+        assert_eq!(leaves.after(Change::Begin(joining)), Err(Impossible::Busy));
+        let left = leaves.after(Change::Remove { link: 1 }).unwrap().unwrap();
+        assert_eq!((left.place(2), left.places(), left.leaving), (None, 3, None));
+        assert!(left.needs_places() && left.is_possible(1));
+        assert_eq!(left.in_use().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(left.after(Change::Evacuate { link: 0 }), Err(Impossible::Place));
+    }
+
+    #[test]
+    fn a_link_is_added_behind_all_others_while_there_is_a_place() {
+        let mut roster = Roster::first(&[vec![1], vec![2]]);
+        for link in 2..7 {
+            assert_eq!(roster.free_place(), Some(usize::from(link)));
+            let add = Change::Add { link, ids: [10 + u64::from(link), 0], opening: 3 };
+            roster = roster.after(add).unwrap().unwrap();
+        }
+        assert_eq!(roster.free_place(), None);
+        let twice = Change::Add { link: 2, ids: [77, 0], opening: 3 };
+        assert_eq!(roster.after(twice), Err(Impossible::Place));
+        roster = roster.after(Change::Evacuate { link: 4 }).unwrap().unwrap();
+        roster = roster.after(Change::Remove { link: 4 }).unwrap().unwrap();
+        assert_eq!(roster.free_place(), Some(4));
     }
 
     #[test]

@@ -16,9 +16,9 @@ use crate::heaps::Heaps;
 use crate::join::Copied;
 use crate::keeper::Keeper;
 use crate::limit::Geometry;
+use crate::link::Places;
 use crate::ondisk::Superblock;
 use crate::pace::Pace;
-use crate::pair::Pair;
 use crate::policy::ChainSettings;
 
 /// The stream of all changes by clients. They stay in order over a crash: a crash loses only a
@@ -30,6 +30,8 @@ pub(crate) struct State {
     pub(crate) store: Store,
     /// The segment that is appended to.
     pub(crate) tail: LogId,
+    /// The link that leaves: no segment of it is taken any more.
+    pub(crate) leaving: Option<Device>,
     /// Changes that wait for room, in the order in which they came.
     pub(crate) waiting: VecDeque<Asked>,
     /// Flushes that the flusher task has not taken yet.
@@ -67,8 +69,12 @@ pub(crate) struct Inner {
     pub(crate) label: Superblock,
     /// Knows which drives are current.
     pub(crate) keeper: Rc<Keeper>,
-    /// The mirrored links; none if the links are single drives.
-    pub(crate) pairs: Vec<Pair>,
+    /// The links, by their places.
+    pub(crate) places: Places,
+    /// Whether a link is being added or removed.
+    pub(crate) is_changing: Cell<bool>,
+    /// Tasks that clean.
+    pub(crate) cleaners: Cell<usize>,
     /// What was copied to a drive that joins, while it is copied to.
     pub(crate) copying: Cell<Option<Copied>>,
     /// Held while a root is written that names other segments.
@@ -89,11 +95,19 @@ pub(crate) struct Inner {
     pub(crate) flush_asked: manylogs_block::Signal,
 }
 
+impl Inner {
+    /// Whether each link is two drives.
+    pub(crate) const fn is_mirrored(&self) -> bool {
+        self.label.halves > 1
+    }
+}
+
 impl State {
     pub(crate) fn new(store: Store, tail: LogId, settings: ChainSettings) -> Self {
         Self {
             store,
             tail,
+            leaving: None,
             waiting: VecDeque::new(),
             flushes: Vec::new(),
             queued: Sectors(0),

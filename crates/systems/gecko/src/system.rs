@@ -41,7 +41,7 @@ impl System for Inner {
     }
 
     fn root_slots(&self) -> [RootSlot; 2] {
-        root_slots()
+        root_slots(&self.keeper.roster())
     }
 
     fn capacity(&self) -> Sectors {
@@ -170,7 +170,8 @@ impl Inner {
             at: state.tail,
             per_drive: manylogs_block::narrow(self.geometry.per_drive),
             heaps: state.heaps,
-            to_most: self.settings.cleaning.is_by_segment(),
+            leaving: state.leaving,
+            to_most: self.is_by_segment(state),
         }
     }
 
@@ -230,7 +231,7 @@ impl State {
     }
 
     /// Moves the tail to `log`. The rest of the segment before it stays unused.
-    fn advance(&mut self, log: LogId) {
+    pub(crate) fn advance(&mut self, log: LogId) {
         if log == self.tail {
             return;
         }

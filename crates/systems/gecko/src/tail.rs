@@ -2,7 +2,7 @@
 
 use manylogs_block::Sectors;
 use manylogs_logstore::LogId;
-use manylogs_logstore::store::{Logs, Placement};
+use manylogs_logstore::store::{Device, Logs, Placement};
 
 use crate::heaps::Heaps;
 use crate::limit::DRIVES_MOST;
@@ -17,6 +17,8 @@ pub(crate) struct Tail {
     pub(crate) per_drive: u32,
     /// Segments that take moved content, not clients' records.
     pub(crate) heaps: Heaps,
+    /// The link that leaves: none of its segments is taken.
+    pub(crate) leaving: Option<Device>,
     /// Whether the tail goes to the drive with most empty segments, not to the next in order.
     pub(crate) to_most: bool,
 }
@@ -36,11 +38,12 @@ impl Tail {
 impl Tail {
     /// Whether the tail may move to this segment.
     fn is_free(&self, logs: &Logs, id: LogId) -> bool {
-        logs.is_blank(id) && !self.heaps.contains(id)
+        let leaves = self.leaving == Some(logs.device(id));
+        logs.is_blank(id) && !self.heaps.contains(id) && !leaves
     }
 
     /// The next segment that takes a record of `needed`.
-    fn next(&self, logs: &Logs, needed: Sectors) -> Option<LogId> {
+    pub(crate) fn next(&self, logs: &Logs, needed: Sectors) -> Option<LogId> {
         let free = |id: &LogId| self.is_free(logs, *id) && logs.takes(*id, needed);
         let first = self.around(logs.count()).find(free)?;
         let drive = |id: LogId| id.0 / self.per_drive;
@@ -83,7 +86,7 @@ mod tests {
     fn the_tail_goes_round_its_drive_and_then_on() {
         let order = |at| {
             let heaps = Heaps::default();
-            let tail = Tail { at: LogId(at), per_drive: 3, heaps, to_most: false };
+            let tail = Tail { at: LogId(at), per_drive: 3, heaps, leaving: None, to_most: false };
             tail.around(9).map(|log| log.0).collect::<Vec<_>>()
         };
         assert_eq!(order(4), [5, 3, 6, 7, 8, 0, 1, 2]);

@@ -3,6 +3,7 @@
 use manylogs_logstore::store::{Device, Logs};
 use manylogs_logstore::{Log, LogId};
 
+use crate::limit::DRIVES_MOST;
 use crate::pace::is_dirty;
 use crate::state::{Inner, State};
 
@@ -29,7 +30,8 @@ impl Inner {
         let busy: Vec<_> = state.pace.being_read().map(|id| logs.device(id)).collect();
         let may = |id: &LogId| {
             let drive = logs.device(*id);
-            let is_free = *id != state.tail && !state.heaps.contains(*id);
+            let is_free =
+                *id != state.tail && state.leaving != Some(drive) && !state.heaps.contains(*id);
             let is_free = is_free && !state.pace.contains(*id) && self.may_seal(state, *id);
             is_free && !busy.contains(&drive) && may(drive)
         };
@@ -68,13 +70,29 @@ impl Inner {
         self.segments_of(next).find(|id| self.can_be_cleaned(state, *id))
     }
 
+    /// The segment to move away next of the link that leaves, one at a time. More than `spared`
+    /// segments must be empty, so that what it holds does not take the room that clients need.
+    pub(crate) fn victim_that_leaves(&self, state: &mut State, spared: u64) -> Option<LogId> {
+        let leaving = state.leaving.filter(|device| state.store.logs().is_shut(*device))?;
+        let logs = state.store.logs();
+        let is_read = state.pace.being_read().any(|id| logs.device(id) == leaving);
+        if is_read || self.count(state).blank_in_all <= spared {
+            return None;
+        }
+        self.segments_of(leaving.0.into()).find(|id| self.can_be_cleaned(state, *id))
+    }
+
     /// The segment to clean if room runs short all the same: of any drive, the tail's drive last.
     pub(crate) fn victim_in_need(&self, state: &State) -> Option<LogId> {
         if !self.is_in_need(state) {
             return None;
         }
         let next = self.next_drive(state);
-        let drives = (0..self.geometry.drives).map(|i| (next + i) % self.geometry.drives);
+        let leaves =
+            |drive: &usize| state.leaving.is_some_and(|device| usize::from(device.0) == *drive);
+        let roster = self.keeper.roster();
+        let drives = (0..DRIVES_MOST).map(|i| (next + i) % DRIVES_MOST);
+        let drives = drives.filter(|drive| roster.has(*drive) && !leaves(drive));
         let all = drives.flat_map(|drive| self.segments_of(drive));
         all.into_iter().find(|id| self.can_be_cleaned(state, *id))
     }
@@ -101,7 +119,8 @@ impl Inner {
     /// the segment's content needs less then.
     fn may_seal(&self, state: &State, id: LogId) -> bool {
         let logs = state.store.logs();
-        let Some(log) = logs.get(id).filter(|log| !log.is_sealed()) else { return true };
+        let is_open = |log: &&Log| !log.is_sealed() && !logs.is_shut(logs.device(id));
+        let Some(log) = logs.get(id).filter(is_open) else { return true };
         let is_alone = state.pace.under_way().next().is_none();
         let kept = if is_alone { 0 } else { self.spared.log.0 };
         logs.room() >= state.store.reserved().log.0 + kept + log.free().0

@@ -104,7 +104,7 @@ impl Judged {
         let drive_of = |segment| {
             let mut segments = examined.segments.iter();
             let link = segments.find(|found| found.segment == segment).map(|found| found.link);
-            let drive = link.and_then(|link| examined.drives.get(link).copied());
+            let drive = link.and_then(|link| examined.drives.get(&link).copied());
             drive.map_or_else(String::new, |drive| self.path(drive))
         };
         match finding {
@@ -159,7 +159,8 @@ impl Judged {
         let findings = || self.halves.iter().flat_map(|half| &half.findings);
         findings().any(|one| match one {
             ChainFinding::Content { drive, extent, .. } => {
-                let is_alone = self.halves.iter().all(|half| half.drives.contains(drive));
+                let is_alone =
+                    self.halves.iter().all(|half| half.drives.values().any(|other| other == drive));
                 is_alone || findings().any(|other| is_of_twin(other, *drive, *extent))
             }
             ChainFinding::Records { segment, .. } => {
@@ -173,7 +174,7 @@ impl Judged {
         let mut out = String::new();
         for (half, examined) in self.halves.iter().enumerate() {
             out += &self.head(half, examined);
-            for (link, drive) in examined.drives.iter().enumerate() {
+            for (link, drive) in &examined.drives {
                 let _ = writeln!(out, "drive {:>4}  {}", link + 1, self.path(*drive));
             }
             for found in &examined.segments {
@@ -194,10 +195,13 @@ impl Judged {
     }
 
     fn as_json(&self) -> Value {
+        let drives = |examined: &Examined| -> Vec<String> {
+            examined.drives.values().map(|drive| self.path(*drive)).collect()
+        };
         let half = |examined: &Examined| {
             json!({
                 "chain": id_text(&examined.chain),
-                "drives": examined.drives.iter().map(|drive| self.path(*drive)).collect::<Vec<_>>(),
+                "drives": drives(examined),
                 "opening": examined.opening,
                 "incarnation": examined.incarnation,
                 "mapped_bytes": examined.mapped.bytes(),

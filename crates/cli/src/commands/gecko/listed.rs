@@ -38,7 +38,9 @@ pub(crate) fn served(chains: &mut Chains, status: &ChainStatus, pid: u32) {
     let of_pairs = status.halves.iter().filter_map(|half| {
         half.path.as_ref().map(|path| (manylogs_block::to_usize(half.pair), path))
     });
-    let single = status.members.iter().enumerate().filter(|_| status.halves.is_empty());
+    let links = status.links.iter().filter(|_| status.halves.is_empty());
+    let single = links
+        .flat_map(|link| link.paths.iter().map(|path| (manylogs_block::to_usize(link.link), path)));
     let all: Vec<(usize, &String)> = of_pairs.chain(single).collect();
     let drives = all.iter().map(|(drive, _)| drive + 1).max().unwrap_or_default();
     for (drive, member) in all {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Nanos};
 use manylogs_gecko::{Chain, ChainSettings, Copied, ReplaceError, ReplaceFault, Standing};
 use manylogs_operate::control::Order;
-use manylogs_operate::status::{ChainStatus, HalfStatus};
+use manylogs_operate::status::{ChainStatus, HalfStatus, LinkStatus};
 use manylogs_serve::{
     ChainRefused, ChainView, Member, ServedChain, Stack, StackOptions, is_member, is_same,
     place_of, refuse_member,
@@ -14,7 +14,7 @@ use manylogs_serve::{
 use manylogs_storage::OpenMode;
 use serde_json::json;
 
-use super::{members_failure, refused};
+use super::{links, members_failure, refused};
 use crate::args::gecko::{MemberArgs, MemberCommand, MemberListArgs, MemberReplaceArgs};
 use crate::commands::live;
 use crate::commands::serve::control_failure;
@@ -25,11 +25,16 @@ use crate::output::print;
 
 /// How often a copy that goes on is looked at.
 const LOOK: Nanos = Nanos::from_millis(100);
+/// States of a half that has everything.
+const CURRENT: &str = "current";
+const LEAVING: &str = "leaving";
 
 pub(crate) fn run(args: &MemberArgs) -> Result<(), Failure> {
     match &args.command {
         MemberCommand::List(args) => list(args),
         MemberCommand::Replace(args) => replace(args),
+        MemberCommand::Add(args) => links::add(args),
+        MemberCommand::Remove(args) => links::remove(args),
     }
 }
 
@@ -49,22 +54,28 @@ fn list(args: &MemberListArgs) -> Result<(), Failure> {
     print(&halves.iter().map(|half| row(half) + "\n").collect::<String>())
 }
 
-fn not_a_chain(path: &Path) -> Failure {
+pub(super) fn not_a_chain(path: &Path) -> Failure {
     Failure::input(format!("{} is no member of a chain of drives", path.display()))
 }
 
 /// The halves of a served chain. Each drive of a chain that is not mirrored is one.
 fn served_halves(chain: &ChainStatus) -> Vec<HalfStatus> {
+    let leaves = |pair: u64| chain.links.iter().any(|link| link.leaving && link.link == pair);
+    let state = |pair: u64| if leaves(pair) { LEAVING } else { CURRENT };
     if !chain.halves.is_empty() {
-        return chain.halves.clone();
+        let mut halves = chain.halves.clone();
+        for half in halves.iter_mut().filter(|half| half.state == CURRENT) {
+            state(half.pair).clone_into(&mut half.state);
+        }
+        return halves;
     }
-    let half = |(pair, path): (usize, &String)| HalfStatus {
-        pair: pair as u64,
-        path: Some(path.clone()),
-        state: "current".to_owned(),
+    let half = |link: &LinkStatus| HalfStatus {
+        pair: link.link,
+        path: link.paths.first().cloned(),
+        state: state(link.link).to_owned(),
         ..HalfStatus::default()
     };
-    chain.members.iter().enumerate().map(half).collect()
+    chain.links.iter().map(half).collect()
 }
 
 /// The halves of a chain that nobody serves, as its labels tell.
@@ -77,10 +88,13 @@ fn halves_of_labels(base: &Path) -> Result<Vec<HalfStatus>, Failure> {
         found.map(|member| member.path.display().to_string())
     };
     let mut all = Vec::new();
-    for (pair, link) in label.roster.links.iter().enumerate().take(label.drives) {
+    let leaves = |pair: usize| label.roster.leaving.map(usize::from) == Some(pair);
+    for pair in label.roster.in_use() {
+        let link = &label.roster.links[pair];
+        let state = if leaves(pair) { LEAVING } else { CURRENT };
         for (number, half) in link.iter().enumerate().take(label.halves) {
             let path = path(half.id);
-            let state = if path.is_some() { "current" } else { "missing" };
+            let state = if path.is_some() { state } else { "missing" };
             let since = path.is_some().then_some(half.since);
             all.push(told((pair, number), path, state, since));
         }
@@ -114,6 +128,7 @@ pub(crate) fn row(half: &HalfStatus) -> String {
         ("joining", _) => {
             format!("{name}  {path}  joins: it is copied to while the chain is served")
         }
+        (LEAVING, _) => format!("{name}  {path}  leaves: it is emptied while the chain is served"),
         (state, Some(since)) => format!("{name}  {path}  {state} since opening {since}"),
         (state, None) => format!("{name}  {path}  {state}"),
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod format;
+pub(crate) mod links;
 pub(crate) mod listed;
 pub(crate) mod members;
 pub(crate) mod scrub;
@@ -119,7 +120,8 @@ pub(crate) fn status(path: &Path, json: bool) -> Result<bool, Failure> {
         return Ok(true);
     }
     let label = &member.label;
-    let raw = label.segment.bytes() * label.segments * label.drives as u64;
+    let links = label.roster.in_use().count();
+    let raw = label.segment.bytes() * label.segments * links as u64;
     let what = if label.halves > 1 { "pairs of drives" } else { "drives" };
     let mut out = format!(
         "chain           {} of {} {what}\n\
@@ -127,7 +129,7 @@ pub(crate) fn status(path: &Path, json: bool) -> Result<bool, Failure> {
          for data        {} ({:.1} % of {})\n\
          segments        {} of {} on each drive\n",
         id_text(&label.chain),
-        label.drives,
+        links,
         label.drive + 1,
         label.opening,
         human(label.export.bytes()),
@@ -203,9 +205,14 @@ pub(crate) fn rows(chain: &ChainStatus) -> String {
         let tail = if chain.tail == half.pair { ", the tail" } else { "" };
         let _ = writeln!(out, "half            {}{tail}", members::row(half));
     }
-    for (number, member) in chain.members.iter().enumerate().filter(|_| chain.halves.is_empty()) {
-        let tail = if chain.tail == number as u64 { ", the tail" } else { "" };
-        let _ = writeln!(out, "member {}        {member}{tail}", number + 1);
+    for link in chain.links.iter().filter(|_| chain.halves.is_empty()) {
+        let tail = if chain.tail == link.link { ", the tail" } else { "" };
+        let _ = writeln!(out, "member {}        {}{tail}", link.link + 1, link.paths.join(" "));
+    }
+    for link in chain.links.iter().filter(|link| link.leaving) {
+        let (number, left) = (link.link + 1, human(link.bytes_left));
+        let segments = link.segments_left;
+        let _ = writeln!(out, "leaves          {number}: {left} in {segments} segments are left");
     }
     if let Some(reason) = &chain.read_only {
         let _ = writeln!(out, "read-only       {reason}");

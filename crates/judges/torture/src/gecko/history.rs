@@ -9,7 +9,8 @@ use manylogs_gecko::Chain;
 use manylogs_sim::{Sim, TaskOrder};
 
 use super::clients::{Known, World};
-use super::pairs::Trouble;
+use super::links::{Comings, Promised};
+use super::pairs::{Trouble, is_of_the_last};
 use super::plan::GeckoPlan;
 use super::world::{Drives, Images, read_all};
 use crate::history::{self, States, Until};
@@ -20,7 +21,6 @@ const PATIENCE: Time = Time(600_000_000_000);
 const STEPS_MOST: u64 = 4_000_000;
 /// Time at which a recovery and the reclaiming after it are over.
 const AT_REST: Time = Time(2_000_000_000);
-
 /// Time in which a chain has looked at all stripes of its SSD.
 const UNTIL_LOOKED: Nanos = Nanos::from_millis(50);
 
@@ -29,6 +29,8 @@ struct History<'a> {
     rng: Rng,
     known: Rc<RefCell<Known>>,
     next_tag: Rc<Cell<u64>>,
+    /// Which drives the chain must have.
+    promised: Promised,
     states: States<u64>,
     /// Whether the last incarnation closed the chain in order.
     was_closed: bool,
@@ -48,6 +50,8 @@ struct Watch {
     /// Halves that were replaced, and halves that failed.
     replaced: Rc<Cell<u64>>,
     failed: Rc<Cell<u64>>,
+    /// Links that were added, and removed.
+    links: (Rc<Cell<u64>>, Rc<Cell<u64>>),
     /// Whether the chain was closed in order.
     closed: Rc<Cell<bool>>,
 }
@@ -62,6 +66,7 @@ pub(crate) fn run_history(plan: &GeckoPlan) -> Result<Report, String> {
         rng: Rng::new(plan.seed ^ 0x5eed),
         known: Rc::new(RefCell::new(Known::of_blank(plan.export, plan.piece()))),
         next_tag: Rc::new(Cell::new(1)),
+        promised: Promised::of_new(plan),
         states: States::default(),
         was_closed: false,
         before: Vec::new(),
@@ -93,6 +98,7 @@ impl History<'_> {
             incarnation,
             known: Rc::clone(&self.known),
             next_tag: Rc::clone(&self.next_tag),
+            promised: self.promised.clone(),
             rng: self.rng.split(),
             was_closed: self.was_closed,
         };
@@ -122,6 +128,8 @@ impl History<'_> {
             self.report.tally.flash_faults += flash.faults;
             self.report.tally.replaced += watch.replaced.get();
             self.report.tally.halves_lost += watch.failed.get();
+            self.report.tally.links_added += watch.links.0.get();
+            self.report.tally.links_removed += watch.links.1.get();
         }
         self.was_closed = watch.closed.get();
         let images = drives.crash(&mut self.rng);
@@ -142,7 +150,7 @@ impl History<'_> {
                 self.check(&content).map_err(|wrong| format!("with an older SSD: {wrong}"))
             }
             // A half that left its pair before that counts for nothing, whatever it holds.
-            Ok(content) if self.plan.mirrored => self
+            Ok(content) if self.plan.mirrored || self.promised.of(drive) != Some(true) => self
                 .check(&content)
                 .map_err(|wrong| format!("with drive {drive} from the opening before: {wrong}")),
             Ok(_) => Err(format!(
@@ -171,7 +179,8 @@ impl History<'_> {
             let Ok(chain) = opened.open(runtime, &plan, 0, false).await else { return };
             let _ = read_all(&chain).await;
         });
-        let crash_at = 1 + self.rng.below(if self.plan.mirrored { 400 } else { 60 });
+        let is_long = self.plan.mirrored || self.plan.linked;
+        let crash_at = 1 + self.rng.below(if is_long { 400 } else { 60 });
         sim.run_until(|| drives.events() >= crash_at || sim.now() > AT_REST);
         drives.crash(&mut self.rng)
     }
@@ -194,18 +203,17 @@ impl History<'_> {
         };
         self.report.tally.recovered += 1;
         self.check(&content).map_err(|wrong| format!("after recovery: {wrong}"))?;
-        if !self.plan.mirrored {
-            return Ok(());
-        }
-        // Any drive may be missing now, unless it is the last of its link.
-        let without = to_usize(fingerprint % images.0.len() as u64);
+        let out = self.promised.any_out().filter(|_| self.plan.linked);
+        let any = self.plan.mirrored.then(|| to_usize(fingerprint % images.0.len() as u64));
+        // Any drive may be missing, unless it is the last of its link; one that is out, always.
+        let Some(without) = out.filter(|_| fingerprint & 1 == 0).or(any) else { return Ok(()) };
         match self.recover(images, Some(without)) {
             Ok(content) => {
                 self.report.tally.degraded += 1;
                 let checked = self.check(&content);
                 checked.map_err(|wrong| format!("without drive {without}: {wrong}"))
             }
-            Err(problem) if is_of_the_last(&problem) => Ok(()),
+            Err(problem) if out != Some(without) && is_of_the_last(&problem) => Ok(()),
             Err(problem) => Err(format!("without drive {without}: {problem}")),
         }
     }
@@ -219,13 +227,17 @@ impl History<'_> {
         let (drive, user) = (sim.node(), sim.node());
         let drives = Drives::new(&sim.handle(drive), self.plan, images);
         let (runtime, plan) = (sim.handle(user), self.plan.clone());
-        let pause = runtime.clone();
+        let (pause, promised) = (runtime.clone(), self.promised.clone());
+        let is_checked = plan.linked && without.is_none();
         sim.block_on(user, async move {
             let first = to_usize(plan.seed);
-            let (chain, _) = drives.open_without(runtime, &plan, 0, (first, without)).await;
+            let (chain, given) = drives.open_without(runtime, &plan, 0, (first, without)).await;
             let chain = chain.map_err(|error| format!("recovery failed: {error}"))?;
             if plan.flash.is_some() {
                 pause.sleep(UNTIL_LOOKED).await;
+            }
+            if is_checked {
+                promised.check(&chain, &given)?;
             }
             read_all(&chain).await
         })
@@ -266,16 +278,12 @@ impl history::World for Living<'_, '_> {
     }
 }
 
-/// Whether an opening failed because a link has no current drive.
-fn is_of_the_last(problem: &str) -> bool {
-    ["left its pair", "are missing"].iter().any(|part| problem.contains(part))
-}
-
 /// State that an incarnation takes over from the last one.
 struct Given {
     incarnation: usize,
     known: Rc<RefCell<Known>>,
     next_tag: Rc<Cell<u64>>,
+    promised: Promised,
     rng: Rng,
     /// Whether the chain was closed in order before.
     was_closed: bool,
@@ -289,7 +297,7 @@ async fn run(
     given: Given,
     watch: Watch,
 ) {
-    let Given { incarnation, known, next_tag, mut rng, was_closed } = given;
+    let Given { incarnation, known, next_tag, promised, mut rng, was_closed } = given;
     let closes = plan.mirrored && rng.one_in(3);
     let note = |problem: String| {
         watch.problem.borrow_mut().get_or_insert(problem);
@@ -322,8 +330,27 @@ async fn run(
     if let Err(wrong) = known.borrow_mut().go_on_with(&content) {
         return note(format!("reopened: {wrong}"));
     }
+    if plan.linked {
+        if let Err(wrong) = promised.check(&chain, &given) {
+            return note(wrong);
+        }
+        promised.go_on_with(&chain, &given);
+    }
     watch.born.set(true);
-    if plan.mirrored {
+    if plan.linked {
+        let (counted, rng) = (watch.links.clone(), rng.split());
+        let comings = Comings {
+            runtime: runtime.clone(),
+            plan: plan.clone(),
+            drives,
+            chain: chain.clone(),
+            given,
+            rng,
+            promised,
+            counted,
+        };
+        comings.start(Rc::clone(&watch.problem));
+    } else if plan.mirrored {
         let trouble = Trouble {
             runtime: runtime.clone(),
             plan: plan.clone(),

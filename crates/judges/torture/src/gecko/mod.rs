@@ -4,6 +4,7 @@
 mod clients;
 mod flash;
 mod history;
+mod links;
 mod model;
 mod pairs;
 mod plan;

@@ -116,3 +116,8 @@ impl Trouble {
         Ok(may_fail || fails)
     }
 }
+
+/// Whether an opening failed because a link has no current drive.
+pub(super) fn is_of_the_last(problem: &str) -> bool {
+    ["left its pair", "are missing"].iter().any(|part| problem.contains(part))
+}

@@ -8,6 +8,8 @@ use manylogs_sim::CrashDiskConfig;
 const FULL_EVERY: u64 = 16;
 /// One history in this number is of mirrored links.
 const MIRRORED_EVERY: u64 = 8;
+/// In one history in this number, besides, links are added and removed.
+const LINKED_EVERY: u64 = 8;
 /// One history in this number, besides, is of a chain with a tail cache.
 const CACHED_EVERY: u64 = 8;
 /// Length of a stripe of an SSD.
@@ -44,6 +46,8 @@ pub struct GeckoPlan {
     pub(crate) members: usize,
     /// Whether two drives each are a link. Then halves fail, are replaced, and come back.
     pub(crate) mirrored: bool,
+    /// Whether links are added and removed.
+    pub(crate) linked: bool,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
 }
@@ -58,6 +62,8 @@ impl GeckoPlan {
             Self::mirrored(seed)
         } else if seed % CACHED_EVERY == CACHED_EVERY - 3 {
             Self::cached(seed)
+        } else if seed % LINKED_EVERY == LINKED_EVERY - 4 {
+            Self::linked(seed)
         } else {
             Self::plain(seed)
         }
@@ -92,6 +98,7 @@ impl GeckoPlan {
             seed,
             members: drives.len(),
             mirrored: false,
+            linked: false,
             drives,
             segment: Sectors(segment),
             export,
@@ -186,6 +193,34 @@ impl GeckoPlan {
         let settings = settings.into_iter().map(of).collect();
         let (zoned, mirrored) = (false, true);
         Self { drives, members, export, settings, zoned, mirrored, fork_every: 40, ..plan }
+    }
+
+    /// The plan of a seed, for a chain that links are added to and removed from. One in four is of
+    /// pairs.
+    #[must_use]
+    pub fn linked(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0x11_4c5);
+        let plan = Self::plain(seed);
+        let mirrored = rng.one_in(4);
+        let halves = if mirrored { 2 } else { 1 };
+        let links = 3 + to_usize(rng.below(2));
+        let segments = 5 + rng.below(4);
+        let capacity = Sectors(80 + segments * plan.segment.0 + rng.below(40));
+        let drive = CrashDiskConfig { capacity, ..plan.drives[0] };
+        let mut drives = vec![drive; links * halves];
+        let members = drives.len();
+        let larger = Sectors(capacity.0 + rng.below(3 * plan.segment.0));
+        drives.extend(vec![CrashDiskConfig { capacity: larger, ..drive }; SPARES * halves]);
+        // One link fewer must do.
+        let limit = export_limit(links - 1, capacity, plan.segment);
+        let export = Sectors((limit.0 / (1 + rng.below(3)) / 8 * 8).max(8));
+        let settings = (0..2 + to_usize(rng.below(3))).map(|_| ChainSettings {
+            cleaning: Cleaning::ALL[to_usize(rng.below(Cleaning::ALL.len() as u64))],
+            ..plan.settings[0]
+        });
+        let settings = settings.collect();
+        let (zoned, linked, fork_every) = (false, true, 12 + rng.below(20));
+        Self { drives, members, export, settings, mirrored, zoned, linked, fork_every, ..plan }
     }
 
     /// Longest write that a crash keeps or loses as a whole: an eighth of a segment.

@@ -98,7 +98,8 @@ impl Drives {
     ) -> (Result<Chain, ChainError>, Vec<usize>) {
         let mut given = Vec::new();
         for (number, drive) in self.0[..plan.drives.len()].iter().enumerate() {
-            let is_spare = plan.mirrored && !has_label(drive).await;
+            let may_be_spare = plan.mirrored || plan.linked;
+            let is_spare = may_be_spare && !has_label(drive).await;
             if !is_spare && without != Some(number) {
                 given.push(number);
             }

@@ -8,6 +8,8 @@ use manylogs_torture::{Campaign, GeckoPlan, Progress, Report, Summary, System, r
 const HISTORIES: u64 = 80;
 /// Number of histories of chains with a tail cache.
 const CACHED: u64 = 30;
+/// Number of histories of chains with links that come and go.
+const LINKED: u64 = 40;
 /// Number of histories of mirrored chains.
 const PAIRED: u64 = 40;
 
@@ -121,6 +123,34 @@ fn planted_bugs_of_pairs_are_noticed() {
     let bugs = [PAIRS, &[Bug::InDoubtNotRewritten]].concat();
     let hunt = Hunt { histories: "pairs", bugs: &bugs, patience: 400 };
     hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::mirrored(seed)));
+}
+
+/// Links come and go in use, with crashes in between.
+#[test]
+fn a_chain_gains_and_loses_links_without_loss() {
+    let (mut added, mut removed) = (0, 0);
+    for seed in 0..LINKED {
+        match run_gecko(&GeckoPlan::linked(seed)) {
+            Ok(Report { tally, .. }) => {
+                added += tally.links_added;
+                removed += tally.links_removed;
+            }
+            Err(problem) => panic!("history {seed}: {problem:?}"),
+        }
+    }
+    println!("{added} links added, {removed} removed");
+    assert!(added > LINKED / 2, "{added} links added are too few");
+    assert!(removed > LINKED / 2, "{removed} links removed are too few");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_of_links_are_noticed() {
+    use crate::common::Hunt;
+    use manylogs_plant::CHAIN_LINKS;
+
+    let hunt = Hunt { histories: "links", bugs: CHAIN_LINKS, patience: 400 };
+    hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::linked(seed)));
 }
 
 /// The same seed gives the same history.

@@ -8,6 +8,8 @@ use manylogs_block::{Extent, Lba, Sectors, narrow};
 use super::log_set::LogSet;
 use manylogs_plant::{self as plant, Bug};
 
+mod shut;
+
 /// A log without live versions begins anew if more than this share of it is filled, as a divisor.
 pub(super) const KEPT_SHARE: u64 = 16;
 
@@ -42,6 +44,8 @@ pub struct Logs {
     inverse: bool,
     /// Whether the device must be reset at a log before each epoch.
     reset_first: bool,
+    /// Devices whose logs take no records: see [`Logs::shut`].
+    shut: Vec<Device>,
 }
 
 impl Logs {
@@ -63,6 +67,7 @@ impl Logs {
             sectors: regions.iter().map(|region| region.len.0).sum::<u64>().max(1),
             inverse: false,
             reset_first: false,
+            shut: Vec::new(),
         };
         logs.count_room();
         logs
@@ -84,7 +89,9 @@ impl Logs {
         let (devices, inverse, reset_first) =
             (self.devices.clone(), self.inverse, self.reset_first);
         let new = Self::new(&self.regions, self.largest_record, self.shape);
-        Self { devices, inverse, reset_first, ..new }
+        let mut blank = Self { devices, inverse, reset_first, ..new };
+        self.shut.iter().for_each(|device| blank.shut(*device));
+        blank
     }
 
     /// The same logs; each of them keeps the extents of its entries: [`Log::inverse`].
@@ -219,6 +226,9 @@ impl Logs {
         if self.closed || log.is_retired() || log.is_sealed() || self.aside == Some(log.id()) {
             return 0;
         }
+        if self.is_shut_for(log.id()) {
+            return 0;
+        }
         log.free().0.saturating_sub(self.left_out().0)
     }
 
@@ -239,18 +249,24 @@ impl Logs {
     }
 
     fn count_room(&mut self) {
-        // The first record of a log may be one without entries.
-        let (_, head) = self.shape.len_of(0, 0, Sectors(0));
-        let left_out = self.left_out();
         (self.room, self.open) = (0, LogSet::none_of(self.regions.len()));
-        for (id, region) in self.ids().zip(&self.regions) {
-            let log = self.get(id);
-            let unused = region.len.0.saturating_sub(head.0 + left_out.0);
-            let unused = if self.closed { 0 } else { unused };
-            let room = log.map_or(unused, |log| self.room_of(log));
+        for id in self.ids() {
+            let room = self.room_in(id);
             self.room += room;
             self.open.set(id, room > 0);
         }
+    }
+
+    fn room_in(&self, id: LogId) -> u64 {
+        if let Some(log) = self.get(id) {
+            return self.room_of(log);
+        }
+        if self.closed || self.is_shut_for(id) {
+            return 0;
+        }
+        // The first record of a log may be one without entries.
+        let (_, head) = self.shape.len_of(0, 0, Sectors(0));
+        self.region(id).len.0.saturating_sub(head.0 + self.left_out().0)
     }
 
     /// Whether there is room for a record of `needed` sectors in the logs in use once they are as
@@ -258,7 +274,8 @@ impl Logs {
     #[must_use]
     pub fn may_ever_take(&self, needed: Sectors) -> bool {
         let left_out = self.left_out();
-        let in_use = self.ids().filter(|id| self.get(*id).is_none_or(|log| !log.is_retired()));
+        let is_in_use = |id: &LogId| self.get(*id).is_none_or(|log| !log.is_retired());
+        let in_use = self.ids().filter(|id| is_in_use(id) && !self.is_shut_for(*id));
         let room = in_use.map(|id| self.when_emptied(id).saturating_sub(left_out.0));
         !self.closed && room.sum::<u64>() >= needed.0
     }
@@ -332,7 +349,7 @@ impl Logs {
     /// Whether the log has no entries and may take some, at least after its epoch has begun. The
     /// record that begins the epoch may be under way.
     pub fn is_blank(&self, id: LogId) -> bool {
-        self.get(id).is_none_or(|log| log.is_empty() && !log.is_retired())
+        !self.is_shut_for(id) && self.get(id).is_none_or(|log| log.is_empty() && !log.is_retired())
     }
 
     /// Whether entries may be appended to the log: see [`Log::is_begun`].
@@ -343,47 +360,10 @@ impl Logs {
     /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other
     /// settings may find room only in logs that no longer count as open.
     pub fn takes(&self, id: LogId, needed: Sectors) -> bool {
-        !self.closed && self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
+        let may = !self.closed && self.aside != Some(id) && !self.is_shut_for(id);
+        may && self.get(id).is_none_or(|log| log.accepts(needed))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn regions() -> Vec<Extent> {
-        (0..5).map(|i| Extent::new(i * 1000 + 900, 100)).collect()
-    }
-
-    #[test]
-    fn room_leaves_the_largest_record_out() {
-        let mut logs = Logs::new(&regions(), Sectors(10), RecordShape::in_log(Sectors(1)));
-        assert_eq!(logs.room(), 5 * 89);
-        logs.with(LogId(2), Log::retire);
-        assert_eq!(logs.room(), 4 * 89);
-    }
-
-    #[test]
-    fn the_logs_of_each_device_are_counted_by_address() {
-        let on = |device, start| (Device(device), Extent::new(start, 100));
-        let regions = [on(0, 100), on(0, 900), on(1, 100), on(1, 500), on(2, 100)];
-        let logs = Logs::on_devices(&regions, Sectors(10), RecordShape::in_log(Sectors(1)));
-        let count = |device, at| logs.count_until(Device(device), Lba(at));
-        assert_eq!([count(0, 99), count(0, 100), count(0, 9999)], [0, 1, 2]);
-        assert_eq!([count(1, 0), count(1, 400), count(1, 500)], [2, 3, 4]);
-        assert_eq!([count(2, 0), count(2, 9999)], [4, 5]);
-    }
-
-    #[test]
-    fn all_of_the_last_log_is_room() {
-        let mut logs = Logs::new(&regions()[..2], Sectors(60), RecordShape::in_log(Sectors(1)));
-        assert_eq!(logs.room(), 2 * 39);
-        logs.with(LogId(1), Log::retire);
-        assert_eq!(logs.room(), 99, "all but the record that begins it");
-        assert!(logs.is_open(LogId(0)) && !logs.is_open(LogId(1)));
-        logs.with(LogId(0), Log::retire);
-        assert_eq!(logs.room(), 0);
-        let one = Logs::new(&regions()[..1], Sectors(60), RecordShape::in_log(Sectors(1)));
-        assert_eq!(one.room(), 99);
-    }
-}
+mod tests;

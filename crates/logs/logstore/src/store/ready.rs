@@ -1,6 +1,6 @@
 //! Which logs may take records.
 
-use manylogs_block::Sectors;
+use manylogs_block::{Extent, Sectors};
 
 use crate::{DataSequence, Log, LogId};
 
@@ -30,6 +30,27 @@ impl Store {
         {
             self.retire(log);
         }
+    }
+
+    /// See [`Logs::shut`].
+    pub fn shut(&mut self, device: Device) {
+        self.logs.shut(device);
+    }
+
+    /// Logs are added behind all others, on a device that was added: see [`Logs::grow`]. The root
+    /// covers them already.
+    pub fn grow(&mut self, regions: &[(Device, Extent)]) {
+        self.logs.grow(regions);
+    }
+
+    /// A device that is shut and holds nothing goes: see [`Logs::forget`].
+    pub fn forget(&mut self, device: Device) {
+        self.logs.forget(device);
+    }
+
+    /// Another device takes the place of one that went: see [`Logs::open_again`].
+    pub fn open_again(&mut self, device: Device) {
+        self.logs.open_again(device);
     }
 
     /// Leaves the rest of the log unused until it begins anew.

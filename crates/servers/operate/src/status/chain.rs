@@ -12,6 +12,9 @@ pub struct ChainStatus {
     /// The halves of mirrored pairs; empty if the chain is of single drives.
     #[serde(default)]
     pub halves: Vec<HalfStatus>,
+    /// The drives or pairs, in the order of their places.
+    #[serde(default)]
+    pub links: Vec<LinkStatus>,
     /// The drive or pair at the tail, by its number from 0.
     pub tail: u64,
     /// How cleaning makes room.
@@ -50,6 +53,21 @@ pub struct ChainStatus {
     /// The SSD of the tail cache, if one was named.
     #[serde(default)]
     pub flash: Option<FlashStatus>,
+}
+
+/// A drive of a chain, or a mirrored pair of drives.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// Its place, from 0. Links that were removed leave places empty.
+    pub link: u64,
+    /// Paths of its current drives.
+    pub paths: Vec<String>,
+    /// Whether it is being emptied, and then leaves the chain.
+    pub leaving: bool,
+    /// If so, how many of its segments still hold something.
+    pub segments_left: u64,
+    /// And what clients can read there.
+    pub bytes_left: u64,
 }
 
 /// The SSD of a tail cache.

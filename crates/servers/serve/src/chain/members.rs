@@ -155,8 +155,8 @@ impl Member {
     /// See [`MembersError`].
     pub fn all(first: &Path, named: &[PathBuf]) -> Result<Vec<Self>, MembersError> {
         let first = Self::named(first)?;
-        let (chain, drives) = (first.label.chain, first.label.drives);
-        let mut found = Found { chain, drives, members: Vec::new() };
+        let chain = first.label.chain;
+        let mut found = Found { chain, members: Vec::new() };
         found.add(first.clone())?;
         for path in named {
             let member = Self::named(path)?;
@@ -182,7 +182,6 @@ impl Member {
 /// The members found so far.
 struct Found {
     chain: [u8; 16],
-    drives: usize,
     members: Vec<Member>,
 }
 
@@ -205,23 +204,20 @@ impl Found {
 
     /// Whether nothing is left to search for.
     fn is_complete(&self) -> bool {
-        let joining = self.roster().joining.map(|joining| joining.id);
-        (0..self.drives).flat_map(|link| self.current(link)).chain(joining).all(|id| self.has(id))
+        let roster = self.roster();
+        let joining = roster.joining.map(|joining| joining.id);
+        roster.in_use().flat_map(|link| self.current(link)).chain(joining).all(|id| self.has(id))
     }
 
     /// Links of which no current drive is there.
     fn missing(&self) -> Vec<usize> {
         let is_missing = |link: &usize| !self.current(*link).any(|id| self.has(id));
-        (0..self.drives).filter(is_missing).collect()
+        self.roster().in_use().filter(is_missing).collect()
     }
 
     /// Adds a member; fails if another drive says that it is the same one.
     fn add(&mut self, member: Member) -> Result<(), MembersError> {
-        let (drive, drives) = (member.label.drive, self.drives);
-        // The number is beyond the chain's count: the label is damaged.
-        if drive >= drives {
-            return Err(MembersError::NotAMember { path: member.path });
-        }
+        let (drive, drives) = (member.label.drive, member.label.drives);
         match self.members.iter().find(|other| other.label.id == member.label.id) {
             Some(other) if is_same(&other.path, &member.path) => Ok(()),
             Some(other) => {
@@ -249,9 +245,10 @@ impl Found {
         Ok(())
     }
 
-    /// All members in their order. A drive that left its pair is none, whatever its label says.
+    /// All members in their order. A drive that left its pair, or of a
+    /// link that was removed, is none, whatever its label says.
     fn complete(self, searched: PathBuf) -> Result<Vec<Member>, MembersError> {
-        let (missing, chain, drives) = (self.missing(), self.chain, self.drives);
+        let (missing, chain, drives) = (self.missing(), self.chain, self.roster().places());
         if !missing.is_empty() {
             return Err(MembersError::Missing { chain, drives, missing, searched });
         }

@@ -1,5 +1,6 @@
 //! Judging a chain that is not open, without writing anything.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors};
@@ -91,8 +92,8 @@ pub struct SegmentFound {
 pub struct Examined {
     /// Id of the chain.
     pub chain: VolumeId,
-    /// The drives that were read, one of each link, by their numbers in the order given.
-    pub drives: Vec<usize>,
+    /// The drives that were read, one of each link: the link, and the number in the order given.
+    pub drives: BTreeMap<usize, usize>,
     /// The greatest opening that a label names, and that of the root.
     pub opening: u32,
     /// Incarnation of the newest root.
@@ -126,8 +127,9 @@ impl Chain {
         depth: Depth,
     ) -> Result<Examined, ChainError> {
         let found = Found::on(&runtime, drives, true).await?.alone(&runtime, half);
-        let first = found.superblocks[0];
-        let drives = found.drives_used(half).iter().map(|drive| drive.given).collect();
+        let first = found.label;
+        let given = |drive: &Drive| (usize::from(drive.label.drive), drive.given);
+        let drives = found.drives_used(half).iter().map(given).collect();
         let mut examined = Examined { chain: first.chain, drives, ..Examined::default() };
         examined.findings = found.wrong_in_labels().await?;
         let roots = found.roots().await?;
@@ -176,14 +178,12 @@ impl Found {
         let missing = self.missing.iter().filter_map(|id| roster.place(*id));
         let mut wrong: Vec<ChainFinding> =
             missing.map(|(link, half)| ChainFinding::Missing { link, half }).collect();
-        for link in 0..self.superblocks.len() {
-            for drive in self.keeper.current(link) {
-                for place in Superblock::places(drive.label.sectors) {
-                    let read = read_copy(&drive.device, place).await?;
-                    let bytes = read.ok().and_then(|read| read.to_bytes()).unwrap_or_default();
-                    if !matches!(Superblock::decode(&bytes), Some(Ok(_))) {
-                        wrong.push(ChainFinding::Label { drive: drive.given });
-                    }
+        for drive in self.current() {
+            for place in Superblock::places(drive.label.sectors) {
+                let read = read_copy(&drive.device, place).await?;
+                let bytes = read.ok().and_then(|read| read.to_bytes()).unwrap_or_default();
+                if !matches!(Superblock::decode(&bytes), Some(Ok(_))) {
+                    wrong.push(ChainFinding::Label { drive: drive.given });
                 }
             }
         }

@@ -13,20 +13,19 @@ use manylogs_plant::{self as plant, Bug};
 use crate::error::ChainError;
 use crate::keeper::{Drive, Keeper, NotChanged};
 use crate::limit::SEGMENTS_LEAST;
+use crate::link::{Link, Places};
 use crate::ondisk::{Superblock, root_slots};
 use crate::pair::Pair;
 use crate::roster::Roster;
 
-/// The links of a chain, in its order, and their labels.
+/// The links of a chain, by their places, and the label of one of its drives.
 pub(super) struct Found {
-    pub(super) drives: Vec<Rc<dyn BlockDevice>>,
+    pub(super) places: Places,
     /// The same links, as an opening reads them: reads that fail for a while are tried again.
     pub(super) reads: Vec<Rc<dyn BlockDevice>>,
-    /// The label of a current drive of each link.
-    pub(super) superblocks: Vec<Superblock>,
+    /// The label of a current drive of the first link.
+    pub(super) label: Superblock,
     pub(super) keeper: Rc<Keeper>,
-    /// The mirrored links; none if the links are single drives.
-    pub(super) pairs: Vec<Pair>,
     /// Ids of current drives that are missing.
     pub(super) missing: Vec<u64>,
     /// Id of the drive that joins, if it missed something since the copy's progress was noted.
@@ -48,40 +47,43 @@ impl Found {
             found.push(Drive { device, label, given: index });
         }
         let newest = newest(&found)?;
-        let (roster, links) = (newest.roster, usize::from(newest.drives));
-        let missing = missing(&found, &roster, links, degraded)?;
+        let roster = newest.roster;
+        let missing = missing(&found, &roster, degraded)?;
         let behind = behind(&found, &newest);
         found.retain(|drive| roster.link_of(drive.label.id).is_some());
         let keeper = Rc::new(Keeper::new(roster, newest.opening, found));
-        let with = Self::with(runtime, keeper, links, newest.halves, missing);
+        let with = Self::with(runtime, keeper, &newest, missing);
         Ok(Self { behind, ..with })
     }
 
-    /// The links of drives that `keeper` knows.
+    /// The links of drives that `keeper` knows, of a chain with this label.
     pub(super) fn with(
         runtime: &Handle,
         keeper: Rc<Keeper>,
-        links: usize,
-        halves: u32,
+        label: &Superblock,
         missing: Vec<u64>,
     ) -> Self {
-        let of_link = |link| keeper.current(link).into_iter().next();
-        let firsts: Vec<Drive> = (0..links).filter_map(of_link).collect();
-        let pair = |link| Pair::new(runtime.clone(), Rc::clone(&keeper), link, true);
-        let pairs: Vec<Pair> = if halves > 1 { (0..links).map(pair).collect() } else { Vec::new() };
-        let alone = firsts.iter().map(|drive| Rc::clone(&drive.device));
-        let drives: Vec<Rc<dyn BlockDevice>> = match pairs.is_empty() {
-            true => alone.collect(),
-            false => {
-                pairs.iter().map(|pair| Rc::new(pair.clone()) as Rc<dyn BlockDevice>).collect()
-            }
-        };
-        let patient = |link: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
-            PatientReads::new(Rc::clone(link), runtime.clone())
-        };
-        let reads = drives.iter().map(patient).collect();
-        let superblocks = firsts.iter().map(|drive| drive.label).collect();
-        Self { drives, reads, superblocks, keeper, pairs, missing, behind: None }
+        let places = Places::of(|link| {
+            let first = keeper.current(link).into_iter().next()?;
+            Some(match label.halves {
+                1 => Link::Drive(first.device),
+                _ => Link::Pair(Pair::new(runtime.clone(), Rc::clone(&keeper), link, true)),
+            })
+        });
+        let reads = patient(&places, runtime);
+        let first =
+            keeper.roster().in_use().find_map(|link| keeper.current(link).into_iter().next());
+        let label = first.map_or(*label, |drive| drive.label);
+        Self { places, reads, label, keeper, missing, behind: None }
+    }
+
+    pub(super) const fn is_mirrored(&self) -> bool {
+        self.label.halves > 1
+    }
+
+    /// The current drives of all links.
+    pub(super) fn current(&self) -> Vec<Drive> {
+        self.keeper.roster().in_use().flat_map(|link| self.keeper.current(link)).collect()
     }
 
     /// The newest root, and its slot. An error if a drive's opening is older than the root, or
@@ -92,15 +94,15 @@ impl Found {
 
     /// The roots of the chain, as an opening finds them.
     pub(super) async fn roots(&self) -> Result<FoundRoot, ChainError> {
-        let (chain, segments) = (self.superblocks[0].chain, self.logs().count());
-        Ok(find_root(&self.reads, &root_slots(), chain, segments).await?)
+        let (chain, segments) = (self.label.chain, self.logs().count());
+        let slots = root_slots(&self.keeper.roster());
+        Ok(find_root(&self.reads, &slots, chain, segments).await?)
     }
 
     /// See [`Found::root`].
     pub(super) fn newest_of(&self, found: FoundRoot) -> Result<(Root, usize), ChainError> {
         let (root, slot) = found.newest.ok_or(ChainError::NoRoot)?;
-        let links = self.superblocks.len();
-        let current: Vec<Drive> = (0..links).flat_map(|link| self.keeper.current(link)).collect();
+        let current = self.current();
         let openings = current.iter().map(|drive| drive.label.opening);
         // A drive that is not current any more may know of newer openings.
         let newest = openings.max().unwrap_or(0).max(root.incarnation.0);
@@ -124,11 +126,11 @@ impl Found {
         last: Incarnation,
         root: (&Root, usize),
     ) -> Result<(), ChainError> {
-        if !self.pairs.is_empty() {
+        if self.is_mirrored() {
             // A crash may have left the root on one half alone.
-            let RootSlot { device, place } = root_slots()[root.1];
-            let link = &self.drives[usize::from(device.0)];
-            link.submit(root.0.write_to(place, self.superblocks[0].chain)).await?;
+            let RootSlot { device, place } = root_slots(&self.keeper.roster())[root.1];
+            let link = &self.places.devices()[usize::from(device.0)];
+            link.submit(root.0.write_to(place, self.label.chain)).await?;
         }
         let begun = self.keeper.begin(last.0.saturating_add(1), &self.missing, self.behind);
         begun.await.map_err(|why| match why {
@@ -140,7 +142,8 @@ impl Found {
     /// The drive of each link that is read if the half `half` is to be judged: the other one if it
     /// is missing.
     pub(super) fn drives_used(&self, half: usize) -> Vec<Drive> {
-        (0..self.superblocks.len()).filter_map(|link| self.drive_used(link, half)).collect()
+        let links = self.keeper.roster().in_use();
+        links.filter_map(|link| self.drive_used(link, half)).collect()
     }
 
     /// The drive of a link among those of [`Found::drives_used`].
@@ -151,14 +154,10 @@ impl Found {
 
     /// The same chain, with one drive of each link alone. Nothing can be written to the other.
     pub(super) fn alone(self, runtime: &Handle, half: usize) -> Self {
-        let used = self.drives_used(half);
-        let patient = |drive: &Drive| -> Rc<dyn BlockDevice> {
-            PatientReads::new(Rc::clone(&drive.device), runtime.clone())
-        };
-        let drives = used.iter().map(|drive| Rc::clone(&drive.device)).collect();
-        let reads = used.iter().map(patient).collect();
-        let superblocks = used.iter().map(|drive| drive.label).collect();
-        Self { drives, reads, superblocks, pairs: Vec::new(), ..self }
+        let places =
+            Places::of(|link| self.drive_used(link, half).map(|drive| Link::Drive(drive.device)));
+        let reads = patient(&places, runtime);
+        Self { places, reads, ..self }
     }
 
     /// Fills `store` from the records in the segments. Returns the places where halves of a link
@@ -180,10 +179,12 @@ impl Found {
         store: &mut Store,
         mut judge: impl FnMut(LogId, &Scanned) -> Result<(), ChainError>,
     ) -> Result<InDoubt, ChainError> {
-        let (floor, first) = (store.floor(), &self.superblocks[0]);
+        let (floor, first) = (store.floor(), &self.label);
         let mut versions = Versions::new(store.take_logs());
         let of = (store.volume(), first.physical, first.export);
-        let segments = store.logs().ids().collect();
+        let roster = self.keeper.roster();
+        let has = |id: &LogId| roster.has(store.logs().device(*id).0.into());
+        let segments = store.logs().ids().filter(has).collect();
         let root = store.root();
         let differ = root.notes_copies.then(|| root.opened.clone());
         let scanner = Scanner::new(&self.reads, store.logs(), segments, of, floor);
@@ -216,6 +217,10 @@ fn newest(found: &[Drive]) -> Result<Superblock, ChainError> {
     }
     let labels = || found.iter().map(|drive| &drive.label);
     let newest = labels().max_by_key(|label| label.age()).unwrap_or(&first.label);
+    if plant::is(Bug::RemovedLinkBelieved) {
+        let most = labels().max_by_key(|label| (label.roster.in_use().count(), label.age()));
+        return Ok(*most.unwrap_or(newest));
+    }
     if plant::is(Bug::FormerHalfBelieved) {
         return Ok(first.label);
     }
@@ -228,16 +233,11 @@ fn newest(found: &[Drive]) -> Result<Superblock, ChainError> {
 
 /// Ids of current drives that are not there. An error if a link has none, or if it may not be
 /// `degraded`.
-fn missing(
-    found: &[Drive],
-    roster: &Roster,
-    links: usize,
-    degraded: bool,
-) -> Result<Vec<u64>, ChainError> {
+fn missing(found: &[Drive], roster: &Roster, degraded: bool) -> Result<Vec<u64>, ChainError> {
     let is_there = |id: u64| found.iter().any(|drive| drive.label.id == id);
     let listed = |link: usize| roster.links[link].iter().map(|half| half.id).filter(|id| *id != 0);
     let gone = |link: &usize| !listed(*link).any(is_there);
-    let gone: Vec<usize> = (0..links).filter(gone).collect();
+    let gone: Vec<usize> = roster.in_use().filter(gone).collect();
     // A drive that is there, but left its link.
     let former = |drive: &&Drive| {
         gone.contains(&usize::from(drive.label.drive)) && roster.link_of(drive.label.id).is_none()
@@ -246,9 +246,9 @@ fn missing(
         return Err(ChainError::Former { drive: drive.given });
     }
     if !gone.is_empty() {
-        return Err(ChainError::Missing { wanted: links, missing: gone });
+        return Err(ChainError::Missing { wanted: roster.places(), missing: gone });
     }
-    let missing: Vec<u64> = (0..links).flat_map(listed).filter(|id| !is_there(*id)).collect();
+    let missing: Vec<u64> = roster.in_use().flat_map(listed).filter(|id| !is_there(*id)).collect();
     match missing.first().and_then(|id| roster.place(*id)) {
         Some((link, half)) if !degraded => Err(ChainError::HalfMissing { link, half }),
         _ => Ok(missing),
@@ -262,6 +262,11 @@ fn behind(found: &[Drive], newest: &Superblock) -> Option<u64> {
     let is_it = |drive: &&Drive| drive.label.id == joining.id;
     let has_all = found.iter().find(is_it).is_some_and(|it| it.label.age() == newest.age());
     (!has_all && !plant::is(Bug::AbsentHalfGoesOn)).then_some(joining.id)
+}
+
+fn patient(places: &Places, runtime: &Handle) -> Vec<Rc<dyn BlockDevice>> {
+    let patient = |link| -> Rc<dyn BlockDevice> { PatientReads::new(link, runtime.clone()) };
+    places.devices().into_iter().map(patient).collect()
 }
 
 async fn superblock_of(

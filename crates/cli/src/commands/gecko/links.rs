@@ -1,0 +1,145 @@
+//! `manylogs member add` and `manylogs member remove`: links of a chain come and go.
+
+use std::path::{Path, PathBuf};
+
+use manylogs_block::Nanos;
+use manylogs_gecko::{Chain, ChainSettings, LinkError, ReplaceFault};
+use manylogs_operate::control::Order;
+use manylogs_serve::{
+    Member, ServedChain, Stack, StackOptions, is_member, is_same, link_of, refuse_link_member,
+};
+use manylogs_storage::OpenMode;
+
+use super::members::{not_a_chain, open};
+use super::members_failure;
+use crate::args::gecko::{MemberAddArgs, MemberRemoveArgs};
+use crate::commands::live;
+use crate::commands::serve::control_failure;
+use crate::commands::volume::format::{refuse_contents, refuse_zoned};
+use crate::commands::volume::{in_use, stack_failure};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// How often a link is looked at that an opening goes on to empty.
+const LOOK: Nanos = Nanos::from_millis(100);
+
+pub(super) fn add(args: &MemberAddArgs) -> Result<(), Failure> {
+    check_new(args)?;
+    let link = match live::server(&args.base)? {
+        Some(mut server) => {
+            let absolute =
+                |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let order = Order::AddMember { new: args.new.iter().map(absolute).collect() };
+            server.ask(&order).map_err(control_failure)?["link"].as_u64().unwrap_or_default()
+        }
+        None => add_closed(args)?,
+    };
+    let new: Vec<String> = args.new.iter().map(|path| path.display().to_string()).collect();
+    let (new, number) = (new.join(" and "), link + 1);
+    print(&format!("{new}: link {number} of the chain now\n"))
+}
+
+fn check_new(args: &MemberAddArgs) -> Result<(), Failure> {
+    let members = Member::all(&args.base, &[]).unwrap_or_default();
+    let newest = members.iter().max_by_key(|member| member.label.age());
+    let is_used = |member: &&Member| {
+        let id = member.label.id;
+        newest.is_some_and(|it| it.label.roster.place(id).is_some() || it.label.roster.joins(id))
+    };
+    for (index, new) in args.new.iter().enumerate() {
+        if !new.exists() {
+            return Err(Failure::input(format!("{} does not exist", new.display())));
+        }
+        if members.iter().filter(is_used).any(|member| is_same(&member.path, new)) {
+            return Err(Failure::input(is_member(new)));
+        }
+        if args.new[..index].iter().any(|other| is_same(other, new)) {
+            let new = new.display();
+            return Err(Failure::input(format!("{new} is named twice: name two drives")));
+        }
+        refuse_contents(new, args.force)?;
+        refuse_zoned(new, "a chain writes its labels and roots in place")?;
+    }
+    Ok(())
+}
+
+/// The chain of a drive, if nobody serves it.
+fn chain_of(base: &Path) -> Result<ServedChain, Failure> {
+    let found = ServedChain::of(base, &[], ChainSettings::default()).map_err(members_failure)?;
+    found.ok_or_else(|| not_a_chain(base))
+}
+
+fn add_closed(args: &MemberAddArgs) -> Result<u64, Failure> {
+    let chain = chain_of(&args.base)?;
+    let (stack, opened) = open(&chain)?;
+    let mut drives = Vec::new();
+    for new in &args.new {
+        let refused = refuse_link_member(&opened.links(), &chain.members, new);
+        refused.map_err(Failure::input)?;
+        let drive = stack.beside(new, &StackOptions::new(new, OpenMode::Exclusive));
+        let drive = drive.map_err(|error| in_use(new, stack_failure(error)))?;
+        drives.push((drive, chain.members.len() + drives.len()));
+    }
+    let added = opened.clone();
+    let link = stack.run(async move { added.add_link(drives).await });
+    closed(&stack, opened)?;
+    link.map(|link| link as u64).map_err(|error| failure(&error))
+}
+
+fn closed(stack: &Stack, opened: Chain) -> Result<(), Failure> {
+    stack.run(async move { opened.close().await }).map_err(Failure::failed)
+}
+
+pub(super) fn remove(args: &MemberRemoveArgs) -> Result<(), Failure> {
+    let base = args.of.clone().unwrap_or_else(|| PathBuf::from(&args.old));
+    match live::server(&base)? {
+        Some(mut server) => {
+            let order = Order::RemoveMember { old: args.old.clone() };
+            server.ask(&order).map_err(control_failure)?;
+        }
+        None => remove_closed(args, &base)?,
+    }
+    print(&format!("{} is no link of the chain any more\n", args.old))
+}
+
+fn remove_closed(args: &MemberRemoveArgs, base: &Path) -> Result<(), Failure> {
+    let chain = chain_of(base)?;
+    let (stack, opened) = open(&chain)?;
+    let result = empty(args, &chain, &stack, &opened);
+    closed(&stack, opened)?;
+    result
+}
+
+fn empty(
+    args: &MemberRemoveArgs,
+    chain: &ServedChain,
+    stack: &Stack,
+    opened: &Chain,
+) -> Result<(), Failure> {
+    let links = opened.links();
+    let link = link_of(&args.old, &links, &chain.members).map_err(Failure::input)?;
+    let leaves = links.iter().any(|state| state.link == link && state.leaving.is_some());
+    let (chain, runtime) = (opened.clone(), stack.runtime());
+    let removed = stack.run(async move {
+        if !leaves {
+            return chain.remove_link(link).await;
+        }
+        // An earlier opening began with it, and this one goes on.
+        while chain.links().iter().any(|state| state.link == link) {
+            if let Some(reason) = chain.read_only() {
+                return Err(LinkError::ReadOnly(reason));
+            }
+            runtime.sleep(LOOK).await;
+        }
+        Ok(())
+    });
+    removed.map_err(|error| failure(&error))
+}
+
+fn failure(error: &LinkError) -> Failure {
+    match error.fault() {
+        ReplaceFault::Busy => Failure::Busy(error.to_string()),
+        ReplaceFault::Failure => Failure::failed(error),
+        ReplaceFault::Order => Failure::input(error),
+    }
+}
