@@ -89,10 +89,10 @@ impl Scheduler {
         }))
     }
 
-    /// This scheduler, in front of an `array` that is scheduled as one device, because records go to
-    /// all of its drives. After a record a stripe of a stream goes first: with a single piece in the
-    /// array the other drives would idle. Pieces of writes end at stripes, and more of them are in
-    /// the array at once.
+    /// This scheduler, in front of an `array` that is scheduled as one device, because records go
+    /// to all of its drives. After a record a stripe of a stream goes first: with a single piece in
+    /// the array the other drives would idle. Pieces of writes end at stripes, and more of them are
+    /// in the array at once.
     #[must_use]
     pub fn over_stripes(self, array: Geometry) -> Self {
         let one = plant::is(Bug::ArrayResumesOnOneDrive);

@@ -52,9 +52,8 @@ pub(crate) struct State {
     /// other.
     pub(crate) alone_until: Time,
     /// Number of pieces that count as one then: on an array that is scheduled as one device, those
-    /// of a stripe, so that no drive idles.
+    /// of a stripe, so that no drive idles; and of pieces of writes that may always be there.
     pub(crate) alone: usize,
-    /// Number of pieces of writes that may always be in the device.
     pub(crate) writes_least: usize,
     /// Number of records that have ended since `last_turn`.
     pub(crate) records_since_turn: u32,

@@ -9,9 +9,11 @@ use crate::versions::Version;
 
 /// Versions that are given within this time share a note.
 const STEP: Nanos = Nanos::from_secs(1);
-/// Most notes. Of more, every second one of the older half is dropped: so old versions count as
-/// older than they are, by a share of their age.
+/// Most notes. Of more, those go that a version needs least: without them it counts as older than
+/// it is by an eighth of its age at most. So many notes are enough for years.
 const NOTES_MAX: usize = 512;
+/// The share of a version's age by which it may count as older, as a divisor.
+const OLDER_SHARE: u64 = 8;
 
 /// The times at which some versions were given. A version without a note counts as old as the one
 /// before it that has one.
@@ -35,10 +37,7 @@ impl Written {
         }
         notes.insert(version, now);
         if notes.len() > NOTES_MAX {
-            let half = notes.keys().take(NOTES_MAX / 2).skip(1).step_by(2);
-            for version in half.copied().collect::<Vec<_>>() {
-                notes.remove(&version);
-            }
+            thin(&mut notes, now);
         }
     }
 
@@ -47,6 +46,23 @@ impl Written {
         let notes = self.notes.borrow();
         notes.range(..=version).next_back().map_or(self.from, |(_, at)| *at)
     }
+}
+
+/// Drops notes between two that are close to each other for their age.
+fn thin(notes: &mut BTreeMap<Version, Time>, now: Time) {
+    let mut times = notes.values().copied().collect::<Vec<_>>().into_iter().skip(1);
+    let mut next = times.next();
+    let mut before: Option<Time> = None;
+    notes.retain(|_, at| {
+        let behind = std::mem::replace(&mut next, times.next());
+        let close = before.zip(behind).is_some_and(|(before, behind)| {
+            OLDER_SHARE * behind.since(before).0 <= now.since(behind).0
+        });
+        if !close {
+            before = Some(*at);
+        }
+        !close
+    });
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ pub enum VolumeError {
     /// On an array logs are whole stripes: so long that none fits, or that they leave no room for
     /// data.
     #[error(
-        "on this array a log takes {} sectors, which are whole stripes of {}: no log fits with data \
-         beside it; choose longer groups, or an array with shorter chunks", log.0, stripe.0
+        "on this array a log takes {} sectors, which are whole stripes of {}: no log fits with \
+         data beside it; choose longer groups, or an array with shorter chunks", log.0, stripe.0
     )]
     StripesTooLong {
         /// Length of a log region.

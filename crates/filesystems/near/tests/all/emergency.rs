@@ -1,8 +1,11 @@
 //! Leaving without our program: only the homes are left, and the logs are lost. Files that need
 //! durability and no place may lack content then, but they never show what others left in their
-//! blocks.
+//! blocks. Files that at some time were others show none between two passes. While a pass is under
+//! way the homes are those of no one moment: content that it has not brought home yet may be led to
+//! by metadata that is home.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +38,8 @@ static DIRECTORIES: AtomicU64 = AtomicU64::new(0);
 struct Seen {
     image: DiskImage,
     settled: bool,
+    /// Files that did without the property at some time.
+    plain: BTreeSet<String>,
 }
 
 /// One history, and what it was seen in.
@@ -44,6 +49,7 @@ struct History {
     clock: Handle,
     rng: RefCell<Rng>,
     seen: RefCell<Vec<Seen>>,
+    plain: RefCell<BTreeSet<String>>,
 }
 
 fn filled(first: &[u8], len: u64) -> Vec<u8> {
@@ -69,7 +75,8 @@ impl History {
         let survival =
             if settled || rng.below(2) == 0 { Survival::Everything } else { Survival::Random };
         let image = self.disk.after_power_cut(survival, rng);
-        self.seen.borrow_mut().push(Seen { image, settled });
+        let plain = self.plain.borrow().clone();
+        self.seen.borrow_mut().push(Seen { image, settled, plain });
     }
 
     /// Fills the disk with content of others, and removes most of it.
@@ -91,17 +98,20 @@ impl History {
         Ok(())
     }
 
-    async fn file(&self) -> Result<Ino, Error> {
+    async fn file(&self) -> Result<(Ino, String), Error> {
         let name = format!("wal{}", self.below(FILES));
         if let Ok(found) = self.fs().lookup(Ino::ROOT, name.as_bytes()).await {
-            return Ok(found.ino);
+            return Ok((found.ino, name));
         }
         let new = New::plain(FileKind::File, 0o600);
         let ino = self.fs().create(Ino::ROOT, name.as_bytes(), new).await?.ino;
         if self.below(4) > 0 {
             self.set(ino, "1").await?;
+            self.plain.borrow_mut().remove(&name);
+        } else {
+            self.plain.borrow_mut().insert(name.clone());
         }
-        Ok(ino)
+        Ok((ino, name))
     }
 
     async fn set(&self, ino: Ino, value: &'static str) -> Result<(), Error> {
@@ -127,9 +137,12 @@ impl History {
     }
 
     async fn step(&self) -> Result<(), Error> {
-        let ino = self.file().await?;
+        let (ino, name) = self.file().await?;
         match self.below(12) {
-            0 => self.set(ino, "0").await,
+            0 => {
+                self.plain.borrow_mut().insert(name);
+                self.set(ino, "0").await
+            }
             1 => self.set(ino, "1").await,
             2 => self
                 .fs()
@@ -199,7 +212,14 @@ fn run(images: &Images, seed: u64) -> Vec<Seen> {
         let mounted = Near::mount(runtime.clone(), device, &near, options(runtime.clone())).await;
         let (near, rng) = (Rc::new(mounted.unwrap().0), RefCell::new(Rng::new(seed)));
         near.fs().keep_synced_writes();
-        let history = History { near, disk, clock: runtime, rng, seen: RefCell::default() };
+        let history = History {
+            near,
+            disk,
+            clock: runtime,
+            rng,
+            seen: RefCell::default(),
+            plain: RefCell::default(),
+        };
         history.strangers().await.unwrap();
         if history.below(2) == 0 {
             history.budget(1 + history.below(20)).await;
@@ -214,7 +234,8 @@ fn run(images: &Images, seed: u64) -> Vec<Seen> {
 
 /// Drains the logs, seen while that goes on.
 async fn drain(history: History) -> Vec<Seen> {
-    let History { near, disk, clock, rng, seen } = history;
+    let History { near, disk, clock, rng, seen, plain } = history;
+    let plain = plain.into_inner();
     let ended = Rc::new(Cell::new(false));
     let (told, near) = (Rc::clone(&ended), Rc::try_unwrap(near).unwrap());
     clock.spawn(async move {
@@ -225,7 +246,7 @@ async fn drain(history: History) -> Vec<Seen> {
         let wait = Nanos::from_micros(100 + rng.borrow_mut().below(9000));
         clock.sleep(wait).await;
         let image = disk.after_power_cut(Survival::Random, &mut rng.borrow_mut());
-        seen.borrow_mut().push(Seen { image, settled: false });
+        seen.borrow_mut().push(Seen { image, settled: false, plain: plain.clone() });
     }
     seen.into_inner()
 }
@@ -257,10 +278,12 @@ fn problem_of(seen: &Seen, seed: u64) -> Option<String> {
     }
     let world = World::new(seed, SMALL_MIB, image);
     let (disk, runtime) = (world.disk.clone(), world.runtime());
+    let judged = |name: &String| seen.settled || !seen.plain.contains(name);
+    let names: Vec<String> =
+        (0..FILES).map(|number| format!("wal{number}")).filter(judged).collect();
     world.sim.block_on(world.user, async move {
         let fs = mount(Rc::new(disk), runtime).await.unwrap();
-        for number in 0..FILES {
-            let name = format!("wal{number}");
+        for name in names {
             let Ok(found) = fs.lookup(Ino::ROOT, name.as_bytes()).await else { continue };
             let size = fs.attributes(found.ino).await.unwrap().size;
             let bytes = fs.read(found.ino, 0, to_usize(size)).await.unwrap();
@@ -306,7 +329,7 @@ fn an_exit_without_logs_shows_nothing_of_strangers() {
 
 /// Seeds from which on histories show the planted bugs.
 #[cfg(feature = "plant")]
-const NOTICED: [u64; 5] = [0, 0, 1, 58, 2];
+const NOTICED: [u64; 5] = [0, 0, 1, 165, 2];
 
 #[cfg(feature = "plant")]
 #[test]

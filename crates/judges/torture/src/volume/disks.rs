@@ -180,7 +180,7 @@ impl Disks {
             let (below, large) = (Rc::new(parity), self.large.clone());
             let below = Rc::new(Noting { below, array, large });
             let (faults, unit) = (self.faults.clone(), self.first().capabilities().physical_sector);
-            return Rc::new(FailingArray::new(below, faults, unit, &self.runtime));
+            return Rc::new(FailingArray::new(below, faults, unit));
         }
         if array.copies > 1 {
             let pairs = columns.chunks(usize::from(array.copies)).zip(&self.known);

@@ -41,8 +41,8 @@ impl Failing {
 }
 
 impl Disks {
-    /// Draws the disks that fail: the only one; a member of an array; all copies of a column; or all
-    /// members of an array with parity.
+    /// Draws the disks that fail: the only one; a member of an array; all copies of a column; or
+    /// all members of an array with parity.
     pub(crate) fn victims(&self, clock: &Handle, rng: &mut Rng) -> Victims {
         let Some(array) = self.array else {
             return Victims { disks: vec![Failing::alone(self.first(), clock)], are_hidden: false };
