@@ -3,98 +3,44 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::rc::Rc;
+mod common;
 
-use manylogs_block::{
-    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors, to_usize,
-};
-use manylogs_gecko::{Chain, ChainError, ChainOptions, ChainSettings, Copied, HalfState, Standing};
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, Survival, TaskOrder};
+use common::{PIECE, SEGMENT, World, device, holds, write};
+use manylogs_block::{BlockDevice, Extent, IoError, Nanos, Payload, Request, Sectors, to_usize};
+use manylogs_gecko::{Chain, ChainSettings, Copied, HalfState, Standing};
 
-const SEGMENT: Sectors = Sectors(256);
 const PER_DRIVE: u64 = 60;
 /// Where the first segment of a drive begins: see `docs/format.md`.
 const FIRST_SEGMENT: u64 = 64;
 /// Sectors of the segments.
 const SEGMENTS: std::ops::Range<u64> = FIRST_SEGMENT..FIRST_SEGMENT + PER_DRIVE * SEGMENT.0;
-/// Length of each write. Six or seven of them fill a segment.
-const PIECE: Sectors = Sectors(32);
 const PIECES: u64 = 240;
-
-/// The drives of a chain of two pairs, and a spare one.
-struct World {
-    /// Clock and tasks of the chain.
-    user: Handle,
-    /// Those of the drives, which a crash of the user leaves alone.
-    drive: Handle,
-    disks: Vec<CrashDisk>,
-    settings: ChainSettings,
-}
-
-fn config() -> CrashDiskConfig {
-    CrashDiskConfig {
-        capacity: Sectors(100 + PER_DRIVE * SEGMENT.0),
-        physical_sector: Sectors(8),
-        volatile_cache: true,
-        native_fua: true,
-        latency_max: Nanos(1 << 18),
-    }
-}
 
 fn in_virtual_time<T: 'static, F: Future<Output = T> + 'static>(
     test: impl FnOnce(World) -> F + 'static,
 ) -> T {
-    let sim = Sim::new(7, TaskOrder::Shuffled);
-    let (drive, user) = (sim.node(), sim.node());
-    let (drive, runtime) = (sim.handle(drive), sim.handle(user));
-    let disk = |_| CrashDisk::new(drive.clone(), config(), DiskImage::default());
-    let disks = (0..5).map(disk).collect();
     let settings = ChainSettings {
         buffer: Sectors(8),
         copy_noted: Sectors(4 * SEGMENT.0),
+        degraded: true,
         ..ChainSettings::default()
     };
-    sim.block_on(user, test(World { user: runtime, drive, disks, settings }))
+    common::in_virtual_time(PER_DRIVE, settings, test)
 }
 
-fn device(disk: &CrashDisk) -> Rc<dyn BlockDevice> {
-    Rc::new(disk.clone())
+/// A chain of two pairs; the fifth drive is spare.
+async fn created(world: &World) -> Chain {
+    world.create(4, true, PIECES).await
 }
 
 impl World {
-    async fn create(&self) -> Chain {
-        let drives = self.disks[..4].iter().map(device).collect();
-        let export = Some(Sectors(PIECES * PIECE.0));
-        let options = ChainOptions { segment: SEGMENT, export, mirror: true };
-        let made = Chain::create(self.user.clone(), drives, options, self.settings);
-        made.await.unwrap()
-    }
-
-    /// Opens the chain with the drives of these numbers.
-    async fn open(&self, drives: &[usize]) -> Result<Chain, ChainError> {
-        let drives = drives.iter().map(|number| device(&self.disks[*number])).collect();
-        let settings = ChainSettings { degraded: true, ..self.settings };
-        Chain::open(self.user.clone(), drives, settings).await
-    }
-
-    /// The same drives after a power cut: the old ones and their user know nothing of it.
-    fn crashed(self) -> Self {
-        let mut rng = Rng::new(3);
-        let cut = |disk: &CrashDisk| {
-            let image = disk.after_power_cut(Survival::Nothing, &mut rng);
-            CrashDisk::new(self.drive.clone(), config(), image)
-        };
-        let disks = self.disks.iter().map(cut).collect();
-        Self { disks, ..self }
-    }
-
     /// Where on a drive a piece lies that was written with this tag.
     async fn place_of(&self, disk: usize, tag: u64) -> Extent {
         self.find(disk, tag).await.unwrap()
     }
 
     async fn find(&self, disk: usize, tag: u64) -> Option<Extent> {
-        let extent = Extent::new(0, config().capacity.0);
+        let extent = Extent::new(0, self.disks[disk].capabilities().capacity.0);
         let content = self.disks[disk].submit(Request::Read { extent }).await.unwrap();
         let wanted = Payload::tags(tag, Sectors(1));
         let is_it = |at: &u64| content.slice(Sectors(*at), Sectors(1)) == wanted;
@@ -118,15 +64,9 @@ const fn tag(version: u64, piece: u64) -> u64 {
     (version << 20) + (piece << 8)
 }
 
-async fn write(chain: &Chain, version: u64, piece: u64) {
-    let extent = Extent::new(PIECE.0 * piece, PIECE.0);
-    let (payload, hint) = (Payload::tags(tag(version, piece), PIECE), Hint::None);
-    chain.submit(Request::Write { extent, payload, fua: true, hint }).await.unwrap();
-}
-
 async fn fill(chain: &Chain, version: u64) {
     for piece in 0..PIECES {
-        write(chain, version, piece).await;
+        write(chain, piece, tag(version, 0)).await;
     }
 }
 
@@ -134,9 +74,7 @@ async fn fill(chain: &Chain, version: u64) {
 async fn wrong(chain: &Chain, version: u64) -> Vec<u64> {
     let mut wrong = Vec::new();
     for piece in 0..PIECES {
-        let extent = Extent::new(PIECE.0 * piece, PIECE.0);
-        let found = chain.submit(Request::Read { extent }).await;
-        if found != Ok(Payload::tags(tag(version, piece), PIECE)) {
+        if !holds(chain, piece, tag(version, 0)).await {
             wrong.push(piece);
         }
     }
@@ -159,7 +97,7 @@ fn copied(chain: &Chain) -> Option<Copied> {
 #[test]
 fn an_opening_settles_nothing_after_a_close_and_little_after_a_crash() {
     in_virtual_time(|world| async move {
-        let chain = world.create().await;
+        let chain = created(&world).await;
         fill(&chain, 1).await;
         chain.close().await.unwrap();
         let chain = world.open(&[0, 1, 2, 3]).await.unwrap();
@@ -179,7 +117,7 @@ fn an_opening_settles_nothing_after_a_close_and_little_after_a_crash() {
 #[test]
 fn a_copy_goes_on_after_a_crash_but_not_if_the_drive_was_away() {
     in_virtual_time(|world| async move {
-        let chain = world.create().await;
+        let chain = created(&world).await;
         fill(&chain, 1).await;
         let (joining, spare) = (chain.clone(), device(&world.disks[4]));
         world.user.spawn(async move {
@@ -249,7 +187,7 @@ async fn mended(world: &World, spoilt: &[(usize, Extent)]) -> usize {
 #[test]
 fn what_one_half_returns_damaged_is_read_from_the_other_and_mended() {
     in_virtual_time(|world| async move {
-        let chain = world.create().await;
+        let chain = created(&world).await;
         fill(&chain, 1).await;
         let spoilt = spoil_alternately(&world, 1).await;
         assert_eq!(wrong(&chain, 1).await, []);
@@ -263,7 +201,7 @@ fn what_one_half_returns_damaged_is_read_from_the_other_and_mended() {
 #[test]
 fn a_scrub_mends_both_halves_and_tells_what_is_lost() {
     in_virtual_time(|world| async move {
-        let chain = world.create().await;
+        let chain = created(&world).await;
         fill(&chain, 1).await;
         let spoilt = spoil_alternately(&world, 1).await;
         let scrubbed = chain.scrub(|_, _| {}).await.unwrap();
@@ -284,7 +222,7 @@ fn a_scrub_mends_both_halves_and_tells_what_is_lost() {
 #[test]
 fn bad_sectors_are_read_from_the_other_half_and_written_anew() {
     in_virtual_time(|world| async move {
-        let chain = world.create().await;
+        let chain = created(&world).await;
         fill(&chain, 1).await;
         let mut places = Vec::new();
         for half in 0..2 {
@@ -318,7 +256,7 @@ fn bad_sectors_are_read_from_the_other_half_and_written_anew() {
 #[test]
 fn a_half_that_cannot_be_mended_leaves() {
     in_virtual_time(|world| async move {
-        let chain = world.create().await;
+        let chain = created(&world).await;
         fill(&chain, 1).await;
         spoil_alternately(&world, 1).await;
         for half in 0..2 {
@@ -341,7 +279,7 @@ fn a_half_that_cannot_be_mended_leaves() {
 fn an_opening_mends_what_a_half_has_lost() {
     for before in [0, 1] {
         in_virtual_time(move |world| async move {
-            let chain = world.create().await;
+            let chain = created(&world).await;
             fill(&chain, 1).await;
             chain.close().await.unwrap();
             // The payload of a record, or its header: without that it is unknown what was there.
