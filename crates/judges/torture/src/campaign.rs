@@ -218,7 +218,10 @@ impl Campaign {
         let arranges = journal == Journal::Lazy && seed.is_multiple_of(3);
         let plan = if arranges { plan.arranging() } else { plan };
         let plan = if self.trouble { plan.in_trouble() } else { plan };
-        run_ext4(&plan.with_e2fsck(campaign.e2fsck_every), images)
+        let plan = plan.with_e2fsck(campaign.e2fsck_every);
+        // The judge of homes alone needs e2fsck as well.
+        let plan = if campaign.e2fsck_every == 0 { plan.with_homes(0) } else { plan };
+        run_ext4(&plan, images)
     }
 
     fn work(&self, next: &AtomicU64, ledger: &Mutex<Ledger>, progress: &Progress) {

@@ -74,9 +74,9 @@ impl Metadata {
         found.unwrap_or(false)
     }
 
-    /// Whether the log keeps content that is written to a file now: if the file has the property,
-    /// or if `asked` for this content alone. A file that is mapped by blocks keeps none, because
-    /// its map cannot say that a block is not written.
+    /// The owner of a file, if the log keeps content that is written to the file now: if the file
+    /// has the property, or if `asked` for this content alone. The log keeps none of a file that is
+    /// mapped by blocks, because its map cannot say that a block is not written.
     pub(crate) async fn keeps_content_of(&self, node: &Node, asked: bool) -> Option<u32> {
         let wanted = asked && self.keeps() || self.is_durable(node).await;
         if !wanted {

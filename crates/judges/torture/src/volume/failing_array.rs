@@ -27,7 +27,8 @@ impl Faults {
     }
 }
 
-/// See the module.
+/// An array whose requests fail as [`Faults`] says. Unlike those of `manylogs_filters::Faults`,
+/// failed requests may reach the device in part.
 pub(crate) struct FailingArray {
     below: Rc<dyn BlockDevice>,
     faults: Faults,
@@ -48,8 +49,8 @@ impl FailingArray {
         Self { below, faults, physical_sector, rng }
     }
 
-    /// What of a failed request reaches the members: the beginning of a write, all of it included;
-    /// any other as a whole.
+    /// What of a failed request reaches the members: all of it, nothing, or the beginning of a
+    /// write.
     fn arrives(&self, request: Request) -> Option<Request> {
         let mut rng = self.rng.borrow_mut();
         if rng.one_in(2) {
