@@ -1,18 +1,15 @@
 //! Limits on the work in the device, and the turns of the classes.
 
-use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
+use manylogs_block::{Extent, Geometry, Lba, Nanos, Sectors, Time};
 
 use crate::Class;
 use crate::contention::NO_PAUSE;
 use crate::estimate::{SmallDepth, StreamCost};
+use crate::queue::pieces_of;
+use manylogs_plant::{self as plant, Bug};
 
 /// Work of streams in the device takes at most this share of the target.
 const STREAM_SHARE: f64 = 0.15;
-/// Number of pieces of writes that may always be in the device. Without a write cache a drive loses
-/// a revolution if the next piece is not there when the last one ends. An array that is scheduled
-/// as one device gets so many for each column: its drives do not keep step, and one that is ahead
-/// needs its next piece while another still writes.
-pub(crate) const WRITES_LEAST: usize = 2;
 /// Latency of a record beside small reads, in targets. Ordering the reads is worth this much.
 const SMALL_TARGETS: f64 = 2.8;
 /// Length of a turn in targets, if both small reads and streams wait.
@@ -147,6 +144,31 @@ impl InDevice {
                 self.work = if comes { Nanos(left) } else { self.work + work };
             }
         }
+    }
+}
+
+/// How many pieces of a stream a device needs at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtOnce {
+    /// Pieces that go together after a record: on an array those of a stripe, so that no drive
+    /// idles.
+    pub(crate) first: usize,
+    /// Pieces of writes that may always be in the device. Without a write cache a drive loses a
+    /// revolution if the next piece is not there when the last one ends.
+    pub(crate) writes: usize,
+}
+
+impl AtOnce {
+    /// Of two pieces after a record a drive would begin with the wrong one.
+    pub(crate) const ONE_DRIVE: Self = Self { first: 1, writes: 2 };
+
+    /// On an array that is scheduled as one device. Its drives do not keep step, and one that is
+    /// ahead needs its next piece while another still writes: so each column has as many pieces of
+    /// writes as a drive alone.
+    pub(crate) fn on_array(array: Geometry) -> Self {
+        let one = plant::is(Bug::ArrayResumesOnOneDrive);
+        let first = if one { 1 } else { pieces_of(array.stripe()) };
+        Self { first, writes: Self::ONE_DRIVE.writes * usize::from(array.columns) }
     }
 }
 

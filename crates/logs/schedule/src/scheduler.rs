@@ -11,11 +11,10 @@ use manylogs_block::{
 use crate::Class;
 use crate::answer::Answer;
 use crate::contention::Contention;
-use crate::limits::{Bounds, Load, Targets, WRITES_LEAST};
-use crate::queue::{Departing, pieces_of};
+use crate::limits::{AtOnce, Bounds, Load, Targets};
+use crate::queue::Departing;
 use crate::state::{Flight, State};
 use crate::stats::ScheduleStats;
-use manylogs_plant::{self as plant, Bug};
 
 /// Tasks that are kept for later requests.
 const WATCHERS_KEPT: usize = 2;
@@ -95,10 +94,8 @@ impl Scheduler {
     /// in the array at once.
     #[must_use]
     pub fn over_stripes(self, array: Geometry) -> Self {
-        let one = plant::is(Bug::ArrayResumesOnOneDrive);
         let mut state = self.0.state.borrow_mut();
-        state.alone = if one { 1 } else { pieces_of(array.stripe()) };
-        state.writes_least = WRITES_LEAST * usize::from(array.columns);
+        state.at_once = AtOnce::on_array(array);
         state.queues.set_array(array);
         drop(state);
         self

@@ -12,7 +12,7 @@ use crate::database::Syncs;
 use crate::estimate::Clock;
 use crate::flushes::{Flushes, cached};
 use crate::limits::{
-    BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Targets, Turns, WRITES_LEAST,
+    AtOnce, BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Targets, Turns,
 };
 use crate::lone::LoneWriter;
 use crate::queue::{Departing, Queues, Waiting};
@@ -51,10 +51,7 @@ pub(crate) struct State {
     /// begin with the one that passes its head first, and would need another revolution for the
     /// other.
     pub(crate) alone_until: Time,
-    /// Number of pieces that count as one then: on an array that is scheduled as one device, those
-    /// of a stripe, so that no drive idles; and of pieces of writes that may always be there.
-    pub(crate) alone: usize,
-    pub(crate) writes_least: usize,
+    pub(crate) at_once: AtOnce,
     /// Number of records that have ended since `last_turn`.
     pub(crate) records_since_turn: u32,
     /// Number of other requests that went while a record was in flight.
@@ -114,8 +111,7 @@ impl State {
             flushes: Flushes::default(),
             away: false,
             alone_until: Time(0),
-            alone: 1,
-            writes_least: WRITES_LEAST,
+            at_once: AtOnce::ONE_DRIVE,
             records_since_turn: 0,
             passes: 0,
             head: None,
@@ -349,9 +345,11 @@ impl State {
                 let depth = if priorities { BESIDE_PRIORITY } else { learned };
                 there.scattered < self.queues.backlog(now).depth(depth)
             }
-            Load::Flowing(_) if now < self.alone_until && there.flowing >= self.alone => false,
+            Load::Flowing(_) if now < self.alone_until && there.flowing >= self.at_once.first => {
+                false
+            }
             Load::Flowing(work) => {
-                let least = if writes { self.writes_least } else { 1 };
+                let least = if writes { self.at_once.writes } else { 1 };
                 there.flowing < least || there.work + work <= self.bounds.stream
             }
         }
