@@ -5,7 +5,7 @@ mod common;
 use std::rc::Rc;
 
 use common::{DEVICE, RigOrders, bytes, cached, config, in_virtual_time, low_byte, read, write};
-use manylogs::{CheckpointPolicy, OpenOptions, Volume, VolumeConfig};
+use manylogs::{CheckpointPolicy, OpenOptions, Opening, Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Extent, IoError, MemoryDevice, Nanos, Request, Sectors};
 
 #[test]
@@ -218,5 +218,23 @@ fn a_damaged_superblock_is_replaced_by_its_backup() {
         assert!(report.from_backup_superblock);
         let found = again.submit(read(5, 8)).await.unwrap();
         assert_eq!(found.to_bytes(), bytes(1, 8).to_bytes());
+    });
+}
+
+/// Nobody answers requests of a volume whose tasks do not run, but for reads.
+#[test]
+fn an_opening_that_has_not_begun_answers_what_it_can() {
+    in_virtual_time(|runtime| async move {
+        let device = Rc::new(MemoryDevice::new(DEVICE));
+        let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
+        volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
+        volume.close().await.unwrap();
+        let opening = Opening::read(runtime, device, &OpenOptions::default()).await.unwrap();
+        let content = opening.content();
+        let found = content.submit(read(0, 8)).await.unwrap();
+        assert!(found.to_bytes() == bytes(1, 8).to_bytes(), "another content");
+        assert!(content.submit(Request::Flush).await.is_ok());
+        let written = content.submit(write(0, &bytes(2, 8), false)).await;
+        assert!(matches!(written, Err(IoError::ReadOnly { .. })), "{written:?}");
     });
 }

@@ -2,7 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Request, Sectors, Time};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, IoError, Payload,
+    Request, Sectors, Time,
+};
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Device, Logs, Room, Store, apart};
 use manylogs_logstore::{Floors, Incarnation, RecordShape, SequenceLimit};
@@ -161,10 +164,10 @@ impl Opening {
         })
     }
 
-    /// The volume's content. Only reads are served before [`Opening::begin`].
+    /// The volume's content. Only reads and flushes are served before [`Opening::begin`].
     #[must_use]
     pub fn content(&self) -> Rc<dyn BlockDevice> {
-        Rc::new(self.volume.clone())
+        Rc::new(Unbegun(self.volume.clone()))
     }
 
     /// Opens the volume.
@@ -202,6 +205,33 @@ impl Opening {
         }
         report.duration = inner.engine.runtime.now().since(self.started);
         Ok((volume, report))
+    }
+}
+
+/// The content of a volume whose tasks do not run yet: they would answer writes and flushes.
+#[derive(Debug)]
+struct Unbegun(Volume);
+
+impl BlockDevice for Unbegun {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        match request {
+            Request::Read { .. } => self.0.submit(request),
+            // The opening has flushed the device, and nothing was written since.
+            Request::Flush => Completion::ready(Ok(Payload::default())),
+            _ => Completion::ready(Err(IoError::ReadOnly { reason: "it is not open yet" })),
+        }
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.0.extents(within)
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        self.0.geometry()
     }
 }
 
