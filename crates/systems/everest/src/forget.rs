@@ -1,5 +1,6 @@
 //! Forgetting a store that is gone for good.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, IoError, Sectors};
@@ -163,9 +164,10 @@ pub(crate) fn joined(mut extents: Vec<Extent>, most: usize) -> Vec<Extent> {
     gaps.retain(|(gap, _)| *gap > 0);
     gaps.sort_unstable_by(|one, other| other.cmp(one));
     gaps.truncate(most - 1);
+    let apart: BTreeSet<usize> = gaps.into_iter().map(|(_, before)| before + 1).collect();
     let mut joined: Vec<Extent> = Vec::new();
     for (index, extent) in extents.into_iter().enumerate() {
-        let apart = index == 0 || gaps.iter().any(|(_, before)| before + 1 == index);
+        let apart = index == 0 || apart.contains(&index);
         match joined.last_mut().filter(|_| !apart) {
             Some(last) => last.len = Sectors(extent.end().max(last.end()).0 - last.start.0),
             None => joined.push(extent),

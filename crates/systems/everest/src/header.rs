@@ -237,6 +237,8 @@ pub(crate) struct Header {
     sealed: Cell<bool>,
     /// The store that is being taken off the list.
     leaving: Cell<Option<StoreId>>,
+    /// Whether a note may be on the device, also one that is being written, or could not be.
+    pub(crate) noted: Cell<bool>,
 }
 
 impl Header {
@@ -260,6 +262,7 @@ impl Header {
         let header = |(content, copy): (Content, usize)| Self {
             device: Rc::clone(&device),
             first: 1 - copy,
+            noted: Cell::new(!content.notes.is_empty()),
             content: RefCell::new(content),
             lock: TaskLock::default(),
             broken: Cell::new(false),
@@ -301,6 +304,7 @@ impl Header {
         if !change(&mut new) {
             return Ok(false);
         }
+        self.noted.set(self.noted.get() || !new.notes.is_empty());
         new.generation += 1;
         let copies = if plant::is(Bug::HeaderInOneCopy) { 1 } else { 2 };
         // First the copy that was not the newest at opening: perhaps it is not whole.

@@ -40,6 +40,9 @@ pub struct BaseLabel {
 }
 
 impl BaseLabel {
+    /// What each copy of a header begins with.
+    pub const MAGIC: [u8; 8] = MAGIC;
+
     /// The label in the first [`BASE_HEADER_BYTES`] of a device; `None` if they are no base volume.
     ///
     /// # Errors

@@ -26,8 +26,9 @@ use manylogs_plant::{self as plant, Bug};
 use crate::call::StoreId;
 use crate::forget::joined;
 use crate::header::{Content, Header, STORES_MAX};
+use crate::lost;
 use crate::offload::Client;
-use crate::versions::{Range, Version};
+use crate::versions::Range;
 
 /// Most ranges of a note.
 const RANGES_MAX: usize = 1024;
@@ -55,12 +56,7 @@ pub(crate) fn encode(notes: &[Note], out: &mut Vec<u8>) {
     out.put_u32_le(narrow(notes.len()));
     for Note { store, ranges } in notes {
         out.put_slice(store);
-        out.put_u32_le(narrow(ranges.len()));
-        for Range { extent, version } in ranges {
-            for number in [extent.start.0, extent.len.0, version.0] {
-                out.put_u64_le(number);
-            }
-        }
+        lost::encode(ranges, out);
     }
 }
 
@@ -72,13 +68,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Vec<Note>, usize)> {
     for _ in 0..Some(count).filter(|count| *count <= STORES_MAX)? {
         let mut store = StoreId::default();
         rest.try_copy_to_slice(&mut store).ok()?;
-        let count = rest.try_get_u32_le().ok()? as usize;
-        let mut ranges = Vec::new();
-        for _ in 0..Some(count).filter(|count| *count <= RANGES_MAX)? {
-            let mut number = || rest.try_get_u64_le().ok();
-            let extent = Extent::new(number()?, number()?);
-            ranges.push(Range { extent, version: Version(number()?) });
+        let (ranges, used) = lost::decode(rest)?;
+        if ranges.len() > RANGES_MAX {
+            return None;
         }
+        rest.advance(used);
         notes.push(Note { store, ranges });
     }
     Some((notes, bytes.len() - rest.len()))
@@ -156,14 +150,18 @@ impl Range {
 impl Header {
     /// Drops all notes, durably: before a session begins.
     pub(crate) async fn drop_notes(&self) -> Result<(), IoError> {
-        if self.content().notes.is_empty() || plant::is(Bug::NotesKept) {
+        if !self.noted.get() || plant::is(Bug::NotesKept) {
             return Ok(());
         }
+        // A note that is being written now is there when this change has its turn.
         let change = |content: &mut Content| {
+            let some = !content.notes.is_empty();
             content.notes.clear();
-            true
+            some
         };
-        self.update(change).await.map(drop)
+        self.update(change).await?;
+        self.noted.set(false);
+        Ok(())
     }
 }
 
@@ -201,9 +199,8 @@ impl Client {
             let table = self.table.borrow();
             let begins = self.peers.iter().any(|peer| peer.begins.get());
             let is_still = !begins && (self.closed.get() || !self.peers[store].is_live());
-            let hides = !table.home_but_held(store).is_empty();
             is_still
-                && !hides
+                && table.home_but_held(store).is_empty()
                 && content.stores.contains(&id)
                 && content.note(id, &table.only_in(store))
         };
@@ -215,10 +212,12 @@ impl Client {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use manylogs_block::Sectors;
+    use manylogs_block::{BlockDevice, Nanos, Sectors};
+    use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, TaskOrder};
 
     use super::*;
     use crate::header::VOIDS_MAX;
+    use crate::versions::Version;
 
     const STORE: StoreId = [7; 16];
 
@@ -240,6 +239,37 @@ mod tests {
         assert_eq!(content.noted(STORE), Some(vec![range(0, 4, 3), range(20, 4, 9)]));
         assert!(!content.note(STORE, &[range(8, 16, 4)]), "a part is void already");
         assert_eq!(content.noted(STORE), None, "so that nothing is known of it");
+    }
+
+    /// Else a session would begin, and the note would be believed although the store gets more.
+    #[test]
+    fn a_note_that_is_being_written_is_dropped_too() {
+        let sim = Sim::new(1, TaskOrder::Fifo);
+        let node = sim.node();
+        let runtime = sim.handle(node);
+        sim.block_on(node, async move {
+            let config = CrashDiskConfig {
+                capacity: Sectors(4096),
+                physical_sector: Sectors(8),
+                volatile_cache: true,
+                native_fua: true,
+                latency_max: Nanos::from_millis(1),
+            };
+            let disk = CrashDisk::new(runtime.clone(), config, DiskImage::default());
+            let device: Rc<dyn BlockDevice> = Rc::new(disk);
+            Header::create(Rc::clone(&device), content()).await.unwrap();
+            let header = Rc::new(Header::find(&runtime, device).await.unwrap().unwrap());
+            let noting = Rc::clone(&header);
+            runtime.spawn(async move {
+                let note = |content: &mut Content| content.note(STORE, &[range(0, 8, 3)]);
+                noting.update(note).await.unwrap();
+            });
+            // The note is on its way.
+            runtime.sleep(Nanos(1)).await;
+            header.drop_notes().await.unwrap();
+            runtime.sleep(Nanos::from_secs(1)).await;
+            assert_eq!(header.content().notes, []);
+        });
     }
 
     /// Each range keeps its own version: a newer one of it may be on its way to another store.
