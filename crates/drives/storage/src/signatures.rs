@@ -38,8 +38,10 @@ const fn weak(name: &'static str, at: u64, magic: &'static [u8]) -> Signature {
 const MANYLOGS: &str = "a Manylogs volume";
 const CHAIN: &str = "a member of a chain of drives (manylogs serve finds the others)";
 const CACHE: &str = "the cache of a chain of drives";
-const BASE: &str = "a base volume that borrows stores";
-const STORE: &str = "a lent store";
+/// Name of a base volume of Everest among the formats that a survey knows.
+pub const BASE_VOLUME: &str = "a base volume that borrows stores";
+/// Name of a part that is lent to base volumes.
+pub const LENT_STORE: &str = "a lent store";
 const SWAP: &str = "swap space";
 const LVM: &str = "an LVM physical volume";
 const LUKS: &str = "a LUKS encrypted volume";
@@ -61,10 +63,10 @@ pub(crate) const SIGNATURES: [Signature; 55] = [
     start(CHAIN, 0, b"MLGECKO1"),
     at(CHAIN, Position::Last(4096), b"MLGECKO1"),
     start(CACHE, 0, b"MLCACHE1"),
-    start(BASE, 0, b"EVBASE01"),
-    start(BASE, 65_536, b"EVBASE01"),
-    start(STORE, 0, b"EVERSTOR"),
-    at(STORE, Position::Last(4096), b"EVERSTOR"),
+    start(BASE_VOLUME, 0, b"EVBASE01"),
+    start(BASE_VOLUME, 65_536, b"EVBASE01"),
+    start(LENT_STORE, 0, b"EVERSTOR"),
+    at(LENT_STORE, Position::Last(4096), b"EVERSTOR"),
     start("an ext2, ext3 or ext4 file system", 1080, &[0x53, 0xef]),
     start("an XFS file system", 0, b"XFSB"),
     start("a Btrfs file system", 65_600, b"_BHRfS_M"),

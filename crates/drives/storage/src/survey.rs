@@ -102,21 +102,28 @@ impl Sample<'_> {
         Ok(true)
     }
 
-    /// Reads up to `len` bytes; fewer at the end of the device.
     fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        let mut used = 0;
-        while used < len {
-            match self.file.read_at(&mut bytes[used..], at + used as u64) {
-                Ok(0) => break,
-                Ok(more) => used += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        bytes.truncate(used);
-        Ok(bytes)
+        read_at(self.file, at, len)
     }
+}
+
+/// Reads up to `len` bytes from byte `at` on; fewer at the end of the file or device.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_at(file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let mut used = 0;
+    while used < len {
+        match file.read_at(&mut bytes[used..], at + used as u64) {
+            Ok(0) => break,
+            Ok(more) => used += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(used);
+    Ok(bytes)
 }
 
 /// The byte addresses of `place` on a device of `size` bytes.

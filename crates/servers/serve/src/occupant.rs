@@ -2,18 +2,15 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use manylogs_block::{Extent, SECTOR_BYTES, Sectors, to_usize};
 use manylogs_everest::{BASE_HEADER_BYTES, BaseLabel, OffloadError, StoreError, StoreLabel};
 use manylogs_gecko::CacheLabel;
-use manylogs_storage::{Contents, survey_file};
+use manylogs_storage::{BASE_VOLUME, Contents, LENT_STORE, read_at, survey_file};
 use rustix::fs::SeekFrom;
 use thiserror::Error;
-
-/// The name of a store among the formats that a survey knows.
-const STORE: &str = "a lent store";
 
 /// Why it is not known what lies on a device.
 #[derive(Debug, Error)]
@@ -55,8 +52,11 @@ impl Occupant {
         let bytes = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(io::Error::from)?;
         let sectors = Sectors(bytes / SECTOR_BYTES);
         let head = read(&file, Extent::new(0, BASE_HEADER_BYTES as u64 / SECTOR_BYTES))?;
-        if let Some(label) = BaseLabel::decode(&head).map_err(OccupantError::Base)? {
-            return Ok(Some(Self::Base(label)));
+        let base = BaseLabel::decode(&head).map_err(OccupantError::Base);
+        // What was made of the device later may have left the second copy as it was.
+        let is_there = !matches!(base, Ok(None));
+        if is_there && (head.starts_with(&BaseLabel::MAGIC) || is_alone(&file, BASE_VOLUME)?) {
+            return base.map(|label| label.map(Self::Base));
         }
         if let Some(label) = CacheLabel::decode(&head) {
             return Ok(Some(Self::Cache(label)));
@@ -67,13 +67,13 @@ impl Occupant {
         let mut refused = None;
         let [first, copy] = StoreLabel::places(sectors);
         for place in [first, copy] {
-            // What was made of the device later may have left the copy at the end as it was.
-            if place == copy && !is_alone(&file)? {
+            let found = StoreLabel::decode(&read(&file, place)?);
+            // The same holds for the copy at the end.
+            if matches!(found, Ok(None)) || place == copy && !is_alone(&file, LENT_STORE)? {
                 continue;
             }
-            match StoreLabel::decode(&read(&file, place)?) {
-                Ok(Some(label)) => return Ok(Some(Self::Store(label))),
-                Ok(None) => {}
+            match found {
+                Ok(label) => return Ok(label.map(Self::Store)),
                 Err(error) => refused = Some(error),
             }
         }
@@ -81,23 +81,12 @@ impl Occupant {
     }
 }
 
-/// Whether nothing but a store shows on the device.
-fn is_alone(file: &File) -> io::Result<bool> {
-    Ok(matches!(survey_file(file)?, Contents::Known(names) if names == [STORE]))
+/// Whether nothing but the format of this name shows on the device.
+fn is_alone(file: &File, name: &str) -> io::Result<bool> {
+    Ok(matches!(survey_file(file)?, Contents::Known(names) if names == [name]))
 }
 
 /// The content of a place; less at the end of the device.
 fn read(file: &File, place: Extent) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; to_usize(place.len.bytes())];
-    let (from, mut used) = (Sectors(place.start.0).bytes(), 0);
-    while used < bytes.len() {
-        match file.read_at(&mut bytes[used..], from + used as u64) {
-            Ok(0) => break,
-            Ok(more) => used += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(used);
-    Ok(bytes)
+    read_at(file, Sectors(place.start.0).bytes(), to_usize(place.len.bytes()))
 }
