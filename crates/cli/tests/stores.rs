@@ -241,6 +241,11 @@ fn a_volume_borrows_stores_too() {
         drained.code == Some(2) && drained.stderr.contains("may hold newer data")
     });
     assert!(refused, "it is drained each time");
+    // Nobody serves it: its header is read through the volume.
+    bench.place.run(&["stores", "base.img"]).succeeds();
+    let judged = bench.place.run(&["check", "base.img"]);
+    assert!(judged.stdout.contains("of Everest, on this volume"), "{judged:?}");
+    assert!(judged.stdout.contains("it is served only with it"), "{judged:?}");
     // A newly formatted volume keeps nothing of it, and needs no store.
     bench.place.run(&["format", "base.img", "--force"]).succeeds();
     let served = bench.serve(&[]);

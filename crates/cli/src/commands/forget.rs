@@ -10,6 +10,7 @@ use manylogs_serve::{StackError, forgotten_answer, parse_store};
 use manylogs_storage::{OpenMode, VolumeLock};
 use serde_json::Value;
 
+use super::everest::label_of;
 use super::live;
 use super::serve::{control_failure, offload_failure};
 use super::volume::{Session, human, in_use, stack_failure};
@@ -61,24 +62,18 @@ fn closed(args: &StoresArgs, store: StoreId) -> Result<Forgotten, Failure> {
     let asked = (store, args.accept_loss);
     let mut session = Session::open(&volume, OpenMode::Exclusive)?;
     let disk = Rc::clone(&session.device);
-    if let Some(label) = label_of(&session, &disk)? {
+    if let Some(label) = label_of(&session, Rc::clone(&disk))? {
         return forget(&session, &label, disk, asked);
     }
     let (opened, _) = session.open_volume()?;
     let device: Rc<dyn BlockDevice> = Rc::new(opened.clone());
     let none = || Failure::input(format!("{} is no base volume", args.device.display()));
-    let label = label_of(&session, &device).and_then(|label| label.ok_or_else(none));
+    let label = label_of(&session, Rc::clone(&device)).and_then(|label| label.ok_or_else(none));
     let done = label.and_then(|label| forget(&session, &label, device, asked));
     let closed = session.run(async move { opened.close().await });
     let done = done?;
     closed.map_err(|error| session.failure(&error))?;
     Ok(done)
-}
-
-fn label_of(session: &Session, device: &Rc<dyn BlockDevice>) -> Result<Option<BaseLabel>, Failure> {
-    let (runtime, device) = (session.runtime(), Rc::clone(device));
-    let label = session.run(async move { Offloaded::identify(&runtime, device).await });
-    label.map_err(|error| offload_failure(session.path(), &error))
 }
 
 fn forget(
@@ -103,7 +98,8 @@ fn lost_of(answer: &Value) -> Vec<(u64, u64)> {
     answer["lost"].as_array().map(|ranges| ranges.iter().map(range).collect()).unwrap_or_default()
 }
 
-fn listed(lost: &[(u64, u64)]) -> String {
+/// Lost ranges, a line each: their first bytes and lengths.
+pub(crate) fn listed(lost: &[(u64, u64)]) -> String {
     lost.iter().fold(String::new(), |mut out, (start, bytes)| {
         let _ = writeln!(out, "lost: {bytes} bytes from byte {start}");
         out

@@ -235,14 +235,11 @@ fn change(args: &StoresArgs, ask: StoresAsk) -> Result<(), Failure> {
 /// The label of a base volume that is not served, on a disk or on a volume.
 fn closed(args: &VolumeArgs) -> Result<BaseLabel, Failure> {
     let session = Session::open(args, OpenMode::ReadOnly)?;
-    let (runtime, device) = (session.runtime(), session.reads());
-    let label = session.run(async move { Offloaded::identify(&runtime, device).await });
-    let path = args.device.as_path();
-    if let Some(label) = label.map_err(|error| offload_failure(path, &error))? {
+    if let Some(label) = everest::label_of(&session, session.reads())? {
         return Ok(label);
     }
-    let none = || Failure::input(format!("{} is no base volume", path.display()));
-    Err(none())
+    let none = || Failure::input(format!("{} is no base volume", args.device.display()));
+    everest::on_volume(&session)?.ok_or_else(none)
 }
 
 /// Refuses if stores may hold the newest data of the volume.

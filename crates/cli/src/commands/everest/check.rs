@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use manylogs_everest::{BaseLabel, Offloaded};
+use manylogs_everest::BaseLabel;
 use manylogs_serve::Occupant;
 use manylogs_storage::OpenMode;
 
 use super::{base_json, base_rows, cache_json, cache_rows, lost_lines, occupant, pretty, store};
 use crate::args::volume::VolumeArgs;
-use crate::commands::serve::offload_failure;
 use crate::commands::volume::{Session, human};
 use crate::failure::Failure;
 use crate::output::{counted, print};
@@ -70,9 +69,7 @@ fn found(path: &Path) -> Result<Option<Occupant>, Failure> {
 /// Reads the header of a base volume that no server has open.
 fn base(args: &VolumeArgs) -> Result<BaseLabel, Failure> {
     let session = Session::open(args, OpenMode::ReadOnly)?;
-    let (runtime, device) = (session.runtime(), session.reads());
-    let label = session.run(async move { Offloaded::identify(&runtime, device).await });
-    let label = label.map_err(|error| offload_failure(session.path(), &error))?;
+    let label = super::label_of(&session, session.reads())?;
     let gone =
         || Failure::failed(format!("{}: it has changed meanwhile", session.path().display()));
     label.ok_or_else(gone)
@@ -89,6 +86,7 @@ pub(crate) fn told(label: &BaseLabel) -> String {
 
 /// Loss if ranges are lost with a store that was forgotten, damage if a copy of the header is.
 pub(crate) fn verdict(path: &Path, label: &BaseLabel) -> Result<(), Failure> {
+    let serving = super::serving(path, label);
     let path = path.display();
     if !label.lost.is_empty() {
         let lost = human(super::bytes_of(&label.lost));
@@ -101,8 +99,7 @@ pub(crate) fn verdict(path: &Path, label: &BaseLabel) -> Result<(), Failure> {
     match label.whole_copies {
         2 => Ok(()),
         _ => Err(Failure::Damage(format!(
-            "{path}: a copy of its header is damaged, nothing is lost; manylogs serve {path} \
-             writes it anew"
+            "{path}: a copy of its header is damaged, nothing is lost; {serving} writes it anew"
         ))),
     }
 }

@@ -7,26 +7,32 @@ mod store;
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::rc::Rc;
 
-use manylogs_block::{Extent, Sectors};
-use manylogs_everest::{BaseLabel, StoreId, StoreLabel, store_name};
+use manylogs::Opening;
+use manylogs_block::{BlockDevice, Extent, Sectors};
+use manylogs_everest::{BaseLabel, Offloaded, StoreId, StoreLabel, store_name};
 use manylogs_gecko::CacheLabel;
 use manylogs_serve::{Occupant, OccupantError};
 use serde_json::{Value, json};
 
 use super::serve::{offload_failure, store_failure};
-use super::volume::{human, id_text};
+use super::volume::{Session, human, id_text};
 use crate::failure::Failure;
 use crate::output::{counted, print};
 
 /// What lies at `path`, if it is none of what the other commands know.
 fn occupant(path: &Path) -> Result<Option<Occupant>, Failure> {
-    Occupant::at(path).map_err(|error| match error {
-        OccupantError::Io(error) => Failure::at(path, &error),
-        OccupantError::Base(error) => offload_failure(path, &error),
-        OccupantError::Store(error) => store_failure(path, &error),
+    Occupant::at(path).map_err(|error| failure(path, &error))
+}
+
+fn failure(path: &Path, error: &OccupantError) -> Failure {
+    match error {
+        OccupantError::Io(error) => Failure::at(path, error),
+        OccupantError::Base(error) => offload_failure(path, error),
+        OccupantError::Store(error) => store_failure(path, error),
         error => Failure::failed(format!("{}: {error}", path.display())),
-    })
+    }
 }
 
 /// The failure of commands on volumes if something else of ours lies at `path`.
@@ -35,7 +41,7 @@ pub(crate) fn not_a_volume(path: &Path) -> Option<Failure> {
     let found = match Occupant::at(path) {
         Ok(found) => found?,
         Err(OccupantError::Io(_)) => return None,
-        Err(error) => return Some(Failure::Loss(format!("{at}: {error}"))),
+        Err(error) => return Some(failure(path, &error)),
     };
     Some(Failure::input(match found {
         Occupant::Base(label) => format!(
@@ -160,11 +166,8 @@ fn bytes_of(extents: &[Extent]) -> u64 {
 
 /// The lost ranges, a line each, in bytes of the base volume.
 pub(crate) fn lost_lines(label: &BaseLabel) -> String {
-    label.lost.iter().fold(String::new(), |mut out, lost| {
-        let start = Sectors(lost.start.0).bytes();
-        let _ = writeln!(out, "lost: {} bytes from byte {start}", lost.len.bytes());
-        out
-    })
+    let of = |lost: &Extent| (Sectors(lost.start.0).bytes(), lost.len.bytes());
+    crate::commands::forget::listed(&label.lost.iter().map(of).collect::<Vec<_>>())
 }
 
 /// A base volume that is not served.
@@ -240,4 +243,25 @@ fn cache_rows(path: &Path, label: &CacheLabel) -> String {
         human(label.sectors.bytes()),
         path.display()
     )
+}
+
+/// The base volume on `device`, which is that of `session` or lies on it; `None` if there is none.
+pub(crate) fn label_of(
+    session: &Session,
+    device: Rc<dyn BlockDevice>,
+) -> Result<Option<BaseLabel>, Failure> {
+    let runtime = session.runtime();
+    let label = session.run(async move { Offloaded::identify(&runtime, device).await });
+    label.map_err(|error| offload_failure(session.path(), &error))
+}
+
+/// The base volume on the volume of `session`, if there is one. Writes nothing.
+pub(crate) fn on_volume(session: &Session) -> Result<Option<BaseLabel>, Failure> {
+    let (runtime, device, options) = (session.runtime(), session.reads(), session.options());
+    let opening = session.run(async move { Opening::read(runtime, device, &options).await });
+    match opening {
+        Ok(opening) => label_of(session, opening.content()),
+        // A volume that cannot be read is told by whoever asks for the volume.
+        Err(_) => Ok(None),
+    }
 }

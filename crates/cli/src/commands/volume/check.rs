@@ -28,16 +28,20 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let (device, options) = (session.reads(), session.options());
     let checked = session.run(async move { check_with(&device, &options).await });
     let (found, findings) = checked.map_err(|error| session.failure(&error))?;
+    let base = everest::on_volume(&session)?;
     if args.json {
-        let value = as_json(&found, &findings);
+        let mut value = as_json(&found, &findings);
+        value["base"] = json!(base.as_ref().map(everest::base_json));
         print(&(serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"))?;
     } else {
-        print(&told(&session, &found, &findings))?;
+        let of_base = base.as_ref().map(|label| everest::base_rows(label, false));
+        print(&(told(&session, &found, &findings) + &of_base.unwrap_or_default()))?;
     }
     if args.repair && findings.iter().any(|finding| finding.severity > Severity::Note) {
         return repair(&mut session);
     }
-    verdict(&session, &findings)
+    verdict(&session, &findings)?;
+    base.map_or(Ok(()), |label| everest::check::verdict(session.path(), &label))
 }
 
 fn verdict(session: &Session, findings: &[Finding]) -> Result<(), Failure> {

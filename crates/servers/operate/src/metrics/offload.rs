@@ -15,12 +15,16 @@ const COUNTERS: [Row<OffloadStatus>; 3] = [
 ];
 const GAUGES: [Row<OffloadStatus>; 3] = [
     ("offload_held_bytes", "Newest versions in stores.", |o| o.held_bytes),
-    ("offload_only_copy_bytes", "Of those, what has one copy.", |o| o.only_copy_bytes),
+    ("offload_only_copy_bytes", "Newest versions of which stores have one copy.", |o| {
+        o.only_copy_bytes
+    }),
     ("offload_lost_bytes", "Lost with stores: read errors until written.", |o| o.lost_bytes),
 ];
 const STORES: [Row<StoreStatus>; 2] = [
     ("store_held_bytes", "Newest versions in the store.", |store| store.held_bytes),
-    ("store_only_copy_bytes", "Of those, what no other store has.", |store| store.only_copy_bytes),
+    ("store_only_copy_bytes", "Newest versions that no other store has.", |store| {
+        store.only_copy_bytes
+    }),
 ];
 const LENT: [Row<LentStatus>; 4] = [
     ("lent_used_bytes", "What the store holds for base volumes.", |lent| lent.used_bytes),

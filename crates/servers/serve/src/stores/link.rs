@@ -106,6 +106,8 @@ impl Link {
     /// Why the store is not used although it answers, once it has answered; waits for that no
     /// longer than `patience`.
     pub(crate) async fn refusal(&self, patience: Nanos) -> Option<String> {
+        // Nothing is refused where the user allows the same disk, or the store may hold data.
+        self.0.apart_from.get()?;
         let _ = self.reached(patience).await;
         self.0.refused.get().then(|| self.trouble())
     }
