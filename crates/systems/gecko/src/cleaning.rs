@@ -271,7 +271,7 @@ impl Inner {
 /// still needed.
 fn free(store: &mut Store, segment: LogId) -> bool {
     store.reset_small(segment);
-    store.logs().get(segment).is_none_or(|log| log.is_empty() && !log.is_retired())
+    store.logs().is_unused(segment)
 }
 
 #[cfg(test)]

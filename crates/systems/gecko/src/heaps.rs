@@ -46,9 +46,8 @@ impl Inner {
     pub(crate) fn heap_for(&self, state: &mut State, from: LogId) -> Option<LogId> {
         let tail = state.tail_drive();
         let from = state.store.logs().device(from);
-        let all = self.keeper.roster().in_use().map(|drive| Device(manylogs_block::narrow(drive)));
-        let stays = |drive: &Device| *drive != tail && state.leaving != Some(*drive);
-        let body: Vec<Device> = all.filter(stays).collect();
+        let all = self.links_from(state, 0).map(|link| Device(manylogs_block::narrow(link)));
+        let body: Vec<Device> = all.filter(|drive| *drive != tail).collect();
         let others = || body.iter().copied().filter(|drive| *drive != from);
         let open = |drive: Device| state.heaps.on(drive.0.into());
         if let Some(heap) = others().find_map(open) {

@@ -5,9 +5,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Copies, Extent, Extents, IoError, Request, Sectors,
+    BlockDevice, Capabilities, Completion, Copies, Extent, Extents, Handle, IoError, Request,
+    Sectors,
 };
 
+use crate::keeper::Keeper;
 use crate::pair::Pair;
 use crate::roster::LINKS;
 
@@ -32,6 +34,21 @@ pub(crate) enum Link {
 }
 
 impl Link {
+    /// The link of the current drives in a place; `None` if it has none. `apart` says that the
+    /// halves of a pair may differ.
+    pub(crate) fn of(
+        runtime: &Handle,
+        keeper: &Rc<Keeper>,
+        place: usize,
+        apart: bool,
+    ) -> Option<Self> {
+        let first = keeper.current(place).into_iter().next()?;
+        Some(match first.label.halves {
+            1 => Self::Drive(first.device),
+            _ => Self::Pair(Pair::new(runtime.clone(), Rc::clone(keeper), place, apart)),
+        })
+    }
+
     fn device(&self) -> Rc<dyn BlockDevice> {
         match self {
             Self::Drive(drive) => Rc::clone(drive),

@@ -12,9 +12,9 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Hint, IoError, Payload, Request, Sectors, narrow};
 use manylogs_engine::{Phase, update_root, write_root};
-use manylogs_logstore::BLANK;
 use manylogs_logstore::ondisk::equal_logs::least_device;
 use manylogs_logstore::store::Device;
+use manylogs_logstore::{BLANK, LogId};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::chain::Chain;
@@ -23,7 +23,6 @@ use crate::keeper::{Drive, NotChanged};
 use crate::limit::Geometry;
 use crate::link::Link;
 use crate::ondisk::{Superblock, root_slots};
-use crate::pair::Pair;
 use crate::roster::{Change, HALVES, LINKS, LINKS_LEAST};
 use crate::state::Inner;
 
@@ -56,7 +55,7 @@ impl Chain {
     pub fn links(&self) -> Vec<LinkState> {
         let (keeper, roster) = (&self.0.keeper, self.0.keeper.roster());
         let leaving = |link: usize| {
-            (roster.leaving.map(usize::from) == Some(link)).then(|| self.0.left_on(device(link)))
+            (roster.leaving.map(usize::from) == Some(link)).then(|| self.0.left_on(link))
         };
         let state = |link| LinkState {
             link,
@@ -117,10 +116,11 @@ impl Inner {
     }
 
     /// What a link still holds.
-    fn left_on(&self, device: Device) -> Leaving {
+    fn left_on(&self, link: usize) -> Leaving {
         let state = self.engine.state.borrow();
         let logs = state.store.logs();
-        let there = logs.iter().filter(|log| logs.device(log.id()) == device && log.live() > 0);
+        let there = self.segments_of(link).filter_map(|id| logs.get(id));
+        let there = there.filter(|log| log.live() > 0);
         there.fold(Leaving::default(), |sum, log| Leaving {
             segments: sum.segments + 1,
             live: sum.live + Sectors(log.live()),
@@ -173,7 +173,7 @@ impl Inner {
             if let Some(reason) = self.engine.state.borrow().store.read_only() {
                 return Err(LinkError::ReadOnly(reason));
             }
-            if self.is_shut(device) && self.is_empty(device) {
+            if self.shuts(device) && self.is_empty(link) {
                 break;
             }
             progress.await;
@@ -183,7 +183,7 @@ impl Inner {
 
     /// Whether no record goes to the link any more. Sees to that as soon as there is room enough
     /// elsewhere for all that was promised, and for cleaning.
-    fn is_shut(&self, device: Device) -> bool {
+    fn shuts(&self, device: Device) -> bool {
         let mut state = self.engine.state.borrow_mut();
         let state = &mut *state;
         if !state.store.logs().is_shut(device) {
@@ -207,10 +207,10 @@ impl Inner {
     }
 
     /// Whether recovery needs nothing of the link, and nothing is read or written there.
-    fn is_empty(&self, device: Device) -> bool {
+    fn is_empty(&self, link: usize) -> bool {
         let state = self.engine.state.borrow();
         let logs = state.store.logs();
-        logs.iter().filter(|log| logs.device(log.id()) == device).all(|log| {
+        self.segments_of(link).filter_map(|id| logs.get(id)).all(|log| {
             let is_moving = state.pace.contains(log.id()) && plant::is(Bug::LinkForgottenEarly);
             log.may_reset() || is_moving
         })
@@ -222,9 +222,7 @@ impl Inner {
         if !plant::is(Bug::LinkForgottenEarly) {
             self.engine.state.borrow_mut().store.forget(device);
         }
-        let is_there = |id: &manylogs_logstore::LogId| {
-            self.engine.state.borrow().store.logs().device(*id) == device
-        };
+        let is_there = |id: &LogId| self.segments_of(link).any(|of| of == *id);
         let retired = self.engine.state.borrow().store.root().retired.clone();
         if retired.iter().any(is_there) {
             // They are of the drive, not of the place.
@@ -324,7 +322,7 @@ impl Inner {
             ids.into_iter().for_each(|id| self.keeper.forget(id));
             return Err(error);
         }
-        self.places.put(link, self.link(link));
+        self.places.put(link, Link::of(&self.engine.runtime, &self.keeper, link, false));
         self.take_into_use(link);
         drop(naming);
         self.start_cleaners();
@@ -332,16 +330,6 @@ impl Inner {
         self.engine.notify_progress();
         self.offer_room_to_clients();
         Ok(link)
-    }
-
-    /// The link of the current drives in a place.
-    fn link(&self, link: usize) -> Option<Link> {
-        let first = self.keeper.current(link).into_iter().next()?;
-        if !self.is_mirrored() {
-            return Some(Link::Drive(first.device));
-        }
-        let (runtime, keeper) = (self.engine.runtime.clone(), Rc::clone(&self.keeper));
-        Some(Link::Pair(Pair::new(runtime, keeper, link, false)))
     }
 
     /// Makes the beginning of each segment blank: the drive may have been a link of this chain, or

@@ -189,13 +189,20 @@ impl Inner {
     /// The drive that the tail comes to next, if it takes the drives in turn.
     pub(crate) fn next_drive(&self, state: &State) -> usize {
         let tail = usize::from(state.tail_drive().0);
+        self.links_from(state, tail + 1).next().unwrap_or(tail)
+    }
+
+    /// The links that stay, from this place on in the order of their places, and then from the
+    /// first place on.
+    pub(crate) fn links_from(
+        &self,
+        state: &State,
+        first: usize,
+    ) -> impl Iterator<Item = usize> + use<> {
         let roster = self.keeper.roster();
-        let stays = |drive: &usize| {
-            let leaves = state.leaving.is_some_and(|device| usize::from(device.0) == *drive);
-            roster.has(*drive) && !leaves
-        };
-        let around = (1..=DRIVES_MOST).map(|i| (tail + i) % DRIVES_MOST);
-        around.into_iter().find(stays).unwrap_or(tail)
+        let leaving = state.leaving.map(|device| usize::from(device.0));
+        let around = (0..DRIVES_MOST).map(move |i| (first + i) % DRIVES_MOST);
+        around.filter(move |link| roster.has(*link) && leaving != Some(*link))
     }
 
     /// Whether segments are cleaned one by one. They are while a link is emptied, whatever the
@@ -288,7 +295,6 @@ impl Inner {
 
 /// Whether there is something to clean in the segment.
 pub(crate) fn is_dirty(logs: &Logs, id: LogId) -> bool {
-    let live = || logs.get(id).is_some_and(|log| log.live() > 0);
     let is_used = |log: &Log| !log.is_retired() && !log.is_empty();
-    !logs.is_blank(id) && (live() || logs.get(id).is_some_and(is_used))
+    logs.get(id).is_some_and(|log| log.live() > 0 || is_used(log))
 }

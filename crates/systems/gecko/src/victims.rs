@@ -3,7 +3,6 @@
 use manylogs_logstore::store::{Device, Logs};
 use manylogs_logstore::{Log, LogId};
 
-use crate::limit::DRIVES_MOST;
 use crate::pace::is_dirty;
 use crate::state::{Inner, State};
 
@@ -87,14 +86,9 @@ impl Inner {
         if !self.is_in_need(state) {
             return None;
         }
-        let next = self.next_drive(state);
-        let leaves =
-            |drive: &usize| state.leaving.is_some_and(|device| usize::from(device.0) == *drive);
-        let roster = self.keeper.roster();
-        let drives = (0..DRIVES_MOST).map(|i| (next + i) % DRIVES_MOST);
-        let drives = drives.filter(|drive| roster.has(*drive) && !leaves(drive));
-        let all = drives.flat_map(|drive| self.segments_of(drive));
-        all.into_iter().find(|id| self.can_be_cleaned(state, *id))
+        let links = self.links_from(state, self.next_drive(state));
+        let mut all = links.flat_map(|link| self.segments_of(link));
+        all.find(|id| self.can_be_cleaned(state, *id))
     }
 
     /// Whether hardly more room is left than cleaning itself needs.
@@ -119,7 +113,7 @@ impl Inner {
     /// the segment's content needs less then.
     fn may_seal(&self, state: &State, id: LogId) -> bool {
         let logs = state.store.logs();
-        let is_open = |log: &&Log| !log.is_sealed() && !logs.is_shut(logs.device(id));
+        let is_open = |log: &&Log| !log.is_sealed() && !logs.is_shut_for(id);
         let Some(log) = logs.get(id).filter(is_open) else { return true };
         let is_alone = state.pace.under_way().next().is_none();
         let kept = if is_alone { 0 } else { self.spared.log.0 };

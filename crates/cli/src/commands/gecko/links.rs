@@ -10,7 +10,7 @@ use manylogs_serve::{
 };
 use manylogs_storage::OpenMode;
 
-use super::members::{not_a_chain, open};
+use super::members::{for_server, not_a_chain, while_open};
 use super::members_failure;
 use crate::args::gecko::{MemberAddArgs, MemberRemoveArgs};
 use crate::commands::live;
@@ -20,7 +20,7 @@ use crate::commands::volume::{in_use, stack_failure};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// How often a link is looked at that an opening goes on to empty.
+/// How often a removal is asked for again that the opening goes on with.
 const LOOK: Nanos = Nanos::from_millis(100);
 
 pub(super) fn add(args: &MemberAddArgs) -> Result<(), Failure> {
@@ -71,30 +71,26 @@ fn chain_of(base: &Path) -> Result<ServedChain, Failure> {
 
 fn add_closed(args: &MemberAddArgs) -> Result<u64, Failure> {
     let chain = chain_of(&args.base)?;
-    let (stack, opened) = open(&chain)?;
-    let mut drives = Vec::new();
-    for new in &args.new {
-        let refused = refuse_link_member(&opened.links(), &chain.members, new);
-        refused.map_err(Failure::input)?;
-        let drive = stack.beside(new, &StackOptions::new(new, OpenMode::Exclusive));
-        let drive = drive.map_err(|error| in_use(new, stack_failure(error)))?;
-        drives.push((drive, chain.members.len() + drives.len()));
-    }
-    let added = opened.clone();
-    let link = stack.run(async move { added.add_link(drives).await });
-    closed(&stack, opened)?;
-    link.map(|link| link as u64).map_err(|error| failure(&error))
-}
-
-fn closed(stack: &Stack, opened: Chain) -> Result<(), Failure> {
-    stack.run(async move { opened.close().await }).map_err(Failure::failed)
+    while_open(&chain, |stack, opened| {
+        let mut drives = Vec::new();
+        for new in &args.new {
+            let refused = refuse_link_member(&opened.links(), &chain.members, new);
+            refused.map_err(Failure::input)?;
+            let drive = stack.beside(new, &StackOptions::new(new, OpenMode::Exclusive));
+            let drive = drive.map_err(|error| in_use(new, stack_failure(error)))?;
+            drives.push((drive, chain.members.len() + drives.len()));
+        }
+        let added = opened.clone();
+        let link = stack.run(async move { added.add_link(drives).await });
+        link.map(|link| link as u64).map_err(|error| failure(&error))
+    })
 }
 
 pub(super) fn remove(args: &MemberRemoveArgs) -> Result<(), Failure> {
     let base = args.of.clone().unwrap_or_else(|| PathBuf::from(&args.old));
     match live::server(&base)? {
         Some(mut server) => {
-            let order = Order::RemoveMember { old: args.old.clone() };
+            let order = Order::RemoveMember { old: for_server(&args.old) };
             server.ask(&order).map_err(control_failure)?;
         }
         None => remove_closed(args, &base)?,
@@ -104,10 +100,7 @@ pub(super) fn remove(args: &MemberRemoveArgs) -> Result<(), Failure> {
 
 fn remove_closed(args: &MemberRemoveArgs, base: &Path) -> Result<(), Failure> {
     let chain = chain_of(base)?;
-    let (stack, opened) = open(&chain)?;
-    let result = empty(args, &chain, &stack, &opened);
-    closed(&stack, opened)?;
-    result
+    while_open(&chain, |stack, opened| empty(args, &chain, stack, opened))
 }
 
 fn empty(
@@ -121,17 +114,14 @@ fn empty(
     let leaves = links.iter().any(|state| state.link == link && state.leaving.is_some());
     let (chain, runtime) = (opened.clone(), stack.runtime());
     let removed = stack.run(async move {
-        if !leaves {
-            return chain.remove_link(link).await;
-        }
-        // An earlier opening began with it, and this one goes on.
-        while chain.links().iter().any(|state| state.link == link) {
-            if let Some(reason) = chain.read_only() {
-                return Err(LinkError::ReadOnly(reason));
+        loop {
+            match chain.remove_link(link).await {
+                // An earlier opening began with it, and this one goes on.
+                Err(LinkError::Busy) if leaves => runtime.sleep(LOOK).await,
+                Err(LinkError::NoSuchLink { .. }) if leaves => return Ok(()),
+                removed => return removed,
             }
-            runtime.sleep(LOOK).await;
         }
-        Ok(())
     });
     removed.map_err(|error| failure(&error))
 }

@@ -25,8 +25,9 @@ use crate::output::print;
 
 /// How often a copy that goes on is looked at.
 const LOOK: Nanos = Nanos::from_millis(100);
-/// States of a half that has everything.
+/// State of a half that has everything.
 const CURRENT: &str = "current";
+/// The same if its link is being emptied.
 const LEAVING: &str = "leaving";
 
 pub(crate) fn run(args: &MemberArgs) -> Result<(), Failure> {
@@ -143,7 +144,7 @@ fn replace(args: &MemberReplaceArgs) -> Result<(), Failure> {
     if let Some(mut server) = live::server(&base)? {
         check_new(args)?;
         let new = std::path::absolute(&args.new).unwrap_or_else(|_| args.new.clone());
-        let order = Order::ReplaceMember { old: args.old.clone(), new };
+        let order = Order::ReplaceMember { old: for_server(&args.old), new };
         let answer = server.ask(&order).map_err(control_failure)?;
         let bytes = answer["copied_bytes"].as_u64().unwrap_or_default();
         return joined(args, bytes);
@@ -158,7 +159,7 @@ fn replace(args: &MemberReplaceArgs) -> Result<(), Failure> {
         let base = base.display();
         Failure::input(format!("{base} is no member of a chain: name one with --of MEMBER"))
     })?;
-    let copied = replace_closed(args, &chain)?;
+    let copied = while_open(&chain, |stack, opened| copy(args, &chain, stack, opened))?;
     joined(args, copied.content.bytes())
 }
 
@@ -200,18 +201,31 @@ fn named(args: &MemberReplaceArgs, base: &Path) -> Result<(Vec<PathBuf>, bool), 
     Ok(if joins { (vec![args.new.clone()], true) } else { (Vec::new(), false) })
 }
 
-/// Replaces a half of a chain that nobody serves: opens the chain until the new drive has all.
-fn replace_closed(args: &MemberReplaceArgs, chain: &ServedChain) -> Result<Copied, Failure> {
+/// `old` for a server, which may run in another folder. Numbers, and drives that are gone, stay as
+/// they are.
+pub(super) fn for_server(old: &str) -> String {
+    let is_number = old.chars().all(|sign| sign.is_ascii_digit() || sign == '.');
+    match std::path::absolute(old) {
+        Ok(path) if !is_number && path.exists() => path.display().to_string(),
+        _ => old.to_owned(),
+    }
+}
+
+/// Opens a chain that nobody serves for `work`, and closes it whatever comes of that.
+pub(super) fn while_open<T>(
+    chain: &ServedChain,
+    work: impl FnOnce(&Stack, &Chain) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let (stack, opened) = open(chain)?;
-    let result = copy(args, chain, &stack, &opened);
+    let result = work(&stack, &opened);
     let closed = stack.run(async move { opened.close().await });
-    let copied = result?;
+    let result = result?;
     closed.map_err(Failure::failed)?;
-    Ok(copied)
+    Ok(result)
 }
 
 /// Opens a chain that nobody serves.
-pub(super) fn open(chain: &ServedChain) -> Result<(Stack, Chain), Failure> {
+fn open(chain: &ServedChain) -> Result<(Stack, Chain), Failure> {
     let (stack, drives) = drives(chain, OpenMode::Exclusive)?;
     let opened = stack.run(Chain::open(stack.runtime(), drives, chain.settings));
     let opened = opened.map_err(|error| refused(&ChainRefused::new(&chain.members, error)))?;

@@ -15,19 +15,19 @@ use crate::output::print;
 pub(crate) fn run(device: &Path, bar: &ProgressBar) -> Result<bool, Failure> {
     let found = ServedChain::of(device, &[], ChainSettings::default());
     let Some(chain) = found.map_err(members_failure)? else { return Ok(false) };
-    let (stack, opened) = members::open(&chain)?;
-    let (working, shown) = (opened.clone(), bar.clone());
-    let scrubbed = stack.run(async move {
-        let progress = |done, total| {
-            shown.set_length(total);
-            shown.set_position(done);
-        };
-        working.scrub(progress).await
+    let scrubbed = members::while_open(&chain, |stack, opened| {
+        let (working, shown) = (opened.clone(), bar.clone());
+        let scrubbed = stack.run(async move {
+            let progress = |done, total| {
+                shown.set_length(total);
+                shown.set_position(done);
+            };
+            working.scrub(progress).await
+        });
+        scrubbed.map_err(Failure::failed)
     });
-    let closed = stack.run(async move { opened.close().await });
     bar.finish_and_clear();
-    let scrubbed = scrubbed.map_err(Failure::failed)?;
-    closed.map_err(Failure::failed)?;
+    let scrubbed = scrubbed?;
     told(device, &scrubbed).map(|()| true)
 }
 

@@ -110,7 +110,7 @@ impl Store {
     pub fn begin_epoch(&mut self, log: LogId) -> Option<(RecordSequence, AppendSlot)> {
         let floor = self.epoch_floor();
         let cannot_begin = |log: &Log| log.used().0 > 0 || log.is_retired();
-        if self.logs.is_shut(self.logs.device(log)) {
+        if self.logs.is_shut_for(log) {
             return None;
         }
         if self.logs.is_begun(log, floor) || self.logs.get(log).is_some_and(cannot_begin) {

@@ -349,7 +349,17 @@ impl Logs {
     /// Whether the log has no entries and may take some, at least after its epoch has begun. The
     /// record that begins the epoch may be under way.
     pub fn is_blank(&self, id: LogId) -> bool {
-        !self.is_shut_for(id) && self.get(id).is_none_or(|log| log.is_empty() && !log.is_retired())
+        !self.is_shut_for(id) && self.is_unused(id)
+    }
+
+    /// Whether the log has no entries and has not failed. Its device may be shut.
+    pub fn is_unused(&self, id: LogId) -> bool {
+        self.get(id).is_none_or(|log| log.is_empty() && !log.is_retired())
+    }
+
+    /// Numbers of the logs on a device.
+    pub(super) fn ids_on(&self, device: Device) -> Vec<LogId> {
+        self.ids().filter(|id| self.device(*id) == device).collect()
     }
 
     /// Whether entries may be appended to the log: see [`Log::is_begun`].

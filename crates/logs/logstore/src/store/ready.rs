@@ -25,9 +25,7 @@ impl Store {
 
     /// Takes all logs of a device out of use.
     pub fn retire_all_on(&mut self, device: Device) {
-        for log in
-            self.logs.ids().filter(|log| self.logs.device(*log) == device).collect::<Vec<_>>()
-        {
+        for log in self.logs.ids_on(device) {
             self.retire(log);
         }
     }

@@ -257,7 +257,7 @@ impl Store {
     ) -> Option<Relocated> {
         let all: Vec<Entry> = entries.iter().map(|(entry, _)| *entry).collect();
         let room = Room::of(&all, self.logs.shape());
-        let is_shut = self.logs.is_shut(self.logs.device(to));
+        let is_shut = self.logs.is_shut_for(to);
         let accepts =
             !is_shut && self.logs.with(to, |log| log.accepts(room.log)) && self.is_ready(to);
         if all.is_empty() || !accepts || !self.fits(room) {

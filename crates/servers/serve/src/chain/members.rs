@@ -245,8 +245,8 @@ impl Found {
         Ok(())
     }
 
-    /// All members in their order. A drive that left its pair, or of a
-    /// link that was removed, is none, whatever its label says.
+    /// All members in their order. A drive that left its pair is none, whatever its label says.
+    /// Neither is a drive of a link that was removed.
     fn complete(self, searched: PathBuf) -> Result<Vec<Member>, MembersError> {
         let (missing, chain, drives) = (self.missing(), self.chain, self.roster().places());
         if !missing.is_empty() {

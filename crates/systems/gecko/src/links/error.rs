@@ -57,7 +57,9 @@ pub enum LinkError {
     #[error("a drive of the chain, or a new one, is zoned: such links cannot be added yet")]
     Zoned,
     /// Another link is added or leaves, or a drive of the link is copied to.
-    #[error("another link is being added or leaves, or a drive joins: wait (member list)")]
+    #[error(
+        "a link is being added or leaves, or a drive joins: wait until that has ended (member list)"
+    )]
     Busy,
     /// The chain was closed. A link that leaves goes on with that at the next opening.
     #[error("the chain was closed: a link that leaves goes on with that at the next opening")]

@@ -15,15 +15,14 @@ use crate::keeper::{Drive, Keeper, NotChanged};
 use crate::limit::SEGMENTS_LEAST;
 use crate::link::{Link, Places};
 use crate::ondisk::{Superblock, root_slots};
-use crate::pair::Pair;
 use crate::roster::Roster;
 
-/// The links of a chain, by their places, and the label of one of its drives.
+/// The links of a chain, by their places.
 pub(super) struct Found {
     pub(super) places: Places,
     /// The same links, as an opening reads them: reads that fail for a while are tried again.
     pub(super) reads: Vec<Rc<dyn BlockDevice>>,
-    /// The label of a current drive of the first link.
+    /// The label of one drive. What all drives have alike is used of it.
     pub(super) label: Superblock,
     pub(super) keeper: Rc<Keeper>,
     /// Ids of current drives that are missing.
@@ -63,18 +62,9 @@ impl Found {
         label: &Superblock,
         missing: Vec<u64>,
     ) -> Self {
-        let places = Places::of(|link| {
-            let first = keeper.current(link).into_iter().next()?;
-            Some(match label.halves {
-                1 => Link::Drive(first.device),
-                _ => Link::Pair(Pair::new(runtime.clone(), Rc::clone(&keeper), link, true)),
-            })
-        });
+        let places = Places::of(|place| Link::of(runtime, &keeper, place, true));
         let reads = patient(&places, runtime);
-        let first =
-            keeper.roster().in_use().find_map(|link| keeper.current(link).into_iter().next());
-        let label = first.map_or(*label, |drive| drive.label);
-        Self { places, reads, label, keeper, missing, behind: None }
+        Self { places, reads, label: *label, keeper, missing, behind: None }
     }
 
     pub(super) const fn is_mirrored(&self) -> bool {

@@ -22,8 +22,7 @@ impl Logs {
     pub fn shut(&mut self, device: Device) {
         if !self.is_shut(device) {
             self.shut.push(device);
-            let there: Vec<LogId> = self.ids().filter(|id| self.device(*id) == device).collect();
-            there.into_iter().for_each(|id| self.adjust(id, Log::seal));
+            self.ids_on(device).into_iter().for_each(|id| self.adjust(id, Log::seal));
             self.count_room();
         }
     }
@@ -33,8 +32,7 @@ impl Logs {
     /// # Panics
     /// If one of them is still needed.
     pub fn forget(&mut self, device: Device) {
-        let there: Vec<LogId> = self.ids().filter(|id| self.device(*id) == device).collect();
-        for id in there {
+        for id in self.ids_on(device) {
             let log = self.logs[id.0 as usize].take();
             assert!(log.is_none_or(|log| log.may_reset()), "a log that is needed is forgotten");
         }
@@ -54,13 +52,13 @@ impl Logs {
         self.shut.contains(&device)
     }
 
-    pub(super) fn is_shut_for(&self, id: LogId) -> bool {
+    /// Whether the log takes no records because its device is shut.
+    pub fn is_shut_for(&self, id: LogId) -> bool {
         !self.shut.is_empty() && self.is_shut(self.device(id))
     }
 
     /// Room that is left if the logs of a device take no records any more.
     pub fn room_without(&self, device: Device) -> u64 {
-        let there = self.ids().filter(|id| self.device(*id) == device);
-        self.room - there.map(|id| self.room_in(id)).sum::<u64>()
+        self.room - self.ids_on(device).into_iter().map(|id| self.room_in(id)).sum::<u64>()
     }
 }
