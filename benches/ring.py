@@ -171,7 +171,8 @@ def main():
         place, systems = tempfile.mkdtemp(dir="/dev/shm"), []
         try:
             archive = make_archive(place, arguments.dirs, 20)
-            systems += [System(arguments, place, way) for way in WAYS + ["memory"]]
+            for way in WAYS + ["memory"]:
+                systems.append(System(arguments, place, way))
             rounds = []
             for number in range(arguments.rounds + 1):
                 turn = systems[number % 3:] + systems[:number % 3]

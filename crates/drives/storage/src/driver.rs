@@ -1,6 +1,6 @@
 //! The ring and the threads on which a reactor waits.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
 use std::rc::Rc;
@@ -40,8 +40,6 @@ pub(crate) struct Driver {
     shelf: Arc<Shelf>,
     /// Whether there may be queued entries that the kernel has not been given.
     queued: Cell<bool>,
-    /// Entries for the kernel's requests, once there are some.
-    requests: OnceCell<Rc<Entries>>,
 }
 
 impl Driver {
@@ -55,7 +53,6 @@ impl Driver {
             callbacks: RefCell::default(),
             shelf: Arc::default(),
             queued: Cell::default(),
-            requests: OnceCell::new(),
         }
     }
 
@@ -140,9 +137,7 @@ impl Driver {
     /// If there is no ring that can, or it has entries already; those of the kernel's queue.
     pub(crate) fn take_requests(&self, entries: &Rc<Entries>) -> io::Result<()> {
         let mut ring = self.ring.borrow_mut();
-        let ring = ring.as_mut().ok_or(io::ErrorKind::Unsupported)?;
-        self.requests.set(Rc::clone(entries)).map_err(|_| io::ErrorKind::AlreadyExists)?;
-        ring.take_requests(entries)
+        ring.as_mut().ok_or(io::ErrorKind::Unsupported)?.take_requests(entries)
     }
 
     /// Gives the kernel a command that it refuses, after which it sends requests another way.
@@ -153,9 +148,8 @@ impl Driver {
 
     /// Gives the kernel the queued entries. If it refuses for now, the next round tries again.
     pub(crate) fn submit(&self) {
-        let answered = self.requests.get().is_some_and(|requests| requests.any_answered());
-        if (self.queued.get() || answered)
-            && let Some(ring) = self.ring.borrow_mut().as_mut()
+        if let Some(ring) = self.ring.borrow_mut().as_mut()
+            && (self.queued.get() || ring.any_answered())
         {
             self.queued.set(ring.submit().is_err());
         }
@@ -166,8 +160,8 @@ impl Driver {
         while let Some((key, done)) = self.next_from_ring() {
             self.call_back(key, done);
         }
-        if let Some(requests) = self.requests.get() {
-            requests.tell();
+        if let Some(ring) = self.ring.borrow().as_ref() {
+            ring.tell_requests();
         }
         for (key, done) in self.at_once.take() {
             self.call_back(key, done);

@@ -17,7 +17,8 @@ use crate::values::InitFlags;
 
 /// Most requests of one processor that can be under way in the ring. Others wait in the kernel.
 const DEPTH_MOST: u16 = 16;
-/// The same where little memory is allowed: a program on one processor still finds a queue.
+/// The same where little memory is allowed. Each processor keeps so many entries, whatever the
+/// bound is.
 const DEPTH_LEAST: u16 = 8;
 /// Where the kernel lists the processors that the machine may have.
 const PROCESSORS: &str = "/sys/devices/system/cpu/possible";
@@ -82,6 +83,12 @@ impl PolledSession {
     #[must_use]
     pub const fn ring_refused(&self) -> Option<&io::Error> {
         self.refused.as_ref()
+    }
+
+    /// Whether a request may be there: in the ring, or in the device while that is due.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.device_due || self.ring.as_ref().is_some_and(RequestRing::has_arrived)
     }
 
     /// Notes that the device has become readable. Beside a ring it is read only then.

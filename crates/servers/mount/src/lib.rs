@@ -168,7 +168,7 @@ pub fn serve(
         engine.serve(session, front, to_tell)
     });
     let closed = engine.stop();
-    // An unmount that is due only now would wait for the engine's thread.
+    // The guard goes after the engine's thread: an unmount may wait until that has closed its ring.
     drop((guard, control));
     // Unmounting a disk waits for this answer.
     drop(served.map_err(failed)?);
@@ -192,8 +192,8 @@ fn listen(source: &Path, queue: &Queue) -> Option<ControlSocket> {
 fn tell_switch(source: &Path) {
     if std::fs::read(RING_SWITCH).is_ok_and(|says| says.starts_with(b"N")) {
         let message = format!(
-            "requests come through /dev/fuse: io_uring is switched on by \
-             `echo Y > {RING_SWITCH}` before the mount"
+            "requests come through /dev/fuse, because io_uring is switched off: \
+             `echo Y > {RING_SWITCH}` before the mount switches it on"
         );
         line(Level::Info, Some(source), &message, &[]);
     }

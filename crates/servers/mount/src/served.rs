@@ -85,7 +85,8 @@ impl Served {
         self.ring_bytes.set(session.ring().map(|ring| ring.reserved_bytes() as u64));
         if let Some(error) = session.ring_refused() {
             let message = format!("requests come through /dev/fuse, not io_uring: {error}");
-            line(Level::Warning, None, &message, &[]);
+            let source = Path::new(&self.operated.subject().name);
+            line(Level::Warning, Some(source), &message, &[]);
         }
     }
 

@@ -139,7 +139,7 @@ pub fn exposition(status: &Status) -> String {
         }
         let name = "kernel_requests_through_io_uring";
         page.family(name, "gauge", "1 if requests come through io_uring, 0 if by /dev/fuse.");
-        page.sample(name, &[], u64::from(file_system.requests_through == "io_uring"));
+        page.sample(name, &[], u64::from(file_system.ring_bytes > 0));
     }
     if let Some(emulation) = &status.emulation {
         emulated(&mut page, emulation);

@@ -104,19 +104,16 @@ impl RequestRing {
         let driver = watcher.driver();
         let slots = usize::from(shape.queues) * usize::from(shape.depth);
         let planted = usize::from(is(Bug::RingEntriesTooSmall)) * shape.payload_bytes / 2;
-        let memory = match Memory::new(slots, shape.payload_bytes - planted) {
-            Ok(memory) => memory,
-            Err(error) => {
-                driver.refuse_requests(&refusal(&device))?;
-                return Err(error);
-            }
-        };
-        let desk = Arc::new(Desk::new(memory, Arc::clone(driver.event())));
-        let entries = Rc::new(Entries::new(desk, device, shape));
-        if let Err(error) = driver.take_requests(&entries) {
-            driver.refuse_requests(&refusal(&entries.device))?;
-            return Err(error);
-        }
+        let made = Memory::new(slots, shape.payload_bytes - planted).and_then(|memory| {
+            let desk = Arc::new(Desk::new(memory, Arc::clone(driver.event())));
+            let entries = Rc::new(Entries::new(desk, Arc::clone(&device), shape));
+            driver.take_requests(&entries).map(|()| entries)
+        });
+        let entries = made.or_else(|error| {
+            // Else the kernel would wait for entries for ever.
+            driver.refuse_requests(&refusal(&device))?;
+            Err(error)
+        })?;
         if entries.usable.borrow().contains(&0) {
             return Err(io::Error::from_raw_os_error(-entries.refused.get()));
         }

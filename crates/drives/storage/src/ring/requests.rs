@@ -19,8 +19,8 @@ impl Ring {
 
     /// Hands entries for requests to the kernel. They stay here until the ring is closed.
     pub(crate) fn take_requests(&mut self, entries: &Rc<Entries>) -> io::Result<()> {
-        if !self.takes_commands() {
-            return Err(io::ErrorKind::Unsupported.into());
+        if self.requests.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.requests = Some(Rc::clone(entries));
         for slot in entries.slots() {
@@ -33,11 +33,20 @@ impl Ring {
 
     /// Gives the kernel a command that it refuses.
     pub(crate) fn refuse_requests(&mut self, refusal: &Entry128) -> io::Result<()> {
-        if !self.takes_commands() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
         self.push_wide(&refusal.clone().user_data(FORGET_KEY))?;
         self.enter()
+    }
+
+    /// Whether there are answers for the kernel.
+    pub(crate) fn any_answered(&self) -> bool {
+        self.requests.as_ref().is_some_and(|entries| entries.any_answered())
+    }
+
+    /// Wakes who waits for requests that have arrived.
+    pub(crate) fn tell_requests(&self) {
+        if let Some(entries) = &self.requests {
+            entries.tell();
+        }
     }
 
     /// Queues the answers that the kernel has not been given.
@@ -63,6 +72,9 @@ impl Ring {
     }
 
     fn push_wide(&mut self, entry: &Entry128) -> io::Result<()> {
+        if !self.takes_commands() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         loop {
             // SAFETY: the ring holds memory and descriptor of all entries until it is closed; a
             // refusal has none, and is over when it was submitted.

@@ -1,13 +1,11 @@
 //! Waits for the kernel's requests.
 
 use std::fs::File;
-use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
-use manylogs_block::{Handle, Nanos};
+use manylogs_block::{Handle, Nanos, first_of};
 use manylogs_fuse::PolledSession;
 use manylogs_storage::Watcher;
 
@@ -66,35 +64,33 @@ impl Arrivals {
 
     /// A request was served: waits if the next one is not there yet, as far as one can tell.
     pub(super) async fn after_request(&mut self, session: &mut PolledSession) {
-        if session.ring().is_none() {
-            if self.pace.waits() {
-                self.watcher.readable(&self.device).await;
-            }
-            return;
+        if session.ring().is_some() {
+            return self.next(session).await;
         }
-        let readable = &mut self.readable;
-        let is_readable = poll_fn(|cx| Poll::Ready(readable.as_mut().poll(cx).is_ready()));
-        if is_readable.await {
-            self.device_is_due(session);
+        if self.pace.waits() {
+            self.watcher.readable(&self.device).await;
         }
     }
 
-    /// There was no request: waits for one.
+    /// Waits for a request. Returns at once where one may be there.
     pub(super) async fn next(&mut self, session: &mut PolledSession) {
         let Some(ring) = session.ring() else {
             self.pace.found_nothing();
             return self.watcher.readable(&self.device).await;
         };
-        let mut arrival = pin!(ring.arrival());
-        if ring.has_arrived() {
-            return;
-        }
+        let (arrival, is_due) = (ring.arrival(), session.is_due());
         let readable = &mut self.readable;
-        let by_device = poll_fn(|cx| match readable.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(true),
-            Poll::Pending => arrival.as_mut().poll(cx).map(|()| false),
-        });
-        if by_device.await {
+        let by_device = async {
+            readable.as_mut().await;
+            true
+        };
+        let by_ring = async {
+            if !is_due {
+                arrival.await;
+            }
+            false
+        };
+        if first_of(by_device, by_ring).await {
             self.device_is_due(session);
         }
     }
