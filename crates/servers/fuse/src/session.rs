@@ -43,8 +43,8 @@ pub struct Session {
 }
 
 /// Keeps a file system mounted. When it and the session are dropped the file system is unmounted,
-/// lazily. Unmounting may wait for the connection to end, and a connection with a ring ends with its
-/// reactor: so the guard must be dropped after the reactor.
+/// lazily. Unmounting may wait for the connection to end, and a connection with a ring ends with
+/// its reactor: so the guard must be dropped after the reactor.
 #[derive(Debug)]
 pub struct MountGuard(#[expect(dead_code, reason = "it is dropped")] Arc<Mount>);
 
