@@ -224,7 +224,7 @@ async fn serve(
             Turn::Request { thread } => {
                 yield_now().await;
                 companion.served(thread);
-                arrivals.after_request(&mut session).await;
+                arrivals.after_request(&mut session, companion.keeps_awake()).await;
             }
             Turn::Nothing => arrivals.next(&mut session).await,
             Turn::Ended(ended) => {

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use manylogs_block::{Handle, Nanos, first_of};
+use manylogs_block::{Handle, Nanos, Time, first_of, yield_now};
 use manylogs_fuse::PolledSession;
 use manylogs_storage::Watcher;
 
@@ -33,6 +33,52 @@ impl Pace {
     }
 }
 
+/// How long to look for the next request before the thread waits for it. A thread that waits must
+/// be woken by the program, which takes 2 to 10 us even if no processor sleeps.
+const LOOK_LONGEST: Nanos = Nanos::from_micros(100);
+
+/// Decides when to look for the next request, and for how long: the thread does nothing else
+/// meanwhile. Looks that found nothing make further ones ever more seldom.
+#[derive(Debug, Default)]
+struct Looks {
+    /// The end of the look under way.
+    until: Option<Time>,
+    /// Looks in a row that found nothing.
+    failed: u32,
+    /// Requests still to be served without a look.
+    skip: u32,
+}
+
+impl Looks {
+    /// After so many failures in a row further ones change nothing.
+    const FAILED_MOST: u32 = 10;
+
+    /// A request was served at `now`: returns whether a look begins.
+    fn begins(&mut self, now: Time) -> bool {
+        if self.until.take().is_some() {
+            self.failed = 0;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        self.until = Some(now + LOOK_LONGEST);
+        true
+    }
+
+    /// No request is there at `now`: returns whether the look goes on.
+    fn goes_on(&mut self, now: Time) -> bool {
+        let Some(until) = self.until else { return false };
+        if now < until {
+            return true;
+        }
+        self.until = None;
+        self.failed = (self.failed + 1).min(Self::FAILED_MOST);
+        self.skip = 1 << self.failed;
+        false
+    }
+}
+
 /// Least time between two looks at the device beside a ring. What comes there can wait, and the
 /// kernel puts what it has forgotten meanwhile into one request.
 const DEVICE_PAUSE: Nanos = Nanos::from_millis(2);
@@ -48,6 +94,7 @@ pub(super) struct Arrivals {
     /// Beside a ring, one wait for the device goes on until it is readable.
     readable: Readable,
     pace: Pace,
+    looks: Looks,
 }
 
 impl Arrivals {
@@ -59,21 +106,35 @@ impl Arrivals {
         let device = Arc::new(File::from(session.to_wait_for()?));
         let (watcher, runtime) = (watcher.clone(), runtime.clone());
         let readable = readable(runtime.clone(), watcher.clone(), Arc::clone(&device));
-        Ok(Self { runtime, watcher, device, readable, pace: Pace::default() })
+        let (pace, looks) = (Pace::default(), Looks::default());
+        Ok(Self { runtime, watcher, device, readable, pace, looks })
     }
 
-    /// A request was served: waits if the next one is not there yet, as far as one can tell.
-    pub(super) async fn after_request(&mut self, session: &mut PolledSession) {
+    /// A request was served: waits if the next one is not there yet, as far as one can tell. The
+    /// next one is looked for instead if `may_look`.
+    pub(super) async fn after_request(&mut self, session: &mut PolledSession, may_look: bool) {
+        if may_look && self.looks.begins(self.runtime.now()) {
+            return;
+        }
         if session.ring().is_some() {
-            return self.next(session).await;
+            return self.wait(session).await;
         }
         if self.pace.waits() {
             self.watcher.readable(&self.device).await;
         }
     }
 
-    /// Waits for a request. Returns at once where one may be there.
+    /// No request was there: waits for one, or looks for it.
     pub(super) async fn next(&mut self, session: &mut PolledSession) {
+        if self.looks.goes_on(self.runtime.now()) {
+            // Other tasks run between two looks.
+            return yield_now().await;
+        }
+        self.wait(session).await;
+    }
+
+    /// Waits for a request. Returns at once where one may be there.
+    async fn wait(&mut self, session: &mut PolledSession) {
         let Some(ring) = session.ring() else {
             self.pace.found_nothing();
             return self.watcher.readable(&self.device).await;
@@ -108,4 +169,42 @@ fn readable(runtime: Handle, watcher: Watcher, device: Arc<File>) -> Readable {
         runtime.sleep(DEVICE_PAUSE).await;
         watcher.readable(&device).await;
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_ends_in_time_or_with_a_request() {
+        let mut looks = Looks::default();
+        assert!(!looks.goes_on(Time(0)), "none has begun");
+        assert!(looks.begins(Time(0)));
+        assert!(looks.goes_on(Time(LOOK_LONGEST.0 - 1)));
+        assert!(looks.begins(Time(LOOK_LONGEST.0 - 1)), "a request came");
+        assert!(looks.goes_on(Time(LOOK_LONGEST.0)));
+        assert!(!looks.goes_on(Time(2 * LOOK_LONGEST.0)));
+        assert!(!looks.goes_on(Time(0)), "it has ended");
+    }
+
+    /// Requests that are served until a look begins.
+    fn until_look(looks: &mut Looks) -> usize {
+        (0..).take_while(|_| !looks.begins(Time(0))).count()
+    }
+
+    #[test]
+    fn looks_in_vain_come_ever_more_seldom() {
+        let mut looks = Looks::default();
+        let mut skipped = Vec::new();
+        for _ in 0..12 {
+            skipped.push(until_look(&mut looks));
+            assert!(!looks.goes_on(Time(LOOK_LONGEST.0)));
+        }
+        assert_eq!(skipped, [0, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024]);
+        // One that finds a request makes up for all before.
+        until_look(&mut looks);
+        assert_eq!(until_look(&mut looks), 0);
+        assert!(!looks.goes_on(Time(LOOK_LONGEST.0)));
+        assert_eq!(until_look(&mut looks), 2);
+    }
 }

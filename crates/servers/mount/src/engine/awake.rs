@@ -48,6 +48,8 @@ struct State {
 struct Worth {
     /// Time of a request without the wish.
     before: Nanos,
+    /// Time of a request with it, when that was last worth it.
+    with: Option<Nanos>,
     /// Paces in a row that gained too little.
     bad: u32,
     /// No wish before this time.
@@ -59,8 +61,8 @@ struct Worth {
 impl Worth {
     /// Whether the wish goes on after requests that took `pace` each.
     fn goes_on(&mut self, pace: Nanos, now: Time) -> bool {
-        if pace.0.saturating_mul(3) <= self.before.0.saturating_mul(2) {
-            (self.bad, self.pause) = (0, PAUSE_LEAST);
+        if is_much_less(pace, self.before) {
+            (self.bad, self.pause, self.with) = (0, PAUSE_LEAST, Some(pace));
             return true;
         }
         self.bad += 1;
@@ -69,9 +71,15 @@ impl Worth {
         }
         let pause = self.pause.max(PAUSE_LEAST);
         (self.bad, self.pause) = (0, Nanos(2 * pause.0).min(PAUSE_MOST));
-        self.not_before = now + pause;
+        (self.not_before, self.with) = (now + pause, None);
         false
     }
+}
+
+/// Whether requests that take `one` each are at least half as fast again as those that take
+/// `other`.
+fn is_much_less(one: Nanos, other: Nanos) -> bool {
+    one.0.saturating_mul(3) <= other.0.saturating_mul(2)
 }
 
 impl Awake {
@@ -108,6 +116,20 @@ impl Awake {
         self.0.used_at.set(now);
         let awake = self.clone();
         self.0.runtime.spawn(async move { awake.end_when_unused().await });
+    }
+
+    /// Whether the last wish was worth its cost.
+    pub(super) fn helped(&self) -> bool {
+        self.0.worth.borrow().with.is_some()
+    }
+
+    /// Begins to wish again if requests, which take `pace` each without the wish, are much slower
+    /// than with the last one.
+    pub(super) fn begin_again(&self, pace: Nanos) {
+        let with = self.0.worth.borrow().with;
+        if with.is_some_and(|with| is_much_less(with, pace)) {
+            self.begin(pace);
+        }
     }
 
     /// Notes that requests took `pace` each while the wish held.
@@ -191,11 +213,18 @@ mod tests {
                     runtime.sleep(Nanos::from_millis(1)).await;
                 }
             }
+            assert!(!awake.helped(), "nobody knows");
             awake.begin(Nanos::from_micros(100));
+            awake.used(Nanos::from_micros(20));
+            awake.end();
+            awake.begin_again(Nanos::from_micros(29));
+            assert!(awake.helped() && !awake.is_held(), "as fast without");
+            awake.begin_again(Nanos::from_micros(30));
+            assert!(awake.is_held());
             for _ in 0..BAD_MOST {
                 awake.used(Nanos::from_micros(100));
             }
-            assert!(!awake.is_held(), "it gained nothing");
+            assert!(!awake.helped() && !awake.is_held(), "it gained nothing");
             awake.begin(Nanos::from_micros(100));
             assert!(!awake.is_held(), "too soon");
         });

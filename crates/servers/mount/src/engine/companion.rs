@@ -8,7 +8,8 @@
 //!
 //! So when one thread has sent a number of requests in a row, the server moves beside it. Where
 //! other processors stay idle the scheduler parts them again at once. Then idle processors are kept
-//! awake instead, if that helps ([`Awake`]), and the next attempts come ever more seldom.
+//! awake instead, if that helps ([`Awake`]), and the next attempts come ever more seldom. Where it
+//! has helped, processors are kept awake again as soon as requests are slow.
 //!
 //! The server never waits for a look ([`Follower`]): the program may wait for the server meanwhile,
 //! with a lock held that the look needs.
@@ -22,8 +23,10 @@ use super::awake::Awake;
 const LOOK_EVERY: u32 = 64;
 /// The same while all attempts are in vain.
 const LOOK_SELDOM: u32 = 64 * LOOK_EVERY;
-/// Attempts in vain after which idle processors are kept awake.
+/// Attempts in vain after which idle processors are kept awake for the first time.
 const VAIN: u32 = 3;
+/// Requests in a row after which they are kept awake again, if that helped before.
+const AGAIN_AFTER: u32 = 16;
 
 /// Follows the thread that sends one request after another: see the module.
 pub(super) struct Companion {
@@ -89,6 +92,11 @@ impl Companion {
         Self { row: Row::default(), runtime, follower, pace: Nanos(0), awake }
     }
 
+    /// Whether idle processors are kept awake.
+    pub(super) fn keeps_awake(&self) -> bool {
+        self.awake.as_ref().is_some_and(Awake::is_held)
+    }
+
     /// Notes a request that `thread` sent (0 if no thread did), and follows the thread when it is
     /// time to.
     pub(super) fn served(&mut self, thread: u32) {
@@ -102,12 +110,20 @@ impl Companion {
                 awake.begin(self.pace);
             }
         }
-        let held = self.awake.as_ref().filter(|awake| awake.is_held());
-        let every = if held.is_some() { LOOK_EVERY } else { self.row.every() };
+        let awake = self.awake.as_ref();
+        let (held, helped) = (awake.filter(|it| it.is_held()), awake.filter(|it| it.helped()));
+        let every = match (held, helped) {
+            (Some(_), _) => LOOK_EVERY,
+            (None, Some(_)) => AGAIN_AFTER,
+            (None, None) => self.row.every(),
+        };
         let Some(pace) = self.row.served(thread, every, || self.runtime.now()) else { return };
+        // While processors are awake two of them are as good as one.
         if let Some(awake) = held {
-            // Two processors are as good as one now.
             return awake.used(pace);
+        }
+        if let Some(awake) = helped {
+            return awake.begin_again(pace);
         }
         if !follower.looks() {
             self.pace = pace;
