@@ -1,17 +1,17 @@
 #!/bin/bash
 # Shows volumes on arrays of the kernel: in a guest md makes a RAID-0 and a RAID-10 of four disks,
-# the volume on it learns its shape, and ext4 lies on the served volume. A small durable write
+# device-mapper makes stripes of them, the volume on it learns its shape, and ext4 lies on the served volume. A small durable write
 # touches one column, the server is killed, the guest's power is cut, and in the end the drained
 # volume is read through device-mapper alone.
 #
-#   tests/guest/arrays.sh [raid0] [raid10]        (make guest-arrays)
+#   tests/guest/arrays.sh [raid0] [raid10] [striped]        (make guest-arrays)
 #
 # Needs Debian with a 6.12 kernel for the cloud, or one in MANYLOGS_UBLK_KERNEL: a directory with
 # boot/vmlinuz-* and lib/modules. BUILT names a directory like target/release in which everything
 # is built already.
 cd "$(dirname "$0")/../.."
 . tests/guest/common.sh
-[ $# -gt 0 ] || set -- raid0 raid10
+[ $# -gt 0 ] || set -- raid0 raid10 striped
 
 initramfs() {
     local root=$work/root-$1-$2

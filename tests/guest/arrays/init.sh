@@ -14,6 +14,10 @@ mkdir -p /run /tmp /data /keep
 export HOME=/ MKE2FS_CONFIG=/etc/mke2fs.conf PATH=/real:/bin
 level=$(cat /level)
 members="/dev/vda /dev/vdb /dev/vdc /dev/vdd"
+case $level in
+striped) array=/dev/mapper/array ;;
+*) array=/dev/md0 ;;
+esac
 said=/tmp/said
 
 seen() { echo "SEEN $*"; }
@@ -29,10 +33,32 @@ failed() {
     verdict "failed: $*"
 }
 
+dm() { /real/dmsetup "$@" --noudevrules --noudevsync >>$said 2>&1 || failed "dmsetup $*"; }
+
+# Puts the array together from its members, with "new" for the first time.
+assemble() {
+    if [ $level = striped ]; then
+        # As LVM does it, in two parts, and below another mapping: the last part of the first one.
+        dm create stripes --table "0 524288 striped 4 128 /dev/vda 2048 /dev/vdb 2048 /dev/vdc 2048 /dev/vdd 2048
+524288 524288 striped 4 128 /dev/vda 141312 /dev/vdb 141312 /dev/vdc 141312 /dev/vdd 141312"
+        dm create array --table "0 1040384 linear /dev/mapper/stripes 8192"
+        /real/dmsetup mknodes
+        return
+    fi
+    if [ "$1" = new ]; then
+        layout=""
+        [ $level = raid10 ] && layout="--layout=n2"
+        /real/mdadm --create /dev/md0 --run --level=$level $layout --raid-devices=4 --chunk=64 \
+            --assume-clean --metadata=1.2 $members >>$said 2>&1 || failed "mdadm"
+    else
+        /real/mdadm --assemble /dev/md0 --run $members >>$said 2>&1 || failed "mdadm --assemble"
+    fi
+}
+
 # Starts the server and waits for the device that it prints. Sets $server and $device.
 serve() {
     rm -f /tmp/device
-    /real/manylogs serve /dev/md0 --loop >/tmp/device 2>>$said &
+    /real/manylogs serve $array --loop >/tmp/device 2>>$said &
     server=$!
     for turn in $(seq 600); do
         device=$(cat /tmp/device)
@@ -88,14 +114,11 @@ members_of_a_write() {
 before() {
     /real/mke2fs -q -t ext4 /dev/vde >$said 2>&1 || failed "mke2fs of the other disk"
     mount -t ext4 /dev/vde /keep || failed "mount of the other disk"
-    layout=""
-    [ $level = raid10 ] && layout="--layout=n2"
-    /real/mdadm --create /dev/md0 --run --level=$level $layout --raid-devices=4 --chunk=64 \
-        --assume-clean --metadata=1.2 $members >$said 2>&1 || failed "mdadm"
-    /real/manylogs format /dev/md0 --conventional --log 16M --group 64M --threshold 128K \
+    assemble new
+    /real/manylogs format $array --conventional --log 16M --group 64M --threshold 128K \
         >/tmp/formatted 2>&1 || { cat /tmp/formatted; failed "format"; }
     case $level in
-    raid0) columns="4 columns, chunks of 64 KiB" each=1 ;;
+    raid0 | striped) columns="4 columns, chunks of 64 KiB" each=1 ;;
     raid10) columns="2 columns of 2 drives each, chunks of 64 KiB" each=2 ;;
     esac
     grep -q "array *$columns" /tmp/formatted || { cat /tmp/formatted; failed "the shape"; }
@@ -133,18 +156,18 @@ before() {
 
 after() {
     mount -t ext4 /dev/vde /keep || failed "mount of the other disk"
-    /real/mdadm --assemble /dev/md0 --run $members >$said 2>&1 || failed "mdadm --assemble"
-    /real/manylogs check /dev/md0 >/tmp/check 2>&1 || { cat /tmp/check; failed "check"; }
+    assemble again
+    /real/manylogs check $array >/tmp/check 2>&1 || { cat /tmp/check; failed "check"; }
     serve
     mount -t ext4 $device /data || failed "mount after the cut"
     verified "after the power cut"
     umount /data
     /real/e2fsck -fn $device >/tmp/fsck 2>&1 || { cat /tmp/fsck; failed "e2fsck -fn"; }
     seen "e2fsck -fn: clean"
-    /real/manylogs stop /dev/md0 >>$said 2>&1 || failed "stop"
+    /real/manylogs stop $array >>$said 2>&1 || failed "stop"
     wait $server
-    /real/manylogs drain /dev/md0 >>$said 2>&1 || failed "drain"
-    /real/manylogs table /dev/md0 --dm >/tmp/table 2>>$said || failed "table"
+    /real/manylogs drain $array >>$said 2>&1 || failed "drain"
+    /real/manylogs table $array --dm >/tmp/table 2>>$said || failed "table"
     /real/dmsetup create data --noudevrules --noudevsync /tmp/table >>$said 2>&1 || failed "dmsetup"
     /real/dmsetup mknodes
     mount -t ext4 -o ro /dev/mapper/data /data || failed "mount of the drained volume"

@@ -14,32 +14,29 @@ const REDUNDANT: [&str; 5] = ["raid1", "raid10", "raid4", "raid5", "raid6"];
 const SECTORS_OF_KIB: u64 = 1024 / SECTOR;
 
 impl System {
-    /// The array that the bytes of `disk` lie on, if it is md's RAID-0, RAID-10 (layout `near`),
-    /// RAID-4, 5 or 6, through partitions and loop devices at any depth.
+    /// The array that the bytes of `disk` lie on, if it is RAID-0, RAID-10 (layout `near`), RAID-4,
+    /// 5 or 6 of md or of device-mapper (LVM), or stripes of the latter. Partitions, loop devices
+    /// and linear mappings may lie above it, at any depth.
     ///
-    /// `None` for everything else: a disk that is no array, and a mapped device, because sysfs does
-    /// not tell which bytes of an array it shows. A volume treats each of these as one drive.
+    /// `None` for everything else. A volume treats that as one drive.
     pub(crate) fn geometry(&self, disk: &Disk) -> Option<Geometry> {
-        let own = of_md(disk);
-        if own.is_some() {
-            return own;
+        if let Some(array) = of_md(disk) {
+            return Some(array);
         }
-        for level in self.below(disk, disk.bytes()) {
-            let Some(Object::Disk(number)) = level.object else { return None };
-            if level.step == Step::Member {
-                return None;
-            }
-            if let Some(array) = of_md(&self.disk(number)) {
-                return behind(array, level.bytes.start);
-            }
+        if let Some(mapped) = self.of_mapped(disk) {
+            return mapped;
         }
-        None
+        let below = self.below(disk, disk.bytes()).into_iter().next()?;
+        let Some(Object::Disk(number)) = below.object.filter(|_| below.step != Step::Member) else {
+            return None;
+        };
+        behind(self.geometry(&self.disk(number))?, below.bytes.start)
     }
 }
 
 impl System {
-    /// Whether the bytes of `disk` lie on an array of md's that holds each of them on more than one
-    /// drive, or could compute it from others, at any depth.
+    /// Whether the bytes of `disk` lie on an array of md's or of device-mapper's that holds each of
+    /// them on more than one drive, or could compute it from others, at any depth.
     ///
     /// Arrays with parity count: after a crash the parity of a row may not fit its content, so that
     /// the content changes when a drive is lost. As md recomputes the parity of such a row from all
@@ -48,6 +45,7 @@ impl System {
         let is_redundant = |disk: &Disk| {
             let level = disk.attribute("md/level");
             level.is_some_and(|level| REDUNDANT.contains(&level.as_str()))
+                || self.is_mapped_to_copies(disk)
         };
         let below = self.below(disk, disk.bytes());
         let on_disk = |object: Option<Object>| match object {
@@ -60,7 +58,7 @@ impl System {
 
 /// The geometry of a device that begins `bytes` behind the array's beginning. `None` if the 4 KiB
 /// blocks of the two do not coincide: the device's would not lie in one piece on a drive.
-fn behind(array: Geometry, bytes: u64) -> Option<Geometry> {
+pub(crate) fn behind(array: Geometry, bytes: u64) -> Option<Geometry> {
     let first = Sectors((array.first.0 + bytes / SECTOR) % array.stripe().0);
     let array = Geometry { first, ..array };
     let whole = bytes.is_multiple_of(SECTOR) && array.check().is_ok();
@@ -80,12 +78,23 @@ fn of_md(disk: &Disk) -> Option<Geometry> {
         "raid6" => (1, 2),
         _ => return None,
     };
-    let drives = drives.checked_sub(parity)?;
     let chunk = Sectors(number("chunk_size")? / SECTOR);
-    if !drives.is_multiple_of(copies) || (level == "raid0" && !has_equal_members(disk, chunk)) {
+    if level == "raid0" && !has_equal_members(disk, chunk) {
         return None;
     }
-    let (columns, copies) = (u16::try_from(drives / copies).ok()?, u16::try_from(copies).ok()?);
+    of_drives(chunk, drives, (copies, parity))
+}
+
+/// The geometry of an array of so many `drives`, of which each stripe has `copies` of its content
+/// and `parity` drives of parity. `None` if copies cross columns, or the values make no sense.
+pub(crate) fn of_drives(
+    chunk: Sectors,
+    drives: u64,
+    (copies, parity): (u64, u64),
+) -> Option<Geometry> {
+    let drives = drives.checked_sub(parity)?;
+    let columns = drives.checked_div(copies).filter(|columns| columns * copies == drives)?;
+    let (columns, copies) = (u16::try_from(columns).ok()?, u16::try_from(copies).ok()?);
     let parity = u16::try_from(parity).ok()?;
     let array = Geometry { chunk, columns, copies, parity, first: Sectors(0) };
     array.check().is_ok().then_some(array)
@@ -126,29 +135,9 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// An array whose members have these lengths in KiB.
-    fn array(machine: &Machine, level: &str, layout: &str, members: &[u64]) -> Disk {
-        let disk = machine.disk("md0", "9:0", 400 * MIB);
-        let md = disk.dir().join("md");
-        fs::create_dir(&md).unwrap();
-        let count = members.len().to_string();
-        for (name, value) in
-            [("level", level), ("layout", layout), ("raid_disks", &count), ("chunk_size", "65536")]
-        {
-            fs::write(md.join(name), format!("{value}\n")).unwrap();
-        }
-        for (index, kib) in members.iter().enumerate() {
-            let member = md.join(format!("dev-vd{index}"));
-            fs::create_dir(&member).unwrap();
-            fs::write(member.join("size"), format!("{kib}\n")).unwrap();
-            symlink(&member, md.join(format!("rd{index}"))).unwrap();
-        }
-        disk
-    }
-
     fn found(level: &str, layout: &str, members: &[u64]) -> Option<(u64, u16, u16)> {
         let machine = Machine::new();
-        let disk = array(&machine, level, layout, members);
+        let disk = machine.md("md0", "9:0", (level, layout), members);
         let found = machine.system.geometry(&disk)?;
         assert_eq!(found.first, Sectors(0));
         Some((found.chunk.bytes(), found.columns, found.copies))
@@ -181,7 +170,7 @@ mod tests {
             [("raid4", "0", 4, 1), ("raid5", "2", 4, 1), ("raid5", "0", 4, 1), ("raid6", "2", 3, 2)]
         {
             let machine = Machine::new();
-            let disk = array(&machine, level, layout, &[102_400; 5]);
+            let disk = machine.md("md0", "9:0", (level, layout), &[102_400; 5]);
             let found = machine.system.geometry(&disk).unwrap();
             assert_eq!(
                 (found.columns, found.parity, found.copies),
@@ -195,7 +184,7 @@ mod tests {
     fn levels_with_copies_say_so_through_partitions_and_mapped_devices() {
         for (level, expected) in [("raid0", false), ("raid1", true), ("raid6", true)] {
             let machine = Machine::new();
-            let disk = array(&machine, level, "2", &[102_400; 4]);
+            let disk = machine.md("md0", "9:0", (level, "2"), &[102_400; 4]);
             assert_eq!(machine.system.has_copies(&disk), expected, "{level}");
             let part = machine.partition("md0/md0p1", "259:0", MIB, 100 * MIB);
             assert_eq!(machine.system.has_copies(&part), expected, "{level}");
@@ -209,7 +198,7 @@ mod tests {
     #[test]
     fn a_partition_begins_within_a_stripe() {
         let machine = Machine::new();
-        array(&machine, "raid0", "0", &[102_400; 4]);
+        machine.md("md0", "9:0", ("raid0", "0"), &[102_400; 4]);
         let first = |name: &str, number: &str, start: u64| {
             let part = machine.partition(name, number, start, 100 * MIB);
             machine.system.geometry(&part).map(|found| found.first.bytes())
@@ -220,9 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_device_over_an_array_is_one_drive() {
+    fn a_mapped_device_whose_table_is_not_known_is_one_drive() {
         let machine = Machine::new();
-        let disk = array(&machine, "raid0", "0", &[102_400; 4]);
+        let disk = machine.md("md0", "9:0", ("raid0", "0"), &[102_400; 4]);
         let mapped = machine.disk("dm-0", "253:0", 20 * MIB);
         symlink(disk.dir(), mapped.dir().join("slaves/md0")).unwrap();
         assert_eq!(machine.system.geometry(&mapped), None);

@@ -107,12 +107,24 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::loops::{FileId, LoopDevice};
+    use crate::mapped::Target;
     use crate::sysfs::DeviceNumber;
 
     /// A machine made up for a test.
     pub(crate) struct Machine {
         pub(crate) dir: tempfile::TempDir,
         pub(crate) system: System,
+    }
+
+    /// A table that [`Machine::mapped`] has recorded.
+    fn recorded(_: &System, disk: &Disk) -> Option<Vec<Target>> {
+        let target = |line: &str| {
+            let mut words = line.splitn(4, ' ');
+            let start = words.next()?.parse().ok()?;
+            let (kind, parameters) = (words.nth(1)?.to_owned(), words.next()?.to_owned());
+            Some(Target { start, kind, parameters })
+        };
+        disk.attribute("dm/table")?.lines().map(target).collect()
     }
 
     impl Machine {
@@ -122,7 +134,8 @@ pub(crate) mod tests {
                 fs::create_dir_all(dir.path().join(name)).unwrap();
                 dir.path().join(name)
             };
-            let system = System { sys: at("sys"), dev: at("dev"), proc: at("proc") };
+            let (sys, dev, proc) = (at("sys"), at("dev"), at("proc"));
+            let system = System { sys, dev, proc, tables: recorded };
             fs::create_dir_all(system.sys.join("dev/block")).unwrap();
             Self { dir, system }
         }
@@ -143,6 +156,43 @@ pub(crate) mod tests {
             let disk = self.disk(name, number, bytes);
             fs::write(disk.dir().join("partition"), "1\n").unwrap();
             fs::write(disk.dir().join("start"), format!("{}\n", start / 512)).unwrap();
+            disk
+        }
+
+        /// A mapped device with a table in the form of `dmsetup table`.
+        pub(crate) fn mapped(&self, name: &str, number: &str, bytes: u64, table: &str) -> Disk {
+            let disk = self.disk(name, number, bytes);
+            fs::create_dir(disk.dir().join("dm")).unwrap();
+            fs::write(disk.dir().join("dm/table"), table).unwrap();
+            disk
+        }
+
+        /// An array of md's of 400 MiB whose members have these lengths in KiB.
+        pub(crate) fn md(
+            &self,
+            name: &str,
+            number: &str,
+            (level, layout): (&str, &str),
+            members: &[u64],
+        ) -> Disk {
+            let disk = self.disk(name, number, 400 * MIB);
+            let md = disk.dir().join("md");
+            fs::create_dir(&md).unwrap();
+            let count = members.len().to_string();
+            for (name, value) in [
+                ("level", level),
+                ("layout", layout),
+                ("raid_disks", &count),
+                ("chunk_size", "65536"),
+            ] {
+                fs::write(md.join(name), format!("{value}\n")).unwrap();
+            }
+            for (index, kib) in members.iter().enumerate() {
+                let member = md.join(format!("dev-vd{index}"));
+                fs::create_dir(&member).unwrap();
+                fs::write(member.join("size"), format!("{kib}\n")).unwrap();
+                symlink(&member, md.join(format!("rd{index}"))).unwrap();
+            }
             disk
         }
 

@@ -24,6 +24,7 @@ mod in_use;
 mod ioctl;
 mod levels;
 mod loops;
+mod mapped;
 mod mapped_nvram;
 mod open;
 mod open_error;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mapped::{Tables, table_of_kernel};
+
 /// Unit of lengths in sysfs, whatever the size of the disk's sectors.
 pub(crate) const SECTOR: u64 = 512;
 
@@ -12,12 +14,19 @@ pub(crate) struct System {
     pub(crate) sys: PathBuf,
     pub(crate) dev: PathBuf,
     pub(crate) proc: PathBuf,
+    /// Tells the tables of mapped devices.
+    pub(crate) tables: Tables,
 }
 
 impl System {
     /// The directories of this machine.
     pub(crate) fn this() -> Self {
-        Self { sys: "/sys".into(), dev: "/dev".into(), proc: "/proc".into() }
+        Self {
+            sys: "/sys".into(),
+            dev: "/dev".into(),
+            proc: "/proc".into(),
+            tables: table_of_kernel,
+        }
     }
 
     pub(crate) fn disk(&self, number: DeviceNumber) -> Disk {

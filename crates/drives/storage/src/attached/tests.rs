@@ -65,7 +65,7 @@ impl Machine {
 
     fn system(&self) -> System {
         let at = |name: &str| self.dir.path().join(name);
-        System { sys: at("sys"), dev: at("dev"), proc: at("proc") }
+        System { sys: at("sys"), dev: at("dev"), proc: at("proc"), ..System::this() }
     }
 
     fn disk(&self) -> Disk {
