@@ -41,6 +41,7 @@ assemble() {
         # As LVM does it, in two parts, and below another mapping: the last part of the first one.
         dm create stripes --table "0 524288 striped 4 128 /dev/vda 2048 /dev/vdb 2048 /dev/vdc 2048 /dev/vdd 2048
 524288 524288 striped 4 128 /dev/vda 141312 /dev/vdb 141312 /dev/vdc 141312 /dev/vdd 141312"
+        /real/dmsetup mknodes
         dm create array --table "0 1040384 linear /dev/mapper/stripes 8192"
         /real/dmsetup mknodes
         return
