@@ -11,9 +11,9 @@ three stores, one after another, and each round uses one of them by its kind:
   fio      fio writes; after the kill it verifies what it wrote
 
 Meanwhile stores are killed and started again, some of them twice, and links are cut, held in one
-way or both, slow or dark. No request may fail or hang by that. At the end of a round the base's
-server is killed; in one of five everybody is. Prints a line of figures, and exits with 1 if anything
-is wrong.
+way or both, slow or dark; and stores are evacuated, and called back. No request may fail or hang by
+that. At the end of a round the base's server is killed; in one of five everybody is. Prints a line of
+figures, and exits with 1 if anything is wrong.
 """
 
 import collections
@@ -171,6 +171,8 @@ class World:
         of = Guest if self.has_guests else Store
         self.stores = [of(self, nth) for nth in range(STORES)]
         self.harms = collections.Counter()
+        #: The base volume that is served, and the stores that each has evacuated.
+        self.served, self.evacuated = None, set()
 
     def manage(self, *words, check=True):
         return subprocess.run([self.manylogs, *map(str, words)], check=check, stderr=self.log,
@@ -203,7 +205,7 @@ class World:
         rng, nth = self.rng, self.rng.randrange(STORES)
         store, link = self.stores[nth], self.net.links[nth]
         ways = rng.choice((links.WAYS[:1], links.WAYS[1:], links.WAYS))
-        what = rng.choice(("kill", "kill", "restart", "cut", "hold", "late", "slow", "dark"))
+        what = rng.choice(("kill", "kill", "restart", "cut", "hold", "late", "slow", "dark", "evacuate"))
         self.harms[what] += 1
         if what in ("kill", "restart"):
             store.kill()
@@ -215,10 +217,29 @@ class World:
             link.hold(ways)
         elif what == "late":
             link.hold_old(ways)
+        elif what == "evacuate":
+            self.evacuate(nth)
         elif what == "slow":
             link.delay_s = rng.uniform(0.001, 0.05)
         else:
             self.net.dark(nth)
+
+    def evacuate(self, nth):
+        """The store takes no more writes of the base volume that is served, also later."""
+        who = self.stores[nth].address.rpartition("#")[2].partition("+")[0]
+        asked = self.manage("stores", self.bases[self.served], "evacuate", who, check=False)
+        if asked.returncode == 0:
+            self.evacuated.add((self.served, nth))
+
+    def call_back(self):
+        """Most stores that were evacuated may take writes again. Says whether all may."""
+        for served, nth in sorted(self.evacuated):
+            if served != self.served or self.rng.random() < 0.3 or self.stores[nth].child is None:
+                continue
+            added = self.manage("stores", self.bases[served], "add", self.stores[nth].address, check=False)
+            if added.returncode == 0:
+                self.evacuated.discard((served, nth))
+        return all(served != self.served for served, _ in self.evacuated)
 
     def trouble(self, span_s):
         """Harms for a while: mostly one store at a time, sometimes all of them."""
@@ -303,9 +324,20 @@ class Campaign:
         began = time.monotonic()
         server.start(self.rng.choice(("auto", "threads")))
         self.longest_opening_s = max(self.longest_opening_s, time.monotonic() - began)
-        if self.rng.random() < 0.8:
+        world.served = kind
+        self.check_evacuated(kind)
+        if world.call_back() and self.rng.random() < 0.8:
             self.wait_for_stores(kind)
         return server
+
+    def check_evacuated(self, kind):
+        """A store that was evacuated is so after each start."""
+        offload = self.world.status(kind)
+        for served, nth in self.world.evacuated:
+            who = self.world.stores[nth].address.rpartition("#")[2].partition("+")[0]
+            named = [store for store in offload["stores"] if store["name"] == who]
+            if served == kind and (not named or "left_from_bytes" not in named[0]):
+                raise SystemExit(f"everest: {kind}: store {nth} was evacuated, and is borrowed: {named}")
 
     def wait_for_stores(self, kind):
         """Until all stores take writes, or for a while."""

@@ -325,6 +325,48 @@ fn a_store_that_is_added_is_found_after_a_restart() {
     served.kill();
 }
 
+/// An evacuated store is emptied and takes no more writes, after a kill of the server too, until it
+/// is called back.
+#[test]
+fn an_evacuated_store_is_emptied_and_stays_so() {
+    let mut bench = Bench::new("disk");
+    let one = bench.lend("one.img");
+    let id = one.path.rsplit_once('#').unwrap().1.to_owned();
+    let served = bench.serve(&["--offload", "always"]);
+    let mut client = bench.client();
+    let stores =
+        |bench: &Bench, args: &[&str]| bench.place.run(&[&["stores", "base.img"], args].concat());
+    stores(&bench, &["add", "unix:one.sock"]).succeeds();
+    bench.wait_for_stores("lends", 1);
+    bench.write(&mut client, 100);
+    assert_eq!(bench.offload()["offloaded_writes"], 100);
+    stores(&bench, &["evacuate", &"7".repeat(32)]).fails(2, &["no store of this base volume"]);
+    let told = stores(&bench, &["evacuate", &id]);
+    assert!(told.succeeds().stdout.contains("takes no more writes"), "{told:?}");
+    bench.wait_for_stores("empty", 1);
+    assert!(bench.offload()["stores"][0]["left_from_bytes"].is_u64());
+    let offloaded = bench.offload()["offloaded_writes"].clone();
+    bench.write(&mut client, 10);
+    assert_eq!(bench.offload()["offloaded_writes"], offloaded);
+    served.kill();
+    let told = bench.place.run(&["status", "base.img"]);
+    assert!(told.succeeds().stdout.contains("was evacuated and has nothing"), "{told:?}");
+
+    let served = bench.serve(&["--offload", "always"]);
+    let mut client = bench.client();
+    bench.wait_for_stores("empty", 1);
+    bench.write(&mut client, 10);
+    assert_eq!(bench.offload()["offloaded_writes"], 0);
+    stores(&bench, &["add", "unix:one.sock"]).succeeds();
+    bench.wait_for_stores("lends", 1);
+    bench.write(&mut client, 10);
+    assert_eq!(bench.offload()["offloaded_writes"], 10);
+    let removed = stores(&bench, &["remove", &id]);
+    assert!(removed.succeeds().stdout.contains("holds nothing any more"), "{removed:?}");
+    bench.check(&mut client);
+    drop((served, one));
+}
+
 /// Leaves a base volume whose server was killed while a store held data of it.
 fn left_open(bench: &mut Bench, store: &str) {
     let borrow = ["--store", store, "--offload", "always"];

@@ -218,6 +218,12 @@ macro_rules! with_systems {
                 ClientUnbounded,
                 /// A store that had no room is not asked again.
                 FullForEver,
+                /// A base volume has no bound for what stores hold of it.
+                HeldMaxIgnored,
+                /// It is not durable that a store takes no more writes.
+                EvacuationForgotten,
+                /// A store that is evacuated forgets before its data is elsewhere.
+                EvacuatedEarly,
                 /// A store is dropped before it is durable what is lost with it.
                 LossAfterDrop,
                 /// An opening does not believe that ranges are lost.

@@ -122,8 +122,8 @@ pub(crate) struct StoresArgs {
     /// What is asked. The stores and what they hold, if not given.
     #[arg(value_enum, value_name = "WHAT")]
     pub(crate) ask: Option<StoresAsk>,
-    /// The store: to add one, its address as `manylogs lend` prints it; to remove or forget one,
-    /// its name.
+    /// The store: to add one, its address as `manylogs lend` prints it; to evacuate, remove or
+    /// forget one, its name.
     #[arg(value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// The key of this machine; made if it is not there.
@@ -144,7 +144,12 @@ pub(crate) enum StoresAsk {
     Key,
     /// Borrow one more store, while the base volume is served: now, and at every later start.
     Add,
-    /// Give a store up, while the base volume is served: done when all that it holds is home.
+    /// Empty a store in the background, while the base volume is served: it takes no more writes,
+    /// and what it holds goes home, or to other stores while the base is busy. Goes on after each
+    /// start; add calls the store back.
+    Evacuate,
+    /// Give a store up, while the base volume is served: evacuate it, and drop it when it holds
+    /// nothing.
     Remove,
     /// Forget a store that is gone for good, whether the base volume is served or not. Lists what
     /// is lost, and does it only with --accept-loss.

@@ -164,14 +164,14 @@ pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
     if args.ask == Some(StoresAsk::Key) {
         return print(&format!("{}\n", identity(&args.key)?.public()));
     }
-    if let Some(ask @ (StoresAsk::Add | StoresAsk::Remove)) = args.ask {
+    if let Some(ask @ (StoresAsk::Add | StoresAsk::Evacuate | StoresAsk::Remove)) = args.ask {
         return change(args, ask);
     }
     if args.ask == Some(StoresAsk::Forget) {
         return super::forget::run(args, named(args)?);
     }
     if args.store.is_some() {
-        return Err(Failure::input("only add, remove and forget take a store"));
+        return Err(Failure::input("only add, evacuate, remove and forget take a store"));
     }
     if let Some(mut server) = live::server(&args.device)? {
         let status = live::ask(&mut server)?;
@@ -207,16 +207,17 @@ pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
     }
 }
 
-/// The store that is added, removed or forgotten.
+/// The store that is added, evacuated, removed or forgotten.
 fn named(args: &StoresArgs) -> Result<&str, Failure> {
     let none = || Failure::input("name the store: manylogs stores BASE lists them");
     args.store.as_deref().ok_or_else(none)
 }
 
-/// `manylogs stores BASE add` and `remove`.
+/// `manylogs stores BASE add`, `evacuate` and `remove`.
 fn change(args: &StoresArgs, ask: StoresAsk) -> Result<(), Failure> {
     let given = named(args)?.to_owned();
     let (order, done) = match ask {
+        StoresAsk::Evacuate => (Order::EvacuateStore { store: given }, "takes no more writes"),
         StoresAsk::Remove => (Order::RemoveStore { store: given }, "holds nothing any more"),
         _ => {
             let address: StoreAddress = given.parse().map_err(Failure::input)?;
@@ -226,10 +227,19 @@ fn change(args: &StoresArgs, ask: StoresAsk) -> Result<(), Failure> {
     };
     let mut server = connect(&args.device).map_err(control_failure)?;
     let answer = server.ask(&order).map_err(control_failure)?;
-    match args.json {
-        true => print(&pretty(&answer)),
-        false => print(&format!("store {} {done}\n", answer["store"].as_str().unwrap_or("?"))),
+    if args.json {
+        return print(&pretty(&answer));
     }
+    let left = match answer["held_bytes"].as_u64() {
+        None => String::new(),
+        Some(0) => ", and holds nothing".to_owned(),
+        Some(bytes) => format!(
+            ": {} go home, or to other stores; manylogs stores {} tells how much is left",
+            human(bytes),
+            args.device.display()
+        ),
+    };
+    print(&format!("store {} {done}{left}\n", answer["store"].as_str().unwrap_or("?")))
 }
 
 /// The label of a base volume that is not served, on a disk or on a volume.
@@ -283,9 +293,11 @@ pub(crate) fn text(offload: &OffloadStatus) -> String {
             seconds if seconds > 0.0 => format!(", not reached for {seconds:.0} s"),
             _ => String::new(),
         };
+        let left = store.left_from_bytes.filter(|from| *from > 0);
+        let of = left.map(|from| format!(" of {}", human(from))).unwrap_or_default();
         let _ = writeln!(
             out,
-            "  {} {:<8} {} held, a request waits {:.1} ms, at {}{away}",
+            "  {} {:<8} {}{of} held, a request waits {:.1} ms, at {}{away}",
             store.name,
             store.state,
             human(store.held_bytes),

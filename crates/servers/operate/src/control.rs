@@ -55,6 +55,11 @@ pub enum Order {
         /// Its address, as `manylogs lend` prints it.
         address: String,
     },
+    /// Empty a store in the background, and return once it takes no more writes, durably.
+    EvacuateStore {
+        /// Its name.
+        store: String,
+    },
     /// Give a store up, and return when it holds nothing any more.
     RemoveStore {
         /// Its name.
@@ -328,6 +333,7 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
         Order::Arrange => "arrange".to_owned(),
         Order::Snapshot => "snapshot".to_owned(),
         Order::AddStore { address } => format!("add-store {address}"),
+        Order::EvacuateStore { store } => format!("evacuate-store {store}"),
         Order::RemoveStore { store } => format!("remove-store {store}"),
         Order::ForgetStore { store, accept_loss: true } => format!("forget-store {store}"),
         Order::ForgetStore { store, .. } => format!("would forget-store {store}"),

@@ -228,7 +228,10 @@ impl Operated {
                 let written = self.volume()?.snapshot().await.map_err(OrderError::new)?;
                 Ok(serde_json::json!({ "written": written }))
             }
-            Order::AddStore { .. } | Order::RemoveStore { .. } | Order::ForgetStore { .. } => {
+            Order::AddStore { .. }
+            | Order::EvacuateStore { .. }
+            | Order::RemoveStore { .. }
+            | Order::ForgetStore { .. } => {
                 let none =
                     || OrderError::bad_input("no base volume is served: it borrows no stores");
                 self.subject.system.as_ref().ok_or_else(none)?.obey(order).await

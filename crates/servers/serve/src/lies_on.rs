@@ -35,8 +35,12 @@ pub(crate) fn served_below(path: &Path) -> Option<String> {
 pub(crate) fn lies_on(path: &Path) -> LiesOn {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let machine = u128::from_str_radix(&boot.trim().replace('-', ""), 16).unwrap_or(0);
-    let disks = bottoms(path).into_iter().map(|bottom| bottom.number).collect();
-    LiesOn::new(machine.to_be_bytes(), disks)
+    LiesOn::new(machine.to_be_bytes(), disks_below(path))
+}
+
+/// The kernel's numbers of these disks.
+pub(crate) fn disks_below(path: &Path) -> Vec<u64> {
+    bottoms(path).into_iter().map(|bottom| bottom.number).collect()
 }
 
 fn bottoms(path: &Path) -> Vec<Bottom> {

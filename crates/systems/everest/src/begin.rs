@@ -187,6 +187,7 @@ impl Offloaded {
             client.close(false).await;
             return Err(error);
         }
+        client.go_on_leaving();
         client.run();
         Ok(Self(client))
     }

@@ -24,6 +24,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::call::{BaseId, Opening, StoreId};
 use crate::kept::{self, KEPT_BYTES_MAX, KeptStore};
 use crate::label::newest;
+use crate::leaving;
 use crate::lost;
 use crate::noted::{self, Note};
 use crate::versions::{Range, Version};
@@ -46,6 +47,8 @@ const KEEPS: u32 = 1 << 31;
 const LOSES: u32 = 1 << 30;
 /// The same for notes of what stores alone have, which follow the lost ranges.
 const NOTES: u32 = 1 << 29;
+/// The same for a list of stores that leave, which follows the notes.
+const LEAVES: u32 = 1 << 28;
 /// Most void ranges in a header.
 pub(crate) const VOIDS_MAX: usize = 1024;
 
@@ -99,6 +102,8 @@ pub(crate) struct Content {
     pub(crate) lost: Vec<Range>,
     /// What stores alone have that cannot be reached, or of a base volume that is closed.
     pub(crate) notes: Vec<Note>,
+    /// Stores that take no more writes, in this opening and all others.
+    pub(crate) leaving: Vec<StoreId>,
 }
 
 impl Content {
@@ -113,6 +118,7 @@ impl Content {
             kept: Vec::new(),
             lost: Vec::new(),
             notes: Vec::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -130,13 +136,15 @@ impl Content {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let keeps = if self.kept.is_empty() { 0 } else { KEEPS };
-        let loses = if self.lost.is_empty() { 0 } else { LOSES };
-        let notes = if self.notes.is_empty() { 0 } else { NOTES };
+        let flag = |is_empty: bool, flag: u32| if is_empty { 0 } else { flag };
+        let flags = flag(self.kept.is_empty(), KEEPS)
+            | flag(self.lost.is_empty(), LOSES)
+            | flag(self.notes.is_empty(), NOTES)
+            | flag(self.leaving.is_empty(), LEAVES);
         let mut raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
-            openings: U32::new(narrow::<_, u32>(self.lineage.len()) | keeps | loses | notes),
+            openings: U32::new(narrow::<_, u32>(self.lineage.len()) | flags),
             base: self.base,
             generation: U64::new(self.generation),
             sectors: U64::new(self.sectors.0),
@@ -155,14 +163,17 @@ impl Content {
             let raw = RawVoid { store, start, sectors, version: U64::new(version.0) };
             rest.extend_from_slice(raw.as_bytes());
         }
-        if keeps != 0 {
+        if flags & KEEPS != 0 {
             kept::encode(&self.kept, &mut rest);
         }
-        if loses != 0 {
+        if flags & LOSES != 0 {
             lost::encode(&self.lost, &mut rest);
         }
-        if notes != 0 {
+        if flags & NOTES != 0 {
             noted::encode(&self.notes, &mut rest);
+        }
+        if flags & LEAVES != 0 {
+            leaving::encode(&self.leaving, &mut rest);
         }
         raw.checksum = U32::new(crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), &rest));
         let mut bytes = raw.as_bytes().to_vec();
@@ -173,7 +184,7 @@ impl Content {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (mut raw, rest) = Raw::read_from_prefix(bytes).ok()?;
-        let openings = (raw.openings.get() & !(KEEPS | LOSES | NOTES)) as usize;
+        let openings = (raw.openings.get() & !(KEEPS | LOSES | NOTES | LEAVES)) as usize;
         let (stores, voids) = (raw.stores.get() as usize, raw.voids.get() as usize);
         if raw.magic != MAGIC || openings > LINEAGE_MAX || stores > STORES_MAX || voids > VOIDS_MAX
         {
@@ -182,19 +193,12 @@ impl Content {
         let of_openings = openings * size_of::<RawOpening>();
         let of_stores = stores * size_of::<StoreId>();
         let used = of_openings + of_stores + voids * size_of::<RawVoid>();
-        let (kept, of_kept) = match raw.openings.get() & KEEPS {
-            0 => (Vec::new(), 0),
-            _ => kept::decode(rest.get(used..)?)?,
-        };
-        let (lost, of_lost) = match raw.openings.get() & LOSES {
-            0 => (Vec::new(), 0),
-            _ => lost::decode(rest.get(used + of_kept..)?)?,
-        };
-        let (notes, of_notes) = match raw.openings.get() & NOTES {
-            0 => (Vec::new(), 0),
-            _ => noted::decode(rest.get(used + of_kept + of_lost..)?)?,
-        };
-        let rest = rest.get(..used + of_kept + of_lost + of_notes)?;
+        let (flags, mut lists) = (raw.openings.get(), rest.get(used..)?);
+        let kept = list(flags & KEEPS, &mut lists, kept::decode)?;
+        let lost = list(flags & LOSES, &mut lists, lost::decode)?;
+        let notes = list(flags & NOTES, &mut lists, noted::decode)?;
+        let leaving = list(flags & LEAVES, &mut lists, leaving::decode)?;
+        let rest = rest.get(..rest.len() - lists.len())?;
         let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
         if crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), rest) != checksum {
             return None;
@@ -220,8 +224,24 @@ impl Content {
             kept,
             lost,
             notes,
+            leaving,
         })
     }
+}
+
+/// The list at the start of `rest`, which is shortened by it; empty without its flag, and `None` if
+/// it makes no sense.
+fn list<T>(
+    flag: u32,
+    rest: &mut &[u8],
+    decode: impl FnOnce(&[u8]) -> Option<(Vec<T>, usize)>,
+) -> Option<Vec<T>> {
+    if flag == 0 {
+        return Some(Vec::new());
+    }
+    let (list, used) = decode(rest)?;
+    *rest = rest.get(used..)?;
+    Some(list)
 }
 
 /// The header of a base volume in use.
@@ -236,7 +256,7 @@ pub(crate) struct Header {
     /// Later changes are refused.
     sealed: Cell<bool>,
     /// The store that is being taken off the list.
-    leaving: Cell<Option<StoreId>>,
+    pub(crate) unlisting: Cell<Option<StoreId>>,
     /// Whether a note may be on the device, also one that is being written, or could not be.
     pub(crate) noted: Cell<bool>,
 }
@@ -267,7 +287,7 @@ impl Header {
             lock: TaskLock::default(),
             broken: Cell::new(false),
             sealed: Cell::new(false),
-            leaving: Cell::new(None),
+            unlisting: Cell::new(None),
         };
         Ok(newest.map(header))
     }
@@ -328,52 +348,6 @@ impl Header {
     pub(crate) fn pretend(&self, change: impl FnOnce(&mut Content) -> bool) {
         change(&mut self.content.borrow_mut());
     }
-
-    /// Notes durably that a store may hold data.
-    pub(crate) async fn list(&self, store: StoreId) -> Result<(), IoError> {
-        if self.is_listed(store) && self.leaving.get() != Some(store) {
-            return Ok(());
-        }
-        let list = |content: &mut Content| {
-            let is_new = !content.stores.contains(&store) && content.stores.len() < STORES_MAX;
-            if is_new {
-                content.stores.push(store);
-            }
-            is_new
-        };
-        self.update(list).await?;
-        match self.is_listed(store) {
-            true => Ok(()),
-            false => Err(IoError::ReadOnly { reason: "too many stores hold data" }),
-        }
-    }
-
-    /// Whether a store may hold data.
-    pub(crate) fn is_listed(&self, store: StoreId) -> bool {
-        self.content.borrow().stores.contains(&store)
-    }
-
-    /// Takes a store off the list if it is `unused`.
-    pub(crate) async fn unlist(
-        &self,
-        store: StoreId,
-        unused: impl FnOnce() -> bool,
-    ) -> Result<(), IoError> {
-        let change = |content: &mut Content| {
-            if !unused() {
-                return false;
-            }
-            // A task that calls `list` from now on waits for the end of this change, and lists the
-            // store again.
-            self.leaving.set(Some(store));
-            content.stores.retain(|listed| *listed != store);
-            content.notes.retain(|note| note.store != store);
-            true
-        };
-        let result = self.update(change).await;
-        self.leaving.set(None);
-        result.map(drop)
-    }
 }
 
 async fn write(
@@ -393,6 +367,7 @@ const _: () = assert!(
         + VOIDS_MAX * size_of::<RawVoid>()
         + KEPT_BYTES_MAX
         + 2 * size_of::<u32>()
+        + leaving::BYTES_MAX
         + lost::LOST_BYTES_LEAST
         <= 128 * 512
 );
@@ -431,7 +406,11 @@ mod tests {
         content.notes = vec![note; 2];
         let of_all = of_all + 4 + 2 * (20 + 3 * 24);
         no_bit_flip_passes(&content, size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40 + of_all);
+        content.leaving = vec![*b"0123456789abcdef"; 2];
+        let of_all = of_all + 4 + 2 * 16;
+        no_bit_flip_passes(&content, size_of::<Raw>() + 3 * 16 + STORES_MAX * 16 + 3 * 40 + of_all);
         content.notes.clear();
+        content.leaving = vec![*b"0123456789abcdef"; STORES_MAX];
         content.voids = vec![(*b"0123456789abcdef", range); VOIDS_MAX];
         content.lineage = vec![Opening::default(); LINEAGE_MAX];
         let kept = KeptStore { id: *b"0123456789abcdef", address: "x".repeat(512) };

@@ -67,14 +67,16 @@ impl Content {
         }
         self.kept.retain(|kept| kept.id != store.id);
         self.kept.push(store.clone());
+        self.leaving.retain(|leaving| *leaving != store.id);
         true
     }
 
-    /// Keeps a store no longer; false if it was not kept.
+    /// Keeps a store no longer; false if it was neither kept nor leaving.
     fn forget(&mut self, store: StoreId) -> bool {
-        let before = self.kept.len();
+        let before = self.kept.len() + self.leaving.len();
         self.kept.retain(|kept| kept.id != store);
-        self.kept.len() < before
+        self.leaving.retain(|leaving| *leaving != store);
+        self.kept.len() + self.leaving.len() < before
     }
 }
 
@@ -115,7 +117,9 @@ impl Offloaded {
             return Err(OffloadError::Stores);
         }
         if let Some(peer) = known() {
-            peer.leaving.set(false);
+            if !client.header.is_leaving(id) {
+                peer.leaving.set(None);
+            }
             peer.gone.set(false);
             client.changed.notify();
             return Ok(false);
@@ -126,8 +130,9 @@ impl Offloaded {
         Ok(true)
     }
 
-    /// Gives up a store: it takes no more writes, and what it holds goes home. Returns when it
-    /// holds nothing and the base, durably, neither lists nor keeps it.
+    /// Gives up a store: evacuates it, and returns when it holds nothing and the base, durably,
+    /// neither lists nor keeps it. That is at once if it was evacuated before. If the base volume
+    /// is opened anew before that, the store goes on to be emptied, and is kept.
     ///
     /// # Errors
     /// [`OffloadError::Unknown`] if it is no store of this base volume, and [`OffloadError::Base`]
@@ -135,21 +140,22 @@ impl Offloaded {
     /// [`Offloaded::add`] calls it back meanwhile, this returns, and it stays.
     pub async fn remove(&self, store: StoreId) -> Result<(), OffloadError> {
         let client = &self.0;
-        let known = client.peers.iter().find(|peer| peer.id == store);
-        let Some(peer) = known else {
+        let known = client.peers.iter().position(|peer| peer.id == store);
+        let Some(number) = known else {
             // A store of which nothing is needed may be kept though no opening can reach it.
             let forget =
                 |content: &mut Content| !content.stores.contains(&store) && content.forget(store);
             let is_forgotten = client.header.update(forget).await?;
             return is_forgotten.then_some(()).ok_or(OffloadError::Unknown { store });
         };
-        peer.leaving.set(true);
+        client.leave(number).await?;
+        let peer = &client.peers[number];
         loop {
             let forget = |content: &mut Content| {
                 let is_idle = peer.busy.get() == 0 && !content.stores.contains(&store);
-                peer.leaving.get() && is_idle && content.forget(store)
+                peer.leaving.get().is_some() && is_idle && content.forget(store)
             };
-            if client.header.update(forget).await? || !peer.leaving.get() {
+            if client.header.update(forget).await? || peer.leaving.get().is_none() {
                 return Ok(());
             }
             if !client.header.is_listed(store) && peer.busy.get() == 0 {

@@ -33,6 +33,8 @@ pub struct BaseLabel {
     /// The stores of which it is noted what each alone has, with that, in addresses of clients:
     /// forgetting one now loses just this.
     pub alone: Vec<(StoreId, Vec<Extent>)>,
+    /// Stores that take no more writes: they are evacuated whenever the base volume is open.
+    pub leaving: Vec<StoreId>,
     /// Openings so far.
     pub openings: u32,
     /// How many of the two copies of the header are whole. The next change writes both.
@@ -71,6 +73,7 @@ impl BaseLabel {
             alone: content.alone(),
             stores: content.stores,
             kept: content.kept,
+            leaving: content.leaving,
             whole_copies,
         })
     }

@@ -62,6 +62,12 @@ pub struct Load {
     pub wait: Nanos,
 }
 
+/// How busy a whole disk is, whoever sends it requests.
+pub trait DiskLoad {
+    /// Requests at the disk, and the time that another would wait for those.
+    fn load(&self) -> Load;
+}
+
 /// A store that lends its room to clients: on this machine, or on another.
 ///
 /// Calls may be lost, doubled or delayed, and may overtake one another. [`crate::Lending`] does

@@ -15,8 +15,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::call::{Ask, BaseId, Call, Opening, Part, Reply, Session, StoreId};
-use crate::lender::{Answer, Lender, LenderError, Load};
-use crate::meter::Meter;
+use crate::lender::{Answer, DiskLoad, Lender, LenderError, Load};
 use crate::store::CircularStore;
 use crate::versions::{Range, Version};
 
@@ -32,7 +31,7 @@ pub struct Lending(Rc<Inner>);
 
 struct Inner {
     store: CircularStore,
-    meter: Option<Meter>,
+    disk: Option<Rc<dyn DiskLoad>>,
     owners: RefCell<BTreeMap<BaseId, Owner>>,
     /// The most that the store holds of one base volume.
     most_each: Cell<Sectors>,
@@ -89,12 +88,14 @@ impl Calls {
 }
 
 impl Lending {
-    /// Serves clients from `store`. All requests to the store's disk pass `meter`, which measures
-    /// how busy it is.
+    /// Serves clients from `store`. They are told how busy its disk is, which `disk` knows.
     ///
     /// # Errors
     /// If the store's list of owners cannot be read.
-    pub async fn open(store: CircularStore, meter: Option<Meter>) -> Result<Self, IoError> {
+    pub async fn open(
+        store: CircularStore,
+        disk: Option<Rc<dyn DiskLoad>>,
+    ) -> Result<Self, IoError> {
         let mut owners = BTreeMap::new();
         for Range { extent, version } in store.ranges(OWNERS) {
             for found in store.read(OWNERS, extent).await? {
@@ -113,7 +114,7 @@ impl Lending {
         }
         let (owners, claiming) = (RefCell::new(owners), manylogs_block::TaskLock::default());
         let most_each = Cell::new(Sectors(u64::MAX));
-        Ok(Self(Rc::new(Inner { store, meter, owners, most_each, claiming })))
+        Ok(Self(Rc::new(Inner { store, disk, owners, most_each, claiming })))
     }
 
     /// Bounds what the store holds of each base volume, from now on. A write beyond that is refused
@@ -354,7 +355,7 @@ impl Lender for Lending {
     }
 
     fn load(&self) -> Load {
-        self.0.meter.as_ref().map(Meter::load).unwrap_or_default()
+        self.0.disk.as_ref().map(|disk| disk.load()).unwrap_or_default()
     }
 
     fn progress(&self) -> &Signal {

@@ -86,6 +86,7 @@ impl Content {
         let before = self.stores.len() + self.kept.len();
         self.stores.retain(|listed| *listed != store);
         self.kept.retain(|kept| kept.id != store);
+        self.leaving.retain(|leaving| *leaving != store);
         self.voids.retain(|(of, _)| *of != store);
         // What others shared with it they have alone now.
         self.notes.clear();

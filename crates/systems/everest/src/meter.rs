@@ -7,7 +7,7 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, Nanos, Request, Time,
 };
 
-use crate::lender::Load;
+use crate::lender::{DiskLoad, Load};
 
 /// Weight of the mean: each new interval between answers counts for one part in this number.
 const MEAN_OF: u64 = 16;
@@ -66,6 +66,12 @@ impl Meter {
             drop(passing);
             result
         })
+    }
+}
+
+impl DiskLoad for Meter {
+    fn load(&self) -> Load {
+        Self::load(self)
     }
 }
 

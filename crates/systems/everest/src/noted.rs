@@ -170,39 +170,43 @@ impl Client {
     pub(crate) async fn run_notes(self: Rc<Self>) {
         while !self.is_over() {
             self.runtime.sleep(self.options.note_after).await;
-            for store in 0..self.peers.len() {
-                let is_away = self.lost_for(store) >= self.options.note_after;
-                if is_away && !self.is_over() {
-                    // Without it the store is forgotten at a higher price.
-                    drop(self.note(store).await);
-                }
+            let is_away = |store: &usize| self.lost_for(*store) >= self.options.note_after;
+            let away: Vec<usize> = (0..self.peers.len()).filter(is_away).collect();
+            if !self.is_over() {
+                // Without it a store is forgotten at a higher price.
+                drop(self.note(&away).await);
             }
         }
     }
 
     /// Notes for each store what it alone has: nothing is on its way to any of them any more.
     pub(crate) async fn note_all(&self) {
-        for store in 0..self.peers.len() {
-            drop(self.note(store).await);
-        }
+        let all: Vec<usize> = (0..self.peers.len()).collect();
+        drop(self.note(&all).await);
     }
 
-    /// Notes what a store alone has, if its session is over or the client is closed.
-    async fn note(&self, store: usize) -> Result<(), IoError> {
-        let id = self.peers[store].id;
-        let has_note = self.header.content().notes.iter().any(|note| note.store == id);
-        if has_note || !self.header.is_listed(id) {
+    /// Notes what each of these stores alone has, if its session is over or the client is closed.
+    async fn note(&self, stores: &[usize]) -> Result<(), IoError> {
+        let lacks = |content: &Content, store: usize| {
+            let id = self.peers[store].id;
+            content.stores.contains(&id) && !content.notes.iter().any(|note| note.store == id)
+        };
+        if !stores.iter().any(|&store| lacks(&self.header.content(), store)) {
             return Ok(());
         }
         // When the change has its turn, a session may have begun.
         let change = |content: &mut Content| {
-            let table = self.table.borrow();
+            let (table, mut some) = (self.table.borrow(), false);
             let begins = self.peers.iter().any(|peer| peer.begins.get());
-            let is_still = !begins && (self.closed.get() || !self.peers[store].is_live());
-            is_still
-                && table.home_but_held(store).is_empty()
-                && content.stores.contains(&id)
-                && content.note(id, &table.only_in(store))
+            for &store in stores.iter().filter(|_| !begins) {
+                let peer = &self.peers[store];
+                let is_still = self.closed.get() || !peer.is_live();
+                some |= is_still
+                    && lacks(content, store)
+                    && table.home_but_held(store).is_empty()
+                    && content.note(peer.id, &table.only_in(store));
+            }
+            some
         };
         self.header.update(change).await.map(drop)
     }

@@ -75,6 +75,8 @@ pub struct OffloadFigures {
     pub held_max: Sectors,
     /// Ranges that were brought home.
     pub reclaimed: u64,
+    /// Ranges that went from a store that leaves to others.
+    pub moved: u64,
 }
 
 pub(crate) struct Client {
@@ -239,6 +241,12 @@ impl Offloaded {
     #[must_use]
     pub fn figures(&self) -> OffloadFigures {
         OffloadFigures { held: self.0.table.borrow().sectors(None), ..self.0.figures.get() }
+    }
+
+    /// Bytes of memory that the table of off-loaded ranges takes.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        self.0.table.borrow().bytes() as u64
     }
 
     /// How long ago the oldest range was written of those whose newest version is in stores alone;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{Nanos, Time};
+use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::call::{Ask, Call, Reply, Session, StoreId};
@@ -31,12 +31,12 @@ pub(crate) struct Peer {
     pub(crate) busy: Cell<u64>,
     /// Whether the store must forget old versions before it takes new ones.
     barred: Cell<bool>,
-    /// Whether the store had no room when it was last asked to store a version.
-    pub(crate) full: Cell<bool>,
-    /// When it is asked again all the same: others may have made room.
-    pub(crate) full_until: Cell<Time>,
-    /// Whether the store was given up: it takes no more writes.
-    pub(crate) leaving: Cell<bool>,
+    /// If the store had no room when it was last asked to store a version: when it is asked again
+    /// all the same, since others may have made room.
+    pub(crate) full_until: Cell<Option<Time>>,
+    /// Whether the store leaves and takes no more writes: then what it held when it began to, or
+    /// when the base volume was opened.
+    pub(crate) leaving: Cell<Option<Sectors>>,
     /// Whether a session is about to begin.
     pub(crate) begins: Cell<bool>,
     /// Whether the store is gone for good: no session is begun.
@@ -57,7 +57,6 @@ impl Peer {
             lost_since: Cell::default(),
             busy: Cell::default(),
             barred: Cell::default(),
-            full: Cell::default(),
             full_until: Cell::default(),
             leaving: Cell::default(),
             begins: Cell::default(),
@@ -72,15 +71,14 @@ impl Peer {
 
     /// Whether a version may be sent to the store now.
     pub(crate) fn takes_writes(&self, now: Time) -> bool {
-        let is_full = self.full.get() && now < self.full_until.get();
-        self.live.get() && !is_full && !self.barred.get() && !self.leaving.get()
+        let is_full = self.full_until.get().is_some_and(|until| now < until);
+        self.live.get() && !is_full && !self.barred.get() && self.leaving.get().is_none()
     }
 
     /// The store has refused a version. If it only had no room, it is asked again after a while.
     pub(crate) fn refused(&self, had_no_room: bool, now: Time) {
         let again = had_no_room && !plant::is(Bug::FullForEver);
-        self.full.set(true);
-        self.full_until.set(if again { now + FULL_AGAIN } else { Time(u64::MAX) });
+        self.full_until.set(Some(if again { now + FULL_AGAIN } else { Time(u64::MAX) }));
     }
 }
 
@@ -198,7 +196,7 @@ impl Client {
     pub(crate) fn begin_session(&self, store: usize, old: bool) {
         let peer = &self.peers[store];
         peer.barred.set(old);
-        peer.full.set(false);
+        peer.full_until.set(None);
         peer.live.set(true);
         self.changed.notify();
     }

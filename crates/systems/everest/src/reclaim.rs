@@ -9,6 +9,7 @@ use manylogs_block::{
 use manylogs_plant::{self as plant, Bug};
 
 use crate::call::Ask;
+use crate::evacuate::Evacuation;
 use crate::header::HEADER;
 use crate::locks::{Locked, Use};
 use crate::offload::{Client, at_home};
@@ -62,10 +63,19 @@ impl Client {
         let _turn = self.reclaiming.take().await;
         let mut some = false;
         let pass = self.next_pass();
+        let mut evacuation = Evacuation::new(&pass);
         for ranges in pass.chunks(together.min(PASS)) {
             let asked = together == usize::MAX;
             while !asked && !self.is_over() && !self.may_reclaim() {
-                self.runtime.sleep(self.options.reclaim_every).await;
+                if evacuation.is_over(self) {
+                    // Another pass looks for more.
+                    self.weigh();
+                    return Ok(some);
+                }
+                match evacuation.go_on(self, together).await {
+                    true => some = true,
+                    false => self.runtime.sleep(self.options.reclaim_every).await,
+                }
             }
             if self.is_over() {
                 break;
@@ -76,13 +86,15 @@ impl Client {
         Ok(some)
     }
 
-    /// The ranges that go home next, sorted by address: first those with too few copies, then the
-    /// oldest.
+    /// The ranges that go home next, sorted by address: first those with too few copies on stores
+    /// that stay, and those of which a store that leaves has something; then the oldest.
     fn next_pass(&self) -> Vec<Candidate> {
         let live = |store: &usize| self.peers[*store].is_live();
         let reachable: u32 = (0..self.peers.len()).filter(live).map(|store| 1 << store).sum();
+        let leaving = self.leaving();
+        let stay = reachable & !leaving;
         let few =
-            |one: &Candidate| (one.copies & reachable).count_ones() as usize >= self.options.copies;
+            |one: &Candidate| ((one.copies & stay).count_ones() as usize) < self.options.copies;
         let mut found = self.table.borrow().candidates();
         // A range that is home already waits until the store that must forget it first can be
         // reached.
@@ -90,7 +102,12 @@ impl Client {
             true => one.copies & reachable != 0,
             false => self.may_settle(one.range.extent),
         });
-        found.sort_unstable_by_key(|one| (few(one), one.range.version, one.range.extent.start));
+        for one in &mut found {
+            one.is_urgent = few(one) || self.holds(leaving, one.range.extent);
+        }
+        found.sort_unstable_by_key(|one| {
+            (!one.is_urgent, one.range.version, one.range.extent.start)
+        });
         found.truncate(PASS);
         found.sort_unstable_by_key(|one| one.range.extent.start);
         for one in &mut found {
@@ -272,7 +289,7 @@ impl Client {
             for (holder, sent) in same.iter().zip(sent) {
                 let range = Range { extent: holder.extent(), version: holder.version };
                 if sent.await.is_ok() {
-                    self.peers[holder.store].full.set(false);
+                    self.peers[holder.store].full_until.set(None);
                 } else if !void || !self.header.void(self.peers[holder.store].id, range).await? {
                     all = false;
                     continue;

@@ -322,6 +322,13 @@ impl CircularStore {
         found.map(|(part, version)| Range { extent: Space::of(part).1, version }).collect()
     }
 
+    /// Bytes of memory that its tables take: of places, checksums, versions and ages.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        let State { store, versions, ages, .. } = &*self.0.engine.state.borrow();
+        store.table_bytes() + (versions.bytes() + ages.bytes()) as u64
+    }
+
     /// Sectors that the store holds of a base volume.
     #[must_use]
     pub fn held(&self, base: Space) -> Sectors {

@@ -16,8 +16,10 @@ pub enum StoreState {
     Full,
     /// It must forget old versions before it takes new ones.
     Forgets,
-    /// It was given up: what it holds goes home.
+    /// It takes no more writes: what it holds goes home, or to other stores.
     Leaves,
+    /// It takes no more writes and holds nothing any more.
+    Empty,
     /// It cannot be reached.
     Away,
 }
@@ -31,6 +33,7 @@ impl StoreState {
             Self::Full => "full",
             Self::Forgets => "forgets",
             Self::Leaves => "leaves",
+            Self::Empty => "empty",
             Self::Away => "away",
         }
     }
@@ -53,6 +56,9 @@ pub struct StoreFigures {
     pub held: Sectors,
     /// Sectors of which it alone has the newest version.
     pub only_copy: Sectors,
+    /// If it takes no more writes: what it held when it began to leave, or when the base volume
+    /// was opened. `held` is what is left of that.
+    pub left_from: Option<Sectors>,
     /// The time that a request would wait there.
     pub wait: Nanos,
     /// For how long it could not be reached.
@@ -72,8 +78,10 @@ impl Offloaded {
     pub fn stores(&self) -> Vec<StoreFigures> {
         let there = |store: &usize| !self.0.peers[*store].gone.get();
         let all = (0..self.0.peers.len()).filter(there).map(|store| self.0.figures_of(store));
-        let has_left =
-            |one: &StoreFigures| one.state == StoreState::Leaves && !one.is_listed && !one.is_kept;
+        let has_left = |one: &StoreFigures| {
+            let is_needed = one.is_listed || one.is_kept || self.0.header.is_leaving(one.id);
+            one.left_from.is_some() && !is_needed
+        };
         all.filter(|one| !has_left(one)).collect()
     }
 
@@ -111,14 +119,17 @@ impl Offloaded {
 impl Client {
     fn figures_of(&self, store: usize) -> StoreFigures {
         let (peer, table) = (&self.peers[store], self.table.borrow());
+        let is_listed = self.header.is_listed(peer.id);
+        let is_empty = peer.leaving.get().is_some() && !is_listed && peer.busy.get() == 0;
         StoreFigures {
             id: peer.id,
             place: peer.lender.place(),
-            state: peer.state(self.runtime.now()),
-            is_listed: self.header.is_listed(peer.id),
+            state: if is_empty { StoreState::Empty } else { peer.state(self.runtime.now()) },
+            is_listed,
             is_kept: self.header.is_kept(peer.id),
             held: table.sectors(Some(store)),
             only_copy: table.only_copies(store),
+            left_from: peer.leaving.get(),
             wait: peer.lender.load().wait,
             away: self.lost_for(store),
         }
@@ -129,8 +140,8 @@ impl Peer {
     fn state(&self, now: Time) -> StoreState {
         match (self.is_live(), self.takes_writes(now)) {
             (false, _) => StoreState::Away,
-            (true, _) if self.leaving.get() => StoreState::Leaves,
-            (true, _) if self.full.get() => StoreState::Full,
+            (true, _) if self.leaving.get().is_some() => StoreState::Leaves,
+            (true, _) if self.full_until.get().is_some() => StoreState::Full,
             (true, true) => StoreState::Lends,
             (true, false) => StoreState::Forgets,
         }

@@ -54,6 +54,8 @@ pub(crate) struct Candidate {
     pub(crate) copies: u32,
     /// Whether the newest version is not home yet.
     pub(crate) dirty: bool,
+    /// Whether it goes before the others.
+    pub(crate) is_urgent: bool,
     /// Whether stores may hold versions of failed writes, or versions are on their way to them.
     pub(crate) left_over: bool,
 }
@@ -75,6 +77,11 @@ impl Table {
     pub(crate) fn new(stores: usize) -> Self {
         let held = (0..stores).map(|_| ExtentMap::new()).collect();
         Self { newest: ExtentMap::new(), held }
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.newest.bytes() + self.held.iter().map(ExtentMap::bytes).sum::<usize>()
     }
 
     /// One more store has come, which holds nothing that counts.
@@ -264,6 +271,7 @@ impl Table {
                 range: Range { extent, version },
                 copies: known.value.stores,
                 dirty: !known.value.clean,
+                is_urgent: false,
                 left_over: self.held.iter().any(newer),
             });
         }
@@ -276,7 +284,13 @@ impl Table {
         }
         for (extent, known) in left.iter() {
             let range = Range { extent, version: Version(known.sequence.0) };
-            found.push(Candidate { range, copies: 0, dirty: false, left_over: true });
+            found.push(Candidate {
+                range,
+                copies: 0,
+                dirty: false,
+                is_urgent: false,
+                left_over: true,
+            });
         }
         found
     }

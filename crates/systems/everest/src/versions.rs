@@ -99,6 +99,11 @@ impl Versions {
         *held = Sectors(held.0 + has.0 - had.0);
     }
 
+    /// Bytes of memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.map.bytes()
+    }
+
     /// How much of `extent` has a version.
     pub(crate) fn sectors(&self, extent: Extent) -> Sectors {
         Sectors(self.lookup(extent).map(|(part, _)| part.len.0).sum())

@@ -23,9 +23,15 @@ impl Client {
             return false;
         }
         self.last_over.set(Some(self.runtime.now()));
-        if self.held.get() >= self.options.held_max.0 {
+        if self.held.get() >= self.options.held_max.0 && !plant::is(Bug::HeldMaxIgnored) {
             return false;
         }
+        self.has_takers()
+    }
+
+    /// Whether enough stores are under their threshold, and less busy than the base volume.
+    pub(crate) fn has_takers(&self) -> bool {
+        let (policy, base) = (self.options.policy, self.home.load());
         let is_under = |store: &usize| policy.is_under(self.peers[*store].lender.load(), base);
         self.takers(0).iter().filter(|store| is_under(store)).count() >= self.options.copies
     }
@@ -114,7 +120,11 @@ impl Client {
 
     /// Off-loads a version of a range that is locked. False if too few stores have it; some may
     /// hold it all the same.
-    async fn offload(self: &Rc<Self>, extent: Extent, content: Option<&Payload>) -> bool {
+    pub(crate) async fn offload(
+        self: &Rc<Self>,
+        extent: Extent,
+        content: Option<&Payload>,
+    ) -> bool {
         let version = self.next_version();
         let longest = self.peers.iter().map(|peer| peer.lender.longest_write()).min();
         // Parts begin where physical sectors do, if the whole does.
@@ -176,7 +186,7 @@ impl Client {
     ) -> Result<(), IoError> {
         let peer = &self.peers[store];
         // A store that leaves may already be dropped from the header, and must not be listed again.
-        if peer.leaving.get() {
+        if peer.leaving.get().is_some() {
             return Err(IoError::Transient { extent: range.extent });
         }
         peer.busy.set(peer.busy.get() + 1);
@@ -225,7 +235,7 @@ impl Client {
         }
         match answer {
             Ok(_) => {
-                peer.full.set(false);
+                peer.full_until.set(None);
                 Ok(())
             }
             Err(error) => {

@@ -871,4 +871,8 @@ fn planted_bugs_are_noticed() {
     with(Bug::KeptInMemory, &added_store_is_kept);
     with(Bug::ClientUnbounded, &store_bounds_each_client);
     with(Bug::FullForEver, &full_store_is_asked_again);
+    with(Bug::HeldMaxIgnored, &|| {
+        a_base_bounds_what_it_borrows();
+        true
+    });
 }

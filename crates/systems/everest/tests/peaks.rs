@@ -98,7 +98,7 @@ async fn lent(runtime: &Handle, disk: &Meter, start: u64) -> Rc<dyn Lender> {
     let options = StoreOptions { log: Sectors(1024), table: Sectors(0) };
     let made =
         CircularStore::create(runtime.clone(), vec![part(disk, start, STORE)], options).await;
-    Rc::new(Lending::open(made.unwrap(), Some(disk.clone())).await.unwrap())
+    Rc::new(Lending::open(made.unwrap(), Some(Rc::new(disk.clone()))).await.unwrap())
 }
 
 /// A base volume at the start of a disk.

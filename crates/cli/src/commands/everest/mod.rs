@@ -131,11 +131,15 @@ pub(crate) fn base_rows(label: &BaseLabel, alone: bool) -> String {
             Some(bytes) => format!("it alone has {}", human(bytes)),
             None => "nobody knows what it alone has".to_owned(),
         };
-        let _ = writeln!(out, "  {} at {at}: {noted}", store_name(store));
+        let left = if label.leaving.contains(store) { "; it is evacuated" } else { "" };
+        let _ = writeln!(out, "  {} at {at}: {noted}{left}", store_name(store));
     }
     for kept in label.kept.iter().filter(|kept| !label.stores.contains(&kept.id)) {
         let (name, at) = (store_name(&kept.id), &kept.address);
-        let _ = writeln!(out, "  {name} has nothing, and is borrowed at every start, at {at}");
+        let _ = match label.leaving.contains(&kept.id) {
+            true => writeln!(out, "  {name} was evacuated and has nothing, at {at}"),
+            false => writeln!(out, "  {name} has nothing, and is borrowed at every start, at {at}"),
+        };
     }
     if !label.voids.is_empty() {
         let ranges = counted(label.voids.len() as u64, "range");
@@ -184,6 +188,7 @@ pub(crate) fn base_json(label: &BaseLabel) -> Value {
             "listed": label.stores.contains(store),
             "address": address(label, store),
             "alone_bytes": bytes_alone(label, store),
+            "evacuated": label.leaving.contains(store),
         })
     };
     let kept = label.kept.iter().map(|kept| kept.id).filter(|id| !label.stores.contains(id));

@@ -36,7 +36,7 @@ pub(crate) async fn lend(
     let part: Rc<dyn BlockDevice> = Rc::new(Part { device, extent });
     let options = StoreOptions { log: LOG, table: Sectors(0) };
     let store = CircularStore::create(runtime.clone(), vec![part], options).await?;
-    Ok(Lending::open(store, Some(meter)).await?)
+    Ok(Lending::open(store, Some(Rc::new(meter))).await?)
 }
 
 /// A part of a device.

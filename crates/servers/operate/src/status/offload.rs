@@ -43,7 +43,7 @@ pub struct StoreStatus {
     pub name: String,
     /// Where it is.
     pub address: String,
-    /// lends, full, forgets, leaves or away.
+    /// lends, full, forgets, leaves, empty or away.
     pub state: String,
     /// Whether the base has noted that the store may hold data: opening the base then waits for the
     /// store.
@@ -55,6 +55,10 @@ pub struct StoreStatus {
     pub held_bytes: u64,
     /// Of those, bytes that no other store has.
     pub only_copy_bytes: u64,
+    /// If it takes no more writes: the bytes that it held when it began to leave, or when the base
+    /// volume was opened. What is left of them is `held_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_from_bytes: Option<u64>,
     /// The time that a request would wait at the store.
     pub wait_ms: f64,
     /// Seconds since the store was last reached; zero while it is reachable.

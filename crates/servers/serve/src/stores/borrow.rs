@@ -89,6 +89,7 @@ impl ServedSystem for Base {
         Box::pin(async move {
             match order {
                 Order::AddStore { address } => connecting.add(&volume, &address).await,
+                Order::EvacuateStore { store } => evacuate(&volume, &store).await,
                 Order::RemoveStore { store } => remove(&volume, &store).await,
                 Order::ForgetStore { store, accept_loss } => {
                     let forgotten = volume.forget(named(&store)?, accept_loss).await;
@@ -226,6 +227,14 @@ impl Connecting {
         added.map_err(|error| refused(&error))?;
         Ok(serde_json::json!({ "store": named }))
     }
+}
+
+async fn evacuate(volume: &Offloaded, store: &str) -> Answer {
+    let id = named(store)?;
+    volume.evacuate(id).await.map_err(|error| refused(&error))?;
+    let stores = volume.stores();
+    let held = stores.iter().find(|one| one.id == id).map_or(0, |one| one.held.bytes());
+    Ok(serde_json::json!({ "store": store, "held_bytes": held }))
 }
 
 async fn remove(volume: &Offloaded, store: &str) -> Answer {

@@ -15,6 +15,7 @@ use manylogs_operate::{Operated, Subject};
 use manylogs_storage::VolumeLock;
 
 use super::address::StoreAddress;
+use super::kernel_load::KernelLoad;
 use super::keys::{Identity, PublicKey};
 use super::lent::LentServer;
 use crate::engine::{About, Engine, Left, ServeError, Serving};
@@ -125,6 +126,7 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
     }
     let meter = Meter::new(stack.runtime(), Rc::clone(&stack.device));
     let device: Rc<dyn BlockDevice> = Rc::new(meter.clone());
+    let disk = KernelLoad::of(stack.runtime(), path, meter);
     let (store, _lock) = if options.make {
         let store = make(&stack, device).map_err(failed)?;
         let lock = VolumeLock::take(store.id(), path).map_err(StackError::from)?;
@@ -133,7 +135,7 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
         open(&stack, device, path)?
     };
     let (runtime, closed) = (stack.runtime(), store.clone());
-    let lending = stack.run(async move { Lending::open(store, Some(meter)).await });
+    let lending = stack.run(async move { Lending::open(store, Some(Rc::new(disk))).await });
     let lending = lending.map_err(|error| failed(error.into()))?;
     lending.bound_each(Sectors(have.0 * u64::from(options.each_percent) / 100));
     let (listener, count, inbox, ready) = serving.into_parts();

@@ -13,6 +13,7 @@ mod address;
 mod borrow;
 mod connection;
 mod frames;
+mod kernel_load;
 mod keys;
 mod lend;
 mod lent;

@@ -33,6 +33,7 @@ fn store_status(store: &StoreFigures) -> StoreStatus {
         kept: store.is_kept,
         held_bytes: store.held.bytes(),
         only_copy_bytes: store.only_copy.bytes(),
+        left_from_bytes: store.left_from.map(Sectors::bytes),
         wait_ms: store.wait.0 as f64 / 1e6,
         seen_s: store.away.0 as f64 / 1e9,
     }
