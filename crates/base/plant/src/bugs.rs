@@ -53,6 +53,11 @@ with_systems! {
         /// The memory of what nobody has asked for is never given back.
         AheadNeverAbandoned,
     }
+    /// Bugs of what is read ahead from the logs, that tests of its parts show.
+    READ_AHEAD_PARTS {
+        /// A part of a version that arrives counts as all of it.
+        AheadShorterPiece,
+    }
     /// Bugs of the scheduler, that its own tests show.
     SCHEDULER {
         /// No other request goes while there are records.

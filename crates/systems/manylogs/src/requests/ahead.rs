@@ -197,10 +197,14 @@ impl Ahead {
         }
     }
 
-    /// Takes what was read of a piece in, unless the piece is another one by now.
+    /// Takes what was read of a piece in, unless the piece is another one by now, of the same version
+    /// perhaps.
     fn take_in(&mut self, begun: &Begun, content: Option<Payload>) {
         let at = begun.extent.start;
-        let is_it = |piece: &&mut Piece| piece.sequence == begun.sequence;
+        let is_it = |piece: &&mut Piece| {
+            (piece.sequence, piece.extent) == (begun.sequence, begun.extent)
+                || (piece.sequence == begun.sequence && plant::is(Bug::AheadShorterPiece))
+        };
         let Some(piece) = self.pieces.get_mut(&at).filter(is_it) else { return };
         let is_wanted = self.streams.iter().any(|stream| stream.number == piece.stream);
         piece.content = content.filter(|_| is_wanted);
@@ -312,5 +316,47 @@ impl Inner {
     async fn end_piece(&self, piece: &Begun, source: Source) {
         let content = source.content(self, piece.extent, piece.extent).await;
         self.engine.state.borrow_mut().ahead.take_in(piece, content.ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manylogs_logstore::LogId;
+
+    use super::*;
+
+    fn begun(extent: Extent) -> Begun {
+        let (log, device, skip) = (LogId(0), store::Device::default(), Sectors(0));
+        let read = LogRead { log, within: extent, skip, device, extent };
+        Begun { extent, sequence: DataSequence(7), read }
+    }
+
+    /// A part of a version is being read when the version, in a longer piece, is to be read too.
+    fn a_short_piece_arrives_first() {
+        let (short, long) = (Extent::new(0, 4), Extent::new(0, 8));
+        let mut ahead = Ahead::default();
+        ahead.begin(long, Time(0));
+        let (extent, sequence, held) = (long, DataSequence(7), Rc::new(()));
+        let piece = Piece { extent, sequence, stream: 0, content: None, _held: held };
+        ahead.pieces.insert(long.start, piece);
+        ahead.take_in(&begun(short), Some(Payload::zeroes(short.len)));
+        assert!(ahead.is_under_way(long), "the rest of it is not here");
+        ahead.take_in(&begun(long), Some(Payload::zeroes(long.len)));
+        assert!(!ahead.is_under_way(long));
+        assert_eq!(ahead.pieces[&long.start].content.as_ref().map(Payload::len), Some(long.len));
+    }
+
+    #[test]
+    fn what_arrives_belongs_to_the_piece_that_was_read() {
+        a_short_piece_arrives_first();
+    }
+
+    #[cfg(feature = "plant")]
+    #[test]
+    fn a_piece_with_too_little_content_is_noticed() {
+        plant::plant(Some(Bug::AheadShorterPiece));
+        let found = std::panic::catch_unwind(a_short_piece_arrives_first);
+        plant::plant(None);
+        assert!(found.is_err());
     }
 }
