@@ -44,20 +44,6 @@ with_systems! {
         /// Recovery ignores all versions below the floor, even those that displace older kept ones.
         DeadBuryNothing,
     }
-    /// Bugs of what is read ahead from the logs, that its own tests show.
-    READ_AHEAD {
-        /// What was read ahead is served although the block has a newer version.
-        AheadOldVersion,
-        /// A read does not wait for what is being read ahead, and reads it again.
-        AheadReadTwice,
-        /// The memory of what nobody has asked for is never given back.
-        AheadNeverAbandoned,
-    }
-    /// Bugs of what is read ahead from the logs, that tests of its parts show.
-    READ_AHEAD_PARTS {
-        /// A part of a version that arrives counts as all of it.
-        AheadShorterPiece,
-    }
     /// Bugs of the scheduler, that its own tests show.
     SCHEDULER {
         /// No other request goes while there are records.

@@ -197,8 +197,8 @@ impl Ahead {
         }
     }
 
-    /// Takes what was read of a piece in, unless the piece is another one by now, of the same version
-    /// perhaps.
+    /// Takes what was read of a piece in, unless the piece is another one by now, perhaps of the
+    /// same version.
     fn take_in(&mut self, begun: &Begun, content: Option<Payload>) {
         let at = begun.extent.start;
         let is_it = |piece: &&mut Piece| {
