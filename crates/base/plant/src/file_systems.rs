@@ -244,6 +244,20 @@ macro_rules! with_file_systems {
                 /// The first record maps all blocks of a write, and later ones have the content.
                 DurableMapsAhead,
             }
+            /// Bugs of what is read ahead from the logs, that its own tests show.
+            READ_AHEAD {
+                /// What was read ahead is served although the block has a newer version.
+                AheadOldVersion,
+                /// A read does not wait for what is being read ahead, and reads it again.
+                AheadReadTwice,
+                /// The memory of what nobody has asked for is never given back.
+                AheadNeverAbandoned,
+            }
+            /// Bugs of what is read ahead from the logs, that tests of its parts show.
+            READ_AHEAD_PARTS {
+                /// A part of a version that arrives counts as all of it.
+                AheadShorterPiece,
+            }
             /// Bugs of the budget of what is kept, that tests of its cases show.
             DURABLE_BUDGET {
                 /// Beyond the budget, kept content of those who have less than their share is

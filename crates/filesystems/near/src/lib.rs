@@ -34,6 +34,7 @@ mod lost;
 mod mount;
 mod owned;
 mod sink;
+mod spare;
 mod table;
 
 pub use lost::give_up_lost;

@@ -11,6 +11,7 @@ use manylogs_ext4::{Ext4, LARGEST_LEAST, Mode, Options};
 use thiserror::Error;
 
 use crate::sink::{Granularity, Logging, NearSink, largest_transaction};
+use crate::spare::Spare;
 
 /// Why a file system cannot be mounted, or left, with its journal near the head.
 #[derive(Debug, Error)]
@@ -163,6 +164,7 @@ impl NearOpening {
             volume.close().await?;
             return Err(NearError::LogsTooShort { log });
         }
+        volume.read_ahead_in(Rc::new(Spare(options.memory.clone())));
         let what = Logging { granularity, keeps_metadata };
         let sink = NearSink::new(volume.clone(), probe, what, &options.memory);
         if let Err(error) = sink.learn().await {

@@ -22,6 +22,7 @@ use crate::records::own::OwnPolicy;
 use crate::reports::counters::Counters;
 use crate::reports::home_pace::{HomePace, PassesSeen};
 use crate::requests::adaptive::Allowance;
+use crate::requests::ahead::{Ahead, AheadMemory};
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::home_writes::HomeWrites;
 use crate::requests::runs::Runs;
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) home_form: OnceCell<Rc<dyn HomeForm>>,
     /// Who has what is kept, if the volume's user tells.
     pub(crate) owners: OnceCell<Rc<dyn Owners>>,
+    /// Who lends memory for kept content that is read ahead; without it, nothing is.
+    pub(crate) ahead_memory: OnceCell<Rc<dyn AheadMemory>>,
     /// If set, records go to the logs near this address, not near the head.
     pub(crate) logs_near: Cell<Option<Lba>>,
     /// See [`crate::OpenOptions::pace`].
@@ -79,6 +82,8 @@ pub(crate) struct State {
     pub(crate) home: HomeWrites,
     /// Small writes that go home as parts of runs.
     pub(crate) runs: Runs,
+    /// Kept content that was read ahead.
+    pub(crate) ahead: Ahead,
     /// Logs that clients have filled: they are swapped in idle time.
     pub(crate) full: FullLogs,
     /// Sectors that may be logged before the threshold falls.
@@ -118,6 +123,7 @@ impl State {
             columns: ColumnsSeen::of(columns),
             home: HomeWrites::default(),
             runs: Runs::default(),
+            ahead: Ahead::default(),
             full: FullLogs::default(),
             allowance: Allowance::new(now),
             last_activity: now,

@@ -75,6 +75,7 @@ impl Volume {
             own: OnceCell::new(),
             home_form: OnceCell::new(),
             owners: OnceCell::new(),
+            ahead_memory: OnceCell::new(),
             logs_near: Cell::default(),
             pace: Cell::default(),
             record_least: Cell::default(),

@@ -1,6 +1,7 @@
 //! Requests of clients: reads, small and large writes, flushes.
 
 pub(crate) mod adaptive;
+pub(crate) mod ahead;
 mod append;
 pub(crate) mod bypass;
 pub(crate) mod flush;

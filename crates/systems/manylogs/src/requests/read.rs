@@ -90,11 +90,21 @@ impl Inner {
     }
 
     fn read_parts(self: &Rc<Self>, extent: Extent) -> Completion {
-        let (parts, homes) = self.plan_read(extent);
+        self.note_read(extent);
+        // What is being read ahead is not read twice.
+        let waits = self.engine.state.borrow().ahead.is_under_way(extent);
+        let planned = (!waits).then(|| self.plan_read(extent));
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
         let activity = Rc::clone(&self.activity);
         self.engine.runtime.spawn(async move {
+            let (parts, homes) = match planned {
+                Some(planned) => planned,
+                None => {
+                    inner.ahead_arrives(extent).await;
+                    inner.plan_read(extent)
+                }
+            };
             let result = inner.assemble(parts, homes).await;
             drop(activity);
             completer.complete(result);
@@ -102,7 +112,7 @@ impl Inner {
         completion
     }
 
-    /// Starts all device reads and pins the logs that they read.
+    /// Starts all device reads and pins the logs that they read. What was read ahead is in memory.
     fn plan_read(&self, extent: Extent) -> (Vec<Part>, Vec<Vec<Completion>>) {
         let mut state = self.engine.state.borrow_mut();
         let places = parts_of(&state.store, extent);
@@ -120,10 +130,14 @@ impl Inner {
                     let index = spans.len() - 1;
                     Source::Home { index, skip: Sectors(part.start.0 - spans[index].start.0) }
                 }
-                Some(place) => Source::Store(engine::begin_read(self, &mut state, part, place)),
+                Some(place) => Source::Store(match state.ahead.content(&state.store, part) {
+                    Some(content) => engine::Source::Here(content),
+                    None => engine::begin_read(self, &mut state, part, place),
+                }),
             };
             parts.push(Part { extent: part, source });
         }
+        state.ahead.forget(extent);
         drop(state);
         let homes = spans.into_iter().map(|span| self.read_home(span)).collect();
         (parts, homes)
