@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Hint, Nanos, Payload, Request, Rng, Sectors};
+use manylogs_block::{
+    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
+};
 use manylogs_gecko::Chain;
 use manylogs_sim::Oracle;
 
@@ -31,6 +33,8 @@ pub(super) struct World {
     pub(super) everywhere: bool,
     /// Whether half of all operations are reads.
     pub(super) reads: bool,
+    /// Whether reads may fail, because drives are lost.
+    pub(super) may_lose: bool,
     /// Most memory of the tail cache.
     pub(super) cache: Sectors,
     /// Number of operations still to do.
@@ -129,6 +133,9 @@ impl World {
         let extent = self.place(1 + self.below(60));
         let read = self.known.borrow_mut().oracle.submit_read(extent);
         let found = self.chain.submit(Request::Read { extent }).await;
+        if self.may_lose && matches!(found, Err(IoError::Gone | IoError::Checksum { .. })) {
+            return Ok(());
+        }
         let found = found.map_err(|error| format!("unexpected error: {error}"))?;
         let checked = self.known.borrow_mut().oracle.check_read(read, &found);
         checked.map_err(|wrong| format!("a read: {wrong}"))
