@@ -125,7 +125,7 @@ fn a_drive_that_failed_leaves_with_what_only_it_held() {
     let path = |name: &str| -> PathBuf { folder.path().join(name) };
     let name = |name: &str| text(&path(name)).to_owned();
     let [a, b, c, d] = ["a.img", "b.img", "c.img", "d.img"].map(name);
-    let options = ["--export", "24M", "--size", "16M", "--sparse", "--segment", "1M"];
+    let options = ["--export", "22M", "--size", "16M", "--sparse", "--segment", "1M"];
     let args = [&["format", "--gecko", &a, &b, &c, &d][..], &options].concat();
     run(&args, 0, "4 drives");
     let (server, mut client) = nbd(folder.path(), "b.img");
