@@ -71,15 +71,21 @@ impl Loss {
 
 impl Inner {
     /// Whether the chain goes on without a link whose drive is gone: if it could do without the
-    /// link for ever, and no other one is lost. Asked once for each drive that is gone.
+    /// link for ever, the others have room for what was promised and for cleaning, and no other
+    /// one is lost. Asked once for each drive that is gone.
     pub(crate) fn goes_on_without_link(&self, link: usize) -> bool {
         let roster = self.keeper.roster();
         let leaves = roster.leaving.map(usize::from).filter(|leaving| *leaving != link);
         let drives = roster.in_use().filter(|of| *of != link && leaves != Some(*of)).count();
         let is_enough = drives >= LINKS_LEAST
             && self.export <= Geometry { drives, ..self.geometry }.export_limit();
+        let has_room = {
+            let state = self.engine.state.borrow();
+            let needed = state.store.reserved().log.0 + self.spared.log.0;
+            state.store.logs().room_without(device(link)) >= needed
+        };
         let may_be = roster.has(link) && !self.is_mirrored() && self.keeper.lost().is_none();
-        let goes_on = is_enough && may_be;
+        let goes_on = is_enough && has_room && may_be;
         if goes_on {
             self.keeper.lose(link);
             self.engine.wanted.notify();
