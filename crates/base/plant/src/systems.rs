@@ -98,6 +98,14 @@ macro_rules! with_systems {
                 /// Segments of a new link are written before a label names the link.
                 AddedLinkUsedEarly,
             }
+            /// Bugs of links whose drive fails, and which then leave, that its crash histories
+            /// show.
+            CHAIN_LOSS {
+                /// A link whose drive is gone leaves, and nothing says what is lost.
+                LossNotNoted,
+                /// What is lost with a drive reads as zeroes.
+                LostReadsZeroes,
+            }
             /// Bugs of a chain's tail cache that its crash histories show.
             TAIL_CACHE {
                 /// The tail cache answers with whatever version of a block it has.
@@ -119,6 +127,10 @@ macro_rules! with_systems {
                 MovesHoldClientsBack,
                 /// A segment is read although its drive is the tail's now.
                 TailReadByCleaning,
+                /// A read waits for the SSD of a tail cache as long as that takes.
+                SilentSsdAwaited,
+                /// What an added drive held is not made blank.
+                AddedLinkNotBlank,
             }
             /// Bugs of a chain's mirrored links that its crash histories show.
             PAIRS {

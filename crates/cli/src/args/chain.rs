@@ -19,6 +19,8 @@ pub(crate) enum Gates {
     Tail,
     /// After the raw capacity was written three times.
     Steady,
+    /// Random writes while a full drive leaves the chain.
+    Leaving,
 }
 
 /// Each line is a gate: the share of a drive's sequential bandwidth that a chain of three such

@@ -24,6 +24,10 @@ pub(crate) struct GeckoArgs {
     /// third and the fourth one, and so on. A pair goes on without one of its halves.
     #[arg(long, requires = "gecko")]
     pub(crate) mirror: bool,
+    /// With --gecko: an SSD for the tail cache: what leaves memory goes there. `serve` finds it
+    /// again by its label. It must hold nothing, and nothing that is promised depends on it.
+    #[arg(long, value_name = "SSD", requires = "gecko")]
+    pub(crate) cache: Option<PathBuf>,
     /// With --gecko: size of the device; half of what the drives hold when not given. Cleaning
     /// needs the rest: the less is exported, the faster are writes.
     #[arg(long, value_parser = size, value_name = "SIZE", requires = "gecko")]
@@ -48,6 +52,9 @@ pub(crate) struct ChainOfArgs {
     /// at the tail only writes. 0 for none.
     #[arg(long, value_parser = size, value_name = "SIZE", default_value = "64M")]
     pub(crate) cache_memory: Sectors,
+    /// Refuse to serve a chain that may need more memory than this for its map and its tail cache.
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    pub(crate) memory: Option<Sectors>,
     /// An SSD behind that memory: what leaves memory goes there, and is found again after a
     /// restart. It must hold nothing, or be the cache of this chain. No promise depends on it: if
     /// it is lost or fails, reads come from the drives.
@@ -106,6 +113,10 @@ pub(crate) struct MemberRemoveArgs {
     /// Any drive of the chain, if OLD is given as a number.
     #[arg(long, value_name = "MEMBER")]
     pub(crate) of: Option<PathBuf>,
+    /// Lose what cannot be read there, because a drive failed: reads of that fail until it is
+    /// written. The ranges are printed, and the exit code is 4 if there are any.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
 }
 
 #[derive(Debug, Args)]

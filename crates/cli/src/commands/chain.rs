@@ -72,6 +72,7 @@ const fn group_of(gates: Gates) -> GateGroup {
         Gates::Readers => GateGroup::Readers,
         Gates::Tail => GateGroup::Tail,
         Gates::Steady => GateGroup::Steady,
+        Gates::Leaving => GateGroup::Leaving,
     }
 }
 

@@ -57,7 +57,7 @@ const RARE: [&str; 11] = [
 ];
 
 /// Counts that only histories of ext4 and of chains have.
-const OF_OTHERS: [&str; 22] = [
+const OF_OTHERS: [&str; 23] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -77,6 +77,7 @@ const OF_OTHERS: [&str; 22] = [
     "degraded",
     "links_added",
     "links_removed",
+    "links_lost",
     "cache_hits",
     "flash_hits",
     "flash_faults",
@@ -193,6 +194,8 @@ tally! {
     links_added,
     /// Links that were removed from it.
     links_removed,
+    /// Links that left with what only they held.
+    links_lost,
     /// Reads that a chain's tail cache answered.
     cache_hits,
     /// Those of them that came from its SSD.

@@ -254,6 +254,11 @@ impl Member {
         self.gone.set(true);
     }
 
+    /// Another device has taken the place of one that may have been gone.
+    pub fn set_replaced(&self) {
+        self.gone.set(false);
+    }
+
     /// From now on all requests belong to a drain.
     pub fn set_draining(&self) {
         self.draining.set(true);

@@ -90,6 +90,9 @@ pub enum Order {
     RemoveMember {
         /// The link, by the path of a drive of it or by its number, counted from 1.
         old: String,
+        /// Whether what cannot be read there may be lost.
+        #[serde(default)]
+        accept_loss: bool,
     },
     /// Start the count of the emulated drive's lateness anew.
     ForgetLateness,
@@ -342,7 +345,8 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
             let new: Vec<String> = new.iter().map(|path| path.display().to_string()).collect();
             format!("add {}", new.join(" "))
         }
-        Order::RemoveMember { old } => format!("remove {old}"),
+        Order::RemoveMember { old, accept_loss: true } => format!("remove {old}, accept loss"),
+        Order::RemoveMember { old, .. } => format!("remove {old}"),
         Order::ForgetLateness => "forget-lateness".to_owned(),
         Order::Stop { .. } => "stop".to_owned(),
         Order::Status | Order::Set { .. } => return obey(order),

@@ -25,7 +25,7 @@ use crate::stack::{Stack, StackOptions};
 
 use cache::CacheSsd;
 pub use halves::{ChainView, is_member, place_of, refuse_member};
-pub use links::{link_of, refuse_link_member};
+pub use links::{LossTold, link_of, refuse_link_member};
 pub use members::{Member, MembersError, identity, is_same};
 
 /// The chain that an engine serves.
@@ -35,14 +35,19 @@ pub struct ServedChain {
     pub id: [u8; 16],
     /// Size of the exported device.
     pub export: Sectors,
+    /// Length of the segments of all links.
+    pub segments: Sectors,
     /// Drives of each link: two if they are mirrored, else one.
     pub halves: usize,
     /// Its drives, in the order of the chain.
     pub members: Vec<PathBuf>,
     /// Settings for opening it.
     pub settings: ChainSettings,
-    /// The SSD of its tail cache, if it shall have one.
+    /// The SSD of its tail cache, if one was named. Otherwise one is looked for whose label names
+    /// the chain, if the chain's labels say that there is one, and the cache has memory.
     pub cache: Option<PathBuf>,
+    /// Whether the chain's labels say that it has an SSD for its tail cache.
+    pub has_cache: bool,
 }
 
 impl ServedChain {
@@ -63,8 +68,13 @@ impl ServedChain {
         let members = Member::all(device, named)?;
         let Some(first) = members.first() else { return Ok(None) };
         let (id, export, halves) = (first.label.chain, first.label.export, first.label.halves);
+        let newest = members.iter().max_by_key(|member| member.label.age());
+        let label = newest.unwrap_or(first).label;
+        let links = label.roster.in_use().count() as u64;
+        let segments = Sectors(label.segments * label.segment.0 * links);
+        let (cache, has_cache) = (None, label.roster.has_cache);
         let members = members.into_iter().map(|member| member.path).collect();
-        Ok(Some(Self { id, export, halves, members, settings, cache: None }))
+        Ok(Some(Self { id, export, segments, halves, members, settings, cache, has_cache }))
     }
 }
 
@@ -218,7 +228,7 @@ impl ServedSystem for OpenChain {
             match order {
                 Order::ReplaceMember { old, new } => chain.replace(old, new).await,
                 Order::AddMember { new } => chain.add(new).await,
-                Order::RemoveMember { old } => chain.remove(old).await,
+                Order::RemoveMember { old, accept_loss } => chain.remove(old, accept_loss).await,
                 _ => Err(OrderError::bad_input("a chain of drives knows no such order")),
             }
         })
@@ -246,9 +256,7 @@ pub(crate) fn run(
     let opening = Chain::open(stack.runtime(), drives, chain.settings);
     let opened = stack.run(opening);
     let opened = opened.map_err(|error| ChainRefused::new(&chain.members, error))?;
-    let cache = chain.cache.as_deref();
-    let cache = cache.map(|path| CacheSsd::attach(&stack, &options.stack, &opened, path));
-    let cache = cache.transpose()?;
+    let cache = CacheSsd::of(&stack, &options.stack, &opened, chain)?;
     let device: Rc<dyn BlockDevice> = Rc::new(opened.clone());
     let system = OpenChain {
         chain: opened,

@@ -46,8 +46,8 @@ mod users;
 
 pub use address::{AddressError, MetricsAddress, NbdAddress};
 pub use chain::{
-    ChainRefused, ChainView, Member, MembersError, ServedChain, identity, is_member, is_same,
-    link_of, place_of, refuse_link_member, refuse_member,
+    ChainRefused, ChainView, LossTold, Member, MembersError, ServedChain, identity, is_member,
+    is_same, link_of, place_of, refuse_link_member, refuse_member,
 };
 pub use emulation::Emulation;
 pub use ending::{End, Ending};

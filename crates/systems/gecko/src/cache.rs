@@ -20,7 +20,7 @@ use manylogs_plant::{self as plant, Bug};
 
 pub use attach::{CacheError, CacheOptions};
 pub use flash::FlashFigures;
-pub(crate) use flash::{Flash, Hit};
+pub(crate) use flash::{ANSWERS_WITHIN, Flash, Hit};
 pub use label::CacheLabel;
 
 /// Bytes that a version takes beside its content.

@@ -65,7 +65,11 @@ impl Inner {
                 continue;
             };
             let segment = job.segment();
-            let is_moved = matches!(self.append_again(job).await, Ok(true));
+            let appended = self.append_again(job).await;
+            if let Err(error) = &appended {
+                self.note_unreadable(segment, error);
+            }
+            let is_moved = matches!(appended, Ok(true));
             if is_moved || self.began_anew(segment) {
                 self.engine.state.borrow_mut().pace.appended(segment);
                 self.engine.runtime.spawn(Rc::clone(&self).finish(segment));
@@ -208,8 +212,8 @@ impl Inner {
         self.offer_room_to_clients();
     }
 
-    /// Frees the segment if nothing needs it; false if something still does. `None` if the chain is
-    /// closed or read-only, so that no segment will be freed.
+    /// Frees the segment if nothing needs it; false if something still does. `None` if it will not
+    /// be freed: it failed, or the chain is closed or read-only.
     fn free_if_unneeded(&self, victim: LogId) -> Option<bool> {
         let mut state = self.engine.state.borrow_mut();
         if self.engine.is_closed() || state.store.read_only().is_some() {
@@ -217,6 +221,11 @@ impl Inner {
         }
         let state = &mut *state;
         state.pace.look_for_new_epochs(state.store.logs());
+        if state.store.logs().get(victim).is_some_and(Log::is_retired) {
+            // It failed, or its drive is gone: it begins no epoch any more.
+            state.pace.end(victim);
+            return None;
+        }
         let freed = state.pace.is_over(victim) || free(&mut state.store, victim);
         if freed {
             state.pace.end(victim);

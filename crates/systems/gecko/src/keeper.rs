@@ -29,6 +29,8 @@ pub(crate) struct Keeper {
     version: Cell<u64>,
     opening: Cell<u32>,
     drives: RefCell<Vec<Drive>>,
+    /// The link that is lost: its drive is gone, and the chain goes on without it.
+    lost: Cell<Option<usize>>,
     turn: TaskLock,
 }
 
@@ -50,7 +52,19 @@ impl Keeper {
     pub(crate) fn new(roster: Roster, opening: u32, drives: Vec<Drive>) -> Self {
         let version = Cell::new(roster.version);
         let (roster, opening) = (Cell::new(roster), Cell::new(opening));
-        Self { roster, version, opening, drives: RefCell::new(drives), turn: TaskLock::default() }
+        let (lost, turn) = (Cell::default(), TaskLock::default());
+        Self { roster, version, opening, drives: RefCell::new(drives), lost, turn }
+    }
+
+    /// The link that is lost, if any.
+    pub(crate) fn lost(&self) -> Option<usize> {
+        self.lost.get()
+    }
+
+    /// Notes that a link is lost. Its labels are written no more: if its drive comes back, the
+    /// newer roster of the others counts.
+    pub(crate) fn lose(&self, link: usize) {
+        self.lost.set(Some(link));
     }
 
     pub(crate) fn roster(&self) -> Roster {
@@ -130,6 +144,7 @@ impl Keeper {
             Change::Join { id, .. } | Change::Copied { id, .. } | Change::Leave { id } => {
                 now.link_of(id)
             }
+            Change::Cache => None,
         };
         // The drive that this is about knows it first: if it does not, it is copied to anew.
         if let Change::Join { id, .. } | Change::Copied { id, .. } = change
@@ -188,15 +203,18 @@ impl Keeper {
         // Drives that left are used no more. One that was added joins in a change to come.
         let has_left = |id| before.link_of(id).is_some() && next.link_of(id).is_none();
         self.drives.borrow_mut().retain(|drive| !has_left(drive.label.id));
+        self.lost.set(self.lost.get().filter(|link| next.has(*link)));
         Ok(())
     }
 
-    /// Writes the labels of all drives of `next`, those of the link `changed` last.
+    /// Writes the labels of all drives of `next` that are not lost, those of the link `changed`
+    /// last.
     async fn write_all(&self, next: &Roster, changed: Option<usize>) -> Result<(), (u64, IoError)> {
         let drives = self.drives.borrow().clone();
         let of_next =
             drives.iter().filter_map(|drive| Some((next.link_of(drive.label.id)?, drive)));
-        let mut order: Vec<(usize, &Drive)> = of_next.collect();
+        let mut order: Vec<(usize, &Drive)> =
+            of_next.filter(|(link, _)| self.lost.get() != Some(*link)).collect();
         order.sort_by_key(|(link, drive)| (changed == Some(*link), *link, drive.label.id));
         for (_, drive) in order {
             let written = self.write_label(drive, next).await;

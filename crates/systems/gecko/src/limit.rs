@@ -46,6 +46,21 @@ impl Geometry {
     }
 }
 
+/// Memory of the map for each exported block of 4 KiB, if all was written at random: see
+/// `docs/gecko.md` for what was measured.
+const MAP_BYTES: u64 = 12;
+/// Memory of the checksum of a block in a segment, and of the list of what the segment holds.
+const IN_SEGMENT_BYTES: u64 = 10;
+const BLOCK: Sectors = Sectors(8);
+
+/// Memory in bytes that the map, the checksums and the segments' lists take at most, if clients
+/// write blocks of 4 KiB, of a chain with this export and segments of this length in all. Longer
+/// writes take less, and shorter ones more.
+#[must_use]
+pub const fn table_bytes_most(export: Sectors, segments: Sectors) -> u64 {
+    export.0 / BLOCK.0 * MAP_BYTES + segments.0 / BLOCK.0 * IN_SEGMENT_BYTES
+}
+
 /// The largest export of a chain of `drives` drives, the smallest of which has `smallest` sectors,
 /// with segments of this length.
 #[must_use]

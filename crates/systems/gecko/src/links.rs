@@ -7,27 +7,30 @@
 //! segment of it is taken any more. Cleaning makes room elsewhere first. Then no record goes there,
 //! and what lives there is moved as any cleaning moves it. When all of that is durable elsewhere,
 //! and nothing reads there, the root is written to links that stay, and the labels forget the link.
+//!
+//! *A drive that failed.* What cannot be read cannot be moved. The caller may accept that it is
+//! lost: see the module `loss`.
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Hint, IoError, Payload, Request, Sectors, narrow};
+use manylogs_block::{BlockDevice, Sectors, narrow};
 use manylogs_engine::{Phase, update_root, write_root};
-use manylogs_logstore::ondisk::equal_logs::least_device;
+use manylogs_logstore::LogId;
 use manylogs_logstore::store::Device;
-use manylogs_logstore::{BLANK, LogId};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::chain::Chain;
-use crate::join::free_id;
-use crate::keeper::{Drive, NotChanged};
+use crate::keeper::NotChanged;
 use crate::limit::Geometry;
-use crate::link::Link;
-use crate::ondisk::{Superblock, root_slots};
-use crate::roster::{Change, HALVES, LINKS, LINKS_LEAST};
+use crate::ondisk::root_slots;
+use crate::roster::{Change, LINKS, LINKS_LEAST};
 use crate::state::Inner;
 
+mod add;
 mod error;
+mod loss;
 pub use error::LinkError;
+pub use loss::{Loss, OnLoss};
 
 /// A link of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,10 @@ pub struct LinkState {
     pub given: Vec<usize>,
     /// How far it is, if it leaves.
     pub leaving: Option<Leaving>,
+    /// Whether its drive is gone. The chain goes on without it: only reads of what it holds fail.
+    pub is_lost: bool,
+    /// Why it was not emptied further, if it leaves and that stopped.
+    pub stopped: Option<LinkError>,
 }
 
 /// How far a link is that leaves.
@@ -61,6 +68,8 @@ impl Chain {
             link,
             given: keeper.current(link).iter().map(|drive| drive.given).collect(),
             leaving: leaving(link),
+            is_lost: keeper.lost() == Some(link),
+            stopped: leaving(link).and_then(|_| self.0.stopped.borrow().clone()),
         };
         roster.in_use().map(state).collect()
     }
@@ -84,13 +93,19 @@ impl Chain {
     /// no label of the others names the link, durably. After a crash before that, the next opening
     /// goes on, with the link.
     ///
+    /// If something there cannot be read, and `on_loss` accepts it, that is lost: the ranges are
+    /// returned. Reads of them fail, also after a crash, until they are written. Before this
+    /// returns, a crash leaves a chain that needs the link's drive; without it, it is refused.
+    ///
     /// # Errors
-    /// See [`LinkError`]. If the chain was closed or stopped taking writes, the link still leaves.
-    pub async fn remove_link(&self, link: usize) -> Result<(), LinkError> {
+    /// See [`LinkError`]. If the chain was closed or stopped taking writes, or something cannot be
+    /// read, the link still leaves: ask again.
+    pub async fn remove_link(&self, link: usize, on_loss: OnLoss) -> Result<Loss, LinkError> {
         let _turn = self.0.turn()?;
         self.0.may_leave(link)?;
+        self.0.look_for_loss(link, on_loss).await;
         self.0.keeper.change(Change::Evacuate { link: narrow(link) }).await?;
-        self.0.leave(link).await
+        self.0.leave(link, on_loss).await
     }
 }
 
@@ -133,6 +148,9 @@ impl Inner {
         if !roster.has(link) {
             return Err(LinkError::NoSuchLink { link });
         }
+        if let Some(lost) = self.keeper.lost().filter(|lost| *lost != link) {
+            return Err(LinkError::Lost { link: lost });
+        }
         let drives = roster.in_use().count() - 1;
         if drives < LINKS_LEAST {
             return Err(LinkError::Last);
@@ -150,17 +168,27 @@ impl Inner {
         let chain = Rc::clone(self);
         self.engine.runtime.spawn(async move {
             let Ok(_turn) = chain.turn() else { return };
-            // If it fails the labels still say that the link leaves, and so does the list of links.
-            let _ = chain.leave(link.into()).await;
+            // If that stops, the labels still say that the link leaves, and the list of links why
+            // it stopped.
+            let _ = chain.leave(link.into(), OnLoss::Stop).await;
         });
     }
 
-    /// Empties a link of which the labels say that it leaves, and forgets it.
-    async fn leave(&self, link: usize) -> Result<(), LinkError> {
-        let device = device(link);
+    /// Empties a link of which the labels say that it leaves, and forgets it. Returns what is lost
+    /// with it.
+    async fn leave(&self, link: usize, on_loss: OnLoss) -> Result<Loss, LinkError> {
+        self.stopped.replace(None);
+        let left = self.empty_and_forget(link, on_loss).await;
+        self.stopped.replace(left.as_ref().err().cloned());
+        left
+    }
+
+    async fn empty_and_forget(&self, link: usize, on_loss: OnLoss) -> Result<Loss, LinkError> {
+        let (device, mut loss) = (device(link), Loss::default());
         {
             let mut state = self.engine.state.borrow_mut();
             state.leaving = Some(device);
+            state.unreadable = None;
             state.heaps.set(link, None);
             state.pace.forget_counts();
         }
@@ -173,12 +201,18 @@ impl Inner {
             if let Some(reason) = self.engine.state.borrow().store.read_only() {
                 return Err(LinkError::ReadOnly(reason));
             }
+            match self.obstacle(link) {
+                Some(error) if on_loss == OnLoss::Stop => return Err(error),
+                Some(_) => self.give_up(link, &mut loss).await?,
+                None => {}
+            }
             if self.shuts(device) && self.is_empty(link) {
                 break;
             }
             progress.await;
         }
-        self.forget(link).await
+        self.forget(link).await?;
+        Ok(loss.merged())
     }
 
     /// Whether no record goes to the link any more. Sees to that as soon as there is room enough
@@ -210,16 +244,17 @@ impl Inner {
     fn is_empty(&self, link: usize) -> bool {
         let state = self.engine.state.borrow();
         let logs = state.store.logs();
+        let is_given_up = self.keeper.lost() == Some(link) && plant::is(Bug::LossNotNoted);
         self.segments_of(link).filter_map(|id| logs.get(id)).all(|log| {
             let is_moving = state.pace.contains(log.id()) && plant::is(Bug::LinkForgottenEarly);
-            log.may_reset() || is_moving
+            log.may_reset() || is_moving || is_given_up
         })
     }
 
     /// Lets a link go that holds nothing.
     async fn forget(&self, link: usize) -> Result<(), LinkError> {
         let device = device(link);
-        if !plant::is(Bug::LinkForgottenEarly) {
+        if !plant::is(Bug::LinkForgottenEarly) && !plant::is(Bug::LossNotNoted) {
             self.engine.state.borrow_mut().store.forget(device);
         }
         let is_there = |id: &LogId| self.segments_of(link).any(|of| of == *id);
@@ -256,7 +291,10 @@ impl Inner {
             let state = self.engine.state.borrow();
             (state.store.root().clone(), state.store.volume())
         };
-        for (slot, old) in root_slots(&next).into_iter().zip(root_slots(&now)) {
+        // A link that leaves now is not lost any more.
+        let lost = self.keeper.lost();
+        let slots = root_slots(&next, lost.filter(|link| next.has(*link)));
+        for (slot, old) in slots.into_iter().zip(root_slots(&now, lost)) {
             if slot == old || plant::is(Bug::RootLeavesWithLink) {
                 continue;
             }
@@ -271,108 +309,6 @@ impl Inner {
             }
         }
         Ok(self.keeper.change(change).await?)
-    }
-
-    fn fits_as_link(&self, drives: &[(Rc<dyn BlockDevice>, usize)]) -> Result<(), LinkError> {
-        let wanted = if self.is_mirrored() { HALVES } else { 1 };
-        if drives.len() != wanted {
-            return Err(LinkError::Drives { wanted, given: drives.len() });
-        }
-        let need = least_device(self.label.segments, self.label.segment);
-        let is_zoned = self.places.devices().iter().any(BlockDevice::is_reset_first);
-        for (drive, _) in drives {
-            let told = drive.capabilities();
-            let have = told.capacity;
-            if have < need {
-                return Err(LinkError::TooSmall { have, need });
-            }
-            if told.physical_sector > self.label.physical {
-                return Err(LinkError::LargeSectors);
-            }
-            if is_zoned || drive.is_reset_first() {
-                return Err(LinkError::Zoned);
-            }
-        }
-        Ok(())
-    }
-
-    async fn add_link(
-        self: &Rc<Self>,
-        drives: Vec<(Rc<dyn BlockDevice>, usize)>,
-    ) -> Result<usize, LinkError> {
-        self.fits_as_link(&drives)?;
-        let link = self.keeper.roster().free_place().ok_or(LinkError::Full)?;
-        for (drive, _) in &drives {
-            self.make_blank(drive).await?;
-        }
-        // A root that names segments is not written between this and the growth of the store.
-        let naming = self.naming.take().await;
-        self.cover(link).await?;
-        let mut ids = [0; HALVES];
-        let new: Vec<_> = drives.iter().map(|(drive, _)| Rc::clone(drive)).collect();
-        for (id, (device, given)) in ids.iter_mut().zip(drives) {
-            *id = free_id(&self.keeper.roster(), || self.engine.runtime.random());
-            let (drive, sectors) = (narrow(link), device.capabilities().capacity);
-            let label = Superblock { drive, sectors, id: *id, ..self.label };
-            self.keeper.add(Drive { device, label, given });
-        }
-        let opening = self.keeper.opening();
-        let added = self.change_links(Change::Add { link: narrow(link), ids, opening }, &new).await;
-        if let Err(error) = added {
-            ids.into_iter().for_each(|id| self.keeper.forget(id));
-            return Err(error);
-        }
-        self.places.put(link, Link::of(&self.engine.runtime, &self.keeper, link, false));
-        self.take_into_use(link);
-        drop(naming);
-        self.start_cleaners();
-        self.engine.wanted.notify();
-        self.engine.notify_progress();
-        self.offer_room_to_clients();
-        Ok(link)
-    }
-
-    /// Makes the beginning of each segment blank: the drive may have been a link of this chain, or
-    /// of a copy of it, and then a scan would take its records up.
-    async fn make_blank(&self, drive: &Rc<dyn BlockDevice>) -> Result<(), IoError> {
-        for (_, region) in self.label.regions(0) {
-            let extent = Extent { len: BLANK.min(region.len), ..region };
-            let is_blank = match drive.submit(Request::Read { extent }).await {
-                Ok(content) => content.is_zero(),
-                // A write may mend it.
-                Err(_) => false,
-            };
-            if !is_blank {
-                let (payload, hint) = (Payload::zeroes(extent.len), Hint::None);
-                drive.submit(Request::Write { extent, payload, fua: false, hint }).await?;
-            }
-        }
-        drive.submit(Request::Flush).await.map(drop)
-    }
-
-    /// Makes the root cover the segments of a place, durably.
-    async fn cover(&self, link: usize) -> Result<(), IoError> {
-        let segments: Vec<_> = self.segments_of(link).collect();
-        let count = self.engine.state.borrow().store.logs().count();
-        let last = segments.last().map_or(0, |last| last.0 as usize + 1);
-        let count = count.max(last);
-        let cover = update_root(self, Phase::OpenedSet, |root| {
-            root.opened = root.opened.resized(count);
-            root.used = root.used.resized(count);
-            segments.into_iter().for_each(|id| root.used.add(id));
-        });
-        cover.await
-    }
-
-    /// From now on segments of the link are used.
-    fn take_into_use(&self, link: usize) {
-        let mut state = self.engine.state.borrow_mut();
-        let places = state.store.logs().count() / manylogs_block::to_usize(self.geometry.per_drive);
-        match link < places {
-            true => state.store.open_again(device(link)),
-            false => state.store.grow(&self.label.regions(link).collect::<Vec<_>>()),
-        }
-        state.pace.forget_counts();
     }
 }
 

@@ -28,6 +28,8 @@ const WITH_PLACES: u32 = 3;
 const WITHOUT_ROSTER: u32 = 1;
 /// The link of this half leaves.
 const LEAVES: u32 = 1;
+/// The chain has an SSD for its tail cache.
+const CACHED: u32 = 2;
 
 mod bytes_of_superblock {
     #![allow(missing_docs, reason = "fields of the format, named as in its description")]
@@ -153,11 +155,11 @@ impl Superblock {
 
     fn halves_of_roster(&self) -> [[RawHalf; HALVES]; LINKS] {
         let mut all = self.roster.links.map(|of| of.map(RawHalf::from));
-        if let Some(leaving) = self.roster.leaving
-            && let Some(of) = all.get_mut(usize::from(leaving))
-        {
+        let cached = if self.roster.has_cache { CACHED } else { 0 };
+        for (link, of) in (0..).zip(&mut all) {
+            let leaves = if self.roster.leaving == Some(link) { LEAVES } else { 0 };
             let used = of.iter_mut().filter(|half| half.id.get() != 0);
-            used.for_each(|half| half.flags = LEAVES.into());
+            used.for_each(|half| half.flags = (leaves | cached).into());
         }
         all
     }
@@ -192,6 +194,8 @@ impl Superblock {
         let links = raw.current.map(|of| of.map(Half::from));
         let leaves = |of: &[RawHalf; HALVES]| of.iter().any(|half| half.flags.get() & LEAVES != 0);
         let leaving = (0..).zip(&raw.current).find(|(_, of)| leaves(of)).map(|(link, _)| link);
+        let mut halves = raw.current.iter().flatten();
+        let has_cache = halves.any(|half| half.flags.get() & CACHED != 0);
         Self {
             chain: raw.chain,
             drive: raw.drive.get(),
@@ -203,7 +207,13 @@ impl Superblock {
             sectors: Sectors(raw.drive_sectors.get()),
             opening: raw.opening.get(),
             id: raw.id.get(),
-            roster: Roster { version: raw.roster_version.get(), links, joining, leaving },
+            roster: Roster {
+                version: raw.roster_version.get(),
+                links,
+                joining,
+                leaving,
+                has_cache,
+            },
         }
     }
 
@@ -247,13 +257,24 @@ impl Superblock {
     }
 }
 
-/// The two slots of the root: one on each of the first two links that the chain has.
-pub(crate) fn root_slots(roster: &Roster) -> [RootSlot; 2] {
+/// The two slots of the root: one on each of the first two links that the chain has. A slot on a
+/// link that is `lost` is on the third one meanwhile.
+pub(crate) fn root_slots(roster: &Roster, lost: Option<usize>) -> [RootSlot; 2] {
     let mut links = roster.in_use();
-    ROOTS.map(|place| {
-        let device = Device(narrow(links.next().unwrap_or_default()));
-        RootSlot { device, place }
+    let first = [links.next(), links.next()].map(Option::unwrap_or_default);
+    let third = links.next().unwrap_or_default();
+    let mut places = ROOTS.into_iter();
+    first.map(|link| {
+        let link = if lost == Some(link) { third } else { link };
+        let place = places.next().unwrap_or_default();
+        RootSlot { device: Device(narrow(link)), place }
     })
+}
+
+/// Where a slot of the root may have been while a link was lost: see [`root_slots`].
+pub(crate) fn slots_meanwhile(roster: &Roster) -> Option<[RootSlot; 2]> {
+    let device = Device(narrow(roster.in_use().nth(2)?));
+    Some(ROOTS.map(|place| RootSlot { device, place }))
 }
 
 #[cfg(test)]
@@ -290,7 +311,9 @@ mod tests {
         assert_eq!(segments.len(), 7);
         assert!(segments[6].end() <= Superblock::places(superblock.sectors)[1].start);
         assert!(
-            root_slots(&superblock.roster).iter().all(|root| root.place.end() <= segments[0].start)
+            root_slots(&superblock.roster, None)
+                .iter()
+                .all(|root| root.place.end() <= segments[0].start)
         );
         assert_eq!(equal_logs::least_device(7, Sectors(128)), Sectors(976));
     }
@@ -318,7 +341,7 @@ mod tests {
             assert_eq!(bytes[12], version);
             assert_eq!(Superblock::decode(&bytes), Some(Ok(label(roster))));
         }
-        let slots = root_slots(&left).map(|slot| slot.device.0);
+        let slots = root_slots(&left, None).map(|slot| slot.device.0);
         assert_eq!(slots, [1, 2], "the root is on links that the chain has");
     }
 

@@ -1,6 +1,6 @@
 //! Making a chain, and opening one after an orderly close or a crash.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Request, Sectors, Signal, TaskLock, narrow, to_usize};
@@ -79,7 +79,7 @@ impl Chain {
         // Recovery looks at all segments: most of them are used.
         logs.ids().for_each(|log| root.open_around(log, logs.count()));
         let (chain, links) = (found.label.chain, found.places.devices());
-        for RootSlot { device, place } in root_slots(&roster) {
+        for RootSlot { device, place } in root_slots(&roster, None) {
             links[usize::from(device.0)].submit(root.write_to(place, chain)).await?;
         }
         // The first copy on the first drive is written last: only then the drives are a chain.
@@ -208,6 +208,7 @@ impl Found {
             keeper: self.keeper,
             places: self.places,
             is_changing: Cell::default(),
+            stopped: RefCell::default(),
             cleaners: Cell::default(),
             copying: Cell::default(),
             naming: TaskLock::default(),

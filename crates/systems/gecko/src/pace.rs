@@ -192,17 +192,18 @@ impl Inner {
         self.links_from(state, tail + 1).next().unwrap_or(tail)
     }
 
-    /// The links that stay, from this place on in the order of their places, and then from the
-    /// first place on.
+    /// The links that stay and work, from this place on in the order of their places, and then
+    /// from the first place on.
     pub(crate) fn links_from(
         &self,
         state: &State,
         first: usize,
     ) -> impl Iterator<Item = usize> + use<> {
-        let roster = self.keeper.roster();
+        let (roster, lost) = (self.keeper.roster(), self.keeper.lost());
         let leaving = state.leaving.map(|device| usize::from(device.0));
         let around = (0..DRIVES_MOST).map(move |i| (first + i) % DRIVES_MOST);
-        around.filter(move |link| roster.has(*link) && leaving != Some(*link))
+        let stays = move |link: &usize| leaving != Some(*link) && lost != Some(*link);
+        around.filter(move |link| roster.has(*link) && stays(link))
     }
 
     /// Whether segments are cleaned one by one. They are while a link is emptied, whatever the

@@ -53,6 +53,8 @@ pub struct Roster {
     pub joining: Option<Joining>,
     /// The link that is emptied, and then leaves the chain, if any: counted from 0.
     pub leaving: Option<u16>,
+    /// Whether an SSD became the chain's tail cache. It names the chain in a label of its own.
+    pub has_cache: bool,
 }
 
 /// A change of the roster.
@@ -71,6 +73,8 @@ pub(crate) enum Change {
     Add { link: u16, ids: [u64; HALVES], opening: u32 },
     /// A link begins to leave: it is emptied.
     Evacuate { link: u16 },
+    /// An SSD became the chain's tail cache.
+    Cache,
     /// A link that was emptied leaves its place. All that was live there is durable elsewhere.
     Remove { link: u16 },
 }
@@ -206,6 +210,8 @@ impl Roster {
                 let half = |id: u64| Half { id, since: if id == 0 { 0 } else { opening } };
                 *place = ids.map(half);
             }
+            Change::Cache if self.has_cache => return Ok(None),
+            Change::Cache => next.has_cache = true,
             Change::Evacuate { link } if self.leaving == Some(link) => return Ok(None),
             Change::Evacuate { link } => {
                 let joins = self.joining.is_some_and(|joining| joining.link == link);

@@ -3,7 +3,7 @@
 use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_engine::{check_copies, live_in};
 use manylogs_logstore::LogId;
-use manylogs_logstore::store::{Live, chunk_len};
+use manylogs_logstore::store::{Live, Place, chunk_len};
 
 use crate::chain::Chain;
 
@@ -27,7 +27,9 @@ impl Chain {
     /// # Errors
     /// If a drive fails as a whole, and its link cannot do without it.
     pub async fn scrub(&self, progress: impl Fn(u64, u64)) -> Result<Scrubbed, IoError> {
-        let segments: Vec<LogId> = self.0.engine.state.borrow().store.logs().ids().collect();
+        // Nothing is read in places of links that left.
+        let links = self.0.keeper.roster().in_use();
+        let segments: Vec<LogId> = links.flat_map(|link| self.0.segments_of(link)).collect();
         let mut scrubbed = Scrubbed::default();
         for (done, segment) in (0..).zip(&segments) {
             self.scrub_segment(*segment, &mut scrubbed).await?;
@@ -38,6 +40,8 @@ impl Chain {
 
     async fn scrub_segment(&self, segment: LogId, found: &mut Scrubbed) -> Result<(), IoError> {
         let live = live_in(&*self.0, segment).await?;
+        let is_lost = |live: &&Live| matches!(live.mapped.value, Place::Lost { .. });
+        found.damaged.extend(live.iter().filter(is_lost).map(|live| live.extent));
         let mut rest = live.as_slice();
         while !rest.is_empty() {
             let (chunk, later) = rest.split_at(chunk_len(rest));

@@ -1,10 +1,10 @@
 //! The state of a chain in memory while it is open.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use manylogs_block::{Completer, Sectors, TaskLock};
+use manylogs_block::{Completer, IoError, Sectors, TaskLock};
 use manylogs_engine::Engine;
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Batch, Device, Room, Store, Stream};
@@ -17,6 +17,7 @@ use crate::join::Copied;
 use crate::keeper::Keeper;
 use crate::limit::Geometry;
 use crate::link::Places;
+use crate::links::LinkError;
 use crate::ondisk::Superblock;
 use crate::pace::Pace;
 use crate::policy::ChainSettings;
@@ -32,6 +33,8 @@ pub(crate) struct State {
     pub(crate) tail: LogId,
     /// The link that leaves: no segment of it is taken any more.
     pub(crate) leaving: Option<Device>,
+    /// A segment of that link that cannot be read, and why. The link is emptied no further.
+    pub(crate) unreadable: Option<(LogId, IoError)>,
     /// Changes that wait for room, in the order in which they came.
     pub(crate) waiting: VecDeque<Asked>,
     /// Flushes that the flusher task has not taken yet.
@@ -73,6 +76,8 @@ pub(crate) struct Inner {
     pub(crate) places: Places,
     /// Whether a link is being added or removed.
     pub(crate) is_changing: Cell<bool>,
+    /// Why the last removal of a link ended before the link had left, if it did.
+    pub(crate) stopped: RefCell<Option<LinkError>>,
     /// Tasks that clean.
     pub(crate) cleaners: Cell<usize>,
     /// What was copied to a drive that joins, while it is copied to.
@@ -108,6 +113,7 @@ impl State {
             store,
             tail,
             leaving: None,
+            unreadable: None,
             waiting: VecDeque::new(),
             flushes: Vec::new(),
             queued: Sectors(0),

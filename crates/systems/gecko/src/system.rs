@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Sectors, Time};
 use manylogs_engine::{Engine, RootSlot, Shared, System};
-use manylogs_logstore::store::{Batch, Choice, Room, Store};
+use manylogs_logstore::store::{Batch, Choice, Device, Room, Store};
 use manylogs_logstore::{LogId, RECORD_PAYLOAD_MAX};
 
 use crate::ondisk::root_slots;
@@ -41,7 +41,11 @@ impl System for Inner {
     }
 
     fn root_slots(&self) -> [RootSlot; 2] {
-        root_slots(&self.keeper.roster())
+        root_slots(&self.keeper.roster(), self.keeper.lost())
+    }
+
+    fn goes_on_without(&self, device: Device) -> bool {
+        self.goes_on_without_link(device.0.into())
     }
 
     fn capacity(&self) -> Sectors {

@@ -27,10 +27,12 @@ impl Inner {
     fn best_where(&self, state: &State, may: impl Fn(Device) -> bool) -> Option<LogId> {
         let logs = state.store.logs();
         let busy: Vec<_> = state.pace.being_read().map(|id| logs.device(id)).collect();
+        let lost = self.keeper.lost();
         let may = |id: &LogId| {
             let drive = logs.device(*id);
             let is_free =
                 *id != state.tail && state.leaving != Some(drive) && !state.heaps.contains(*id);
+            let is_free = is_free && lost != Some(drive.0.into());
             let is_free = is_free && !state.pace.contains(*id) && self.may_seal(state, *id);
             is_free && !busy.contains(&drive) && may(drive)
         };
@@ -73,6 +75,9 @@ impl Inner {
     /// segments must be empty, so that what it holds does not take the room that clients need.
     pub(crate) fn victim_that_leaves(&self, state: &mut State, spared: u64) -> Option<LogId> {
         let leaving = state.leaving.filter(|device| state.store.logs().is_shut(*device))?;
+        if state.unreadable.is_some() || self.keeper.lost() == Some(leaving.0.into()) {
+            return None;
+        }
         let logs = state.store.logs();
         let is_read = state.pace.being_read().any(|id| logs.device(id) == leaving);
         if is_read || self.count(state).blank_in_all <= spared {

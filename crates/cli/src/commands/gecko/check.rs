@@ -133,6 +133,10 @@ impl Judged {
                 extent.start.0,
                 extent.len.0
             ),
+            ChainFinding::Lost { extent } => format!(
+                "exported sectors {}+{} were lost with a link: reads fail until they are written",
+                extent.start.0, extent.len.0
+            ),
             other => format!("{other:?}"),
         }
     }
@@ -166,6 +170,7 @@ impl Judged {
             ChainFinding::Records { segment, .. } => {
                 self.halves.iter().all(|half| has_records_of(half, *segment))
             }
+            ChainFinding::Lost { .. } => true,
             _ => false,
         })
     }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
-use manylogs_gecko::{Chain, ChainOptions, ChainSettings, export_limit};
+use manylogs_gecko::{
+    CacheOptions, Chain, ChainOptions, ChainSettings, export_limit, table_bytes_most,
+};
 use manylogs_serve::{ChainRefused, identity};
 use manylogs_storage::OpenMode;
 
@@ -70,6 +72,8 @@ fn format(args: &FormatArgs, paths: &[PathBuf]) -> Result<(), Failure> {
     for path in paths.iter().skip(1) {
         drives.push(session.beside(args, path)?);
     }
+    let cache = args.gecko.cache.as_ref().map(|path| cache(&session, args, paths, path));
+    let cache = cache.transpose()?;
     for path in paths {
         refuse_contents(path, args.force)?;
         refuse_zoned(path, "a chain writes its labels and roots in place")?;
@@ -88,11 +92,32 @@ fn format(args: &FormatArgs, paths: &[PathBuf]) -> Result<(), Failure> {
         Chain::check(&drives, options)?;
         zero_heads(&drives).await?;
         let chain = Chain::create(runtime, drives, options, settings).await?;
+        if let Some(cache) = &cache {
+            chain.format_cache(cache, CacheOptions::default()).await?;
+        }
         chain.close().await?;
         Ok(chain)
     });
     let chain = made.map_err(|error| refused(&ChainRefused::new(paths, error)))?;
     told(&chain, (paths, links), &capacities, (segment, limit))
+}
+
+/// Opens the SSD of the tail cache, which must be none of the drives.
+fn cache(
+    session: &Session,
+    args: &FormatArgs,
+    paths: &[PathBuf],
+    path: &Path,
+) -> Result<Rc<dyn BlockDevice>, Failure> {
+    let is_it = |drive: &&PathBuf| identity(drive).is_some_and(|it| identity(path) == Some(it));
+    if let Some(drive) = paths.iter().find(is_it) {
+        let (path, drive) = (path.display(), drive.display());
+        return Err(Failure::input(format!(
+            "{path} is the drive {drive} of the chain: name an SSD of its own for the cache"
+        )));
+    }
+    refuse_contents(path, args.force)?;
+    session.beside(args, path)
 }
 
 /// A power of two near the share, so that large drives have segments of 64 MiB and more.
@@ -125,13 +150,15 @@ fn told(
     let mut out = format!(
         "chain      {} of {} {what}\n\
          for data   {} ({:.1} % of the drives; cleaning bears {})\n\
-         segments   of {}\n",
+         segments   of {}\n\
+         memory     up to {} for the map, if all is written in blocks of 4 KiB\n",
         id_text(&chain.id()),
         paths.len(),
         human(export.bytes()),
         100.0 * export.bytes() as f64 / raw as f64,
         human(limit.bytes()),
         human(segment.bytes()),
+        human(table_bytes_most(export, Sectors(smallest.0 * links as u64))),
     );
     for (path, capacity) in paths.iter().zip(capacities) {
         out += &row(path, *capacity, smallest);

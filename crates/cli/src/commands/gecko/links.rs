@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use manylogs_block::Nanos;
-use manylogs_gecko::{Chain, ChainSettings, LinkError, ReplaceFault};
+use manylogs_gecko::{Chain, ChainSettings, LinkError, Loss, OnLoss, ReplaceFault};
 use manylogs_operate::control::Order;
 use manylogs_serve::{
-    Member, ServedChain, Stack, StackOptions, is_member, is_same, link_of, refuse_link_member,
+    LossTold, Member, ServedChain, Stack, StackOptions, is_member, is_same, link_of,
+    refuse_link_member,
 };
 use manylogs_storage::OpenMode;
 
@@ -16,7 +17,7 @@ use crate::args::gecko::{MemberAddArgs, MemberRemoveArgs};
 use crate::commands::live;
 use crate::commands::serve::control_failure;
 use crate::commands::volume::format::{refuse_contents, refuse_zoned};
-use crate::commands::volume::{in_use, stack_failure};
+use crate::commands::volume::{human, in_use, stack_failure};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -88,17 +89,36 @@ fn add_closed(args: &MemberAddArgs) -> Result<u64, Failure> {
 
 pub(super) fn remove(args: &MemberRemoveArgs) -> Result<(), Failure> {
     let base = args.of.clone().unwrap_or_else(|| PathBuf::from(&args.old));
-    match live::server(&base)? {
+    let loss = match live::server(&base)? {
         Some(mut server) => {
-            let order = Order::RemoveMember { old: for_server(&args.old) };
-            server.ask(&order).map_err(control_failure)?;
+            let (old, accept_loss) = (for_server(&args.old), args.accept_loss);
+            let order = Order::RemoveMember { old, accept_loss };
+            let answer = server.ask(&order).map_err(control_failure)?;
+            serde_json::from_value(answer["loss"].clone()).unwrap_or_default()
         }
         None => remove_closed(args, &base)?,
-    }
-    print(&format!("{} is no link of the chain any more\n", args.old))
+    };
+    print(&format!("{} is no link of the chain any more\n", args.old))?;
+    tell_loss(&loss)
 }
 
-fn remove_closed(args: &MemberRemoveArgs, base: &Path) -> Result<(), Failure> {
+/// Prints what was lost; a failure if something was.
+fn tell_loss(loss: &LossTold) -> Result<(), Failure> {
+    if loss.count == 0 {
+        return Ok(());
+    }
+    let line = |(offset, len): &(u64, u64)| format!("LOST: {len} bytes at {offset}\n");
+    print(&loss.ranges.iter().map(line).collect::<String>())?;
+    let unnamed = loss.count.saturating_sub(loss.ranges.len() as u64);
+    let more = if unnamed > 0 { " (manylogs check names all of them)" } else { "" };
+    let (bytes, count) = (human(loss.bytes), loss.count);
+    let what = if count == 1 { "range" } else { "ranges" };
+    Err(Failure::Loss(format!(
+        "{bytes} in {count} {what} are lost: reads there fail until they are written{more}"
+    )))
+}
+
+fn remove_closed(args: &MemberRemoveArgs, base: &Path) -> Result<LossTold, Failure> {
     let chain = chain_of(base)?;
     while_open(&chain, |stack, opened| empty(args, &chain, stack, opened))
 }
@@ -108,22 +128,23 @@ fn empty(
     chain: &ServedChain,
     stack: &Stack,
     opened: &Chain,
-) -> Result<(), Failure> {
+) -> Result<LossTold, Failure> {
     let links = opened.links();
     let link = link_of(&args.old, &links, &chain.members).map_err(Failure::input)?;
     let leaves = links.iter().any(|state| state.link == link && state.leaving.is_some());
+    let on_loss = if args.accept_loss { OnLoss::Accept } else { OnLoss::Stop };
     let (chain, runtime) = (opened.clone(), stack.runtime());
     let removed = stack.run(async move {
         loop {
-            match chain.remove_link(link).await {
+            match chain.remove_link(link, on_loss).await {
                 // An earlier opening began with it, and this one goes on.
                 Err(LinkError::Busy) if leaves => runtime.sleep(LOOK).await,
-                Err(LinkError::NoSuchLink { .. }) if leaves => return Ok(()),
+                Err(LinkError::NoSuchLink { .. }) if leaves => return Ok(Loss::default()),
                 removed => return removed,
             }
         }
     });
-    removed.map_err(|error| failure(&error))
+    removed.map(|loss| LossTold::of(&loss)).map_err(|error| failure(&error))
 }
 
 fn failure(error: &LinkError) -> Failure {

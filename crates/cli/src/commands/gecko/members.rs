@@ -29,6 +29,10 @@ const LOOK: Nanos = Nanos::from_millis(100);
 const CURRENT: &str = "current";
 /// The same if its link is being emptied.
 const LEAVING: &str = "leaving";
+/// The same if it cannot be emptied.
+const STUCK: &str = "stuck";
+/// State of a drive that is gone, without which the chain goes on.
+const GONE: &str = "gone";
 
 pub(crate) fn run(args: &MemberArgs) -> Result<(), Failure> {
     match &args.command {
@@ -61,8 +65,15 @@ pub(super) fn not_a_chain(path: &Path) -> Failure {
 
 /// The halves of a served chain. Each drive of a chain that is not mirrored is one.
 fn served_halves(chain: &ChainStatus) -> Vec<HalfStatus> {
-    let leaves = |pair: u64| chain.links.iter().any(|link| link.leaving && link.link == pair);
-    let state = |pair: u64| if leaves(pair) { LEAVING } else { CURRENT };
+    let is = |pair: u64, what: fn(&LinkStatus) -> bool| {
+        chain.links.iter().any(|link| what(link) && link.link == pair)
+    };
+    let state = |pair: u64| match () {
+        () if is(pair, |link| link.lost) => GONE,
+        () if is(pair, |link| link.problem.is_some()) => STUCK,
+        () if is(pair, |link| link.leaving) => LEAVING,
+        () => CURRENT,
+    };
     if !chain.halves.is_empty() {
         let mut halves = chain.halves.clone();
         for half in halves.iter_mut().filter(|half| half.state == CURRENT) {
@@ -130,6 +141,12 @@ pub(crate) fn row(half: &HalfStatus) -> String {
             format!("{name}  {path}  joins: it is copied to while the chain is served")
         }
         (LEAVING, _) => format!("{name}  {path}  leaves: it is emptied while the chain is served"),
+        (STUCK, _) => {
+            format!("{name}  {path}  leaves, and cannot be emptied: manylogs status says why")
+        }
+        (GONE, _) => format!(
+            "{name}  {path}  gone: reads of what it holds fail (member remove --accept-loss)"
+        ),
         (state, Some(since)) => format!("{name}  {path}  {state} since opening {since}"),
         (state, None) => format!("{name}  {path}  {state}"),
     }

@@ -10,7 +10,7 @@ pub(crate) mod scrub;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use manylogs_gecko::{ChainError, ChainMember};
+use manylogs_gecko::{ChainError, ChainMember, table_bytes_most};
 use manylogs_operate::status::{ChainStatus, FlashStatus};
 use manylogs_serve::{ChainRefused, Member, MembersError, ServedChain};
 use serde_json::json;
@@ -31,6 +31,7 @@ pub(crate) fn resolved(args: &ServeArgs) -> Result<ServeArgs, Failure> {
     let found = ServedChain::of(device, &args.chain_of.member, args.chain_of.settings());
     let Some(mut chain) = found.map_err(members_failure)? else { return Ok(args) };
     refuse_what_volumes_have(&args)?;
+    refuse_little_memory(&args, &chain)?;
     // The first member names the mount point and the socket, whichever member was given.
     if let Some(first) = chain.members.first() {
         args.volume.device.clone_from(first);
@@ -38,6 +39,23 @@ pub(crate) fn resolved(args: &ServeArgs) -> Result<ServeArgs, Failure> {
     chain.cache.clone_from(&args.chain_of.cache);
     args.chain = Some(chain);
     Ok(args)
+}
+
+/// Refuses a bound of memory below what the chain may need.
+fn refuse_little_memory(args: &ServeArgs, chain: &ServedChain) -> Result<(), Failure> {
+    let Some(memory) = args.chain_of.memory else { return Ok(()) };
+    let table = table_bytes_most(chain.export, chain.segments);
+    let cache = args.chain_of.cache_memory.bytes();
+    if table + cache <= memory.bytes() {
+        return Ok(());
+    }
+    Err(Failure::input(format!(
+        "--memory: {} are too little: written at random, the map of this chain takes up to {}, and \
+         its tail cache {}",
+        human(memory.bytes()),
+        human(table),
+        human(cache)
+    )))
 }
 
 fn refuse_what_volumes_have(args: &ServeArgs) -> Result<(), Failure> {
@@ -184,6 +202,7 @@ fn hits(chain: &ChainStatus) -> String {
 fn ssd(flash: &FlashStatus) -> String {
     let state = match &flash.problem {
         Some(problem) => format!("is not used: {problem}"),
+        None if flash.silent => "is given up: it did not answer in time".to_owned(),
         None if flash.given_up => format!("is given up after {} faults", flash.faults),
         None => format!(
             "{} of {} held, {} hits, {} faults; {} written ({} ever)",
@@ -213,6 +232,17 @@ pub(crate) fn rows(chain: &ChainStatus) -> String {
         let (number, left) = (link.link + 1, human(link.bytes_left));
         let segments = link.segments_left;
         let _ = writeln!(out, "leaves          {number}: {left} in {segments} segments are left");
+        if let Some(problem) = &link.problem {
+            let _ = writeln!(out, "stuck           {problem}");
+        }
+    }
+    for link in chain.links.iter().filter(|link| link.lost) {
+        let number = link.link + 1;
+        let _ = writeln!(
+            out,
+            "gone            the drive of link {number}: reads of what it holds fail; attach it \
+             and serve the chain again, or let it leave (member remove {number} --accept-loss)"
+        );
     }
     if let Some(reason) = &chain.read_only {
         let _ = writeln!(out, "read-only       {reason}");

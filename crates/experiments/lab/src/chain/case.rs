@@ -89,6 +89,8 @@ pub struct ChainCase {
     pub cache: Sectors,
     /// What was written before.
     pub fill: Fill,
+    /// Whether the first drive leaves the chain meanwhile. It is measured until it has left.
+    pub leaves: bool,
     /// Simulated time that is measured.
     pub span: Nanos,
     /// Decides everything random.

@@ -22,11 +22,14 @@ pub enum GateGroup {
     Tail,
     /// After the raw capacity was written three times.
     Steady,
+    /// Random writes while a full drive leaves the chain.
+    Leaving,
 }
 
 impl GateGroup {
     /// Every group, in the order of their declaration.
-    pub const ALL: [Self; 4] = [Self::Fresh, Self::Readers, Self::Tail, Self::Steady];
+    pub const ALL: [Self; 5] =
+        [Self::Fresh, Self::Readers, Self::Tail, Self::Steady, Self::Leaving];
 
     /// Name in options and outputs.
     #[must_use]
@@ -36,6 +39,7 @@ impl GateGroup {
             Self::Readers => "readers",
             Self::Tail => "tail",
             Self::Steady => "steady",
+            Self::Leaving => "leaving",
         }
     }
 }
@@ -108,6 +112,7 @@ pub fn gates(
         streams: 0,
         readers: 0,
         tail_reads_s: 0,
+        leaves: false,
         cache: Sectors(0),
         fill: Fill::Nothing,
         span,
@@ -140,6 +145,7 @@ pub fn gates(
         }
         GateGroup::Tail => tail_gates(&fresh, cache),
         GateGroup::Steady => steady_gates(&fresh),
+        GateGroup::Leaving => leaving_gates(&fresh),
     }
 }
 
@@ -192,6 +198,29 @@ fn steady_gates(fresh: &ChainCase) -> Vec<Gate> {
         })
     };
     STEADY.into_iter().flat_map(of_pattern).collect()
+}
+
+/// Share that is exported while a drive leaves: three drives must bear what four export.
+const EXPORTED_BY_FOUR: f64 = 0.45;
+
+/// What a removal costs: no share of it was promised.
+fn leaving_gates(fresh: &ChainCase) -> Vec<Gate> {
+    let (links, limit) = (4, bearable(fresh, 3, 1.0) * 3.0 / 4.0);
+    let export = Some(EXPORTED_BY_FOUR.min(limit));
+    let (cleaning, fill) = (Cleaning::Auto, Fill::FirstDrive);
+    let alone = ChainCase { links, export, cleaning, fill, ..fresh.clone() };
+    let leaves = ChainCase { leaves: true, ..alone.clone() };
+    let gate = |name: &str, case, beside| Gate {
+        name: name.to_owned(),
+        least: 0.0,
+        case,
+        appended_most: None,
+        beside,
+    };
+    vec![
+        gate("durable random writes, the first of 4 full", alone, None),
+        gate("the same while that drive leaves", leaves, Some(0)),
+    ]
 }
 
 /// The share, or what can be exported of drives that are made so small that it is less.

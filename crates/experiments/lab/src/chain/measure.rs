@@ -1,9 +1,10 @@
 //! Runs a case in a simulated world of its own.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{Extent, Hint, IoError, Nanos, Payload, Request, Rng, Sectors};
-use manylogs_gecko::{Chain, ChainError, ChainFigures};
+use manylogs_block::{Extent, Hint, IoError, Nanos, Payload, Request, Rng, Sectors, Time};
+use manylogs_gecko::{Chain, ChainError, ChainFigures, OnLoss};
 use manylogs_sim::{NodeId, Sim, TaskOrder};
 use serde::Serialize;
 use thiserror::Error;
@@ -68,6 +69,8 @@ pub struct ChainMeasured {
     pub tail_misses_s: f64,
     /// Share of the reads of the tail's drive that the tail cache answered.
     pub tail_hit_share: f64,
+    /// Time until a drive had left the chain; 0 if none left.
+    pub leaving_s: f64,
     /// Memory of the chain's table for each exported block of 4 KiB.
     pub table_bytes_per_block: f64,
 }
@@ -169,7 +172,10 @@ impl World<'_> {
         let once = if is_steady { self.subject.raw } else { Sectors(0) };
         let written = before.written + once;
         let has_written = || self.subject.chain.as_ref().is_none_or(|it| it.written() >= written);
-        self.run(load, || self.sim.now() >= until && has_written())?;
+        let has_left = self.leave();
+        let is_over = || self.sim.now() >= until && has_written() && has_left.get().is_some();
+        self.run(load, is_over)?;
+        let left = has_left.get().unwrap_or(from).since(from);
         let seconds = self.sim.now().since(from).as_secs_f64();
         let (bytes, read) = (load.bytes.get() as f64, load.read_bytes.get() as f64);
         let after = self.subject.figures();
@@ -196,8 +202,27 @@ impl World<'_> {
             hops: after.hops,
             tail_misses_s: round3(misses as f64 / seconds),
             tail_hit_share: round3(hits as f64 / (hits + misses).max(1) as f64),
+            leaving_s: if self.case.leaves { round3(left.as_secs_f64()) } else { 0.0 },
             table_bytes_per_block: round3(after.table_bytes as f64 / self.subject.blocks as f64),
         })
+    }
+
+    /// Lets the first drive leave the chain, if the case says so. The cell tells when it has left.
+    fn leave(&self) -> Rc<Cell<Option<Time>>> {
+        let left = Rc::new(Cell::new(None));
+        let chain = self.subject.chain.clone().filter(|_| self.case.leaves);
+        let Some(chain) = chain else {
+            left.set(Some(self.sim.now()));
+            return left;
+        };
+        let (runtime, cell) = (self.sim.handle(self.host), Rc::clone(&left));
+        self.sim.handle(self.host).spawn(async move {
+            // If it fails, the run stalls, and says so.
+            if chain.remove_link(0, OnLoss::Stop).await.is_ok() {
+                cell.set(Some(runtime.now()));
+            }
+        });
+        left
     }
 
     /// What a drive writes sequentially where the tail was: at its start, or all over.
@@ -276,6 +301,7 @@ mod tests {
             streams: 0,
             readers,
             tail_reads_s: 0,
+            leaves: false,
             cache: Sectors(0),
             fill: Fill::Body,
             span: Nanos::from_secs(1),
@@ -298,6 +324,17 @@ mod tests {
         assert!(hits.tail_hit_share > 0.999, "{hits:?}");
         assert!(hits.read_mb_s > 3.0, "{hits:?}");
         assert!(hits.write_mb_s > 0.99 * alone.write_mb_s, "{hits:?} {alone:?}");
+    }
+
+    /// Clients hardly notice that a drive is emptied beside the tail.
+    #[test]
+    fn a_full_drive_leaves_while_clients_write() {
+        let case = ChainCase { links: 4, mirrored: false, ..case(Layout::Chain, 0) };
+        let case = ChainCase { export: Some(0.4), fill: Fill::FirstDrive, ..case };
+        let alone = measure(&case).unwrap();
+        let leaves = measure(&ChainCase { leaves: true, ..case }).unwrap();
+        assert!(alone.leaving_s == 0.0 && leaves.leaving_s > 1.0, "{leaves:?}");
+        assert!(leaves.write_mb_s > 0.8 * alone.write_mb_s, "{leaves:?} {alone:?}");
     }
 
     #[test]

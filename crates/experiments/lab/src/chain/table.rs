@@ -4,6 +4,10 @@ use std::fmt::Write;
 
 use super::gates::GateResult;
 
+fn left(seconds: f64) -> String {
+    if seconds > 0.0 { format!("left in {seconds:.1} s, ") } else { String::new() }
+}
+
 /// One line for each gate.
 #[must_use]
 pub fn text(results: &[GateResult]) -> String {
@@ -29,6 +33,7 @@ pub fn text(results: &[GateResult]) -> String {
         let notes =
             result.p99_times.map_or(String::new(), |times| format!("p99 {times:.2} times, "))
                 + &most
+                + &left(figures.leaving_s)
                 + if result.holds { "holds" } else { "falls short" };
         let _ = writeln!(
             text,

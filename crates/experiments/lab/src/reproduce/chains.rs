@@ -135,6 +135,7 @@ pub(super) fn plan(part: &Chains, scale: Scale, planned: &mut Planned) -> Planni
             streams: 0,
             readers: 0,
             tail_reads_s: 0,
+            leaves: false,
             cache: Sectors(0),
             fill: fill(&part.fill).map_err(in_field("fill"))?,
             span: Nanos::from_secs(scale.of(part.seconds)),

@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Hint, Nanos, Payload, Request, Rng, Sectors};
+use manylogs_block::{
+    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
+};
 use manylogs_gecko::Chain;
 use manylogs_sim::Oracle;
 
@@ -31,6 +33,8 @@ pub(super) struct World {
     pub(super) everywhere: bool,
     /// Whether half of all operations are reads.
     pub(super) reads: bool,
+    /// Whether reads may fail, because drives are lost.
+    pub(super) may_lose: bool,
     /// Most memory of the tail cache.
     pub(super) cache: Sectors,
     /// Number of operations still to do.
@@ -110,7 +114,11 @@ impl World {
             let change = known.changes.submit(extent, content);
             (change, known.oracle.submit(extent, content), self.chain.submit(request))
         };
-        answer.await.map_err(|error| format!("unexpected error: {error}"))?;
+        match answer.await {
+            // The others had no room when a drive was lost: it may have been done or not.
+            Err(IoError::ReadOnly { .. }) if self.may_lose => return Ok(()),
+            answer => answer.map_err(|error| format!("unexpected error: {error}"))?,
+        };
         let mut known = self.known.borrow_mut();
         known.changes.answer(change, fua);
         known.oracle.acknowledge(extent, write, fua);
@@ -120,7 +128,10 @@ impl World {
     async fn flush(&self) -> Result<(), String> {
         let change = self.known.borrow().changes.flush();
         let done = self.chain.submit(Request::Flush).await;
-        done.map_err(|error| format!("unexpected error: {error}"))?;
+        match done {
+            Err(IoError::ReadOnly { .. }) if self.may_lose => return Ok(()),
+            done => done.map_err(|error| format!("unexpected error: {error}"))?,
+        };
         self.known.borrow_mut().changes.flushed(change);
         Ok(())
     }
@@ -129,6 +140,9 @@ impl World {
         let extent = self.place(1 + self.below(60));
         let read = self.known.borrow_mut().oracle.submit_read(extent);
         let found = self.chain.submit(Request::Read { extent }).await;
+        if self.may_lose && matches!(found, Err(IoError::Gone | IoError::Checksum { .. })) {
+            return Ok(());
+        }
         let found = found.map_err(|error| format!("unexpected error: {error}"))?;
         let checked = self.known.borrow_mut().oracle.check_read(read, &found);
         checked.map_err(|wrong| format!("a read: {wrong}"))

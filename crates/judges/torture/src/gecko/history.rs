@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use manylogs::Phase;
 use manylogs_block::{Nanos, Payload, Rng, Time, to_usize};
-use manylogs_gecko::Chain;
 use manylogs_sim::{Sim, TaskOrder};
 
 use super::clients::{Known, World};
 use super::links::{Comings, Promised};
+use super::loss::Bereavement;
 use super::pairs::{Trouble, is_of_the_last};
 use super::plan::GeckoPlan;
+use super::watch::Watch;
 use super::world::{Drives, Images, read_all};
 use crate::history::{self, States, Until};
 use crate::report::Report;
@@ -37,23 +38,6 @@ struct History<'a> {
     /// Content of the drives at the end of each incarnation.
     before: Vec<Images>,
     report: Report,
-}
-
-/// Progress of an incarnation.
-#[derive(Clone, Default)]
-struct Watch {
-    problem: Rc<RefCell<Option<String>>>,
-    /// Whether the chain exists: from then on it must be found.
-    born: Rc<Cell<bool>>,
-    ended: Rc<Cell<bool>>,
-    opened: Rc<RefCell<Option<Chain>>>,
-    /// Halves that were replaced, and halves that failed.
-    replaced: Rc<Cell<u64>>,
-    failed: Rc<Cell<u64>>,
-    /// Links that were added, and removed.
-    links: (Rc<Cell<u64>>, Rc<Cell<u64>>),
-    /// Whether the chain was closed in order.
-    closed: Rc<Cell<bool>>,
 }
 
 /// Runs the history of `plan`.
@@ -117,20 +101,7 @@ impl History<'_> {
             let state = watch.opened.borrow();
             return Err(format!("clients hang: {time:?} passed; {state:?}"));
         }
-        if let Some(chain) = &*watch.opened.borrow() {
-            let figures = chain.figures();
-            self.report.tally.resets += figures.emptied;
-            self.report.tally.starved += figures.waited;
-            self.report.tally.swaps += figures.hops;
-            self.report.tally.cache_hits += figures.tail_hits + figures.body_hits;
-            let flash = chain.flash().unwrap_or_default();
-            self.report.tally.flash_hits += flash.hits;
-            self.report.tally.flash_faults += flash.faults;
-            self.report.tally.replaced += watch.replaced.get();
-            self.report.tally.halves_lost += watch.failed.get();
-            self.report.tally.links_added += watch.links.0.get();
-            self.report.tally.links_removed += watch.links.1.get();
-        }
+        watch.note(&mut self.report.tally);
         self.was_closed = watch.closed.get();
         let images = drives.crash(&mut self.rng);
         self.judge(&images, Phase::Recovery, true)?;
@@ -177,7 +148,7 @@ impl History<'_> {
         let (runtime, plan, opened) = (sim.handle(user), self.plan.clone(), drives.clone());
         sim.handle(user).spawn(async move {
             let Ok(chain) = opened.open(runtime, &plan, 0, false).await else { return };
-            let _ = read_all(&chain).await;
+            let _ = read_all(&chain, &plan).await;
         });
         let is_long = self.plan.mirrored || self.plan.linked;
         let crash_at = 1 + self.rng.below(if is_long { 400 } else { 60 });
@@ -239,7 +210,7 @@ impl History<'_> {
             if is_checked {
                 promised.check(&chain, &given)?;
             }
-            read_all(&chain).await
+            read_all(&chain, &plan).await
         })
     }
 }
@@ -323,7 +294,7 @@ async fn run(
         return note(format!("after an orderly close {settled:?} were settled"));
     }
     watch.opened.replace(Some(chain.clone()));
-    let content = match read_all(&chain).await {
+    let content = match read_all(&chain, &plan).await {
         Ok(content) => content,
         Err(problem) => return note(problem),
     };
@@ -337,7 +308,19 @@ async fn run(
         promised.go_on_with(&chain, &given);
     }
     watch.born.set(true);
-    if plan.linked {
+    if plan.bereft {
+        let of = Bereavement {
+            runtime: runtime.clone(),
+            plan: plan.clone(),
+            drives,
+            chain: chain.clone(),
+            given,
+            rng: rng.split(),
+            promised,
+            lost: Rc::clone(&watch.lost),
+        };
+        of.start(Rc::clone(&watch.problem));
+    } else if plan.linked {
         let (counted, rng) = (watch.links.clone(), rng.split());
         let comings = Comings {
             runtime: runtime.clone(),
@@ -361,12 +344,7 @@ async fn run(
             replaced: Rc::clone(&watch.replaced),
             failed: Rc::clone(&watch.failed),
         };
-        let problem = Rc::clone(&watch.problem);
-        runtime.spawn(async move {
-            if let Err(told) = trouble.run().await {
-                problem.borrow_mut().get_or_insert(told);
-            }
-        });
+        trouble.start(Rc::clone(&watch.problem));
     }
     let world = Rc::new(World {
         runtime: runtime.clone(),
@@ -377,6 +355,7 @@ async fn run(
         longest: plan.longest,
         everywhere: plan.everywhere,
         reads: plan.reads,
+        may_lose: plan.bereft,
         cache: plan.settings[incarnation].cache,
         left: Cell::new(plan.operations),
     });

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Handle, Nanos, Rng, to_usize};
-use manylogs_gecko::{Chain, LinkError, ReplaceFault};
+use manylogs_gecko::{Chain, LinkError, OnLoss, ReplaceFault};
 
 use super::plan::GeckoPlan;
 use super::world::{Drives, of_plan};
@@ -25,7 +25,7 @@ impl Promised {
         Self(Rc::new(RefCell::new((0..plan.drives.len()).map(has).collect())))
     }
 
-    fn set(&self, drives: &[usize], has: Option<bool>) {
+    pub(super) fn set(&self, drives: &[usize], has: Option<bool>) {
         drives.iter().for_each(|number| self.0.borrow_mut()[*number] = has);
     }
 
@@ -65,7 +65,7 @@ impl Promised {
 }
 
 /// The links of a chain, with the numbers of their drives.
-fn links(chain: &Chain, given: &[usize]) -> Vec<(usize, Vec<usize>)> {
+pub(super) fn links(chain: &Chain, given: &[usize]) -> Vec<(usize, Vec<usize>)> {
     let number = |at: &usize| if *at >= ADDED { *at - ADDED } else { given[*at] };
     let links = chain.links().into_iter();
     links.map(|link| (link.link, link.given.iter().map(number).collect())).collect()
@@ -141,8 +141,8 @@ impl Comings {
         let links = links(&self.chain, &self.given);
         let (link, drives) = links[to_usize(self.rng.below(links.len() as u64))].clone();
         self.promised.set(&drives, None);
-        match self.chain.remove_link(link).await {
-            Ok(()) => {
+        match self.chain.remove_link(link, OnLoss::Stop).await {
+            Ok(_) => {
                 self.promised.set(&drives, Some(false));
                 self.counted.1.set(self.counted.1.get() + 1);
                 Ok(())

@@ -5,9 +5,11 @@ mod clients;
 mod flash;
 mod history;
 mod links;
+mod loss;
 mod model;
 mod pairs;
 mod plan;
+mod watch;
 mod world;
 
 pub(crate) use history::run_history;

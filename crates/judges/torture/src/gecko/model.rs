@@ -4,6 +4,10 @@
 use manylogs_block::{Extent, Payload, Sector, Sectors, to_usize};
 use manylogs_sim::Wrong;
 
+/// The tag that stands for a sector that cannot be read, because a drive was lost. No client writes
+/// it.
+pub(super) const LOST: u64 = u64::MAX - 1;
+
 /// The number of a change, in the order of submission; zero is the state before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Change(u64);
@@ -76,7 +80,10 @@ impl Changes {
             let Some(found) = found else {
                 return Err(format!("sector {lba} cannot be read"));
             };
-            if !self.add(versions, &found, &mut steps) {
+            if found == Sector::Tag(LOST) {
+                // It tells nothing about the changes.
+                (steps[0], steps[span]) = (steps[0] + 1, steps[span] - 1);
+            } else if !self.add(versions, &found, &mut steps) {
                 let allowed = self.allowed(versions);
                 let found = Some(found);
                 return Err(Wrong { lba, found, allowed }.to_string());
@@ -159,6 +166,19 @@ mod tests {
         changes.go_on_from(Change(1));
         assert_eq!(changes.check(&state(Some(7), None)), Ok(Change(1)));
         assert!(changes.check(&state(Some(7), Some(8))).is_err(), "that state was left");
+    }
+
+    #[test]
+    fn a_lost_sector_fits_any_state_and_an_older_version_does_not() {
+        let mut changes = Changes::new(2, Sectors(8));
+        let first = changes.submit(Extent::new(0, 2), &tags(7, 2));
+        changes.answer(first, true);
+        let mut lost = tags(LOST, 1);
+        lost.append(tags(8, 1));
+        assert_eq!(changes.check(&lost), Ok(Change(1)));
+        let mut older = Payload::zeroes(Sectors(1));
+        older.append(tags(8, 1));
+        assert!(changes.check(&older).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What happens to the halves of a mirrored chain while clients use it: they fail and are replaced.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Handle, IoError, Nanos, Request, Rng, to_usize};
@@ -31,8 +31,18 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
+    /// Lets it happen; `problem` gets what was wrong.
+    pub(super) fn start(self, problem: Rc<RefCell<Option<String>>>) {
+        let runtime = self.runtime.clone();
+        runtime.spawn(async move {
+            if let Err(told) = self.run().await {
+                problem.borrow_mut().get_or_insert(told);
+            }
+        });
+    }
+
     /// Runs until all that should happen has happened.
-    pub(super) async fn run(mut self) -> Result<(), String> {
+    async fn run(mut self) -> Result<(), String> {
         let mut may_fail = self.rng.one_in(2) && self.fails_somewhere();
         let used: Vec<usize> = self.halves().filter_map(|half| half.given).collect();
         let mut unused: Vec<usize> = (0..self.plan.drives.len())

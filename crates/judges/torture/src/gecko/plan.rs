@@ -10,6 +10,8 @@ const FULL_EVERY: u64 = 16;
 const MIRRORED_EVERY: u64 = 8;
 /// In one history in this number, besides, links are added and removed.
 const LINKED_EVERY: u64 = 8;
+/// In one of so many, drives fail and leave.
+const BEREFT_EVERY: u64 = 32;
 /// One history in this number, besides, is of a chain with a tail cache.
 const CACHED_EVERY: u64 = 8;
 /// Length of a stripe of an SSD.
@@ -48,6 +50,8 @@ pub struct GeckoPlan {
     pub(crate) mirrored: bool,
     /// Whether links are added and removed.
     pub(crate) linked: bool,
+    /// Whether drives fail and then leave, with what only they held.
+    pub(crate) bereft: bool,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
 }
@@ -62,6 +66,8 @@ impl GeckoPlan {
             Self::mirrored(seed)
         } else if seed % CACHED_EVERY == CACHED_EVERY - 3 {
             Self::cached(seed)
+        } else if seed % BEREFT_EVERY == 12 {
+            Self::bereft(seed)
         } else if seed % LINKED_EVERY == LINKED_EVERY - 4 {
             Self::linked(seed)
         } else {
@@ -99,6 +105,7 @@ impl GeckoPlan {
             members: drives.len(),
             mirrored: false,
             linked: false,
+            bereft: false,
             drives,
             segment: Sectors(segment),
             export,
@@ -200,8 +207,20 @@ impl GeckoPlan {
     #[must_use]
     pub fn linked(seed: u64) -> Self {
         let rng = &mut Rng::new(seed ^ 0x11_4c5);
-        let plan = Self::plain(seed);
         let mirrored = rng.one_in(4);
+        Self::with_links(seed, rng, mirrored)
+    }
+
+    /// The plan of a seed, for a chain of single drives, which fail and leave with what only they
+    /// held.
+    #[must_use]
+    pub fn bereft(seed: u64) -> Self {
+        let plan = Self::with_links(seed, &mut Rng::new(seed ^ 0xbe_4ef7), false);
+        Self { bereft: true, ..plan }
+    }
+
+    fn with_links(seed: u64, rng: &mut Rng, mirrored: bool) -> Self {
+        let plan = Self::plain(seed);
         let halves = if mirrored { 2 } else { 1 };
         let links = 3 + to_usize(rng.below(2));
         let segments = 5 + rng.below(4);

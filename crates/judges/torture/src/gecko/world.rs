@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
+use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng, Sectors};
 use manylogs_filters::Zoned;
 use manylogs_gecko::{CacheOptions, Chain, ChainError, ChainMember, ChainSettings};
 use manylogs_logstore::ondisk::equal_logs::{log_count, logs};
 use manylogs_logstore::store::Device;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
+use super::model::LOST;
 use super::plan::{FLASH_STRIPE, GeckoPlan};
 
 /// Content of drives that are not in use.
@@ -169,9 +170,22 @@ async fn label_of(drive: &CrashDisk) -> Option<ChainMember> {
     None
 }
 
-/// Reads the whole content of the chain.
-pub(super) async fn read_all(chain: &Chain) -> Result<Payload, String> {
-    let extent = Extent::new(0, chain.capabilities().capacity.0);
-    let read = chain.submit(Request::Read { extent }).await;
-    read.map_err(|error| format!("read: {error}"))
+/// Reads the whole content of the chain. If drives were lost, sectors that cannot be read have the
+/// tag [`LOST`].
+pub(super) async fn read_all(chain: &Chain, plan: &GeckoPlan) -> Result<Payload, String> {
+    let mut rest = vec![Extent::new(0, chain.capabilities().capacity.0)];
+    let mut content = Payload::default();
+    while let Some(extent) = rest.pop() {
+        match chain.submit(Request::Read { extent }).await {
+            Ok(found) => content.append(found),
+            Err(error) if !plan.bereft => return Err(format!("read: {error}")),
+            Err(_) if extent.len.0 == 1 => content.append(Payload::tags(LOST, extent.len)),
+            Err(_) => {
+                let middle = extent.start + Sectors(extent.len.0 / 2);
+                rest.push(Extent::between(middle, extent.end()));
+                rest.push(Extent::between(extent.start, middle));
+            }
+        }
+    }
+    Ok(content)
 }

@@ -10,6 +10,8 @@ const HISTORIES: u64 = 80;
 const CACHED: u64 = 30;
 /// Number of histories of chains with links that come and go.
 const LINKED: u64 = 40;
+/// Number of histories of chains whose drives fail.
+const BEREFT: u64 = 30;
 /// Number of histories of mirrored chains.
 const PAIRED: u64 = 40;
 
@@ -151,6 +153,35 @@ fn planted_bugs_of_links_are_noticed() {
 
     let hunt = Hunt { histories: "links", bugs: CHAIN_LINKS, patience: 400 };
     hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::linked(seed)));
+}
+
+/// Drives fail, and their links leave. What only they held is named, and fails to be read from then
+/// on; all else is kept.
+#[test]
+fn a_chain_goes_on_without_a_drive_that_failed() {
+    let (mut lost, mut degraded) = (0, 0);
+    for seed in 0..BEREFT {
+        match run_gecko(&GeckoPlan::bereft(seed)) {
+            Ok(Report { tally, .. }) => {
+                lost += tally.links_lost;
+                degraded += tally.degraded;
+            }
+            Err(problem) => panic!("history {seed}: {problem:?}"),
+        }
+    }
+    println!("{lost} links lost, {degraded} openings without one");
+    assert!(lost > BEREFT / 2, "{lost} links lost are too few");
+    assert!(degraded > BEREFT, "{degraded} openings without a lost link are too few");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_of_lost_links_are_noticed() {
+    use crate::common::Hunt;
+    use manylogs_plant::CHAIN_LOSS;
+
+    let hunt = Hunt { histories: "bereft", bugs: CHAIN_LOSS, patience: 400 };
+    hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::bereft(seed)));
 }
 
 /// The same seed gives the same history.

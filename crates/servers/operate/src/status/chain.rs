@@ -68,6 +68,12 @@ pub struct LinkStatus {
     pub segments_left: u64,
     /// And what clients can read there.
     pub bytes_left: u64,
+    /// Whether its drive is gone: reads of what it holds fail.
+    #[serde(default)]
+    pub lost: bool,
+    /// Why it is emptied no further, if so.
+    #[serde(default)]
+    pub problem: Option<String>,
 }
 
 /// The SSD of a tail cache.
@@ -89,8 +95,11 @@ pub struct FlashStatus {
     pub hits: u64,
     /// Requests that failed, and reads that answered something else than was written.
     pub faults: u64,
-    /// Whether it is used no more, because of its faults.
+    /// Whether it is used no more, because of its faults, or because it did not answer.
     pub given_up: bool,
+    /// Whether it did not answer a request in time.
+    #[serde(default)]
+    pub silent: bool,
 }
 
 /// A half of a mirrored pair.

@@ -10,8 +10,13 @@ use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::FlashStatus;
 use manylogs_storage::{Contents, survey};
 
-use super::ChainRefused;
+use super::members::cache_of;
+use super::{ChainRefused, ServedChain};
 use crate::stack::{Stack, StackOptions};
+
+/// Why a chain that has an SSD is served without it.
+const MISSING: &str = "no disk of this machine and no file beside the drives is the SSD of the \
+                       chain's tail cache: attach it, or name another one (--cache SSD)";
 
 /// The SSD that was named, and why it is not used, if so.
 #[derive(Clone, Debug)]
@@ -21,6 +26,28 @@ pub(super) struct CacheSsd {
 }
 
 impl CacheSsd {
+    /// The SSD that `served` names or that is found; `None` if the chain shall have none.
+    ///
+    /// # Errors
+    /// See [`CacheSsd::attach`].
+    pub(super) fn of(
+        stack: &Stack,
+        options: &StackOptions,
+        chain: &Chain,
+        served: &ServedChain,
+    ) -> Result<Option<Self>, ChainRefused> {
+        let is_wanted = served.has_cache && served.settings.cache.0 > 0;
+        let path = match (&served.cache, served.members.first()) {
+            (Some(named), _) => named.clone(),
+            (None, Some(first)) if is_wanted => match cache_of(served.id, first) {
+                Some(found) => found,
+                None => return Ok(Some(Self::without(Path::new("SSD"), &MISSING))),
+            },
+            _ => return Ok(None),
+        };
+        Self::attach(stack, options, chain, &path).map(Some)
+    }
+
     /// Gives `chain` the SSD at `path`. One that holds nothing becomes its cache. One that is not
     /// there, or fails, costs hits alone: the chain is served without it, and the log and the
     /// status say why.
@@ -44,7 +71,9 @@ impl CacheSsd {
         };
         match stack.run(attached(chain.clone(), device, holds)) {
             Ok(()) => Ok(Self { path: path.to_owned(), problem: None }),
-            Err(CacheError::Io(error)) => Ok(Self::without(path, &error)),
+            Err(error @ (CacheError::Io(_) | CacheError::Silent)) => {
+                Ok(Self::without(path, &error))
+            }
             Err(error) => {
                 Err(ChainRefused { path: path.to_owned(), error: ChainError::Cache(error) })
             }
@@ -70,6 +99,7 @@ impl CacheSsd {
             hits: figures.hits,
             faults: figures.faults,
             given_up: figures.is_given_up,
+            silent: figures.is_silent,
         }
     }
 }

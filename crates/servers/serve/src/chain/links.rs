@@ -2,13 +2,39 @@
 
 use std::path::{Path, PathBuf};
 
-use manylogs_gecko::{Chain, LinkError, LinkState, ReplaceFault};
+use manylogs_block::{Extent, Sectors};
+use manylogs_gecko::{Chain, LinkError, LinkState, Loss, OnLoss, ReplaceFault};
 use manylogs_operate::control::{Answer, OrderError};
 use manylogs_operate::status::LinkStatus;
+use serde::{Deserialize, Serialize};
 
 use super::OpenChain;
 use super::halves::is_member;
 use super::members::is_same;
+
+/// Ranges that an answer names.
+const TOLD_MOST: usize = 1000;
+
+/// What was lost with a link, as its operator is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossTold {
+    /// The first ranges, at most a thousand: offset and length in bytes.
+    pub ranges: Vec<(u64, u64)>,
+    /// Number of ranges.
+    pub count: u64,
+    /// Length of all ranges.
+    pub bytes: u64,
+}
+
+impl LossTold {
+    /// Tells of `loss`.
+    #[must_use]
+    pub fn of(loss: &Loss) -> Self {
+        let told = |range: &Extent| (Sectors(range.start.0).bytes(), range.len.bytes());
+        let ranges = loss.ranges.iter().take(TOLD_MOST).map(told).collect();
+        Self { ranges, count: loss.ranges.len() as u64, bytes: loss.sectors.bytes() }
+    }
+}
 
 /// The links of a chain of which `paths` names the drives.
 pub(super) fn status(chain: &Chain, paths: &[PathBuf]) -> Vec<LinkStatus> {
@@ -21,6 +47,8 @@ pub(super) fn status(chain: &Chain, paths: &[PathBuf]) -> Vec<LinkStatus> {
             leaving: state.leaving.is_some(),
             segments_left: left.segments,
             bytes_left: left.live.bytes(),
+            lost: state.is_lost,
+            problem: state.stopped.as_ref().map(LinkError::to_string),
         }
     };
     chain.links().iter().map(told).collect()
@@ -95,10 +123,12 @@ impl OpenChain {
         Ok(serde_json::json!({ "link": link }))
     }
 
-    pub(super) async fn remove(self, old: String) -> Answer {
+    pub(super) async fn remove(self, old: String, accept_loss: bool) -> Answer {
         let link = link_of(&old, &self.chain.links(), &self.members.borrow());
         let link = link.map_err(OrderError::bad_input)?;
-        self.chain.remove_link(link).await.map_err(|error| refusal(&error))?;
-        Ok(serde_json::json!({ "link": link }))
+        let on_loss = if accept_loss { OnLoss::Accept } else { OnLoss::Stop };
+        let loss = self.chain.remove_link(link, on_loss).await.map_err(|error| refusal(&error))?;
+        let told = LossTold::of(&loss);
+        Ok(serde_json::json!({ "link": link, "loss": told }))
     }
 }

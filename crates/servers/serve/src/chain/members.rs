@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use manylogs_block::{Extent, SECTOR_BYTES, Sectors};
-use manylogs_gecko::{ChainError, ChainMember, LABEL_BYTES, Roster};
+use manylogs_block::{Extent, SECTOR_BYTES, Sectors, to_usize};
+use manylogs_gecko::{CacheLabel, ChainError, ChainMember, LABEL_BYTES, Roster};
 use manylogs_operate::status::id_text;
 use rustix::fs::SeekFrom;
 use thiserror::Error;
@@ -275,8 +275,19 @@ impl MayBeADrive for Metadata {
     }
 }
 
+/// The SSD whose label says that it is the tail cache of this chain, among the files beside `first`
+/// and the disks of this machine.
+pub(super) fn cache_of(chain: [u8; 16], first: &Path) -> Option<PathBuf> {
+    let is_it = |path: &PathBuf| {
+        let found = File::open(path).and_then(|file| label_bytes(&file, CacheLabel::PLACE));
+        let label = found.ok().and_then(|bytes| CacheLabel::decode(&bytes));
+        label.is_some_and(|label| label.chain == chain)
+    };
+    candidates(&folder_of(first)).into_iter().find(is_it)
+}
+
 fn label_bytes(file: &File, place: Extent) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; LABEL_BYTES];
+    let mut bytes = vec![0; to_usize(place.len.bytes()).min(LABEL_BYTES)];
     match file.read_exact_at(&mut bytes, Sectors(place.start.0).bytes()) {
         Ok(()) => Ok(bytes),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Vec::new()),

@@ -2,13 +2,15 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, IoError, Payload, Request, Sectors};
 use thiserror::Error;
 
 use super::flash::Flash;
-use super::live_sectors;
 use super::ondisk::{HEADER, Header, LABEL, Label};
+use super::{ANSWERS_WITHIN, live_sectors};
 use crate::chain::Chain;
+use crate::keeper::NotChanged;
+use crate::roster::Change;
 use crate::state::{Inner, State};
 
 /// Options of making a cache on an SSD.
@@ -31,6 +33,9 @@ pub enum CacheError {
     /// The device failed.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// It does not answer.
+    #[error("does not answer within {} ms", ANSWERS_WITHIN.0 / 1_000_000)]
+    Silent,
     /// It has no label of a cache, or one that is damaged.
     #[error("holds no cache of a chain")]
     NotACache,
@@ -66,10 +71,11 @@ pub enum CacheError {
 
 impl Chain {
     /// Makes `device` the SSD of this chain's tail cache: overwrites its first 4 KiB with a label.
-    /// Durable when this returns. [`Chain::attach_cache`] begins to use it.
+    /// The labels of the chain say from now on that it has one, so that whoever serves it looks for
+    /// it. Durable when this returns. [`Chain::attach_cache`] begins to use it.
     ///
     /// # Errors
-    /// If the device fails, or is too small for a stripe.
+    /// If the device fails, or is too small for a stripe, or a drive of the chain fails.
     pub async fn format_cache(
         &self,
         device: &Rc<dyn BlockDevice>,
@@ -80,8 +86,11 @@ impl Chain {
         if !label.is_possible() {
             return Err(CacheError::TooSmall { have: sectors, stripe });
         }
-        device.submit(label.write()).await?;
-        Ok(())
+        self.0.asked(device, label.write()).await?;
+        match self.0.keeper.change(Change::Cache).await {
+            Err(NotChanged::Io(error)) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Uses `device` as the SSD of the tail cache until the chain is closed: what leaves the
@@ -96,7 +105,7 @@ impl Chain {
         if have < LABEL.len {
             return Err(CacheError::NotACache);
         }
-        let found = device.submit(Request::Read { extent: LABEL }).await?;
+        let found = self.0.asked(&device, Request::Read { extent: LABEL }).await?;
         let label = found.to_bytes().and_then(|bytes| Label::decode(&bytes));
         let label = label.ok_or(CacheError::NotACache)?;
         if label.chain != self.id() {
@@ -115,11 +124,21 @@ impl Chain {
 }
 
 impl Inner {
+    /// The SSD's answer to a request, unless it takes too long.
+    async fn asked(
+        &self,
+        device: &Rc<dyn BlockDevice>,
+        request: Request,
+    ) -> Result<Payload, CacheError> {
+        let answer = self.engine.runtime.within(ANSWERS_WITHIN, device.submit(request)).await;
+        Ok(answer.ok_or(CacheError::Silent)??)
+    }
+
     /// Reads the headers of all stripes, and begins to write stripes then.
     async fn look_at_stripes(self: Rc<Self>, device: Rc<dyn BlockDevice>, label: Label) {
         for stripe in (0..label.stripes()).map(manylogs_block::narrow) {
             let extent = Extent { len: HEADER, ..label.place(stripe) };
-            let read = device.submit(Request::Read { extent }).await;
+            let read = self.asked(&device, Request::Read { extent }).await;
             if self.engine.is_closed() {
                 return;
             }
@@ -130,6 +149,9 @@ impl Inner {
                     if let Some(header) = Header::decode(&bytes, label.chain, stripe) {
                         found_on_flash(&mut state, &header);
                     }
+                }
+                Err(CacheError::Silent) => {
+                    state.cache.flash.iter_mut().for_each(Flash::fell_silent);
                 }
                 Err(_) => state.cache.flash.iter_mut().for_each(Flash::failed),
             }
@@ -153,9 +175,12 @@ impl Inner {
                 wanted.await;
                 continue;
             };
-            let is_written = write.await.is_ok();
+            let written = self.engine.runtime.within(ANSWERS_WITHIN, write).await;
             if let Some(flash) = &mut self.engine.state.borrow_mut().cache.flash {
-                flash.filled(filling, is_written);
+                flash.filled(filling, matches!(written, Some(Ok(_))));
+                if written.is_none() {
+                    flash.fell_silent();
+                }
             }
         }
     }

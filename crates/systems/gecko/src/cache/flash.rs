@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, Payload, Request, Sectors, narrow};
+use manylogs_block::{BlockDevice, Completion, Extent, Nanos, Payload, Request, Sectors, narrow};
 use manylogs_logstore::DataSequence;
 use manylogs_plant::{self as plant, Bug};
 
@@ -17,6 +17,10 @@ use super::ondisk::{HEADER, Header, Label, VERSIONS_MOST};
 
 /// Requests of the SSD that fail, or answer something else, before it is used no more.
 const FAULTS_MOST: u64 = 32;
+
+/// Time in which the SSD answers a request. If it does not, it is used no more, and reads that wait
+/// for it go to the drives.
+pub(crate) const ANSWERS_WITHIN: Nanos = Nanos::from_secs(1);
 
 /// What the SSD of a tail cache did and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +37,10 @@ pub struct FlashFigures {
     pub hits: u64,
     /// Requests that failed, and reads that answered something else than was written.
     pub faults: u64,
-    /// Whether it is used no more, because of its faults.
+    /// Whether it is used no more, because of its faults, or because it did not answer.
     pub is_given_up: bool,
+    /// Whether it did not answer a request in time.
+    pub is_silent: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -94,6 +100,7 @@ pub(crate) struct Flash {
     written: u64,
     hits: u64,
     faults: u64,
+    is_silent: bool,
 }
 
 impl Flash {
@@ -114,12 +121,13 @@ impl Flash {
             written: 0,
             hits: 0,
             faults: 0,
+            is_silent: false,
         }
     }
 
     /// Whether it is used no more.
     pub(super) const fn is_given_up(&self) -> bool {
-        self.faults >= FAULTS_MOST
+        self.faults >= FAULTS_MOST || self.is_silent
     }
 
     pub(crate) fn figures(&self) -> FlashFigures {
@@ -132,6 +140,7 @@ impl Flash {
             hits: self.hits,
             faults: self.faults,
             is_given_up: self.is_given_up(),
+            is_silent: self.is_silent,
         }
     }
 
@@ -253,6 +262,13 @@ impl Flash {
     /// All stripes were looked at.
     pub(super) const fn begin(&mut self) {
         self.is_ready = true;
+    }
+
+    /// A request was not answered in time: the SSD is used no more. What waits for it makes room.
+    pub(crate) fn fell_silent(&mut self) {
+        self.is_silent = true;
+        self.leaving.clear();
+        self.waiting = 0;
     }
 
     /// A request of the SSD failed.

@@ -1,9 +1,9 @@
 //! The label of a tail cache, for whoever finds one on a device.
 
-use manylogs_block::Sectors;
+use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::VolumeId;
 
-use super::ondisk::Label;
+use super::ondisk::{LABEL, Label};
 
 /// What the label of a tail cache's SSD says. The cache holds nothing that the drives of its chain
 /// do not hold.
@@ -16,6 +16,9 @@ pub struct CacheLabel {
 }
 
 impl CacheLabel {
+    /// Where the label is on a device.
+    pub const PLACE: Extent = LABEL;
+
     /// The label in the first 4 KiB of a device; `None` if there is none that is whole and of this
     /// version.
     #[must_use]

@@ -61,6 +61,28 @@ pub enum LinkError {
         "a link is being added or leaves, or a drive joins: wait until that has ended (member list)"
     )]
     Busy,
+    /// The drive of a link is gone.
+    #[error(
+        "the drive of link {} is gone, and what it holds cannot be moved: attach it and open the \
+         chain again, or let the link leave with what only it holds (member remove --accept-loss)",
+        link + 1
+    )]
+    Lost {
+        /// The link, counted from 0.
+        link: usize,
+    },
+    /// A segment of a link that leaves cannot be read.
+    #[error(
+        "link {} cannot be emptied, because a part of it cannot be read ({error}): try again \
+         (member remove), or accept that what cannot be read there is lost (--accept-loss)",
+        link + 1
+    )]
+    Unreadable {
+        /// The link, counted from 0.
+        link: usize,
+        /// The error of its drive.
+        error: IoError,
+    },
     /// The chain was closed. A link that leaves goes on with that at the next opening.
     #[error("the chain was closed: a link that leaves goes on with that at the next opening")]
     Closed,
@@ -78,7 +100,11 @@ impl LinkError {
     pub const fn fault(&self) -> ReplaceFault {
         match self {
             Self::Busy => ReplaceFault::Busy,
-            Self::Closed | Self::ReadOnly(_) | Self::Io(_) => ReplaceFault::Failure,
+            Self::Closed
+            | Self::ReadOnly(_)
+            | Self::Io(_)
+            | Self::Lost { .. }
+            | Self::Unreadable { .. } => ReplaceFault::Failure,
             _ => ReplaceFault::Order,
         }
     }

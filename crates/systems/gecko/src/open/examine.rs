@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors};
 use manylogs_engine::read_copy;
-use manylogs_logstore::store::{Live, Store, chunk_len, span_of};
+use manylogs_logstore::store::{Live, Place, Store, chunk_len, span_of};
 use manylogs_logstore::{Damage, LogId, Scanned, VolumeId};
 
 use super::found::Found;
@@ -49,6 +49,11 @@ pub enum ChainFinding {
         /// Where.
         damage: Damage,
     },
+    /// A range was lost with a link whose drive failed, and was not written since.
+    Lost {
+        /// As clients address it.
+        extent: Extent,
+    },
     /// Content that clients can read differs from its checksums on a drive, or cannot be read.
     Content {
         /// The drive, in the order given.
@@ -64,7 +69,7 @@ impl ChainFinding {
     /// Whether data is lost if no other half has it. Else only a copy of a structure is.
     #[must_use]
     pub const fn is_of_data(&self) -> bool {
-        matches!(self, Self::Records { .. } | Self::Content { .. })
+        matches!(self, Self::Records { .. } | Self::Lost { .. } | Self::Content { .. })
     }
 }
 
@@ -155,6 +160,7 @@ impl Chain {
                 }
             }
         }
+        examined.findings.extend(lost_in(&store));
         examined.mapped = Sectors(store.map().iter().map(|(extent, _)| extent.len.0).sum());
         Ok(examined)
     }
@@ -189,6 +195,19 @@ impl Found {
         }
         Ok(wrong)
     }
+}
+
+/// The ranges of which records say that they are lost.
+fn lost_in(store: &Store) -> Vec<ChainFinding> {
+    let is_lost = |mapped: Place| matches!(mapped, Place::Lost { .. });
+    let mut lost: Vec<Extent> = Vec::new();
+    for (extent, _) in store.map().iter().filter(|(_, mapped)| is_lost(mapped.value)) {
+        match lost.last_mut() {
+            Some(last) if last.end() == extent.start => last.len += extent.len,
+            _ => lost.push(extent),
+        }
+    }
+    lost.into_iter().map(|extent| ChainFinding::Lost { extent }).collect()
 }
 
 fn segment_found(store: &Store, segment: LogId, records: u64) -> Option<SegmentFound> {

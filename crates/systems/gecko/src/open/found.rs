@@ -14,7 +14,7 @@ use crate::error::ChainError;
 use crate::keeper::{Drive, Keeper, NotChanged};
 use crate::limit::SEGMENTS_LEAST;
 use crate::link::{Link, Places};
-use crate::ondisk::{Superblock, root_slots};
+use crate::ondisk::{Superblock, root_slots, slots_meanwhile};
 use crate::roster::Roster;
 
 /// The links of a chain, by their places.
@@ -85,8 +85,19 @@ impl Found {
     /// The roots of the chain, as an opening finds them.
     pub(super) async fn roots(&self) -> Result<FoundRoot, ChainError> {
         let (chain, segments) = (self.label.chain, self.logs().count());
-        let slots = root_slots(&self.keeper.roster());
-        Ok(find_root(&self.reads, &slots, chain, segments).await?)
+        let roster = self.keeper.roster();
+        let slots = root_slots(&roster, None);
+        let mut found = find_root(&self.reads, &slots, chain, segments).await?;
+        // While a link was lost that is back now, the root may have been elsewhere.
+        if let Some(slots) = slots_meanwhile(&roster).filter(|_| !self.is_mirrored()) {
+            let meanwhile = find_root(&self.reads, &slots, chain, segments).await?.newest;
+            let generation =
+                |found: &Option<(Root, usize)>| found.as_ref().map(|it| it.0.generation);
+            if generation(&meanwhile) > generation(&found.newest) {
+                found.newest = meanwhile;
+            }
+        }
+        Ok(found)
     }
 
     /// See [`Found::root`].
@@ -118,7 +129,7 @@ impl Found {
     ) -> Result<(), ChainError> {
         if self.is_mirrored() {
             // A crash may have left the root on one half alone.
-            let RootSlot { device, place } = root_slots(&self.keeper.roster())[root.1];
+            let RootSlot { device, place } = root_slots(&self.keeper.roster(), None)[root.1];
             let link = &self.places.devices()[usize::from(device.0)];
             link.submit(root.0.write_to(place, self.label.chain)).await?;
         }

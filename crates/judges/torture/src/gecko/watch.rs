@@ -1,0 +1,48 @@
+//! What is seen of an incarnation while it runs, and counted when it has ended.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_gecko::Chain;
+
+use crate::tally::Tally;
+
+/// Progress of an incarnation.
+#[derive(Clone, Default)]
+pub(super) struct Watch {
+    pub(super) problem: Rc<RefCell<Option<String>>>,
+    /// Whether the chain exists: from then on it must be found.
+    pub(super) born: Rc<Cell<bool>>,
+    pub(super) ended: Rc<Cell<bool>>,
+    pub(super) opened: Rc<RefCell<Option<Chain>>>,
+    /// Halves that were replaced, and halves that failed.
+    pub(super) replaced: Rc<Cell<u64>>,
+    pub(super) failed: Rc<Cell<u64>>,
+    /// Links that were added, and removed.
+    pub(super) links: (Rc<Cell<u64>>, Rc<Cell<u64>>),
+    /// Links that left with what only they held.
+    pub(super) lost: Rc<Cell<u64>>,
+    /// Whether the chain was closed in order.
+    pub(super) closed: Rc<Cell<bool>>,
+}
+
+impl Watch {
+    /// Adds what the chain and its drives did to `tally`.
+    pub(super) fn note(&self, tally: &mut Tally) {
+        if let Some(chain) = &*self.opened.borrow() {
+            let figures = chain.figures();
+            tally.resets += figures.emptied;
+            tally.starved += figures.waited;
+            tally.swaps += figures.hops;
+            tally.cache_hits += figures.tail_hits + figures.body_hits;
+            let flash = chain.flash().unwrap_or_default();
+            tally.flash_hits += flash.hits;
+            tally.flash_faults += flash.faults;
+            tally.replaced += self.replaced.get();
+            tally.halves_lost += self.failed.get();
+            tally.links_added += self.links.0.get();
+            tally.links_removed += self.links.1.get();
+            tally.links_lost += self.lost.get();
+        }
+    }
+}
