@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use crate::journal::{Logged, LoggedKind, Newest, SinkStats, Step};
+use crate::journal::{Closed, Logged, LoggedKind, Newest, SinkStats, Step};
 use crate::ondisk::jbd2::Tid;
 use crate::units::Timestamp;
 
