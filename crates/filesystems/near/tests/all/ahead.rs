@@ -69,7 +69,7 @@ fn directories_that_are_new_are_read_together_from_logs_and_from_home() {
 fn reads_of_synced(images: &Images, what: ReadAhead) -> u64 {
     let near = || NearOptions { keeps_metadata: true, ..NearOptions::default() };
     let (image, anchors) = images.near(0);
-    let (_, made) = on_with(&image, anchors, near(), async |near: Near, _, _| {
+    let (_, made) = on_with(image, anchors, near(), async |near: Near, _, _| {
         for number in 0..DIRECTORIES {
             // Neighbours in the log belong to different directories.
             let parent = name(number % 4).into_bytes();
