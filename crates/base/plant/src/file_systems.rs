@@ -304,6 +304,8 @@ macro_rules! with_file_systems {
                 MetadataFreedNotBuried,
                 /// Metadata that stays in its log loses its class when it moves.
                 MetadataClassLostByMove,
+                /// What lay around a version in its log is read though it is newer elsewhere.
+                AroundNotCompared,
             }
             /// Bugs of metadata that stays in logs near the head, that other tests show.
             NEAR_LAZY_SIDE {

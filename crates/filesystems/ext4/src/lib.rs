@@ -109,7 +109,7 @@ pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{
     Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest, SinkStats,
-    Step,
+    Step, Together,
 };
 pub use leads::{Leads, NotHome};
 pub use marks::{Copies, Marks};

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use manylogs::{Owners, Phase, PhaseProbe, Volume};
+use manylogs::{Owners, Phase, PhaseProbe, ReadAround, Volume};
 use manylogs_block::{
     BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, narrow, to_usize,
 };
 use manylogs_ext4::{
     BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, LoggedKind, Memory, Newest, Run, SinkStats,
-    Step,
+    Step, Together,
 };
 use manylogs_logstore::store::{Batch, NewEntry, Stream};
 use manylogs_logstore::{Class, EntryKind, MAX_ENTRIES};
@@ -305,6 +305,19 @@ impl CommitSink for NearSink {
         let found = found.narrowed_to(Sectors(BLOCK_SECTORS));
         let blocks = narrow(found.len.0 / BLOCK_SECTORS);
         Run { start: BlockNo(found.start.0 / BLOCK_SECTORS), blocks }
+    }
+
+    fn lies_at(&self, block: BlockNo) -> BlockNo {
+        let wanted = sectors_of(Run { start: block, blocks: 1 });
+        BlockNo(self.volume.lies_at(wanted).0 / BLOCK_SECTORS)
+    }
+
+    fn read_around(&self, block: BlockNo, blocks: u32) -> Option<Together> {
+        let wanted = sectors_of(Run { start: block, blocks: 1 });
+        let len = Sectors(u64::from(blocks) * BLOCK_SECTORS);
+        let ReadAround { extents, content } = self.volume.read_around(wanted, len)?;
+        let blocks = extents.into_iter().flat_map(|extent| blocks_of(extent).range());
+        Some(Together { blocks: blocks.map(BlockNo).collect(), content })
     }
 
     fn quiet(&self) -> Step<'_> {

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use manylogs_block::{Extent, Payload, Sectors};
+use manylogs_block::{Extent, Payload, Rng, Sectors};
 use manylogs_logstore::ondisk::root::Root;
-use manylogs_logstore::store::{Batch, Logs, NewEntry, Store, Versions};
+use manylogs_logstore::store::{Batch, Logs, NewEntry, Place, Store, Versions};
 use manylogs_logstore::{Class, EntryKind, Floors, Log, LogId, Record, RecordShape};
 #[cfg(feature = "plant")]
 use manylogs_plant::{self as plant, Bug, NEAR_LAZY_STORE};
@@ -100,9 +100,62 @@ fn moved_metadata_is_kept() -> Option<&'static str> {
     (!is_there).then_some("metadata is lost by a move")
 }
 
+/// The addresses of the versions that lie around that of `wanted`.
+fn around(store: &mut Store, wanted: Extent, len: Sectors) -> Vec<u64> {
+    let found = store.around(wanted, len).map(|around| around.parts).unwrap_or_default();
+    let mut found: Vec<u64> = found.into_iter().map(|(extent, _)| extent.start.0).collect();
+    found.sort_unstable();
+    found
+}
+
+/// What lay in a log before newer versions came, or before it was freed, is not there any more.
+fn what_lies_around_is_the_newest() -> Option<&'static str> {
+    let mut world = World::new();
+    let (all, freed) = (Sectors(400), Extent::new(160, 8));
+    for extent in [BLOCK, freed, STAYS] {
+        world.put(FIRST, EntryKind::Data, extent);
+    }
+    assert_eq!(around(&mut world.store, STAYS, all), [0, 80, 160]);
+    world.put(SECOND, EntryKind::Data, BLOCK);
+    world.put(SECOND, EntryKind::Supersede, freed);
+    assert_eq!(around(&mut world.store, BLOCK, all), [0]);
+    let is_newest = around(&mut world.store, STAYS, all) == [80];
+    (!is_newest).then_some("an older version is read from its log")
+}
+
 /// In the order of [`NEAR_LAZY_STORE`].
-const CASES: [fn() -> Option<&'static str>; 2] =
-    [freed_metadata_stays_dead, moved_metadata_is_kept];
+const CASES: [fn() -> Option<&'static str>; 3] =
+    [freed_metadata_stays_dead, moved_metadata_is_kept, what_lies_around_is_the_newest];
+
+/// What a part of a log holds is what a search of the whole table finds there, at any time.
+#[test]
+fn what_lies_around_is_what_the_table_has_there() {
+    let mut world = World::new();
+    let mut rng = Rng::new(34);
+    let (mut asked, mut brought) = (0, 0);
+    for step in 0..80 {
+        let log = if step < 40 { FIRST } else { SECOND };
+        let block = |rng: &mut Rng| Extent::new(8 * rng.below(24), 8);
+        world.put(log, EntryKind::Data, block(&mut rng));
+        let wanted = block(&mut rng);
+        let len = 8 * (1 + rng.below(20));
+        let found = around(&mut world.store, wanted, Sectors(len));
+        let Some((log, at)) = world.store.metadata_at(wanted) else {
+            assert_eq!(found, [0; 0]);
+            continue;
+        };
+        let part = u64::from(at.0) / len;
+        let there = world.store.map().iter().filter_map(|(extent, mapped)| match mapped.value {
+            Place::Log { log: of, offset, .. } => {
+                (of == log && u64::from(offset.0) / len == part).then_some(extent.start.0)
+            }
+            _ => None,
+        });
+        assert_eq!(found, there.collect::<Vec<_>>(), "{wanted:?} of {len}");
+        (asked, brought) = (asked + 1, brought + found.len());
+    }
+    assert!(asked > 40 && brought > 2 * asked, "{asked} {brought}");
+}
 
 #[test]
 fn recovery_finds_what_is_kept_and_nothing_older() {

@@ -43,6 +43,7 @@ pub use reports::home_pace::{HomePace, measure_homes};
 pub use reports::outlook::DrainEstimate;
 pub use reports::stats::{Health, LogOccupancy, VolumeStats, WritePaths};
 pub use requests::ahead::AheadMemory;
+pub use requests::read::ReadAround;
 pub use settings::config::{CheckpointPolicy, LogPlacement, TablePlace, VolumeConfig};
 pub use settings::config_error::ConfigError;
 pub use settings::durable::DurableOnly;

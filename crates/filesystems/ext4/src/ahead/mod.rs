@@ -25,13 +25,16 @@
 //! read alone.
 //!
 //! **It is one read.** Only blocks that the device reads in one piece with the one that is wanted
-//! are read ahead ([`CommitSink::in_one_piece`]): a window must not cost a positioning for each of
-//! its blocks that lies in some log.
+//! are read ahead: a window must not cost a positioning for each of its blocks that lies in some
+//! log. If the one that is wanted lies in a log near the head, the window is a part of that log,
+//! whose blocks belong anywhere ([`CommitSink::read_around`]). Else it is a part of the homes, up
+//! to what lies in logs ([`CommitSink::in_one_piece`]).
 //!
 //! **It has to pay.** Blocks are read ahead while blocks that lie near one that was read are asked
 //! for soon, and not while each lies anywhere. The more of them are asked for, the more are read at
 //! a time: see [`worth`].
 
+mod changes;
 mod chosen;
 mod windows;
 mod worth;
@@ -50,7 +53,7 @@ use manylogs_plant::{Bug, is};
 
 use crate::cache::read_block;
 use crate::core::Core;
-use crate::journal::{Closed, CommitSink};
+use crate::journal::{CommitSink, Together};
 use crate::memory::{Memory, Part};
 use crate::ops::Ext4;
 use crate::units::{BLOCK, BLOCK_BYTES, BLOCK_SECTORS, BlockNo, Run};
@@ -169,14 +172,30 @@ impl Ahead {
         if let Some(bytes) = self.take(block, table.is_some()) {
             return Ok(bytes);
         }
-        let run = self.plan(block, table);
-        let run = if run.blocks > 1 { sink.in_one_piece(block, run) } else { run };
-        if run.blocks > 1
-            && let Ok(bytes) = self.read_window(run, block, table.is_some()).await
+        if let Some(plan) = self.plan(block, sink.lies_at(block), table)
+            && let Some(Ok(bytes)) = self.read_ahead(sink, plan, block, table.is_some()).await
         {
             return Ok(bytes);
         }
         read_block(&*self.below, block).await
+    }
+
+    /// Reads a block with others. `None` if there are none, or others wait already.
+    async fn read_ahead(
+        &self,
+        sink: &dyn CommitSink,
+        plan: Plan,
+        block: BlockNo,
+        of_table: bool,
+    ) -> Option<IoResult<Bytes>> {
+        if self.policy.get() == ReadAhead::All
+            && let Some(together) = sink.read_around(block, plan.blocks)
+        {
+            return Some(self.read_together(together, block, of_table).await);
+        }
+        let free = self.state.borrow().windows.free_part(plan.homes, block)?;
+        let run = sink.in_one_piece(block, free);
+        if run.blocks > 1 { Some(self.read_window(run, block, of_table).await) } else { None }
     }
 
     /// Takes a block that was read ahead; the caller keeps it.
@@ -187,24 +206,22 @@ impl Ahead {
         Some(found)
     }
 
-    /// The blocks to read together with a block that was not read ahead.
-    fn plan(&self, block: BlockNo, table: Option<Run>) -> Run {
-        let one = Run { start: block, blocks: 1 };
+    /// What to read with a block that was not read ahead, and that lies at `at` on the device;
+    /// `None` if nothing is.
+    fn plan(&self, block: BlockNo, at: BlockNo, table: Option<Run>) -> Option<Plan> {
         let state = &mut *self.state.borrow_mut();
         let worth = state.worth(table.is_some());
-        let pays = worth.note_miss(block);
+        let pays = worth.note_miss(at);
         let table = table.filter(|table| table.range().contains(&block.0));
-        let wanted = match (self.policy.get(), table) {
-            (ReadAhead::All, _) if !pays => return one,
-            (ReadAhead::Off, _) | (ReadAhead::Tables, None) => return one,
-            (ReadAhead::Tables, Some(table)) => part_of(table.range(), block, SHORTEST_BLOCKS),
-            (ReadAhead::All, Some(table)) => part_of(table.range(), block, worth.next_window()),
-            (ReadAhead::All, None) => {
-                let end = self.below.capabilities().capacity.0 / BLOCK_SECTORS;
-                part_of(0..end, block, worth.next_window())
-            }
+        let blocks = match (self.policy.get(), table) {
+            (ReadAhead::All, _) if !pays => return None,
+            (ReadAhead::Off, _) | (ReadAhead::Tables, None) => return None,
+            (ReadAhead::Tables, Some(_)) => SHORTEST_BLOCKS,
+            (ReadAhead::All, _) => worth.next_window(),
         };
-        state.windows.free_part(wanted, block).unwrap_or(one)
+        let all = || 0..self.below.capabilities().capacity.0 / BLOCK_SECTORS;
+        let homes = part_of(table.map_or_else(all, |table| table.range()), block, blocks);
+        Some(Plan { homes, blocks })
     }
 
     /// Reads `run`, of which `wanted` is asked for, and keeps the rest.
@@ -222,18 +239,41 @@ impl Ahead {
         state.windows.insert(window);
         Ok(found)
     }
+
+    /// Waits for a read of a log, of which `wanted` is asked for, and keeps the rest: blocks that
+    /// belong side by side are a window.
+    async fn read_together(
+        &self,
+        together: Together,
+        wanted: BlockNo,
+        of_table: bool,
+    ) -> IoResult<Bytes> {
+        let Together { blocks, content } = together;
+        let runs = self.state.borrow().windows.free_runs(&blocks);
+        let reading: Vec<_> = runs.iter().map(|run| self.state.borrow_mut().begin(*run)).collect();
+        let bytes = content.await?.to_bytes().ok_or(IoError::Unsupported)?;
+        let part = |run: Run| {
+            let at = blocks.partition_point(|block| *block < run.start) * BLOCK_BYTES;
+            Bytes::copy_from_slice(&bytes[at..at + run.blocks as usize * BLOCK_BYTES])
+        };
+        let own = Run { start: wanted, blocks: 1 };
+        let mut state = self.state.borrow_mut();
+        for (run, reading) in runs.into_iter().zip(reading) {
+            let mut not = reading.changed.borrow().clone();
+            not.add(&own.range());
+            state.windows.insert(Window::of(run, part(run), &not, &self.memory));
+        }
+        state.worth(of_table).note_window(manylogs_block::narrow(blocks.len() as u64));
+        Ok(part(own))
+    }
 }
 
-/// The blocks of which a commit may change what the device holds, in runs.
-fn changed_by(transaction: &Closed) -> Vec<Range<u64>> {
-    let mut runs: Vec<Range<u64>> = transaction.freed.iter().map(|run| run.range()).collect();
-    for block in transaction.blocks.keys().map(|block| block.0) {
-        match runs.last_mut() {
-            Some(run) if run.end == block => run.end += 1,
-            _ => runs.push(block..block + 1),
-        }
-    }
-    runs
+/// What is read with a block that was not read ahead.
+struct Plan {
+    /// The blocks around it at home.
+    homes: Range<u64>,
+    /// How many blocks of a log around it.
+    blocks: u32,
 }
 
 /// The part of `whole` that is read with `block`: parts of `each` blocks lie one behind the other.
@@ -243,13 +283,6 @@ fn part_of(whole: Range<u64>, block: BlockNo, each: u32) -> Range<u64> {
     let each = u64::from(each);
     let start = whole.start + (block.0 - whole.start) / each * each;
     start..whole.end.min(start + each)
-}
-
-/// The blocks of which a request may change something.
-fn changed(request: &Request) -> Option<Range<u64>> {
-    let extent = request.extent().filter(|_| request.kind().is_change())?;
-    let end = extent.start.0 + extent.len.0;
-    Some(extent.start.0 / BLOCK_SECTORS..end.div_ceil(BLOCK_SECTORS))
 }
 
 impl State {
@@ -268,64 +301,6 @@ impl State {
         self.reading.retain(|reading| reading.strong_count() > 0);
         self.reading.push(Rc::downgrade(&reading));
         reading
-    }
-
-    /// Notes that a request begins that changes these blocks; returns its number.
-    fn change(&mut self, range: Range<u64>) -> u64 {
-        if !is(Bug::AheadKeepsOld) {
-            self.windows.forget(&range);
-        }
-        for reading in self.reading.iter().filter_map(Weak::upgrade) {
-            if !is(Bug::AheadUnderWay) {
-                reading.changed.borrow_mut().add(&range);
-            }
-        }
-        let number = self.next;
-        self.next += 1;
-        self.changing.insert(number, range);
-        number
-    }
-}
-
-impl Ahead {
-    /// Passes a request on, and forgets the blocks that it changes. If the caller drops the answer,
-    /// the blocks' content is not known, and they are not read ahead any more.
-    fn pass(&self, request: Request, on: impl FnOnce(Request) -> Completion) -> Completion {
-        let Some(range) = changed(&request) else { return on(request) };
-        let number = self.state.borrow_mut().change(range);
-        let (state, answer) = (Rc::clone(&self.state), on(request));
-        Completion::of_others(async move {
-            let answer = answer.await;
-            state.borrow_mut().changing.remove(&number);
-            answer
-        })
-    }
-}
-
-impl Ahead {
-    /// Makes a transaction durable. If that changes what the device holds, its blocks are
-    /// forgotten, and not kept from reads that go on meanwhile. If it fails, their content is not
-    /// known, and they are not read ahead any more.
-    ///
-    /// # Errors
-    /// Those of [`CommitSink::commit`].
-    pub(crate) async fn commit(&self, sink: &dyn CommitSink, transaction: &Closed) -> IoResult<()> {
-        if !sink.changes_device() || is(Bug::AheadCommitNotTold) {
-            return sink.commit(transaction).await;
-        }
-        let numbers: Vec<u64> = {
-            let mut state = self.state.borrow_mut();
-            changed_by(transaction).into_iter().map(|run| state.change(run)).collect()
-        };
-        if is(Bug::AheadUnderCommit) {
-            self.state.borrow_mut().changing.clear();
-        }
-        sink.commit(transaction).await?;
-        let mut state = self.state.borrow_mut();
-        for number in &numbers {
-            state.changing.remove(number);
-        }
-        Ok(())
     }
 }
 

@@ -107,6 +107,18 @@ impl Windows {
         Some(Run { start: BlockNo(start), blocks: manylogs_block::narrow(end - start) })
     }
 
+    /// Those of `blocks`, which are in order, that no window has: runs of neighbours.
+    pub(super) fn free_runs(&self, blocks: &[BlockNo]) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for block in blocks.iter().filter(|block| self.at(**block).is_none()) {
+            match runs.last_mut() {
+                Some(run) if run.range().end == block.0 => run.blocks += 1,
+                _ => runs.push(Run { start: *block, blocks: 1 }),
+            }
+        }
+        runs
+    }
+
     /// Keeps a window, unless another one has some of its blocks by now. Those that were not used
     /// for longest go if all take too much memory.
     pub(super) fn insert(&mut self, mut window: Window) {

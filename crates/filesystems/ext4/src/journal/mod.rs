@@ -23,7 +23,7 @@ pub(crate) use handle::Handle;
 pub(crate) use sink::NoSink;
 pub use sink::{
     Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest, SinkStats,
-    Step,
+    Step, Together,
 };
 
 use crate::cache::{Buffer, read_block};

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use manylogs_block::{Extent, IoError, IoResult};
+use manylogs_block::{Completion, Extent, IoError, IoResult};
 
 use crate::memory::Permit;
 use crate::ondisk::jbd2::Tid;
@@ -190,6 +190,18 @@ pub trait CommitSink {
         run
     }
 
+    /// Where the device of the mount has a block: what lies side by side there is read in less
+    /// time. It is advice about speed.
+    fn lies_at(&self, block: BlockNo) -> BlockNo {
+        block
+    }
+
+    /// Begins to read a block of metadata, with others that lie around it in a log, `blocks` at
+    /// most, by one read. `None`, and nothing is read, if it does not lie in a log in one piece.
+    fn read_around(&self, _block: BlockNo, _blocks: u32) -> Option<Together> {
+        None
+    }
+
     /// Resolves when no write is under way to blocks that durable transactions freed.
     fn quiet(&self) -> Step<'_>;
 
@@ -238,6 +250,15 @@ pub trait CommitSink {
     /// # Errors
     /// Those of the device; a recovery is needed then.
     fn drain(&self) -> Step<'_>;
+}
+
+/// What one read of a log brings ([`CommitSink::read_around`]).
+#[derive(Debug)]
+pub struct Together {
+    /// The blocks of metadata, in order; the one that was asked for is among them.
+    pub blocks: Vec<BlockNo>,
+    /// Their contents, one behind the other, as the device had them when the read began.
+    pub content: Completion,
 }
 
 /// The newest content of a block that is not at home.

@@ -3,6 +3,7 @@
 
 pub mod apart;
 mod append;
+mod around;
 mod batch;
 mod cleaner;
 mod entries;
@@ -25,6 +26,7 @@ mod settle;
 mod slots;
 mod versions;
 
+pub use around::Around;
 pub use batch::{Batch, NewEntry, Stream, StreamsInFlight};
 pub use cleaner::{Cleaner, Job};
 pub use entries::Entries;
@@ -45,6 +47,7 @@ use crate::{ExtentMap, Inverse, Log, LogId, VolumeId};
 
 use crate::ondisk::root::Root;
 use apart::NvTable;
+use around::ByPlace;
 use kept::Kept;
 
 /// Counters that only grow.
@@ -77,6 +80,8 @@ pub struct Store {
     volume: VolumeId,
     /// Place of the newest version of each logged block.
     map: ExtentMap<Place>,
+    /// Where the versions in logs belong, once somebody has asked.
+    by_place: ByPlace,
     /// The logs and their room.
     logs: Logs,
     /// Headers of records that lie apart from the logs, if the store keeps them so.
@@ -107,6 +112,7 @@ impl Store {
         Self {
             volume,
             map: ExtentMap::new(),
+            by_place: ByPlace::default(),
             logs,
             apart: None,
             entries: Entries::default(),
@@ -163,12 +169,12 @@ impl Store {
         &self.counters
     }
 
-    /// Bytes of memory of the table: the map itself, the checksums of the logs' content, and the
-    /// extents of the logs' entries if they are kept.
+    /// Bytes of memory of the table: the map itself, the checksums of the logs' content, the
+    /// extents of the logs' entries if they are kept, and what leads from places to addresses.
     pub fn table_bytes(&self) -> u64 {
         let inverse = |log: &Log| log.inverse().map_or(0, Inverse::bytes);
         let of_logs = self.logs.iter().map(|log| log.units().bytes() + inverse(log));
-        (self.map.bytes() + of_logs.sum::<usize>()) as u64
+        (self.map.bytes() + self.by_place.bytes() + of_logs.sum::<usize>()) as u64
     }
 
     /// Notes the table's size if it is the largest so far. Called before it shrinks.

@@ -62,6 +62,12 @@ impl Place {
         matches!(self, Self::Log { class: Class::KeptMetadata, .. })
     }
 
+    /// Whether the version is metadata of a file system, in a log.
+    pub const fn is_metadata(self) -> bool {
+        let Self::Log { class, .. } = self else { return false };
+        matches!(class, Class::Metadata | Class::Leading | Class::KeptMetadata)
+    }
+
     /// Whether the version is content that stays in its log.
     pub const fn is_kept_content(self) -> bool {
         matches!(self, Self::Log { class: Class::DurabilityOnly, .. })

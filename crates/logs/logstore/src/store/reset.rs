@@ -82,7 +82,7 @@ impl Store {
         for id in self.logs.ids() {
             self.logs.adjust(id, |log| log.raise_floor(Floors::both(floor)));
             if self.logs.get(id).is_some_and(Log::may_reset) {
-                self.logs.with(id, Log::reset);
+                self.begin_anew(id);
             }
         }
     }
@@ -110,7 +110,7 @@ impl Store {
     pub fn reset_small(&mut self, log: LogId) {
         let used = self.logs.get(log).is_some_and(|log| log.may_reset() && !log.is_empty());
         if used {
-            self.logs.with(log, Log::reset);
+            self.begin_anew(log);
             self.counters.log_resets += 1;
         }
     }
@@ -123,7 +123,7 @@ impl Store {
         for id in self.logs.ids() {
             let is_dead = |log: &Log| log.used().0 > 0 && log.bound() <= floor && log.may_reset();
             if self.logs.get(id).is_some_and(is_dead) {
-                self.logs.with(id, Log::reset);
+                self.begin_anew(id);
                 self.counters.log_resets += 1;
             }
         }
@@ -135,7 +135,7 @@ impl Store {
         for id in self.logs.ids() {
             match self.logs.get(id) {
                 Some(log) if log.used().0 == 0 => {}
-                Some(log) if log.is_empty() && log.may_reset() => self.logs.with(id, Log::reset),
+                Some(log) if log.is_empty() && log.may_reset() => self.begin_anew(id),
                 Some(_) => self.seal(id),
                 None => {}
             }
@@ -146,6 +146,12 @@ impl Store {
     #[must_use]
     pub fn reset_candidates(&self) -> usize {
         self.reset_candidates.len()
+    }
+
+    /// Resets a log.
+    fn begin_anew(&mut self, log: LogId) {
+        self.by_place.forget(log);
+        self.logs.with(log, Log::reset);
     }
 
     /// Resets the candidates that recovery no longer needs.
@@ -165,7 +171,7 @@ impl Store {
             .get(id)
             .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / KEPT_SHARE);
         if worth {
-            self.logs.with(id, Log::reset);
+            self.begin_anew(id);
             self.counters.log_resets += 1;
         }
     }

@@ -78,7 +78,9 @@ impl Store {
                 };
             ours.then(|| {
                 sectors += part.len.0;
-                target.advance(Sectors(part.start.0 - entry.extent.start.0))
+                let place = target.advance(Sectors(part.start.0 - entry.extent.start.0));
+                self.by_place.note(part, place);
+                place
             })
         });
         sectors

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Completion, Extent, IoResult, Payload, Sectors, completion};
-use manylogs_engine::{self as engine, Reader};
+use manylogs_block::{Completion, Extent, IoResult, Lba, Payload, Sectors, completion};
+use manylogs_engine::{self as engine, Reader, read_log};
 use manylogs_logstore::MapValue;
-use manylogs_logstore::store::{Place, Store};
+use manylogs_logstore::store::{Around, Place, Store};
 
 use crate::state::Inner;
 use crate::volume::Volume;
@@ -44,7 +44,65 @@ fn parts_of(store: &Store, extent: Extent) -> Vec<(Extent, Option<Place>)> {
     parts
 }
 
+/// What one read of a log brings.
+#[derive(Debug)]
+pub struct ReadAround {
+    /// The extents, by address.
+    pub extents: Vec<Extent>,
+    /// Their contents, one behind the other.
+    pub content: Completion,
+}
+
 impl Volume {
+    /// Where the device has `wanted`: in a log, if that is metadata that lies there in one piece,
+    /// else at home. It is advice about speed.
+    #[must_use]
+    pub fn lies_at(&self, wanted: Extent) -> Lba {
+        let inner = self.shared();
+        let store = &inner.engine.state.borrow().store;
+        let in_log = store
+            .metadata_at(wanted)
+            .map(|(log, offset)| store.logs().region(log).start + Sectors(offset.0.into()));
+        let home = || inner.layout.home(wanted).next().map_or(wanted.start, |home| home.start);
+        in_log.unwrap_or_else(home)
+    }
+
+    /// Reads metadata in the order of its log: what lies around `wanted` in that part of `len` of
+    /// the log that has it, in whole units as long as `wanted`, by one read. It is what the volume
+    /// holds when this is called. `None`, and nothing is read, if `wanted` is not metadata that
+    /// lies in a log in one piece.
+    ///
+    /// The first call takes time and memory that grow with the table.
+    #[must_use]
+    pub fn read_around(&self, wanted: Extent, len: Sectors) -> Option<ReadAround> {
+        let inner = self.shared();
+        let mut state = inner.engine.state.borrow_mut();
+        let Around { log, span, mut parts } = state.store.around(wanted, len)?;
+        state.last_activity = inner.engine.runtime.now();
+        state.counters.redirected_reads += 1;
+        let (read, found) = read_log(&**inner, &mut state, log, span, Reader::Client);
+        drop(state);
+        parts.sort_unstable_by_key(|(extent, _)| extent.start);
+        let extents = parts.iter().map(|(extent, _)| *extent).collect();
+        let (completer, content) = completion();
+        let (inner, activity) = (Rc::clone(inner), Rc::clone(&inner.activity));
+        // It has pinned the log, so it must end whatever becomes of the caller.
+        inner.engine.runtime.clone().spawn(async move {
+            let source = engine::Source::Log { read, found };
+            let found = source.content(&*inner, span, wanted).await;
+            drop(activity);
+            completer.complete(found.map(|found| {
+                let mut all = Payload::with_room_for(parts.len());
+                for (extent, offset) in parts {
+                    let skip = Sectors(u64::from(offset.0) - span.start.0);
+                    all.append(found.slice(skip, extent.len));
+                }
+                all
+            }));
+        });
+        Some(ReadAround { extents, content })
+    }
+
     /// The part of `extent` around `wanted`, which lies in it, that one request to the device
     /// reads: it is at home, without the volume's own places, or in one log. Just `wanted`, if that
     /// is in several places itself.

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use crate::journal::{Logged, LoggedKind, Newest, SinkStats, Step};
+use crate::journal::{Closed, Logged, LoggedKind, Newest, SinkStats, Step};
 use crate::ondisk::jbd2::Tid;
 use crate::units::Timestamp;
 
@@ -15,6 +15,8 @@ struct Through {
     span: Nanos,
     /// Blocks of this range are read one by one.
     apart: Range<u64>,
+    /// These lie one behind the other in a log.
+    log: Vec<BlockNo>,
 }
 
 impl CommitSink for Through {
@@ -55,6 +57,23 @@ impl CommitSink for Through {
     fn in_one_piece(&self, block: BlockNo, run: Run) -> Run {
         let end = self.apart.start.max(block.0 + 1).min(run.range().end);
         Run { blocks: manylogs_block::narrow(end - run.start.0), ..run }
+    }
+
+    fn read_around(&self, block: BlockNo, _: u32) -> Option<Together> {
+        let (completer, content) = completion();
+        let (device, later, span) = (Rc::clone(&self.device), self.runtime.clone(), self.span);
+        let blocks = self.log.clone();
+        self.runtime.spawn(async move {
+            let mut found = Payload::default();
+            for block in blocks {
+                found.append(
+                    device.submit(Request::Read { extent: block.sectors() }).await.unwrap(),
+                );
+            }
+            later.sleep(span).await;
+            completer.complete(Ok(found));
+        });
+        self.log.contains(&block).then_some(Together { blocks: self.log.clone(), content })
     }
 
     fn quiet(&self) -> Step<'_> {
@@ -107,7 +126,13 @@ fn transaction(frees: bool) -> Closed {
 fn read_after_both(read: (Nanos, Nanos), commit: (Nanos, Nanos), frees: bool) -> u8 {
     let (sim, runtime, device, ahead) = world_over(read.1, SOON, None);
     let (node, apart) = (sim.node(), u64::MAX..u64::MAX);
-    let sink = Rc::new(Through { device, runtime: runtime.clone(), span: commit.1, apart });
+    let sink = Rc::new(Through {
+        device,
+        runtime: runtime.clone(),
+        span: commit.1,
+        apart,
+        log: Vec::new(),
+    });
     let (reader, of_reader, later) = (Rc::clone(&ahead), Rc::clone(&sink), runtime.clone());
     runtime.spawn(async move {
         later.sleep(read.0).await;
@@ -148,7 +173,8 @@ fn what_is_committed_is_not_served_as_it_was() {
 fn what_lies_in_logs_is_not_read_with_others() {
     let (sim, runtime, device, ahead) = world_over(SPAN, SOON, None);
     let (node, span) = (sim.node(), SOON);
-    let sink = Through { device, runtime: runtime.clone(), span, apart: 80..u64::MAX };
+    let sink =
+        Through { device, runtime: runtime.clone(), span, apart: 80..u64::MAX, log: Vec::new() };
     let spans = sim.block_on(node, async move {
         let mut spans = Vec::new();
         for block in [66, 79, 80, 81] {
@@ -160,6 +186,49 @@ fn what_lies_in_logs_is_not_read_with_others() {
         spans
     });
     assert_eq!(spans, [SPAN.0, 0, SPAN.0, SPAN.0]);
+}
+
+/// The blocks of a log that [`read_of_log`] asks for.
+const IN_LOG: [BlockNo; 4] = [BlockNo(3), BlockNo(70), BlockNo(71), BEHIND];
+
+/// What is read of [`BEHIND`], and how long that takes, when a read of another block has brought it
+/// from a log, and [`transaction`] was committed meanwhile or not.
+fn read_of_log(commits: bool) -> (u8, Nanos) {
+    let (sim, runtime, device, ahead) = world_over(SPAN, SOON, None);
+    ahead.set(ReadAhead::All);
+    let (node, apart) = (sim.node(), u64::MAX..u64::MAX);
+    let sink = Rc::new(Through {
+        device,
+        runtime: runtime.clone(),
+        span: SPAN,
+        apart,
+        log: IN_LOG.into(),
+    });
+    let (writer, of_writer) = (Rc::clone(&ahead), Rc::clone(&sink));
+    runtime.spawn(async move {
+        if commits {
+            writer.commit(&*of_writer, &transaction(false)).await.unwrap();
+        }
+    });
+    sim.block_on(node, async move {
+        runtime.sleep(SOON).await;
+        for block in [IN_LOG[1], IN_LOG[2], IN_LOG[0]] {
+            let found = ahead.read(&*sink, block, None).await.unwrap();
+            assert_eq!((u64::from(found[0]), found.len()), (block.0, BLOCK_BYTES));
+        }
+        runtime.sleep(SPAN).await;
+        let began = runtime.now();
+        let found = ahead.read(&*sink, BEHIND, None).await.unwrap();
+        (found[0], runtime.now().since(began))
+    })
+}
+
+#[test]
+fn what_lies_in_a_log_is_read_in_its_order_and_by_one_read() {
+    assert_eq!(read_of_log(false), (90, Nanos(0)), "it belongs elsewhere and lies beside it");
+    let (found, span) = read_of_log(true);
+    assert_eq!(found, b'n', "it was committed while it was read");
+    assert!(span.0 > 0);
 }
 
 #[cfg(feature = "plant")]
@@ -176,4 +245,8 @@ fn old_blocks_that_are_served_after_a_commit_are_noticed() {
         plant(None);
         assert_eq!(found, 90, "{bug:?}");
     }
+    plant(Some(Bug::AheadUnderCommit));
+    let (found, _) = read_of_log(true);
+    plant(None);
+    assert_eq!(found, 90, "it was read from a log");
 }

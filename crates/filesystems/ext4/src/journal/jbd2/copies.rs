@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use manylogs_block::{Extent, Lba, Sectors, narrow};
+use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
 
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Run};
@@ -31,10 +33,60 @@ pub(super) struct Waiting {
     pub(super) bytes: Option<Bytes>,
 }
 
+/// A copy as the map has it: its transaction is the sequence there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct InMap {
+    at: u32,
+    checksum: u32,
+    escaped: bool,
+    is_live: bool,
+}
+
+impl MapValue for InMap {
+    fn advance(self, by: Sectors) -> Self {
+        debug_assert!(by.0 == 0, "each block has a copy of its own");
+        self
+    }
+
+    fn pack(self) -> [u64; 2] {
+        let marks = u64::from(self.escaped) << 1 | u64::from(self.is_live);
+        [u64::from(self.at) << 2 | marks, self.checksum.into()]
+    }
+
+    fn unpack([place, checksum]: [u64; 2]) -> Self {
+        let (escaped, is_live) = (place & 2 != 0, place & 1 != 0);
+        Self { at: narrow(place >> 2), checksum: narrow(checksum), escaped, is_live }
+    }
+}
+
+impl Copy {
+    fn of(Mapped { sequence, value }: Mapped<InMap>) -> Self {
+        let InMap { at, checksum, escaped, is_live } = value;
+        Self { tid: Tid(narrow(sequence.0)), at, checksum, escaped, is_live }
+    }
+
+    fn mapped(self) -> Mapped<InMap> {
+        let Self { tid, at, checksum, escaped, is_live } = self;
+        let value = InMap { at, checksum, escaped, is_live };
+        Mapped { sequence: DataSequence(tid.0.into()), value }
+    }
+}
+
+/// The blocks of a run, by their numbers, as an extent of the map.
+fn extent(run: Run) -> Extent {
+    Extent::new(run.start.0, run.blocks.into())
+}
+
+/// One block.
+const fn one(block: BlockNo) -> Extent {
+    Extent::new(block.0, 1)
+}
+
 /// The copies in the log: see the module.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    newest: BTreeMap<BlockNo, Copy>,
+    /// By the blocks' numbers. The map of a store's logs, because it takes so little memory.
+    newest: ExtentMap<InMap>,
     /// Contents of live copies that are in memory.
     bytes: BTreeMap<BlockNo, Bytes>,
     /// How many copies are live.
@@ -44,47 +96,45 @@ pub(super) struct Copies {
 impl Copies {
     /// Notes a copy of a durable transaction, with its content if there is memory for it.
     pub(super) fn insert(&mut self, home: BlockNo, copy: Copy, bytes: Option<Bytes>) {
-        self.bury(home);
-        self.live += usize::from(copy.is_live);
-        self.newest.insert(home, copy);
+        self.bytes.remove(&home);
+        let live = &mut self.live;
+        *live += usize::from(copy.is_live);
+        let gone = |_, old: Mapped<InMap>| *live -= usize::from(old.value.is_live);
+        self.newest.insert_where(one(home), copy.mapped(), |_| true, gone);
         if let Some(bytes) = bytes {
             self.bytes.insert(home, bytes);
         }
     }
 
-    /// Makes a block's copy not live. A replay may still find it.
-    fn bury(&mut self, home: BlockNo) {
-        self.bytes.remove(&home);
-        if let Some(copy) = self.newest.get_mut(&home)
-            && std::mem::take(&mut copy.is_live)
-        {
-            self.live -= 1;
-        }
-    }
-
-    /// Notes that the blocks of a run were freed.
+    /// Notes that the blocks of a run were freed: their copies are not live, but a replay may still
+    /// find them.
     pub(super) fn free(&mut self, run: Run) {
-        for block in self.logged(run) {
-            self.bury(block);
-        }
+        let Self { newest, bytes, live } = self;
+        newest.update(extent(run), |block, Mapped { value, .. }| {
+            bytes.remove(&BlockNo(block.start.0));
+            *live -= usize::from(value.is_live);
+            value.is_live.then_some(InMap { is_live: false, ..value })
+        });
     }
 
     /// The blocks of a run of which there are copies, live or not.
     pub(super) fn logged(&self, run: Run) -> Vec<BlockNo> {
-        let range = BlockNo(run.range().start)..BlockNo(run.range().end);
-        self.newest.range(range).map(|(block, _)| *block).collect()
+        let after = self.newest.iter_from(Lba(run.start.0)).map(|(block, _)| block.start.0);
+        after.take_while(|block| *block < run.range().end).map(BlockNo).collect()
     }
 
     /// The live copy of a block.
     pub(super) fn live(&self, home: BlockNo) -> Option<Waiting> {
-        let copy = *self.newest.get(&home).filter(|copy| copy.is_live)?;
+        let (_, found) = self.newest.lookup(one(home)).next()?;
+        let copy = Copy::of(found.filter(|found| found.value.is_live)?);
         Some(Waiting { home, copy, bytes: self.bytes.get(&home).cloned() })
     }
 
     /// The first live copy of which `is_it` holds, and its block.
     pub(super) fn find_live(&self, is_it: impl Fn(&Copy) -> bool) -> Option<(BlockNo, Copy)> {
-        let found = self.newest.iter().find(|(_, copy)| copy.is_live && is_it(copy));
-        found.map(|(home, copy)| (*home, *copy))
+        let all =
+            self.newest.iter().map(|(block, found)| (BlockNo(block.start.0), Copy::of(found)));
+        all.filter(|(_, copy)| copy.is_live).find(|(_, copy)| is_it(copy))
     }
 
     /// Keeps the content of a live copy in memory.
@@ -95,23 +145,23 @@ impl Copies {
     /// The first `most` live copies in transactions up to `newest`, of blocks from `start` on, in
     /// the order of their homes.
     pub(super) fn waiting(&self, start: BlockNo, newest: Tid, most: usize) -> Vec<Waiting> {
-        let after = self.newest.range(start..);
-        let is_due = |copy: &Copy| copy.is_live && newest.is_at_least(copy.tid);
-        let due = after.filter(|(_, copy)| is_due(copy)).take(most);
-        let waiting = due.map(|(home, copy)| {
-            let bytes = self.bytes.get(home).cloned();
-            Waiting { home: *home, copy: *copy, bytes }
+        let after = self.newest.iter_from(Lba(start.0));
+        let waiting = after.filter_map(|(block, found)| {
+            let (home, copy) = (BlockNo(block.start.0), Copy::of(found));
+            let is_due = copy.is_live && newest.is_at_least(copy.tid);
+            is_due.then(|| Waiting { home, copy, bytes: self.bytes.get(&home).cloned() })
         });
-        waiting.collect()
+        waiting.take(most).collect()
     }
 
     /// Forgets the copies of transactions up to `newest`: they are home, and no replay finds them.
     pub(super) fn forget(&mut self, newest: Tid) {
         let Self { newest: copies, bytes, live } = self;
-        copies.retain(|home, copy| {
+        copies.retain(|block, found| {
+            let copy = Copy::of(found);
             let goes = newest.is_at_least(copy.tid);
             if goes {
-                bytes.remove(home);
+                bytes.remove(&BlockNo(block.start.0));
                 *live -= usize::from(copy.is_live);
             }
             !goes
@@ -129,13 +179,14 @@ impl Copies {
     }
 
     /// How many blocks there are copies of.
-    pub(super) fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.newest.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{COPY_COST, InLog};
     use super::*;
 
     fn copy(tid: u32, at: u32) -> Copy {
@@ -171,5 +222,44 @@ mod tests {
         assert_eq!(due(0, 9), [3, 5, 9], "numbers of transactions wrap around");
         assert_eq!(due(0, 2), [3, 5]);
         assert_eq!(due(6, 9), [9]);
+    }
+
+    /// Copies of blocks all over a disk of 32 TiB, in transactions of four blocks that fill a log
+    /// of so many blocks.
+    fn full_of_small(log: u32) -> Copies {
+        let (mut copies, mut rng) = (Copies::default(), manylogs_block::Rng::new(34));
+        // Each has a descriptor and a commit block.
+        for tid in 0..log / 6 {
+            for at in 6 * tid + 1..6 * tid + 5 {
+                let checksum = narrow(rng.below(1 << 32));
+                let copy = Copy { checksum, ..copy(u32::MAX.wrapping_add(tid), at) };
+                copies.insert(BlockNo(rng.below(1 << 33)), copy, None);
+            }
+        }
+        copies
+    }
+
+    #[test]
+    fn each_of_a_million_blocks_anywhere_takes_sixteen_bytes_at_most() {
+        let copies = full_of_small(1_500_000);
+        assert!(copies.len() > 999_000, "{}", copies.len());
+        let each = copies.newest.bytes() as f64 / copies.len() as f64;
+        println!("{each:.2} bytes a block");
+        assert!(each <= COPY_COST as f64, "{each}");
+        let found = copies.newest.iter().all(|(block, found)| {
+            copies.live(BlockNo(block.start.0)).is_some_and(|it| it.copy == Copy::of(found))
+        });
+        assert!(found);
+    }
+
+    #[test]
+    fn a_long_log_of_small_transactions_takes_little_more_memory_than_a_short_one() {
+        let cost = |log: u32| {
+            let transactions = u64::from((log / 6).next_power_of_two()) * size_of::<InLog>() as u64;
+            full_of_small(log).newest.bytes() as u64 + transactions
+        };
+        let (short, long) = (cost(128 << 8), cost(10 << 18));
+        println!("{short} and {long} bytes");
+        assert!(long - short <= 128 << 20, "{short} {long}");
     }
 }

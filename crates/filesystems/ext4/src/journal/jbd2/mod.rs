@@ -43,9 +43,10 @@ const CONTENT_BLOCKS: u32 = 8;
 /// The shortest journal that mkfs makes. The largest transaction is a quarter of the log.
 pub(crate) const BLOCKS_LEAST: u32 = 1024;
 
-/// Bytes of memory of a waiting block's content, and of any block's entry.
+/// Bytes of memory of a waiting block's content.
 const PENDING_COST: u64 = BLOCK_BYTES as u64 + 256;
-const COPY_COST: u64 = 48;
+/// Most bytes of memory of any block's entry, if there are many.
+const COPY_COST: u64 = 16;
 /// Most blocks of a transaction, whatever the memory and the log allow. An opening looks so far for
 /// what lies behind a transaction that is not whole.
 pub(super) const LARGEST_MOST: usize = 4096;
