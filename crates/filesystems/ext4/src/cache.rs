@@ -9,11 +9,11 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
-use manylogs_block::{BlockDevice, IoError, Request};
+use manylogs_block::{BlockDevice, IoError, Request, narrow};
 use manylogs_plant::{Bug, is};
 
 use crate::memory::{Memory, Part, Permit};
-use crate::units::{BLOCK_BYTES, BlockNo};
+use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 /// Bytes of memory of a buffer, with its place in the cache.
 const BUFFER_COST: u64 = BLOCK_BYTES as u64 + 256;
@@ -178,9 +178,90 @@ pub(crate) async fn read_block(device: &dyn BlockDevice, block: BlockNo) -> Resu
     payload.to_bytes().ok_or(IoError::Unsupported)
 }
 
+/// Most blocks that [`read_blocks`] reads by one request: 1 MiB.
+const TOGETHER_MOST: usize = 256;
+
+/// The blocks as they are on the device: those that lie in one piece by one request, and all
+/// requests at once. So it takes hardly longer than one read, also beside other clients.
+///
+/// # Errors
+/// As [`read_block`].
+pub(crate) async fn read_blocks(
+    device: &dyn BlockDevice,
+    blocks: &[BlockNo],
+) -> Result<Vec<Bytes>, IoError> {
+    let runs = blocks.chunk_by(|one, next| next.0 == one.0 + 1);
+    let runs = runs.flat_map(|run| run.chunks(TOGETHER_MOST));
+    let reads: Vec<_> = runs
+        .map(|run| {
+            let run = Run { start: run[0], blocks: narrow(run.len()) };
+            device.submit(Request::Read { extent: run.sectors() })
+        })
+        .collect();
+    let mut contents = Vec::with_capacity(blocks.len());
+    for read in reads {
+        let bytes = read.await?.to_bytes().ok_or(IoError::Unsupported)?;
+        let starts = (0..bytes.len()).step_by(BLOCK_BYTES);
+        contents.extend(starts.map(|at| bytes.slice(at..at + BLOCK_BYTES)));
+    }
+    Ok(contents)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use manylogs_block::{Capabilities, Completion, Hint, MemoryDevice, Payload, Sectors};
+
     use super::*;
+
+    /// Counts requests.
+    #[derive(Debug)]
+    struct Counted(MemoryDevice, Cell<usize>);
+
+    impl BlockDevice for Counted {
+        fn capabilities(&self) -> Capabilities {
+            self.0.capabilities()
+        }
+
+        fn submit(&self, request: Request) -> Completion {
+            self.1.set(self.1.get() + 1);
+            self.0.submit(request)
+        }
+    }
+
+    /// The first byte of each of these blocks, and the number of reads. Each block is full of its
+    /// number.
+    fn read(blocks: &[u64]) -> (Vec<u8>, usize) {
+        let device = Counted(MemoryDevice::new(Sectors(1 << 16)), Cell::new(0));
+        for block in blocks {
+            let content = vec![u8::try_from(block % 251).unwrap(); BLOCK_BYTES];
+            let (extent, hint) = (BlockNo(*block).sectors(), Hint::None);
+            let payload = Payload::bytes(content);
+            drop(device.submit(Request::Write { extent, payload, fua: false, hint }));
+        }
+        device.1.set(0);
+        let blocks: Vec<BlockNo> = blocks.iter().copied().map(BlockNo).collect();
+        let mut found = std::pin::pin!(read_blocks(&device, &blocks));
+        match found.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(found) => {
+                let found = found.unwrap();
+                assert!(found.iter().all(|bytes| bytes.len() == BLOCK_BYTES));
+                (found.iter().map(|bytes| bytes[0]).collect(), device.1.get())
+            }
+            Poll::Pending => panic!("memory answers at once"),
+        }
+    }
+
+    #[test]
+    fn blocks_in_one_piece_are_one_read() {
+        assert_eq!(read(&[]), (vec![], 0));
+        assert_eq!(read(&[1, 2, 3]), (vec![1, 2, 3], 1));
+        assert_eq!(read(&[7, 1, 2, 99]), (vec![7, 1, 2, 99], 3));
+        let many: Vec<u64> = (1..=600).collect();
+        let content = many.iter().map(|block| u8::try_from(block % 251).unwrap()).collect();
+        assert_eq!(read(&many), (content, 3));
+    }
 
     fn uses_more_than_its_share() -> bool {
         let memory = Memory::new(Memory::LEAST);

@@ -17,7 +17,7 @@ use manylogs_block::{BlockDevice, Extent as Sectors, SECTOR_BYTES, to_usize};
 use manylogs_plant::{Bug, is};
 use rangemap::RangeSet;
 
-use crate::cache::read_block;
+use crate::cache::read_blocks;
 use crate::error::{Corruption, Location, Result};
 use crate::geometry::Geometry;
 use crate::ondisk::extent::{Entries, Extent, UNWRITTEN_MOST, amend, capacity};
@@ -50,14 +50,13 @@ impl Ext4 {
     pub async fn leads_through(device: &Rc<dyn BlockDevice>) -> Result<Leads> {
         let superblock = Self::superblock_to_mount_through(device).await?;
         let (mut geometry, mut tables) = (Geometry::of(&superblock)?, RangeSet::new());
-        let mut descriptors = Vec::new();
-        for block in geometry.descriptor_blocks() {
-            if block.0 >= geometry.blocks {
-                let what = "descriptors beyond the end";
-                return Err(Corruption::of(Location::Superblock, what).into());
-            }
-            descriptors.push(read_block(&**device, block).await?);
+        let blocks = geometry.descriptor_blocks();
+        if blocks.iter().any(|block| block.0 >= geometry.blocks) {
+            let what = "descriptors beyond the end";
+            return Err(Corruption::of(Location::Superblock, what).into());
         }
+        // A sync may wait for this beside a stream, and a large disk has thousands of blocks.
+        let descriptors = read_blocks(&**device, &blocks).await?;
         for number in (0..geometry.groups).map(GroupNo) {
             let (block, range) = geometry.descriptor_at(number);
             let group = Group(&descriptors[block][range]);
