@@ -232,7 +232,9 @@ fn change(args: &StoresArgs, ask: StoresAsk) -> Result<(), Failure> {
     }
     let left = match answer["held_bytes"].as_u64() {
         None => String::new(),
-        Some(0) => ", and holds nothing".to_owned(),
+        Some(0) => {
+            ", and has nothing that is needed; manylogs stores tells when it is empty".to_owned()
+        }
         Some(bytes) => format!(
             ": {} go home, or to other stores; manylogs stores {} tells how much is left",
             human(bytes),

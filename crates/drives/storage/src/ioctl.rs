@@ -90,7 +90,9 @@ fn fill_request(bytes: &mut [u8], number: DeviceNumber) {
     let device = u64::from((minor & 0xff) | (major << 8)) | u64::from(minor >> 8) << 20;
     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     // The version of the interface, the request's length, and where the answer begins.
-    for (at, value) in [(0, 4), (12, len), (16, 312), (28, DM_STATUS_TABLE)] {
+    for (at, value) in
+        [(0, 4), (12, len), (16, manylogs_block::narrow(DM_HEAD)), (28, DM_STATUS_TABLE)]
+    {
         bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
     bytes[40..48].copy_from_slice(&device.to_ne_bytes());

@@ -81,14 +81,12 @@ impl System {
     /// `striped COLUMNS CHUNK (DEVICE OFFSET)...`.
     fn of_stripes(&self, start: u64, words: &[&str]) -> Option<Shape> {
         let [columns, chunk, devices @ ..] = words else { return None };
-        let columns = columns.parse().ok()?;
+        let array = of_drives(Sectors(chunk.parse().ok()?), columns.parse().ok()?, (1, 0))?;
         let numbers = devices.chunks(2).map(|pair| DeviceNumber::parse(pair[0]));
         let numbers: Vec<DeviceNumber> = numbers.collect::<Option<_>>()?;
-        if numbers.len() != usize::from(columns) || !self.are_drives(&numbers) {
+        if numbers.len() != usize::from(array.columns) || !self.are_drives(&numbers) {
             return None;
         }
-        let chunk = Sectors(chunk.parse().ok()?);
-        let array = Geometry { chunk, columns, copies: 1, parity: 0, first: Sectors(0) };
         Some((begun(array, 0, start)?, numbers))
     }
 
@@ -114,8 +112,8 @@ fn of_raid(start: u64, words: &[&str]) -> Option<Shape> {
     }
     let (drives, devices) = devices.split_first()?;
     let drives: u64 = drives.parse().ok()?;
-    let numbers: Vec<DeviceNumber> =
-        devices.chunks(2).map(|pair| DeviceNumber::parse(pair.get(1)?)).collect::<Option<_>>()?;
+    // A drive that is missing has no number.
+    let numbers = devices.chunks(2).filter_map(|pair| DeviceNumber::parse(pair.get(1)?)).collect();
     let (copies, parity) = match level.get(..5)? {
         "raid1" if *level == "raid10" => (near_of(parameters)?, 0),
         "raid0" => (1, 0),
@@ -204,6 +202,8 @@ mod tests {
         for table in [
             "0 1024 striped 2 128 8:1 0",
             "0 1024 striped 2 127 8:1 0 8:17 0",
+            "0 1024 striped 2 0 8:1 0 8:17 0",
+            "0 1024 striped 0 128",
             "0 1024 striped",
             "0 1024 zero ",
             "0 1024 crypt aes-xts-plain64 - 0 8:1 0",
@@ -241,6 +241,8 @@ mod tests {
         assert_eq!(with("raid0", "128"), Some((65_536, 4, 1, 0, 0)));
         assert_eq!(with("raid0_meta", "128"), Some((65_536, 4, 1, 0, 0)));
         assert_eq!(with("raid5_ls", "128 region_size 1024"), Some((65_536, 3, 1, 1, 0)));
+        let degraded = "0 1024 raid raid5_ls 1 128 4 8:0 8:1 8:16 8:17 - - 8:48 8:49";
+        assert_eq!(found(&machine(), degraded), Some((65_536, 3, 1, 1, 0)));
         assert_eq!(with("raid6_zr", "1024"), Some((524_288, 2, 1, 2, 0)));
         assert_eq!(with("raid10", "128"), Some((65_536, 2, 2, 0, 0)));
         let far = "128 raid10_format far raid10_copies 2";

@@ -42,26 +42,44 @@ impl<'a, S: System> Chunks<'a, S> {
     }
 
     /// The next chunk; `None` after the last. Up to [`System::reads_ahead`] reads are under way
-    /// meanwhile.
+    /// meanwhile. If a chunk cannot be read, its versions are read one by one: perhaps only what is
+    /// dead between them cannot.
     pub(crate) async fn next(&mut self) -> Result<Option<Chunk<'a>>, IoError> {
-        while self.under_way.len() < self.system.reads_ahead().max(1) && !self.rest.is_empty() {
-            let (chunk, rest) = self.rest.split_at(chunk_len(self.rest));
-            self.rest = rest;
-            let read = span_of(chunk).map(|span| {
-                let mut state = self.system.engine().state.borrow_mut();
-                read_log(self.system, &mut state, self.log, span, Reader::System)
-            });
-            self.under_way.push_back(Reading { chunk, read });
+        loop {
+            while self.under_way.len() < self.system.reads_ahead().max(1) && !self.rest.is_empty() {
+                let (chunk, rest) = self.rest.split_at(chunk_len(self.rest));
+                self.rest = rest;
+                let reading = self.begin(chunk);
+                self.under_way.push_back(reading);
+            }
+            let Some(Reading { chunk, read }) = self.under_way.pop_front() else { return Ok(None) };
+            let (mut within, mut content) = (Extent::default(), Payload::default());
+            if let Some((read, found)) = read {
+                let home = Space::of(chunk[0].extent).1;
+                within = read.within;
+                match end_read_of_copies(self.system, &read, found.await, home).await {
+                    Ok(found) => content = found,
+                    Err(error) if chunk.len() == 1 || error == IoError::Gone => return Err(error),
+                    Err(_) => {
+                        for one in chunk.chunks(1).rev() {
+                            let reading = self.begin(one);
+                            self.under_way.push_front(reading);
+                        }
+                        continue;
+                    }
+                }
+            }
+            self.system.has_read(self.log, len_of(chunk), self.is_over());
+            return Ok(Some(Chunk { live: chunk, within, content }));
         }
-        let Some(Reading { chunk, read }) = self.under_way.pop_front() else { return Ok(None) };
-        let (mut within, mut content) = (Extent::default(), Payload::default());
-        if let Some((read, found)) = read {
-            let home = Space::of(chunk[0].extent).1;
-            within = read.within;
-            content = end_read_of_copies(self.system, &read, found.await, home).await?;
-        }
-        self.system.has_read(self.log, len_of(chunk), self.is_over());
-        Ok(Some(Chunk { live: chunk, within, content }))
+    }
+
+    fn begin(&self, chunk: &'a [Live]) -> Reading<'a> {
+        let read = span_of(chunk).map(|span| {
+            let mut state = self.system.engine().state.borrow_mut();
+            read_log(self.system, &mut state, self.log, span, Reader::System)
+        });
+        Reading { chunk, read }
     }
 
     /// The log that is read.

@@ -38,7 +38,7 @@ pub(crate) fn lies_on(path: &Path) -> LiesOn {
     LiesOn::new(machine.to_be_bytes(), disks_below(path))
 }
 
-/// The kernel's numbers of these disks.
+/// The kernel's numbers of the disks below `path`. May wait for the device, like [`lies_on`].
 pub(crate) fn disks_below(path: &Path) -> Vec<u64> {
     bottoms(path).into_iter().map(|bottom| bottom.number).collect()
 }
@@ -116,7 +116,7 @@ fn of_file_system(path: &Path, number: u64, depth: usize, found: &mut Vec<Bottom
     }
 }
 
-fn device_name(number: u64) -> String {
+pub(crate) fn device_name(number: u64) -> String {
     format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
 }
 

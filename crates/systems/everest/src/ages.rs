@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manylogs_block::{Extent, Lba, Sectors};
+use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped, Space};
 
@@ -58,9 +58,10 @@ impl Ages {
                     mapped.is_some_and(|mapped| mapped.sequence == DataSequence(sequence))
                 }
             };
-            for of_base in self.0.values_mut() {
+            self.0.retain(|_, of_base| {
                 of_base.retain(|place, aged| map.lookup(aged.value.0).any(is_of(place.start.0)));
-            }
+                !of_base.is_empty()
+            });
         }
     }
 
@@ -80,7 +81,7 @@ impl Ages {
     ) -> Vec<Range> {
         let Some(ages) = self.0.get_mut(&base) else { return Vec::new() };
         let (mut ranges, mut gone) = (Vec::new(), Vec::new());
-        for (place, aged) in ages.iter_from(Lba(0)) {
+        for (place, aged) in ages.iter() {
             if ranges.len() >= most {
                 break;
             }

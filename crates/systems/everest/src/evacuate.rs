@@ -4,12 +4,13 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, IoError, Payload};
+use manylogs_block::{Extent, IoError};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::call::Ask;
 use crate::locks::{Locked, Use};
 use crate::offload::Client;
+use crate::read::Newest;
 use crate::table::{Candidate, Holder};
 use crate::versions::Range;
 
@@ -24,8 +25,8 @@ impl<'a> Evacuation<'a> {
         Self { left: pass.iter(), has_moved: false }
     }
 
-    /// Whether stores that leave hold something, and this pass has none of that left, or hold
-    /// nothing any more.
+    /// Whether the pass has no more to move: it has gone through all of its ranges, or it has moved
+    /// some, and stores that leave hold nothing any more.
     pub(crate) fn is_over(&self, client: &Client) -> bool {
         match client.is_evacuating() {
             true => self.left.as_slice().is_empty(),
@@ -39,7 +40,7 @@ impl<'a> Evacuation<'a> {
             return false;
         }
         let leaving = client.leaving();
-        let on = |one: &&Candidate| client.holds(leaving, one.range.extent);
+        let on = |one: &&Candidate| one.dirty && client.holds(leaving, one.range.extent);
         let ranges: Vec<Candidate> =
             self.left.by_ref().filter(on).take(together).copied().collect();
         let moved = client.move_away(&ranges).await;
@@ -51,9 +52,7 @@ impl<'a> Evacuation<'a> {
 impl Client {
     /// Whether stores that leave may still hold something.
     fn is_evacuating(&self) -> bool {
-        let (leaving, table) = (self.leaving(), self.table.borrow());
-        let is_used = |store: usize| leaving >> store & 1 == 1 && table.is_used(store);
-        (0..self.peers.len()).any(is_used)
+        self.holds(self.leaving(), Extent::new(0, u64::MAX))
     }
 
     /// Whether one of these stores, a bit for each, may hold something of `extent`.
@@ -76,8 +75,6 @@ impl Client {
         for moved in moving {
             some |= moved.await == Ok(true);
         }
-        // What moved counted twice.
-        self.weigh();
         some
     }
 
@@ -97,15 +94,17 @@ impl Client {
             let mut old = self.table.borrow().holders(part);
             old.retain(|one| leaving >> one.store & 1 == 1);
             if old.iter().any(|one| one.version >= version) {
-                let Some(content) = self.newest_content(part).await else { continue };
-                let early = plant::is(Bug::EvacuatedEarly);
-                if early {
+                // What cannot be read now is left to a later pass.
+                let Ok(newest) = self.read_newest(part, &mut 0).await else { continue };
+                if plant::is(Bug::EvacuatedEarly) {
                     some |= self.forget_at(&old).await;
                 }
-                let content = Some(content).filter(|content| !content.is_zero());
+                let content = Some(Newest::joined(newest)).filter(|content| !content.is_zero());
                 if !self.offload(part, content.as_ref()).await {
                     continue;
                 }
+                // The move counted it a second time.
+                self.held.set(self.held.get().saturating_sub(part.len.0));
                 self.count(|figures| figures.moved += 1);
             }
             // A newer version, or one with the same content, is durable in enough stores that stay,
@@ -114,14 +113,6 @@ impl Client {
         }
         drop(locked);
         Ok(some)
-    }
-
-    /// The newest content of a range that is locked; `None` if it cannot be read now.
-    async fn newest_content(self: &Rc<Self>, extent: Extent) -> Option<Payload> {
-        let mut content = Payload::default();
-        let newest = self.read_newest(extent, &mut 0).await.ok()?;
-        newest.into_iter().for_each(|one| content.append(one.content));
-        Some(content)
     }
 
     /// Makes stores forget these versions. False if none of them did.

@@ -72,7 +72,7 @@ impl Content {
     }
 
     /// Keeps a store no longer; false if it was neither kept nor leaving.
-    fn forget(&mut self, store: StoreId) -> bool {
+    pub(crate) fn forget(&mut self, store: StoreId) -> bool {
         let before = self.kept.len() + self.leaving.len();
         self.kept.retain(|kept| kept.id != store);
         self.leaving.retain(|leaving| *leaving != store);
@@ -131,12 +131,13 @@ impl Offloaded {
     }
 
     /// Gives up a store: evacuates it, and returns when it holds nothing and the base, durably,
-    /// neither lists nor keeps it. That is at once if it was evacuated before. If the base volume
+    /// neither lists nor keeps it. That is at once if the store is empty already. If the base volume
     /// is opened anew before that, the store goes on to be emptied, and is kept.
     ///
     /// # Errors
-    /// [`OffloadError::Unknown`] if it is no store of this base volume, and [`OffloadError::Base`]
-    /// if the header cannot be written, or the base volume is closed meanwhile. If
+    /// [`OffloadError::Unknown`] if it is no store of this base volume, [`OffloadError::Stores`] if
+    /// more stores leave than the header has room for, and [`OffloadError::Base`] if the header
+    /// cannot be written, or the base volume is closed meanwhile. If
     /// [`Offloaded::add`] calls it back meanwhile, this returns, and it stays.
     pub async fn remove(&self, store: StoreId) -> Result<(), OffloadError> {
         let client = &self.0;

@@ -8,7 +8,6 @@ use manylogs_plant::{self as plant, Bug};
 use crate::begin::OffloadError;
 use crate::call::StoreId;
 use crate::header::{Content, Header, STORES_MAX};
-use crate::kept::KeptStore;
 use crate::offload::{Client, Offloaded};
 use crate::peer::Peer;
 
@@ -65,13 +64,16 @@ impl Client {
         self.begin_to_leave(store);
         let (peer, mut is_full) = (&self.peers[store], false);
         let change = |content: &mut Content| {
-            let is_peer = |store: StoreId| self.peers.iter().any(|peer| peer.id == store);
-            let is_kept =
-                |kept: &[KeptStore], store: StoreId| kept.iter().any(|kept| kept.id == store);
             let Content { leaving, stores, kept, .. } = content;
-            // The rest were given to earlier openings, and to none since.
-            leaving.retain(|one| is_peer(*one) || stores.contains(one) || is_kept(kept, *one));
             let is_new = !leaving.contains(&peer.id);
+            if is_new && leaving.len() >= STORES_MAX {
+                // Some may have been given to earlier openings, and to none since.
+                leaving.retain(|one| {
+                    self.peers.iter().any(|other| other.id == *one)
+                        || stores.contains(one)
+                        || kept.iter().any(|kept| kept.id == *one)
+                });
+            }
             is_full = is_new && leaving.len() >= STORES_MAX;
             if is_new && !is_full {
                 leaving.push(peer.id);
@@ -84,14 +86,14 @@ impl Client {
             self.header.update(change).await?;
         }
         // Unless it was called back meanwhile.
-        match (self.header.is_leaving(peer.id), is_full) {
-            (true, _) => self.begin_to_leave(store),
-            (false, _) => peer.leaving.set(None),
+        match self.header.is_leaving(peer.id) {
+            true => self.begin_to_leave(store),
+            false => peer.leaving.set(None),
         }
         if is_full { Err(OffloadError::Stores) } else { Ok(()) }
     }
 
-    /// Lets the stores leave that left in an earlier opening, too. Comes before the first write.
+    /// Lets stores leave that began to leave in an earlier opening. Comes before the first write.
     pub(crate) fn go_on_leaving(&self) {
         let leaves = |store: &usize| self.header.is_leaving(self.peers[*store].id);
         (0..self.peers.len()).filter(leaves).for_each(|store| self.begin_to_leave(store));

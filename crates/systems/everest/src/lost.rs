@@ -83,14 +83,13 @@ impl Content {
 
     /// Drops a store, with all that is noted about it. False if it was not there.
     pub(crate) fn drop_store(&mut self, store: StoreId) -> bool {
-        let before = self.stores.len() + self.kept.len();
+        let was_listed = self.stores.contains(&store);
         self.stores.retain(|listed| *listed != store);
-        self.kept.retain(|kept| kept.id != store);
-        self.leaving.retain(|leaving| *leaving != store);
+        let was_kept = self.forget(store);
         self.voids.retain(|(of, _)| *of != store);
         // What others shared with it they have alone now.
         self.notes.clear();
-        self.stores.len() + self.kept.len() < before
+        was_listed || was_kept
     }
 
     /// Takes `extent` out of the lost ranges.

@@ -25,6 +25,15 @@ pub(crate) struct Newest {
     pub(crate) content: Payload,
 }
 
+impl Newest {
+    /// The content of these parts, one after the other.
+    pub(crate) fn joined(parts: Vec<Self>) -> Payload {
+        let mut content = Payload::default();
+        parts.into_iter().for_each(|part| content.append(part.content));
+        content
+    }
+}
+
 /// Why a part was not read.
 enum Wrong {
     /// The store failed.
@@ -67,11 +76,7 @@ impl Client {
             let changed = self.changed.wait();
             let locked = self.locks.take(extent, Use::Read).await;
             let again = match self.read_newest(extent, &mut 0).await {
-                Ok(parts) => {
-                    let mut content = Payload::default();
-                    parts.into_iter().for_each(|part| content.append(part.content));
-                    return Ok(content);
-                }
+                Ok(parts) => return Ok(Newest::joined(parts)),
                 Err(again) => again,
             };
             drop(locked);

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Extent, Hint, IoError, Lba, Nanos, Payload, Request, SECTOR_BYTES, Sectors,
+    BlockDevice, Extent, Hint, IoError, Lba, Nanos, Request, SECTOR_BYTES, Sectors,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -102,12 +102,9 @@ impl Client {
             true => one.copies & reachable != 0,
             false => self.may_settle(one.range.extent),
         });
-        for one in &mut found {
-            one.is_urgent = few(one) || self.holds(leaving, one.range.extent);
-        }
-        found.sort_unstable_by_key(|one| {
-            (!one.is_urgent, one.range.version, one.range.extent.start)
-        });
+        let is_urgent = |one: &Candidate| few(one) || self.holds(leaving, one.range.extent);
+        found
+            .sort_by_cached_key(|one| (!is_urgent(one), one.range.version, one.range.extent.start));
         found.truncate(PASS);
         found.sort_unstable_by_key(|one| one.range.extent.start);
         for one in &mut found {
@@ -225,7 +222,6 @@ impl Client {
             let whole = self.whole_sectors(part.range.extent);
             // Left to a later pass, or lost if it is damaged in the store.
             let Ok(newest) = self.read_newest(whole, &mut 0).await else { continue };
-            let mut payload = Payload::default();
             let same =
                 |one: &&Newest| one.known.is_some_and(|(version, _)| version == part.range.version);
             for one in newest.iter().filter(same) {
@@ -234,7 +230,7 @@ impl Client {
                 let locked = locked.clone();
                 parts.push(AtHome { range, moved: true, locked, limit: part.limit });
             }
-            newest.into_iter().for_each(|one| payload.append(one.content));
+            let payload = Newest::joined(newest);
             let (extent, fua, hint) = (at_home(whole), false, Hint::None);
             self.base.submit(Request::Write { extent, payload, fua, hint }).await?;
         }

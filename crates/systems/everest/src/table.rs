@@ -54,8 +54,6 @@ pub(crate) struct Candidate {
     pub(crate) copies: u32,
     /// Whether the newest version is not home yet.
     pub(crate) dirty: bool,
-    /// Whether it goes before the others.
-    pub(crate) is_urgent: bool,
     /// Whether stores may hold versions of failed writes, or versions are on their way to them.
     pub(crate) left_over: bool,
 }
@@ -271,7 +269,6 @@ impl Table {
                 range: Range { extent, version },
                 copies: known.value.stores,
                 dirty: !known.value.clean,
-                is_urgent: false,
                 left_over: self.held.iter().any(newer),
             });
         }
@@ -284,13 +281,7 @@ impl Table {
         }
         for (extent, known) in left.iter() {
             let range = Range { extent, version: Version(known.sequence.0) };
-            found.push(Candidate {
-                range,
-                copies: 0,
-                dirty: false,
-                is_urgent: false,
-                left_over: true,
-            });
+            found.push(Candidate { range, copies: 0, dirty: false, left_over: true });
         }
         found
     }

@@ -224,6 +224,8 @@ impl Inner {
         if state.store.logs().get(victim).is_some_and(Log::is_retired) {
             // It failed, or its drive is gone: it begins no epoch any more.
             state.pace.end(victim);
+            // It counted as clean.
+            self.engine.wanted.notify();
             return None;
         }
         let freed = state.pace.is_over(victim) || free(&mut state.store, victim);

@@ -24,7 +24,7 @@ use crate::keeper::NotChanged;
 use crate::limit::Geometry;
 use crate::ondisk::root_slots;
 use crate::roster::{Change, LINKS, LINKS_LEAST};
-use crate::state::Inner;
+use crate::state::{Inner, State};
 
 mod add;
 mod error;
@@ -64,12 +64,15 @@ impl Chain {
         let leaving = |link: usize| {
             (roster.leaving.map(usize::from) == Some(link)).then(|| self.0.left_on(link))
         };
-        let state = |link| LinkState {
-            link,
-            given: keeper.current(link).iter().map(|drive| drive.given).collect(),
-            leaving: leaving(link),
-            is_lost: keeper.lost() == Some(link),
-            stopped: leaving(link).and_then(|_| self.0.stopped.borrow().clone()),
+        let state = |link| {
+            let leaving = leaving(link);
+            LinkState {
+                link,
+                given: keeper.current(link).iter().map(|drive| drive.given).collect(),
+                is_lost: keeper.lost() == Some(link),
+                stopped: leaving.and_then(|_| self.0.stopped.borrow().clone()),
+                leaving,
+            }
         };
         roster.in_use().map(state).collect()
     }
@@ -151,15 +154,22 @@ impl Inner {
         if let Some(lost) = self.keeper.lost().filter(|lost| *lost != link) {
             return Err(LinkError::Lost { link: lost });
         }
-        let drives = roster.in_use().count() - 1;
+        self.bear(roster.in_use().count() - 1)
+    }
+
+    /// Whether so many links bear the export.
+    fn bear(&self, drives: usize) -> Result<(), LinkError> {
         if drives < LINKS_LEAST {
             return Err(LinkError::Last);
         }
         let (limit, export) = (Geometry { drives, ..self.geometry }.export_limit(), self.export);
-        if export > limit {
-            return Err(LinkError::Room { limit, export });
-        }
-        Ok(())
+        if export > limit { Err(LinkError::Room { limit, export }) } else { Ok(()) }
+    }
+
+    /// Whether the others have room for all that was promised, and for cleaning.
+    fn has_room_without(&self, state: &State, device: Device) -> bool {
+        let needed = state.store.reserved().log.0 + self.spared.log.0;
+        state.store.logs().room_without(device) >= needed
     }
 
     /// Goes on with a link that an earlier opening began to empty.
@@ -221,8 +231,7 @@ impl Inner {
         let mut state = self.engine.state.borrow_mut();
         let state = &mut *state;
         if !state.store.logs().is_shut(device) {
-            let needed = state.store.reserved().log.0 + self.spared.log.0;
-            if state.store.logs().room_without(device) < needed {
+            if !self.has_room_without(state, device) {
                 return false;
             }
             state.store.shut(device);
@@ -294,7 +303,8 @@ impl Inner {
         // A link that leaves now is not lost any more.
         let lost = self.keeper.lost();
         let slots = root_slots(&next, lost.filter(|link| next.has(*link)));
-        for (slot, old) in slots.into_iter().zip(root_slots(&now, lost)) {
+        // A place that stands in for one on a lost link may have no root yet.
+        for (slot, old) in slots.into_iter().zip(root_slots(&now, None)) {
             if slot == old || plant::is(Bug::RootLeavesWithLink) {
                 continue;
             }

@@ -8,7 +8,7 @@ use manylogs_logstore::Mapped;
 use manylogs_logstore::store::{LogRead, Place};
 use manylogs_plant::{self as plant, Bug};
 
-use crate::cache::{ANSWERS_WITHIN, Hit};
+use crate::cache::{ANSWERS_WITHIN, Flash, Hit};
 use crate::state::{Inner, State};
 
 /// Where the content of a part comes from.
@@ -95,8 +95,12 @@ impl Inner {
         let (read, is_at_tail, hit, found) = match from {
             Found::Source(source) => return source.content(self, part, part).await,
             Found::Flash { read, is_at_tail, hit, found } => {
+                let is_silent =
+                    self.engine.state.borrow().cache.flash.as_ref().is_some_and(Flash::is_silent);
                 let limit = match plant::is(Bug::SilentSsdAwaited) {
                     true => Nanos::from_secs(86_400),
+                    // Another request waited in vain.
+                    false if is_silent => Nanos(0),
                     false => ANSWERS_WITHIN,
                 };
                 let found = self.engine.runtime.within(limit, found).await;

@@ -119,23 +119,66 @@ fn a_drive_that_was_away_for_a_while_is_as_good_as_before() {
     });
 }
 
+/// From now on these sectors of a drive cannot be read.
+fn spoil(disk: &CrashDisk, bad: Extent) {
+    disk.fail_requests(Box::new(move |request| {
+        let is_bad = matches!(request, Request::Read { extent } if extent.overlaps(bad));
+        is_bad.then_some(IoError::Medium { extent: bad })
+    }));
+}
+
+/// The first segment of a drive that was filled, from its sector `from` on.
+fn in_segment(from: u64, len: u64) -> Extent {
+    Extent::new(64 + 5 * 256 + from, len)
+}
+
 /// A part of a link cannot be read: its removal stops and says so, and goes on if that is accepted.
 #[test]
 fn a_link_with_bad_sectors_leaves_without_what_they_held() {
+    // A whole segment, and a sector between others that clients need.
+    for (bad, most) in [(in_segment(0, 256), 8), (in_segment(100, 1), 1)] {
+        in_virtual_time(move |world| async move {
+            let chain = filled(&world).await;
+            spoil(&world.disks[0], bad);
+            let (_, lost) = sorted(&chain).await;
+            assert!((1..=most).contains(&lost.len()), "{lost:?}");
+            let stopped = chain.remove_link(0, OnLoss::Stop).await;
+            assert!(matches!(stopped, Err(LinkError::Unreadable { link: 0, .. })), "{stopped:?}");
+            assert!(chain.links()[0].stopped.is_some() && !chain.links()[0].is_lost);
+            let loss = chain.remove_link(0, OnLoss::Accept).await.unwrap();
+            assert_eq!(loss.ranges, ranges(&lost));
+            assert_eq!(sorted(&chain).await.1, lost);
+        });
+    }
+}
+
+/// A drive of which only the last copy of its label cannot be read is no drive that is gone.
+#[test]
+fn a_link_whose_last_label_cannot_be_read_leaves_with_nothing_lost() {
     in_virtual_time(|world| async move {
         let chain = filled(&world).await;
-        let bad = Extent::new(64 + 5 * 256, 256);
-        world.disks[0].fail_requests(Box::new(move |request| {
-            let is_bad = matches!(request, Request::Read { extent } if extent.overlaps(bad));
-            is_bad.then_some(IoError::Medium { extent: bad })
-        }));
-        let (_, lost) = sorted(&chain).await;
-        assert!((1..8).contains(&lost.len()), "{lost:?}");
-        let stopped = chain.remove_link(0, OnLoss::Stop).await;
-        assert!(matches!(stopped, Err(LinkError::Unreadable { link: 0, .. })), "{stopped:?}");
-        assert!(chain.links()[0].stopped.is_some() && !chain.links()[0].is_lost);
+        let segments_end = in_segment(3 * 256, 0).start;
+        spoil(&world.disks[0], Extent::new(segments_end.0, 36));
         let loss = chain.remove_link(0, OnLoss::Accept).await.unwrap();
-        assert_eq!(loss.ranges, ranges(&lost));
-        assert_eq!(sorted(&chain).await.1, lost);
+        assert_eq!(loss.ranges, []);
+        assert_eq!(sorted(&chain).await.1, Vec::<u64>::new());
     });
+}
+
+/// The second link is lost, and leaves: from then on both places of the root have the newest one.
+#[test]
+fn a_chain_whose_second_link_was_lost_has_two_roots() {
+    for spoilt in [0, 2] {
+        in_virtual_time(move |world| async move {
+            let chain = filled(&world).await;
+            dies(&world.disks[1]);
+            let loss = chain.remove_link(1, OnLoss::Accept).await.unwrap();
+            assert!(!loss.ranges.is_empty());
+            let cut = world.crashed();
+            // One of the two drives with a root cannot read it.
+            spoil(&cut.disks[spoilt], Extent::new(8, 56));
+            let chain = cut.open(&[0, 2, 3]).await.unwrap();
+            assert_eq!(chain.links().len(), 3);
+        });
+    }
 }

@@ -131,7 +131,7 @@ pub(crate) fn base_rows(label: &BaseLabel, alone: bool) -> String {
             Some(bytes) => format!("it alone has {}", human(bytes)),
             None => "nobody knows what it alone has".to_owned(),
         };
-        let left = if label.leaving.contains(store) { "; it is evacuated" } else { "" };
+        let left = if label.leaving.contains(store) { "; it is being evacuated" } else { "" };
         let _ = writeln!(out, "  {} at {at}: {noted}{left}", store_name(store));
     }
     for kept in label.kept.iter().filter(|kept| !label.stores.contains(&kept.id)) {

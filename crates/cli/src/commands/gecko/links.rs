@@ -94,7 +94,10 @@ pub(super) fn remove(args: &MemberRemoveArgs) -> Result<(), Failure> {
             let (old, accept_loss) = (for_server(&args.old), args.accept_loss);
             let order = Order::RemoveMember { old, accept_loss };
             let answer = server.ask(&order).map_err(control_failure)?;
-            serde_json::from_value(answer["loss"].clone()).unwrap_or_default()
+            match &answer["loss"] {
+                serde_json::Value::Null => LossTold::default(),
+                loss => serde_json::from_value(loss.clone()).map_err(Failure::failed)?,
+            }
         }
         None => remove_closed(args, &base)?,
     };

@@ -188,14 +188,19 @@ impl Ahead {
         block: BlockNo,
         of_table: bool,
     ) -> Option<IoResult<Bytes>> {
+        let free = self.state.borrow().windows.free_part(plan.homes, block)?;
         if self.policy.get() == ReadAhead::All
             && let Some(together) = sink.read_around(block, plan.blocks)
         {
             return Some(self.read_together(together, block, of_table).await);
         }
-        let free = self.state.borrow().windows.free_part(plan.homes, block)?;
         let run = sink.in_one_piece(block, free);
-        if run.blocks > 1 { Some(self.read_window(run, block, of_table).await) } else { None }
+        if run.blocks == 1 {
+            return None;
+        }
+        let content = self.below.submit(Request::Read { extent: run.sectors() });
+        let together = Together { blocks: run.range().map(BlockNo).collect(), content };
+        Some(self.read_together(together, block, of_table).await)
     }
 
     /// Takes a block that was read ahead; the caller keeps it.
@@ -224,24 +229,8 @@ impl Ahead {
         Some(Plan { homes, blocks })
     }
 
-    /// Reads `run`, of which `wanted` is asked for, and keeps the rest.
-    async fn read_window(&self, run: Run, wanted: BlockNo, of_table: bool) -> IoResult<Bytes> {
-        let reading = self.state.borrow_mut().begin(run);
-        let payload = self.below.submit(Request::Read { extent: run.sectors() }).await?;
-        let bytes = payload.to_bytes().ok_or(IoError::Unsupported)?;
-        let at = to_usize(wanted.0 - run.start.0) * BLOCK_BYTES;
-        let found = Bytes::copy_from_slice(&bytes[at..at + BLOCK_BYTES]);
-        let mut not = reading.changed.borrow().clone();
-        not.add(&(wanted.0..wanted.0 + 1));
-        let window = Window::of(run, bytes, &not, &self.memory);
-        let mut state = self.state.borrow_mut();
-        state.worth(of_table).note_window(run.blocks);
-        state.windows.insert(window);
-        Ok(found)
-    }
-
-    /// Waits for a read of a log, of which `wanted` is asked for, and keeps the rest: blocks that
-    /// belong side by side are a window.
+    /// Waits for a read, of which `wanted` is asked for, and keeps the rest: blocks that belong side
+    /// by side are a window.
     async fn read_together(
         &self,
         together: Together,
@@ -254,7 +243,9 @@ impl Ahead {
         let bytes = content.await?.to_bytes().ok_or(IoError::Unsupported)?;
         let part = |run: Run| {
             let at = blocks.partition_point(|block| *block < run.start) * BLOCK_BYTES;
-            Bytes::copy_from_slice(&bytes[at..at + run.blocks as usize * BLOCK_BYTES])
+            let part = &bytes[at..at + run.blocks as usize * BLOCK_BYTES];
+            // A part that shared the read's memory would keep all of it.
+            if part.len() == bytes.len() { bytes.clone() } else { Bytes::copy_from_slice(part) }
         };
         let own = Run { start: wanted, blocks: 1 };
         let mut state = self.state.borrow_mut();

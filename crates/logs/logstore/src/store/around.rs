@@ -24,8 +24,8 @@ impl MapValue for Address {
     }
 }
 
-/// The addresses of the versions in logs, by their places. Nothing before the first question, so
-/// that those who never ask pay nothing.
+/// The addresses of versions of metadata in logs, by their places. Nothing before the first
+/// question, so that those who never ask pay nothing.
 ///
 /// It may name versions that are dead or have moved: whoever asks compares with the table. So
 /// nothing but new places has to be noted.
@@ -38,9 +38,12 @@ fn in_log(log: LogId, offset: u64, len: Sectors) -> Extent {
 }
 
 impl ByPlace {
-    /// Notes that a version is at `place` from now on.
+    /// Notes that a version is at `place` from now on, if it is metadata.
     pub(super) fn note(&mut self, extent: Extent, place: Place) {
         let Place::Log { log, offset, .. } = place else { return };
+        if !place.is_metadata() {
+            return;
+        }
         if let Some(known) = &mut self.0 {
             let mapped = Mapped { sequence: DataSequence(0), value: Address(extent.start.0) };
             let place = in_log(log, offset.0.into(), extent.len);

@@ -53,11 +53,13 @@ impl Looks {
     /// After so many failures in a row further ones change nothing.
     const FAILED_MOST: u32 = 10;
 
-    /// A request was served at `now`: returns whether a look begins.
-    fn begins(&mut self, now: Time) -> bool {
+    /// A request was served at `now`, which is `None` if nobody may look: returns whether a look
+    /// begins.
+    fn begins(&mut self, now: Option<Time>) -> bool {
         if self.until.take().is_some() {
             self.failed = 0;
         }
+        let Some(now) = now else { return false };
         if self.skip > 0 {
             self.skip -= 1;
             return false;
@@ -113,29 +115,28 @@ impl Arrivals {
     /// A request was served: waits if the next one is not there yet, as far as one can tell. The
     /// next one is looked for instead if `may_look`.
     pub(super) async fn after_request(&mut self, session: &mut PolledSession, may_look: bool) {
-        if may_look && self.looks.begins(self.runtime.now()) {
-            return;
-        }
+        let looks = self.looks.begins(may_look.then(|| self.runtime.now()));
         if session.ring().is_some() {
-            return self.wait(session).await;
+            return self.wait(session, looks).await;
         }
-        if self.pace.waits() {
+        if !looks && self.pace.waits() {
             self.watcher.readable(&self.device).await;
         }
     }
 
     /// No request was there: waits for one, or looks for it.
     pub(super) async fn next(&mut self, session: &mut PolledSession) {
-        if self.looks.goes_on(self.runtime.now()) {
-            // Other tasks run between two looks.
-            return yield_now().await;
-        }
-        self.wait(session).await;
+        let looks = self.looks.goes_on(self.runtime.now());
+        self.wait(session, looks).await;
     }
 
-    /// Waits for a request. Returns at once where one may be there.
-    async fn wait(&mut self, session: &mut PolledSession) {
+    /// Waits for a request, or only lets other tasks run if the thread `looks` for it. Returns at
+    /// once where one may be there. A look notices the device beside a ring as well.
+    async fn wait(&mut self, session: &mut PolledSession, looks: bool) {
         let Some(ring) = session.ring() else {
+            if looks {
+                return yield_now().await;
+            }
             self.pace.found_nothing();
             return self.watcher.readable(&self.device).await;
         };
@@ -146,7 +147,9 @@ impl Arrivals {
             true
         };
         let by_ring = async {
-            if !is_due {
+            if looks && !is_due {
+                yield_now().await;
+            } else if !is_due {
                 arrival.await;
             }
             false
@@ -179,17 +182,20 @@ mod tests {
     fn a_look_ends_in_time_or_with_a_request() {
         let mut looks = Looks::default();
         assert!(!looks.goes_on(Time(0)), "none has begun");
-        assert!(looks.begins(Time(0)));
+        assert!(looks.begins(Some(Time(0))));
         assert!(looks.goes_on(Time(LOOK_LONGEST.0 - 1)));
-        assert!(looks.begins(Time(LOOK_LONGEST.0 - 1)), "a request came");
+        assert!(looks.begins(Some(Time(LOOK_LONGEST.0 - 1))), "a request came");
         assert!(looks.goes_on(Time(LOOK_LONGEST.0)));
         assert!(!looks.goes_on(Time(2 * LOOK_LONGEST.0)));
         assert!(!looks.goes_on(Time(0)), "it has ended");
+        let mut looks = Looks::default();
+        assert!(looks.begins(Some(Time(0))) && !looks.begins(None));
+        assert!(!looks.goes_on(Time(0)), "nobody may look any more");
     }
 
     /// Requests that are served until a look begins.
     fn until_look(looks: &mut Looks) -> usize {
-        (0..).take_while(|_| !looks.begins(Time(0))).count()
+        (0..).take_while(|_| !looks.begins(Some(Time(0)))).count()
     }
 
     #[test]

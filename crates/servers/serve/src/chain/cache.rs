@@ -39,10 +39,15 @@ impl CacheSsd {
         let is_wanted = served.has_cache && served.settings.cache.0 > 0;
         let path = match (&served.cache, served.members.first()) {
             (Some(named), _) => named.clone(),
-            (None, Some(first)) if is_wanted => match cache_of(served.id, first) {
-                Some(found) => found,
-                None => return Ok(Some(Self::without(Path::new("SSD"), &MISSING))),
-            },
+            (None, Some(first)) if is_wanted => {
+                let Some(found) = cache_of(served.id, first) else {
+                    return Ok(Some(Self::without(Path::new("SSD"), &MISSING)));
+                };
+                // Nobody named it, so it is no reason to refuse the chain.
+                let attached = Self::attach(stack, options, chain, &found);
+                let refused = |refused: ChainRefused| Self::without(&found, &refused.error);
+                return Ok(Some(attached.unwrap_or_else(refused)));
+            }
             _ => return Ok(None),
         };
         Self::attach(stack, options, chain, &path).map(Some)

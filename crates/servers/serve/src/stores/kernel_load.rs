@@ -8,7 +8,7 @@ use std::path::Path;
 use manylogs_block::{Handle, Nanos, Time};
 use manylogs_everest::{DiskLoad, Load, Meter};
 
-use crate::lies_on::disks_below;
+use crate::lies_on::{device_name, disks_below};
 
 /// The counters are read so often at most.
 const EVERY: Nanos = Nanos::from_millis(5);
@@ -80,8 +80,7 @@ impl DiskLoad for KernelLoad {
 impl Disk {
     /// The disk with this number, if the kernel counts its requests.
     fn open(number: u64) -> Option<Self> {
-        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-        let file = File::open(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+        let file = File::open(format!("/sys/dev/block/{}/stat", device_name(number))).ok()?;
         let from = counters(&file)?;
         Some(Self { file, from, in_flight: from.in_flight, each: Nanos(0) })
     }

@@ -271,6 +271,11 @@ impl Flash {
         self.waiting = 0;
     }
 
+    /// Whether a request was not answered in time.
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
     /// A request of the SSD failed.
     pub(super) const fn failed(&mut self) {
         self.faults += 1;

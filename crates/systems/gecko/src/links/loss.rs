@@ -9,16 +9,14 @@
 //! What a drive held is known from its own records alone. So a chain that is opened without it,
 //! before the labels have forgotten the link, is refused: it would show older versions.
 
-use manylogs_block::{BlockDevice, Extent, IoError, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
 use manylogs_engine::{check_copies, lose_member, wait_durable};
 use manylogs_logstore::store::{Batch, Live, NewEntry, Place};
 use manylogs_logstore::{Class, EntryKind, LogId};
 use manylogs_plant::{self as plant, Bug};
 
 use super::{LinkError, device};
-use crate::limit::Geometry;
 use crate::ondisk::Superblock;
-use crate::roster::LINKS_LEAST;
 use crate::state::{Inner, ORDER};
 
 /// Ranges that one batch says are lost. Its record is no longer than one with content.
@@ -42,16 +40,21 @@ pub struct Loss {
     pub ranges: Vec<Extent>,
     /// Length of all ranges, also of those that are not listed.
     pub sectors: Sectors,
+    /// Whether no more ranges are listed.
+    is_full: bool,
 }
 
 impl Loss {
     fn add(&mut self, range: Extent) {
         self.sectors += range.len;
-        if self.ranges.len() >= LISTED_MOST {
-            *self = std::mem::take(self).merged();
+        if self.is_full {
+            return;
         }
-        if self.ranges.len() < LISTED_MOST {
-            self.ranges.push(range);
+        self.ranges.push(range);
+        // Now and then: each time costs as much as there are ranges.
+        if self.ranges.len() >= 2 * LISTED_MOST {
+            *self = std::mem::take(self).merged();
+            self.is_full = self.ranges.len() >= LISTED_MOST;
         }
     }
 
@@ -65,6 +68,7 @@ impl Loss {
             }
             touches
         });
+        self.ranges.truncate(LISTED_MOST);
         self
     }
 }
@@ -72,22 +76,17 @@ impl Loss {
 impl Inner {
     /// Whether the chain goes on without a link whose drive is gone: if it could do without the
     /// link for ever, the others have room for what was promised and for cleaning, and no other
-    /// one is lost. Asked once for each drive that is gone.
+    /// one is lost. Asked until it says yes.
     pub(crate) fn goes_on_without_link(&self, link: usize) -> bool {
         let roster = self.keeper.roster();
         let leaves = roster.leaving.map(usize::from).filter(|leaving| *leaving != link);
         let drives = roster.in_use().filter(|of| *of != link && leaves != Some(*of)).count();
-        let is_enough = drives >= LINKS_LEAST
-            && self.export <= Geometry { drives, ..self.geometry }.export_limit();
-        let has_room = {
-            let state = self.engine.state.borrow();
-            let needed = state.store.reserved().log.0 + self.spared.log.0;
-            state.store.logs().room_without(device(link)) >= needed
-        };
+        let has_room = self.has_room_without(&self.engine.state.borrow(), device(link));
         let may_be = roster.has(link) && !self.is_mirrored() && self.keeper.lost().is_none();
-        let goes_on = is_enough && has_room && may_be;
+        let goes_on = self.bear(drives).is_ok() && has_room && may_be;
         if goes_on {
             self.keeper.lose(link);
+            self.engine.state.borrow_mut().pace.forget_counts();
             self.engine.wanted.notify();
             self.engine.commit.notify();
         }
@@ -95,21 +94,20 @@ impl Inner {
     }
 
     /// Looks whether the drive of a link still answers. If not, the chain goes on without it. If
-    /// its owner accepts a loss, a drive that cannot be read where it has its label counts as gone.
+    /// its owner accepts a loss, a drive on which neither copy of the label can be read counts as
+    /// gone.
     pub(super) async fn look_for_loss(&self, link: usize, on_loss: OnLoss) {
         let drives = self.keeper.current(link);
         let [drive] = drives.as_slice() else { return };
-        let [first, last] = Superblock::places(drive.label.sectors);
-        let mut result = Ok(Payload::default());
-        for extent in [first, last] {
-            result = drive.device.submit(Request::Read { extent }).await;
-        }
-        match result {
-            Ok(_) => {}
-            Err(error) if error != IoError::Gone && on_loss == OnLoss::Stop => {}
-            Err(_) => {
-                lose_member(self, device(link));
+        let mut is_gone = on_loss == OnLoss::Accept;
+        for extent in Superblock::places(drive.label.sectors) {
+            match drive.device.submit(Request::Read { extent }).await {
+                Ok(_) => return,
+                Err(error) => is_gone |= error == IoError::Gone,
             }
+        }
+        if is_gone {
+            lose_member(self, device(link));
         }
     }
 
