@@ -290,6 +290,8 @@ macro_rules! with_file_systems {
                 DurableOldNames,
                 /// Pages that begin with a zero are treated as all zeroes.
                 DurableZeroesByFirst,
+                /// Content written over kept content, without the property, is not kept.
+                DurableOverwritePlain,
             }
             /// Bugs of metadata that stays in logs near the head, that crash histories show.
             NEAR_LAZY {
@@ -322,8 +324,6 @@ macro_rules! with_file_systems {
                 DurableLeadsUnmarked,
                 /// Leaves of extent trees that lead to kept content are logged in part.
                 DurableLeafInPart,
-                /// Content written over kept content, without the property, is not kept.
-                DurableOverwritePlain,
                 /// Metadata goes home in the same sweep as the content that it leads to.
                 LeadingWithContent,
             }

@@ -5,6 +5,7 @@
 //! it.
 
 mod client;
+mod order;
 
 use std::fmt::Display;
 use std::fs::Permissions;
@@ -24,6 +25,7 @@ use crate::log::{Level, line};
 use crate::runtime_dir::{NOTE, note_device, runtime_dir, socket_path, sweep};
 
 pub use client::{Control, connect, status};
+pub use order::Order;
 
 /// Longest line that is read from a client.
 const LINE_MAX: u64 = 64 * 1024;
@@ -31,77 +33,6 @@ const LINE_MAX: u64 = 64 * 1024;
 const SILENCE: Duration = Duration::from_secs(30);
 /// Longest time that an ending server waits until its answers are sent.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-
-/// Orders of an operator to a running server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "order", rename_all = "kebab-case")]
-pub enum Order {
-    /// Return the [`crate::status::Status`].
-    Status,
-    /// Change settings, each given as `key=value`, and return all settings. The volume keeps the
-    /// changes.
-    Set {
-        /// The changes; empty to return the settings only.
-        changes: Vec<String>,
-    },
-    /// Write all logged versions home, now.
-    Checkpoint,
-    /// Write metadata that stays in the journal anew, in the order of a walk of the tree.
-    Arrange,
-    /// Write a table snapshot.
-    Snapshot,
-    /// Borrow one more store, now and at every opening.
-    AddStore {
-        /// Its address, as `manylogs lend` prints it.
-        address: String,
-    },
-    /// Empty a store in the background, and return once it takes no more writes, durably.
-    EvacuateStore {
-        /// Its name.
-        store: String,
-    },
-    /// Give a store up, and return when it holds nothing any more.
-    RemoveStore {
-        /// Its name.
-        store: String,
-    },
-    /// Forget a store that is gone for good; the ranges that only it had are listed, and lost if
-    /// that is accepted.
-    ForgetStore {
-        /// Its name.
-        store: String,
-        /// Whether these ranges may be lost: otherwise nothing is changed if there are any.
-        accept_loss: bool,
-    },
-    /// Let a drive take the place of a half of a mirrored pair of a chain, and return when it has
-    /// everything.
-    ReplaceMember {
-        /// The half, by the path of its drive or as `PAIR.HALF`, counted from 1.
-        old: String,
-        /// Path of the new drive.
-        new: PathBuf,
-    },
-    /// Add a link of these drives to a chain, and return when all labels name it.
-    AddMember {
-        /// Paths of the new drives: one, or two if the chain is of pairs.
-        new: Vec<PathBuf>,
-    },
-    /// Empty a link of a chain, and return when the chain has forgotten it.
-    RemoveMember {
-        /// The link, by the path of a drive of it or by its number, counted from 1.
-        old: String,
-        /// Whether what cannot be read there may be lost.
-        #[serde(default)]
-        accept_loss: bool,
-    },
-    /// Start the count of the emulated drive's lateness anew.
-    ForgetLateness,
-    /// Finish what is under way, close the volume, and end.
-    Stop {
-        /// Do so even while the device is in use.
-        force: bool,
-    },
-}
 
 /// Why an order was not carried out. The operator reads it on the other side of a socket.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -330,27 +261,7 @@ fn answer_client(device: &Path, stream: &UnixStream, orders: &Orders, obey: &Obe
 
 /// Carries out an order; one that changes something is logged.
 fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
-    let what = match &order {
-        Order::Set { changes } if !changes.is_empty() => format!("set {}", changes.join(" ")),
-        Order::Checkpoint => "checkpoint".to_owned(),
-        Order::Arrange => "arrange".to_owned(),
-        Order::Snapshot => "snapshot".to_owned(),
-        Order::AddStore { address } => format!("add-store {address}"),
-        Order::EvacuateStore { store } => format!("evacuate-store {store}"),
-        Order::RemoveStore { store } => format!("remove-store {store}"),
-        Order::ForgetStore { store, accept_loss: true } => format!("forget-store {store}"),
-        Order::ForgetStore { store, .. } => format!("would forget-store {store}"),
-        Order::ReplaceMember { old, new } => format!("replace {old} by {}", new.display()),
-        Order::AddMember { new } => {
-            let new: Vec<String> = new.iter().map(|path| path.display().to_string()).collect();
-            format!("add {}", new.join(" "))
-        }
-        Order::RemoveMember { old, accept_loss: true } => format!("remove {old}, accept loss"),
-        Order::RemoveMember { old, .. } => format!("remove {old}"),
-        Order::ForgetLateness => "forget-lateness".to_owned(),
-        Order::Stop { .. } => "stop".to_owned(),
-        Order::Status | Order::Set { .. } => return obey(order),
-    };
+    let Some(what) = order.named() else { return obey(order) };
     let note = |level, state: &str, fields: &[_]| {
         let mut all = vec![("order", what.as_str().into())];
         all.extend_from_slice(fields);

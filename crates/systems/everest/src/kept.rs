@@ -131,8 +131,8 @@ impl Offloaded {
     }
 
     /// Gives up a store: evacuates it, and returns when it holds nothing and the base, durably,
-    /// neither lists nor keeps it. That is at once if the store is empty already. If the base volume
-    /// is opened anew before that, the store goes on to be emptied, and is kept.
+    /// neither lists nor keeps it. That is at once if the store is empty already. If the base
+    /// volume is opened anew before that, the store goes on to be emptied, and is kept.
     ///
     /// # Errors
     /// [`OffloadError::Unknown`] if it is no store of this base volume, [`OffloadError::Stores`] if

@@ -229,8 +229,8 @@ impl Ahead {
         Some(Plan { homes, blocks })
     }
 
-    /// Waits for a read, of which `wanted` is asked for, and keeps the rest: blocks that belong side
-    /// by side are a window.
+    /// Waits for a read, of which `wanted` is asked for, and keeps the rest: blocks that belong
+    /// side by side are a window.
     async fn read_together(
         &self,
         together: Together,

@@ -252,7 +252,22 @@ fn zeroes_take_no_room(images: &Images) -> Option<&'static str> {
     })
 }
 
-const CASES: [Case; 11] = [
+/// Metadata leads to kept content as to an unwritten block: so what is written over it is kept too,
+/// whoever writes it, until a pass.
+fn what_is_written_over_kept_content_is_kept(images: &Images) -> Option<&'static str> {
+    with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
+        let fs = near.fs();
+        fs.keep_synced_writes();
+        let ino = file(fs, b"log").await;
+        fs.write_synced(ino, 0, content(1, 65_536)).await.unwrap();
+        fs.sync_content(ino).await.unwrap();
+        assert_eq!(live(&near), 65_536);
+        written(fs, ino, 4096, content(2, 4096)).await;
+        (live(&near) != 65_536).then_some("content over kept content is not kept")
+    })
+}
+
+const CASES: [Case; 12] = [
     content_is_kept,
     others_are_not_kept,
     older_programs_are_kept_away,
@@ -264,6 +279,7 @@ const CASES: [Case; 11] = [
     names_are_judged,
     names_of_directories_are_those_of_now,
     zeroes_take_no_room,
+    what_is_written_over_kept_content_is_kept,
 ];
 
 #[test]

@@ -329,7 +329,7 @@ fn an_exit_without_logs_shows_nothing_of_strangers() {
 
 /// Seeds from which on histories show the planted bugs.
 #[cfg(feature = "plant")]
-const NOTICED: [u64; 5] = [0, 0, 1, 165, 2];
+const NOTICED: [u64; 4] = [0, 0, 1, 2];
 
 #[cfg(feature = "plant")]
 #[test]
