@@ -405,14 +405,14 @@ fn mistakes_with_base_volumes_are_told() {
     serve(&["--store", &named]).fails(1, &[&id, &gone, "refused", "may hold newer data"]);
     serve(&["--store", &store, "--store", &gone]).fails(1, &[&gone, "refused"]);
     serve(&["--store", "unix:nobody.sock"]).fails(1, &["nobody.sock", "No such file"]);
-    // A store that holds nothing is not waited for.
+    let (at, _) = store.rsplit_once('#').unwrap();
+    let wrong = format!("{at}#00112233445566778899aabbccddeeff");
+    serve(&["--store", &wrong]).fails(2, &[&id, "give it too"]);
+    // A store that holds nothing is not waited for. What the other one holds may go home now.
     let other = format!("{gone}#00112233445566778899aabbccddeeff");
     let served = bench.serve(&["--store", &store, "--store", &other, "--patience", "1s"]);
     bench.check(&mut bench.client());
     served.kill();
-    let (at, _) = store.rsplit_once('#').unwrap();
-    let wrong = format!("{at}#00112233445566778899aabbccddeeff");
-    serve(&["--store", &wrong]).fails(2, &[&id, "give it too"]);
     let served = bench.serve(&["--store", &store, "--store", &wrong]);
     bench.wait_for_stores("away", 1);
     served.kill();
