@@ -326,8 +326,8 @@ mod tests {
         assert!(hits.write_mb_s > 0.99 * alone.write_mb_s, "{hits:?} {alone:?}");
     }
 
-    /// Clients keep most of their bandwidth while a drive is emptied beside the tail: 0.76 on drives
-    /// so small, 0.88 on those of `manylogs chain --gates leaving --capacity 1G`.
+    /// Clients keep most of their bandwidth while a drive is emptied beside the tail: 0.76 where
+    /// drives are so small, 0.88 with `manylogs chain --gates leaving --capacity 1G`.
     #[test]
     fn a_full_drive_leaves_while_clients_write() {
         let case = ChainCase { links: 4, mirrored: false, ..case(Layout::Chain, 0) };
