@@ -12,7 +12,7 @@ use super::links::{Comings, Promised};
 use super::loss::Bereavement;
 use super::pairs::{Trouble, is_of_the_last};
 use super::plan::GeckoPlan;
-use super::watch::Watch;
+use super::watch::{Incarnation, Watch};
 use super::world::{Drives, Images, read_all};
 use crate::history::{self, States, Until};
 use crate::report::Report;
@@ -308,43 +308,24 @@ async fn run(
         promised.go_on_with(&chain, &given);
     }
     watch.born.set(true);
+    let of = || Incarnation {
+        runtime: runtime.clone(),
+        plan: plan.clone(),
+        drives,
+        chain: chain.clone(),
+        given,
+        rng: rng.split(),
+    };
     if plan.bereft {
-        let of = Bereavement {
-            runtime: runtime.clone(),
-            plan: plan.clone(),
-            drives,
-            chain: chain.clone(),
-            given,
-            rng: rng.split(),
-            promised,
-            lost: Rc::clone(&watch.lost),
-        };
-        of.start(Rc::clone(&watch.problem));
+        let loss = Bereavement { of: of(), promised, lost: Rc::clone(&watch.lost) };
+        watch.start(&runtime, loss.run());
     } else if plan.linked {
-        let (counted, rng) = (watch.links.clone(), rng.split());
-        let comings = Comings {
-            runtime: runtime.clone(),
-            plan: plan.clone(),
-            drives,
-            chain: chain.clone(),
-            given,
-            rng,
-            promised,
-            counted,
-        };
-        comings.start(Rc::clone(&watch.problem));
+        let comings = Comings { of: of(), promised, counted: watch.links.clone() };
+        watch.start(&runtime, comings.run());
     } else if plan.mirrored {
-        let trouble = Trouble {
-            runtime: runtime.clone(),
-            plan: plan.clone(),
-            drives,
-            chain: chain.clone(),
-            given,
-            rng: rng.split(),
-            replaced: Rc::clone(&watch.replaced),
-            failed: Rc::clone(&watch.failed),
-        };
-        trouble.start(Rc::clone(&watch.problem));
+        let (replaced, failed) = (Rc::clone(&watch.replaced), Rc::clone(&watch.failed));
+        let trouble = Trouble { of: of(), replaced, failed };
+        watch.start(&runtime, trouble.run());
     }
     let world = Rc::new(World {
         runtime: runtime.clone(),

@@ -3,11 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{Handle, Nanos, Rng, to_usize};
+use manylogs_block::to_usize;
 use manylogs_gecko::{Chain, LinkError, OnLoss, ReplaceFault};
 
 use super::plan::GeckoPlan;
-use super::world::{Drives, of_plan};
+use super::watch::Incarnation;
+use super::world::of_plan;
 
 /// Links that are added or removed in an incarnation, at most.
 const CHANGES_MOST: u64 = 4;
@@ -73,35 +74,21 @@ pub(super) fn links(chain: &Chain, given: &[usize]) -> Vec<(usize, Vec<usize>)> 
 
 /// The links that come and go in one incarnation.
 pub(super) struct Comings {
-    pub(super) runtime: Handle,
-    pub(super) plan: GeckoPlan,
-    pub(super) drives: Drives,
-    pub(super) chain: Chain,
-    /// Numbers of the drives with which the chain was opened.
-    pub(super) given: Vec<usize>,
-    pub(super) rng: Rng,
+    pub(super) of: Incarnation,
     pub(super) promised: Promised,
     /// Links that were added, and removed.
     pub(super) counted: (Rc<Cell<u64>>, Rc<Cell<u64>>),
 }
 
 impl Comings {
-    /// Lets it happen; `problem` gets what was wrong.
-    pub(super) fn start(self, problem: Rc<RefCell<Option<String>>>) {
-        let runtime = self.runtime.clone();
-        runtime.spawn(async move {
-            if let Err(told) = self.run().await {
-                problem.borrow_mut().get_or_insert(told);
-            }
-        });
-    }
-
-    /// Runs until all that should happen has happened.
-    async fn run(mut self) -> Result<(), String> {
-        for _ in 0..1 + self.rng.below(CHANGES_MOST) {
-            let pause = Nanos::from_micros(1 << self.rng.below(18));
-            self.runtime.sleep(pause).await;
-            match self.rng.one_in(2) {
+    /// Lets them come and go.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub(super) async fn run(mut self) -> Result<(), String> {
+        for _ in 0..1 + self.of.rng.below(CHANGES_MOST) {
+            self.of.pause().await;
+            match self.of.rng.one_in(2) {
                 true => self.add().await?,
                 false => self.remove().await?,
             }
@@ -110,20 +97,22 @@ impl Comings {
     }
 
     async fn add(&mut self) -> Result<(), String> {
-        let halves = if self.plan.mirrored { 2 } else { 1 };
-        let mut unused: Vec<usize> =
-            (0..self.plan.drives.len()).filter(|n| self.promised.of(*n) == Some(false)).collect();
+        let halves = if self.of.plan.mirrored { 2 } else { 1 };
+        let mut unused: Vec<usize> = (0..self.of.plan.drives.len())
+            .filter(|n| self.promised.of(*n) == Some(false))
+            .collect();
         if unused.len() < halves {
             return Ok(());
         }
         let mut new = Vec::new();
         for _ in 0..halves {
-            new.push(unused.remove(to_usize(self.rng.below(unused.len() as u64))));
+            new.push(unused.remove(to_usize(self.of.rng.below(unused.len() as u64))));
         }
-        let devices = new.iter().map(|n| (of_plan(self.drives.drive(*n), &self.plan), ADDED + n));
+        let devices =
+            new.iter().map(|n| (of_plan(self.of.drives.drive(*n), &self.of.plan), ADDED + n));
         let devices = devices.collect();
         self.promised.set(&new, None);
-        match self.chain.add_link(devices).await {
+        match self.of.chain.add_link(devices).await {
             Ok(_) => {
                 self.promised.set(&new, Some(true));
                 self.counted.0.set(self.counted.0.get() + 1);
@@ -138,10 +127,10 @@ impl Comings {
     }
 
     async fn remove(&mut self) -> Result<(), String> {
-        let links = links(&self.chain, &self.given);
-        let (link, drives) = links[to_usize(self.rng.below(links.len() as u64))].clone();
+        let links = links(&self.of.chain, &self.of.given);
+        let (link, drives) = links[to_usize(self.of.rng.below(links.len() as u64))].clone();
         self.promised.set(&drives, None);
-        match self.chain.remove_link(link, OnLoss::Stop).await {
+        match self.of.chain.remove_link(link, OnLoss::Stop).await {
             Ok(_) => {
                 self.promised.set(&drives, Some(false));
                 self.counted.1.set(self.counted.1.get() + 1);

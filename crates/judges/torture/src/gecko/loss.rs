@@ -1,15 +1,15 @@
 //! A drive of a chain fails while clients use it, and the link leaves with what only it held.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{Handle, IoError, Nanos, Payload, Rng, Sector, to_usize};
-use manylogs_gecko::{Chain, LinkError, Loss, OnLoss, export_limit};
+use manylogs_block::{IoError, Nanos, Payload, Sector, to_usize};
+use manylogs_gecko::{LinkError, Loss, OnLoss, export_limit};
 
 use super::links::{Promised, links};
 use super::model::LOST;
-use super::plan::GeckoPlan;
-use super::world::{Drives, read_all};
+use super::watch::Incarnation;
+use super::world::read_all;
 
 /// How often a removal is asked for again.
 const TRIES: u32 = 100;
@@ -18,64 +18,52 @@ const LINKS_LEAST: usize = 3;
 
 /// What happens in one incarnation: a drive fails for the rest of it.
 pub(super) struct Bereavement {
-    pub(super) runtime: Handle,
-    pub(super) plan: GeckoPlan,
-    pub(super) drives: Drives,
-    pub(super) chain: Chain,
-    /// Numbers of the drives with which the chain was opened.
-    pub(super) given: Vec<usize>,
-    pub(super) rng: Rng,
+    pub(super) of: Incarnation,
     pub(super) promised: Promised,
     /// Links that left.
     pub(super) lost: Rc<Cell<u64>>,
 }
 
 impl Bereavement {
-    /// Lets it happen; `problem` gets what was wrong.
-    pub(super) fn start(self, problem: Rc<RefCell<Option<String>>>) {
-        let runtime = self.runtime.clone();
-        runtime.spawn(async move {
-            if let Err(told) = self.run().await {
-                problem.borrow_mut().get_or_insert(told);
-            }
-        });
-    }
-
-    async fn run(mut self) -> Result<(), String> {
-        let before = read_all(&self.chain, &self.plan).await?;
-        self.pause().await;
-        let links = links(&self.chain, &self.given);
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub(super) async fn run(mut self) -> Result<(), String> {
+        let before = read_all(&self.of.chain, &self.of.plan).await?;
+        self.of.pause().await;
+        let links = links(&self.of.chain, &self.of.given);
         // The others must bear the export, or the chain takes no more writes.
-        let (drive, segment) = (self.plan.drives[0].capacity, self.plan.segment);
+        let (drive, segment) = (self.of.plan.drives[0].capacity, self.of.plan.segment);
         if links.len() < LINKS_LEAST
-            || self.plan.export > export_limit(links.len() - 1, drive, segment)
+            || self.of.plan.export > export_limit(links.len() - 1, drive, segment)
         {
             return Ok(());
         }
-        let any = links[to_usize(self.rng.below(links.len() as u64))].clone();
+        let any = links[to_usize(self.of.rng.below(links.len() as u64))].clone();
         // The chain does not go on without two links: one that leaves, and another.
         let is_leaving = |link: usize| {
-            self.chain.links().iter().any(|state| state.link == link && state.leaving.is_some())
+            self.of.chain.links().iter().any(|state| state.link == link && state.leaving.is_some())
         };
         let leaving = links.into_iter().find(|(link, _)| is_leaving(*link));
         let (link, drives) = leaving.unwrap_or(any);
         for number in &drives {
-            self.drives.drive(*number).fail_requests(Box::new(|_| Some(IoError::Gone)));
+            self.of.drives.drive(*number).fail_requests(Box::new(|_| Some(IoError::Gone)));
         }
-        self.pause().await;
-        if self.rng.one_in(4) {
+        self.of.pause().await;
+        if self.of.rng.one_in(4) {
             // Nobody removes it in this incarnation, and it is back in the next.
             return Ok(());
         }
         self.promised.set(&drives, None);
-        let mut removed = self.chain.remove_link(link, OnLoss::Accept).await;
+        let mut removed = self.of.chain.remove_link(link, OnLoss::Accept).await;
         for _ in 0..TRIES {
             // A removal that an earlier opening began ends when it finds that the drive is gone.
             if removed != Err(LinkError::Busy) {
                 break;
             }
-            self.runtime.sleep(Nanos::from_millis(10)).await;
-            removed = self.chain.remove_link(link, OnLoss::Accept).await;
+            self.of.runtime.sleep(Nanos::from_millis(10)).await;
+            removed = self.of.chain.remove_link(link, OnLoss::Accept).await;
         }
         match removed {
             Ok(loss) => {
@@ -87,19 +75,14 @@ impl Bereavement {
             Err(LinkError::NoSuchLink { .. }) => Ok(()),
             Err(LinkError::Closed) => Ok(()),
             // The others had no room at that moment.
-            Err(_) if self.chain.read_only().is_some() => Ok(()),
+            Err(_) if self.of.chain.read_only().is_some() => Ok(()),
             Err(error) => Err(format!("a lost link was not removed: {error}")),
         }
     }
 
-    async fn pause(&mut self) {
-        let pause = Nanos::from_micros(1 << self.rng.below(18));
-        self.runtime.sleep(pause).await;
-    }
-
     /// Nothing is lost but what the removal has named, and what was lost before.
     async fn check(&self, before: &Payload, loss: &Loss) -> Result<(), String> {
-        let content = read_all(&self.chain, &self.plan).await?;
+        let content = read_all(&self.of.chain, &self.of.plan).await?;
         for (at, (sector, before)) in (0..).zip(content.sectors().zip(before.sectors())) {
             let is_named = loss.ranges.iter().any(|range| range.range().contains(&at));
             let lost = Some(Sector::Tag(LOST));

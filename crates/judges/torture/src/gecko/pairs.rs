@@ -1,13 +1,13 @@
 //! What happens to the halves of a mirrored chain while clients use it: they fail and are replaced.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{Handle, IoError, Nanos, Request, Rng, to_usize};
-use manylogs_gecko::{Chain, HalfState, ReplaceError, Standing};
+use manylogs_block::{IoError, Request, to_usize};
+use manylogs_gecko::{HalfState, ReplaceError, Standing};
 
-use super::plan::GeckoPlan;
-use super::world::{Drives, of_plan};
+use super::watch::Incarnation;
+use super::world::of_plan;
 
 /// Drives that are replaced in an incarnation, at most.
 const REPLACED_MOST: u64 = 2;
@@ -19,49 +19,35 @@ const SOUND_NEW: u64 = 30;
 /// The trouble of one incarnation. At most one drive fails in it, and never the last of its link:
 /// clients see no error.
 pub(super) struct Trouble {
-    pub(super) runtime: Handle,
-    pub(super) plan: GeckoPlan,
-    pub(super) drives: Drives,
-    pub(super) chain: Chain,
-    /// Numbers of the drives with which the chain was opened.
-    pub(super) given: Vec<usize>,
-    pub(super) rng: Rng,
+    pub(super) of: Incarnation,
     pub(super) replaced: Rc<Cell<u64>>,
     pub(super) failed: Rc<Cell<u64>>,
 }
 
 impl Trouble {
-    /// Lets it happen; `problem` gets what was wrong.
-    pub(super) fn start(self, problem: Rc<RefCell<Option<String>>>) {
-        let runtime = self.runtime.clone();
-        runtime.spawn(async move {
-            if let Err(told) = self.run().await {
-                problem.borrow_mut().get_or_insert(told);
-            }
-        });
-    }
-
-    /// Runs until all that should happen has happened.
-    async fn run(mut self) -> Result<(), String> {
-        let mut may_fail = self.rng.one_in(2) && self.fails_somewhere();
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub(super) async fn run(mut self) -> Result<(), String> {
+        let mut may_fail = self.of.rng.one_in(2) && self.fails_somewhere();
         let used: Vec<usize> = self.halves().filter_map(|half| half.given).collect();
-        let mut unused: Vec<usize> = (0..self.plan.drives.len())
-            .filter(|number| !used.iter().any(|given| self.given[*given] == *number))
+        let mut unused: Vec<usize> = (0..self.of.plan.drives.len())
+            .filter(|number| !used.iter().any(|given| self.of.given[*given] == *number))
             .collect();
-        for _ in 0..self.rng.below(1 + REPLACED_MOST) {
-            let pause = Nanos::from_micros(1 << self.rng.below(18));
-            self.runtime.sleep(pause).await;
+        for _ in 0..self.of.rng.below(1 + REPLACED_MOST) {
+            self.of.pause().await;
             if unused.is_empty() {
                 break;
             }
-            let new = unused.remove(to_usize(self.rng.below(unused.len() as u64)));
+            let new = unused.remove(to_usize(self.of.rng.below(unused.len() as u64)));
             may_fail = self.replace(new, may_fail).await?;
         }
         Ok(())
     }
 
     fn halves(&self) -> impl Iterator<Item = HalfState> {
-        self.chain.halves().into_iter()
+        self.of.chain.halves().into_iter()
     }
 
     /// The current halves of links that have two.
@@ -78,17 +64,17 @@ impl Trouble {
         if able.is_empty() {
             return false;
         }
-        let given = able[to_usize(self.rng.below(able.len() as u64))];
-        self.fail(self.given[given], SOUND_MOST);
+        let given = able[to_usize(self.of.rng.below(able.len() as u64))];
+        self.fail(self.of.given[given], SOUND_MOST);
         true
     }
 
     /// Lets a drive fail one change or flush, or all from then on, after fewer than `sound`
     /// requests.
     fn fail(&mut self, number: usize, sound: u64) {
-        let (mut left, once) = (self.rng.below(sound), self.rng.one_in(2));
+        let (mut left, once) = (self.of.rng.below(sound), self.of.rng.one_in(2));
         let failed = Rc::clone(&self.failed);
-        self.drives.drive(number).fail_requests(Box::new(move |request| {
+        self.of.drives.drive(number).fail_requests(Box::new(move |request| {
             let is_read = matches!(request, Request::Read { .. });
             if left > 0 || is_read && once {
                 left = left.saturating_sub(1);
@@ -104,16 +90,16 @@ impl Trouble {
     /// Replaces a half by the drive `new`, which may fail if no drive `may_fail` yet. Returns
     /// whether one may fail now.
     async fn replace(&mut self, new: usize, may_fail: bool) -> Result<bool, String> {
-        let links = self.plan.members / 2;
-        let place = (to_usize(self.rng.below(links as u64)), to_usize(self.rng.below(2)));
+        let links = self.of.plan.members / 2;
+        let place = (to_usize(self.of.rng.below(links as u64)), to_usize(self.of.rng.below(2)));
         // It may fail after it has joined: then its twin must be there.
         let has_twin = self.able().iter().any(|half| half.link == place.0);
-        let fails = !may_fail && has_twin && self.rng.one_in(2);
+        let fails = !may_fail && has_twin && self.of.rng.one_in(2);
         if fails {
             self.fail(new, SOUND_NEW);
         }
-        let drive = of_plan(self.drives.drive(new), &self.plan);
-        match self.chain.replace(place, (drive, new)).await {
+        let drive = of_plan(self.of.drives.drive(new), &self.of.plan);
+        match self.of.chain.replace(place, (drive, new)).await {
             Ok(_) => self.replaced.set(self.replaced.get() + 1),
             // One that joins since the last opening goes on.
             Err(ReplaceError::Busy) => {}

@@ -3,9 +3,31 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use manylogs_block::{Handle, Nanos, Rng};
 use manylogs_gecko::Chain;
 
+use super::plan::GeckoPlan;
+use super::world::Drives;
 use crate::tally::Tally;
+
+/// An incarnation, for what happens to its drives and links while clients use the chain.
+pub(super) struct Incarnation {
+    pub(super) runtime: Handle,
+    pub(super) plan: GeckoPlan,
+    pub(super) drives: Drives,
+    pub(super) chain: Chain,
+    /// Numbers of the drives with which the chain was opened.
+    pub(super) given: Vec<usize>,
+    pub(super) rng: Rng,
+}
+
+impl Incarnation {
+    /// Waits for 1 us to 0.13 s.
+    pub(super) async fn pause(&mut self) {
+        let pause = Nanos::from_micros(1 << self.rng.below(18));
+        self.runtime.sleep(pause).await;
+    }
+}
 
 /// Progress of an incarnation.
 #[derive(Clone, Default)]
@@ -27,6 +49,20 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Lets something happen while clients use the chain. Its error is what was wrong.
+    pub(super) fn start(
+        &self,
+        runtime: &Handle,
+        happens: impl Future<Output = Result<(), String>> + 'static,
+    ) {
+        let problem = Rc::clone(&self.problem);
+        runtime.spawn(async move {
+            if let Err(told) = happens.await {
+                problem.borrow_mut().get_or_insert(told);
+            }
+        });
+    }
+
     /// Adds what the chain and its drives did to `tally`.
     pub(super) fn note(&self, tally: &mut Tally) {
         if let Some(chain) = &*self.opened.borrow() {
