@@ -118,15 +118,14 @@ impl Client {
     /// Makes stores forget these versions. False if none of them did.
     async fn forget_at(self: &Rc<Self>, old: &[Holder]) -> bool {
         let forget = |one: &Holder| {
-            let (extent, version) = (one.extent(), one.version);
+            let Range { extent, version } = one.range();
             self.call(one.store, Ask::Delete { extent, version })
         };
         let asked: Vec<_> = old.iter().map(forget).collect();
         let mut some = false;
         for (one, asked) in old.iter().zip(asked) {
             if asked.await.is_ok() {
-                let range = Range { extent: one.extent(), version: one.version };
-                self.table.borrow_mut().forgotten(one.store, range);
+                self.table.borrow_mut().forgotten(one.store, one.range());
                 some = true;
             }
         }

@@ -276,14 +276,14 @@ impl Client {
                 return Ok(false);
             }
             let forget = |holder: &Holder| {
-                let (extent, version) = (holder.extent(), holder.version);
+                let Range { extent, version } = holder.range();
                 let asked = self.call(holder.store, Ask::Delete { extent, version });
                 self.answer(async move { asked.await.map_err(|error| error.of_request(extent)) })
             };
             let sent: Vec<_> = same.iter().map(forget).collect();
             let mut all = true;
             for (holder, sent) in same.iter().zip(sent) {
-                let range = Range { extent: holder.extent(), version: holder.version };
+                let range = holder.range();
                 if sent.await.is_ok() {
                     self.peers[holder.store].full_until.set(None);
                 } else if !void || !self.header.void(self.peers[holder.store].id, range).await? {

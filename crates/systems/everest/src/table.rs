@@ -45,6 +45,11 @@ impl Holder {
     pub(crate) const fn extent(&self) -> Extent {
         Extent::new(self.start, self.len)
     }
+
+    /// The range that the store may hold, up to this version.
+    pub(crate) const fn range(&self) -> Range {
+        Range { extent: self.extent(), version: self.version }
+    }
 }
 
 /// A range to reclaim.

@@ -115,9 +115,10 @@ fn tell_loss(loss: &LossTold) -> Result<(), Failure> {
     let unnamed = loss.count.saturating_sub(loss.ranges.len() as u64);
     let more = if unnamed > 0 { " (manylogs check names all of them)" } else { "" };
     let (bytes, count) = (human(loss.bytes), loss.count);
+    let least = if count < Loss::LISTED_MOST as u64 { "" } else { "at least " };
     let what = if count == 1 { "range" } else { "ranges" };
     Err(Failure::Loss(format!(
-        "{bytes} in {count} {what} are lost: reads there fail until they are written{more}"
+        "{bytes} in {least}{count} {what} are lost: reads there fail until they are written{more}"
     )))
 }
 

@@ -129,15 +129,9 @@ impl Store {
     /// The log and the offset of the newest version of `wanted`, if that is metadata in one piece.
     #[must_use]
     pub fn metadata_at(&self, wanted: Extent) -> Option<(LogId, LogOffset)> {
-        let mut parts =
-            self.map.lookup(wanted).map(|(part, mapped)| (part, mapped.map(|m| m.value)));
-        let (_, first) = parts.next()?;
-        let first = first.filter(|place| place.is_metadata())?;
-        let follows = |(part, place): (Extent, Option<Place>)| {
-            place == Some(first.advance(Sectors(part.start.0 - wanted.start.0)))
-        };
-        let Place::Log { log, offset, .. } = first else { return None };
-        parts.all(follows).then_some((log, offset))
+        let [(_, Some(place))] = self.parts(wanted)[..] else { return None };
+        let Place::Log { log, offset, .. } = place else { return None };
+        place.is_metadata().then_some((log, offset))
     }
 
     /// The parts of `named` of which the table has metadata where it was noted.

@@ -3,7 +3,7 @@
 use manylogs_block::{Extent, IoError, IoResult, Payload, Sectors, narrow};
 
 use super::{Device, Place, Store};
-use crate::{EntryKind, Log, LogId, LogOffset};
+use crate::{EntryKind, Log, LogId, LogOffset, MapValue};
 use manylogs_plant::{self as plant, Bug};
 
 /// A read of a log that is under way.
@@ -33,6 +33,25 @@ pub enum Source {
 }
 
 impl Store {
+    /// The parts of `extent`, each in one place: what follows each other in one log is one part.
+    /// `None` stands for what the map does not have.
+    #[must_use]
+    pub fn parts(&self, extent: Extent) -> Vec<(Extent, Option<Place>)> {
+        let mut parts: Vec<(Extent, Option<Place>)> = Vec::new();
+        for (part, mapped) in self.map.lookup(extent) {
+            let place = mapped.map(|mapped| mapped.value);
+            let follows = |(before, first): &(Extent, Option<Place>)| {
+                matches!(first, Some(Place::Log { .. }))
+                    && first.map(|first| first.advance(before.len)) == place
+            };
+            match parts.last_mut() {
+                Some(last) if follows(last) => last.0.len += part.len,
+                _ => parts.push((part, place)),
+            }
+        }
+        parts
+    }
+
     /// Begins to read `part`, which the map has at `place`.
     pub fn begin(&mut self, part: Extent, place: Place) -> Source {
         match place {

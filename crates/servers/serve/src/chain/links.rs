@@ -20,7 +20,7 @@ const TOLD_MOST: usize = 1000;
 pub struct LossTold {
     /// The first ranges, at most a thousand: offset and length in bytes.
     pub ranges: Vec<(u64, u64)>,
-    /// Number of ranges.
+    /// Number of ranges; if it is [`Loss::LISTED_MOST`], there may be more.
     pub count: u64,
     /// Length of all ranges.
     pub bytes: u64,

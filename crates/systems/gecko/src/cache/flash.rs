@@ -229,7 +229,7 @@ impl Flash {
         self.is_writing = false;
         let mut writing = std::mem::take(&mut self.writing);
         if !is_written {
-            self.faults += 1;
+            self.failed();
             return;
         }
         self.uses += 1;
@@ -264,11 +264,18 @@ impl Flash {
         self.is_ready = true;
     }
 
-    /// A request was not answered in time: the SSD is used no more. What waits for it makes room.
+    /// A request was not answered in time: the SSD is used no more.
     pub(crate) fn fell_silent(&mut self) {
         self.is_silent = true;
-        self.leaving.clear();
-        self.waiting = 0;
+        self.drop_what_waits();
+    }
+
+    /// What waits for an SSD that is used no more makes room.
+    fn drop_what_waits(&mut self) {
+        if self.is_given_up() {
+            self.leaving.clear();
+            self.waiting = 0;
+        }
     }
 
     /// Whether a request was not answered in time.
@@ -277,8 +284,9 @@ impl Flash {
     }
 
     /// A request of the SSD failed.
-    pub(super) const fn failed(&mut self) {
+    pub(super) fn failed(&mut self) {
         self.faults += 1;
+        self.drop_what_waits();
     }
 
     /// The content of `part` of the version `sequence`, if it waits for its stripe.
@@ -322,7 +330,7 @@ impl Flash {
             self.hits += 1;
             return;
         }
-        self.faults += 1;
+        self.failed();
         if !plant::is(Bug::FlashNotVerified) {
             self.empty(hit.stripe);
         }

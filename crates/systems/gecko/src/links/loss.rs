@@ -21,8 +21,6 @@ use crate::state::{Inner, ORDER};
 
 /// Ranges that one batch says are lost. Its record is no longer than one with content.
 const AT_ONCE: usize = 8;
-/// Ranges that are listed; of others only the length is told.
-const LISTED_MOST: usize = 1 << 16;
 
 /// What a removal does when something on the link cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +34,7 @@ pub enum OnLoss {
 /// What was lost with a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// The ranges, as clients address them, in order: at most 65,536 of them.
+    /// The ranges, as clients address them, in order: at most [`Loss::LISTED_MOST`].
     pub ranges: Vec<Extent>,
     /// Length of all ranges, also of those that are not listed.
     pub sectors: Sectors,
@@ -45,6 +43,9 @@ pub struct Loss {
 }
 
 impl Loss {
+    /// Ranges that are listed; of others only the length is told.
+    pub const LISTED_MOST: usize = 1 << 16;
+
     fn add(&mut self, range: Extent) {
         self.sectors += range.len;
         if self.is_full {
@@ -52,9 +53,9 @@ impl Loss {
         }
         self.ranges.push(range);
         // Now and then: each time costs as much as there are ranges.
-        if self.ranges.len() >= 2 * LISTED_MOST {
+        if self.ranges.len() >= 2 * Self::LISTED_MOST {
             *self = std::mem::take(self).merged();
-            self.is_full = self.ranges.len() >= LISTED_MOST;
+            self.is_full = self.ranges.len() >= Self::LISTED_MOST;
         }
     }
 
@@ -68,7 +69,7 @@ impl Loss {
             }
             touches
         });
-        self.ranges.truncate(LISTED_MOST);
+        self.ranges.truncate(Self::LISTED_MOST);
         self
     }
 }

@@ -4,8 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoResult, Lba, Payload, Sectors, completion};
 use manylogs_engine::{self as engine, Reader, read_log};
-use manylogs_logstore::MapValue;
-use manylogs_logstore::store::{Around, Place, Store};
+use manylogs_logstore::store::Around;
 
 use crate::state::Inner;
 use crate::volume::Volume;
@@ -25,23 +24,6 @@ enum Source {
 struct Part {
     extent: Extent,
     source: Source,
-}
-
-/// The parts of a read, each from one place: what follows each other in one log is one part.
-fn parts_of(store: &Store, extent: Extent) -> Vec<(Extent, Option<Place>)> {
-    let mut parts: Vec<(Extent, Option<Place>)> = Vec::new();
-    for (part, mapped) in store.map().lookup(extent) {
-        let place = mapped.map(|mapped| mapped.value);
-        let follows = |(before, first): &(Extent, Option<Place>)| {
-            matches!(first, Some(Place::Log { .. }))
-                && first.map(|first| first.advance(before.len)) == place
-        };
-        match parts.last_mut() {
-            Some(last) if follows(last) => last.0.len += part.len,
-            _ => parts.push((part, place)),
-        }
-    }
-    parts
 }
 
 /// What one read of a log brings.
@@ -111,7 +93,7 @@ impl Volume {
     #[must_use]
     pub fn in_one_piece(&self, wanted: Extent, extent: Extent) -> Extent {
         let inner = self.shared();
-        let parts = parts_of(&inner.engine.state.borrow().store, extent);
+        let parts = inner.engine.state.borrow().store.parts(extent);
         let has_wanted = |(part, _): &(Extent, _)| part.contains(wanted);
         let Some((mut found, place)) = parts.into_iter().find(has_wanted) else { return wanted };
         let holes = inner.layout.holes_in(found).filter(|_| place.is_none());
@@ -173,7 +155,7 @@ impl Inner {
     /// Starts all device reads and pins the logs that they read. What was read ahead is in memory.
     fn plan_read(&self, extent: Extent) -> (Vec<Part>, Vec<Vec<Completion>>) {
         let mut state = self.engine.state.borrow_mut();
-        let places = parts_of(&state.store, extent);
+        let places = state.store.parts(extent);
         let mut parts = Vec::with_capacity(places.len());
         let mut spans: Vec<Extent> = Vec::new();
         for (part, place) in places {
