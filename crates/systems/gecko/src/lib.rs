@@ -38,7 +38,7 @@ pub use cache::{CacheError, CacheLabel, CacheOptions, FlashFigures};
 pub use chain::{Chain, ChainFigures};
 pub use error::ChainError;
 pub use join::{Copied, HalfState, ReplaceError, ReplaceFault, Standing};
-pub use limit::{export_limit, table_bytes_most};
+pub use limit::{export_limit, segments_in_all, table_bytes_most};
 pub use links::{Leaving, LinkError, LinkState, Loss, OnLoss};
 pub use member::{ChainMember, LABEL_BYTES};
 pub use open::{ChainFinding, ChainOptions, Depth, Examined, SegmentFound};

@@ -61,6 +61,14 @@ pub const fn table_bytes_most(export: Sectors, segments: Sectors) -> u64 {
     export.0 / BLOCK.0 * MAP_BYTES + segments.0 / BLOCK.0 * IN_SEGMENT_BYTES
 }
 
+/// Length of all segments of a chain of so many links, whose smallest drive has `smallest` sectors,
+/// with segments of this length.
+#[must_use]
+pub fn segments_in_all(links: usize, smallest: Sectors, segment: Sectors) -> Sectors {
+    let per_drive = manylogs_logstore::ondisk::equal_logs::log_count(smallest, segment);
+    Sectors(links as u64 * per_drive * segment.0)
+}
+
 /// The largest export of a chain of `drives` drives, the smallest of which has `smallest` sectors,
 /// with segments of this length.
 #[must_use]

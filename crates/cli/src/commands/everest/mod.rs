@@ -134,12 +134,13 @@ pub(crate) fn base_rows(label: &BaseLabel, alone: bool) -> String {
         let left = if label.leaving.contains(store) { "; it is being evacuated" } else { "" };
         let _ = writeln!(out, "  {} at {at}: {noted}{left}", store_name(store));
     }
-    for kept in label.kept.iter().filter(|kept| !label.stores.contains(&kept.id)) {
-        let (name, at) = (store_name(&kept.id), &kept.address);
-        let _ = match label.leaving.contains(&kept.id) {
-            true => writeln!(out, "  {name} was evacuated and has nothing, at {at}"),
-            false => writeln!(out, "  {name} has nothing, and is borrowed at every start, at {at}"),
+    for store in with_nothing(label) {
+        let at = address(label, &store).map(|at| format!(", at {at}")).unwrap_or_default();
+        let what = match label.leaving.contains(&store) {
+            true => "was evacuated and has nothing: it takes no writes until it is added again",
+            false => "has nothing, and is borrowed at every start",
         };
+        let _ = writeln!(out, "  {} {what}{at}", store_name(&store));
     }
     if !label.voids.is_empty() {
         let ranges = counted(label.voids.len() as u64, "range");
@@ -151,6 +152,14 @@ pub(crate) fn base_rows(label: &BaseLabel, alone: bool) -> String {
         let _ = writeln!(out, "lost            {lost} in {ranges}: read errors until written");
     }
     out
+}
+
+/// Stores that have nothing of the base volume, and that its header names: those that are borrowed
+/// at every start, and those that were evacuated.
+fn with_nothing(label: &BaseLabel) -> impl Iterator<Item = StoreId> {
+    let kept = label.kept.iter().map(|kept| kept.id);
+    let left = label.leaving.iter().copied().filter(|store| address(label, store).is_none());
+    kept.chain(left).filter(|store| !label.stores.contains(store))
 }
 
 /// The bytes that a store alone has, if that is noted.
@@ -191,8 +200,7 @@ pub(crate) fn base_json(label: &BaseLabel) -> Value {
             "evacuated": label.leaving.contains(store),
         })
     };
-    let kept = label.kept.iter().map(|kept| kept.id).filter(|id| !label.stores.contains(id));
-    let stores: Vec<StoreId> = label.stores.iter().copied().chain(kept).collect();
+    let stores: Vec<StoreId> = label.stores.iter().copied().chain(with_nothing(label)).collect();
     let void = |(store, extent): &(StoreId, Extent)| {
         let mut void = range(extent);
         void["store"] = json!(store_name(store));

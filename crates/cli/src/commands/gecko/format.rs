@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
 use manylogs_gecko::{
-    CacheOptions, Chain, ChainOptions, ChainSettings, export_limit, table_bytes_most,
+    CacheOptions, Chain, ChainOptions, ChainSettings, export_limit, segments_in_all,
+    table_bytes_most,
 };
 use manylogs_serve::{ChainRefused, identity};
 use manylogs_storage::OpenMode;
@@ -158,7 +159,7 @@ fn told(
         100.0 * export.bytes() as f64 / raw as f64,
         human(limit.bytes()),
         human(segment.bytes()),
-        human(table_bytes_most(export, Sectors(smallest.0 * links as u64))),
+        human(table_bytes_most(export, segments_in_all(links, smallest, segment))),
     );
     for (path, capacity) in paths.iter().zip(capacities) {
         out += &row(path, *capacity, smallest);

@@ -214,7 +214,10 @@ fn ssd(flash: &FlashStatus) -> String {
             human(flash.written_ever_bytes),
         ),
     };
-    format!("cache's SSD     {}: {state}\n", flash.path)
+    match flash.path.as_str() {
+        "" => format!("cache's SSD     {state}\n"),
+        path => format!("cache's SSD     {path}: {state}\n"),
+    }
 }
 
 /// The rows of a status about a served chain.

@@ -79,7 +79,7 @@ pub struct LinkStatus {
 /// The SSD of a tail cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlashStatus {
-    /// Its path.
+    /// Its path; empty if none was found.
     pub path: String,
     /// Why it is not used, if so.
     pub problem: Option<String>,

@@ -41,7 +41,7 @@ impl CacheSsd {
             (Some(named), _) => named.clone(),
             (None, Some(first)) if is_wanted => {
                 let Some(found) = cache_of(served.id, first) else {
-                    return Ok(Some(Self::without(Path::new("SSD"), &MISSING)));
+                    return Ok(Some(Self::without(Path::new(""), &MISSING)));
                 };
                 // Nobody named it, so it is no reason to refuse the chain.
                 let attached = Self::attach(stack, options, chain, &found);
@@ -85,10 +85,12 @@ impl CacheSsd {
         }
     }
 
-    /// The SSD at `path` cannot be used. The log says so, as a path may have a typing error.
+    /// The SSD at `path`, which is empty if none was found, cannot be used. The log says so, as a
+    /// path may have a typing error.
     fn without(path: &Path, problem: &dyn Display) -> Self {
-        let message = format!("the chain is served without this cache: {problem}");
-        line(Level::Warning, Some(path), &message, &[]);
+        let message = format!("the chain is served without its SSD: {problem}");
+        let known = Some(path).filter(|path| !path.as_os_str().is_empty());
+        line(Level::Warning, known, &message, &[]);
         Self { path: path.to_owned(), problem: Some(problem.to_string()) }
     }
 

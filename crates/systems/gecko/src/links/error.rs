@@ -22,8 +22,8 @@ pub enum LinkError {
     Last,
     /// The other links could not hold the export.
     #[error(
-        "the other links bear an export of {} sectors, and the chain has {}: add a link first \
-         (member add)", limit.0, export.0
+        "the other links bear an export of {} MiB, and the chain has {}: add a link first \
+         (member add)", limit.bytes() >> 20, export.bytes() >> 20
     )]
     Room {
         /// What the others bear.
