@@ -7,7 +7,7 @@
 //! microsecond (PM QoS, `Documentation/power/pm_qos_interface.rst` of Linux).
 //!
 //! That costs energy, so it is asked for only while requests come fast, and only where it makes
-//! them at least half as fast again. On most real machines it does not.
+//! the fastest of them at least half as fast again. On most real machines it does not.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
@@ -30,6 +30,29 @@ const PAUSE_LEAST: Nanos = Nanos::from_secs(1);
 /// The longest such pause.
 const PAUSE_MOST: Nanos = Nanos::from_secs(64);
 
+/// How fast a number of requests in a row were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// Time of a request among the fastest. The others may have waited for the disk, which no
+    /// processor makes faster.
+    pub(super) fastest: Nanos,
+    /// Mean time of a request.
+    pub(super) mean: Nanos,
+}
+
+impl Pace {
+    /// A gain is worth its cost from this part of the mean time on.
+    const GAIN_LEAST: u64 = 8;
+
+    /// Whether the fastest requests take at most two thirds of what they take at the pace of
+    /// `other`, and the gain is not lost beside what requests wait for the disk.
+    fn is_much_faster(self, other: Self) -> bool {
+        let (one, other_one) = (self.fastest.0, other.fastest.0);
+        one.saturating_mul(3) <= other_one.saturating_mul(2)
+            && (other_one - one).saturating_mul(Self::GAIN_LEAST) >= self.mean.0
+    }
+}
+
 /// The wish, which ends when all clones are dropped: see the module.
 #[derive(Clone)]
 pub(super) struct Awake(Rc<State>);
@@ -46,10 +69,10 @@ struct State {
 /// Judges whether the wish is worth its cost.
 #[derive(Debug, Default)]
 struct Worth {
-    /// Time of a request without the wish.
-    before: Nanos,
-    /// Time of a request with it, when that was last worth it.
-    with: Option<Nanos>,
+    /// Requests without the wish.
+    before: Pace,
+    /// Requests with it, when that was last worth it.
+    with: Option<Pace>,
     /// Paces in a row that gained too little.
     bad: u32,
     /// No wish before this time.
@@ -59,9 +82,9 @@ struct Worth {
 }
 
 impl Worth {
-    /// Whether the wish goes on after requests that took `pace` each.
-    fn goes_on(&mut self, pace: Nanos, now: Time) -> bool {
-        if is_much_less(pace, self.before) {
+    /// Whether the wish goes on after requests at `pace`.
+    fn goes_on(&mut self, pace: Pace, now: Time) -> bool {
+        if pace.is_much_faster(self.before) {
             (self.bad, self.pause, self.with) = (0, PAUSE_LEAST, Some(pace));
             return true;
         }
@@ -74,12 +97,6 @@ impl Worth {
         (self.not_before, self.with) = (now + pause, None);
         false
     }
-}
-
-/// Whether requests that take `one` each are at least half as fast again as those that take
-/// `other`.
-fn is_much_less(one: Nanos, other: Nanos) -> bool {
-    one.0.saturating_mul(3) <= other.0.saturating_mul(2)
 }
 
 impl Awake {
@@ -99,9 +116,9 @@ impl Awake {
         self.0.held.borrow().is_some()
     }
 
-    /// Begins to wish, if that may help: a request takes `pace` without it. Nothing happens if this
+    /// Begins to wish, if that may help: requests come at `pace` without it. Nothing happens if this
     /// process may not wish (it is not root), or the kernel has no such device.
-    pub(super) fn begin(&self, pace: Nanos) {
+    pub(super) fn begin(&self, pace: Pace) {
         let now = self.0.runtime.now();
         if self.is_held() || now < self.0.worth.borrow().not_before {
             return;
@@ -123,17 +140,18 @@ impl Awake {
         self.0.worth.borrow().with.is_some()
     }
 
-    /// Begins to wish again if requests, which take `pace` each without the wish, are much slower
+    /// Begins to wish again if requests, which come at `pace` without the wish, are much slower
     /// than with the last one.
-    pub(super) fn begin_again(&self, pace: Nanos) {
+    pub(super) fn begin_again(&self, pace: Pace) {
         let with = self.0.worth.borrow().with;
-        if with.is_some_and(|with| is_much_less(with, pace)) {
+        let with = with.map(|Pace { fastest, .. }| Pace { fastest, ..pace });
+        if with.is_some_and(|with| with.is_much_faster(pace)) {
             self.begin(pace);
         }
     }
 
-    /// Notes that requests took `pace` each while the wish held.
-    pub(super) fn used(&self, pace: Nanos) {
+    /// Notes that requests came at `pace` while the wish held.
+    pub(super) fn used(&self, pace: Pace) {
         let now = self.0.runtime.now();
         self.0.used_at.set(now);
         if !self.0.worth.borrow_mut().goes_on(pace, now) {
@@ -171,19 +189,34 @@ mod tests {
 
     use super::*;
 
+    /// Requests of which each took `nanos`.
+    fn all(nanos: u64) -> Pace {
+        Pace { fastest: Nanos(nanos), mean: Nanos(nanos) }
+    }
+
+    #[test]
+    fn waits_for_the_disk_do_not_count_unless_they_are_nearly_all() {
+        let before = all(90_000);
+        let with = |mean| Pace { fastest: Nanos(10_000), mean: Nanos(mean) };
+        assert!(with(10_000).is_much_faster(before));
+        assert!(with(640_000).is_much_faster(before));
+        assert!(!with(640_001).is_much_faster(before), "the gain is lost beside the disk");
+        assert!(!before.is_much_faster(with(10_000)));
+    }
+
     #[test]
     fn a_wish_goes_on_only_if_it_gains_enough() {
-        let mut worth = Worth { before: Nanos(90_000), ..Worth::default() };
+        let mut worth = Worth { before: all(90_000), ..Worth::default() };
         let now = Time(5);
-        assert!((0..100).all(|_| worth.goes_on(Nanos(60_000), now)));
+        assert!((0..100).all(|_| worth.goes_on(all(60_000), now)));
         // A few slow requests end nothing.
         let mixed = |number| if number % BAD_MOST == 0 { 10_000 } else { 80_000 };
-        assert!((0..100).all(|number| worth.goes_on(Nanos(mixed(number)), now)));
+        assert!((0..100).all(|number| worth.goes_on(all(mixed(number)), now)));
         let mut pauses = Vec::new();
         for _ in 0..8 {
             worth.bad = 0;
-            assert!((1..BAD_MOST).all(|_| worth.goes_on(Nanos(60_001), now)));
-            assert!(!worth.goes_on(Nanos(60_001), now));
+            assert!((1..BAD_MOST).all(|_| worth.goes_on(all(60_001), now)));
+            assert!(!worth.goes_on(all(60_001), now));
             pauses.push(worth.not_before.since(now));
         }
         assert_eq!(pauses[..3], [1, 2, 4].map(Nanos::from_secs));
@@ -206,7 +239,7 @@ mod tests {
         reactor.block_on(async move {
             for _ in 0..2 {
                 assert!(!awake.is_held());
-                awake.begin(Nanos::from_micros(100));
+                awake.begin(all(100_000));
                 assert!(awake.is_held());
                 assert_eq!(wished(&path), [0; 4]);
                 while awake.is_held() {
@@ -214,18 +247,18 @@ mod tests {
                 }
             }
             assert!(!awake.helped(), "nobody knows");
-            awake.begin(Nanos::from_micros(100));
-            awake.used(Nanos::from_micros(20));
+            awake.begin(all(100_000));
+            awake.used(all(20_000));
             awake.end();
-            awake.begin_again(Nanos::from_micros(29));
+            awake.begin_again(all(29_000));
             assert!(awake.helped() && !awake.is_held(), "as fast without");
-            awake.begin_again(Nanos::from_micros(30));
+            awake.begin_again(all(30_000));
             assert!(awake.is_held());
             for _ in 0..BAD_MOST {
-                awake.used(Nanos::from_micros(100));
+                awake.used(all(100_000));
             }
             assert!(!awake.helped() && !awake.is_held(), "it gained nothing");
-            awake.begin(Nanos::from_micros(100));
+            awake.begin(all(100_000));
             assert!(!awake.is_held(), "too soon");
         });
     }
@@ -235,7 +268,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let reactor = Reactor::new().unwrap();
         let awake = Awake::at(reactor.handle(), &dir.path().join("none"));
-        awake.begin(Nanos::from_micros(100));
+        awake.begin(all(100_000));
         assert!(!awake.is_held());
     }
 }

@@ -17,7 +17,7 @@
 use manylogs_block::{Handle, Nanos, Time};
 use manylogs_storage::Follower;
 
-use super::awake::Awake;
+use super::awake::{Awake, Pace};
 
 /// Requests in a row from one thread between two looks where it runs: a look costs some 10 us.
 const LOOK_EVERY: u32 = 64;
@@ -27,6 +27,9 @@ const LOOK_SELDOM: u32 = 64 * LOOK_EVERY;
 const VAIN: u32 = 3;
 /// Requests in a row after which they are kept awake again, if that helped before.
 const AGAIN_AFTER: u32 = 16;
+/// The fastest so many requests in a row since the last look say how fast requests are. The others
+/// may have waited for the disk, which no processor makes faster.
+const FASTEST: u32 = 4;
 
 /// Follows the thread that sends one request after another: see the module.
 pub(super) struct Companion {
@@ -34,8 +37,8 @@ pub(super) struct Companion {
     runtime: Handle,
     /// `None` if it could not be started: then nobody is followed.
     follower: Option<Follower>,
-    /// Mean time of a request when the look under way began.
-    pace: Nanos,
+    /// How fast requests were when the look under way began.
+    pace: Pace,
     /// `None` if processors may always sleep.
     awake: Option<Awake>,
 }
@@ -46,31 +49,42 @@ struct Row {
     thread: u32,
     /// Its requests since the last look.
     requests: u32,
-    /// The time of the last look, or of the first request.
+    /// When the last [`FASTEST`] requests began.
     since: Time,
+    /// The time of all since the last look.
+    took: Nanos,
+    /// The shortest time that [`FASTEST`] in a row took since the last look.
+    shortest: Option<Nanos>,
     /// Attempts in vain since the two were found together.
     vain: u32,
 }
 
 impl Row {
-    /// Notes a request that `thread` sent (0 if no thread did). Returns the mean time of a request
+    /// Notes a request that `thread` sent (0 if no thread did). Returns how fast its requests were
     /// since the last look, if it is time for the next one.
-    fn served(&mut self, thread: u32, every: u32, now: impl Fn() -> Time) -> Option<Nanos> {
+    fn served(&mut self, thread: u32, every: u32, now: impl Fn() -> Time) -> Option<Pace> {
         if thread == 0 {
             return None;
         }
         if thread != self.thread {
-            (self.thread, self.requests, self.since) = (thread, 0, now());
+            *self = Self { thread, since: now(), vain: self.vain, ..Self::default() };
             return None;
         }
         self.requests += 1;
+        if self.requests.is_multiple_of(FASTEST) {
+            let now = now();
+            let took = now.since(self.since);
+            self.since = now;
+            self.took += took;
+            self.shortest = Some(self.shortest.map_or(took, |shortest| shortest.min(took)));
+        }
         if self.requests < every {
             return None;
         }
-        let now = now();
-        let took = now.since(self.since);
-        (self.requests, self.since) = (0, now);
-        Some(Nanos(took.0 / u64::from(every)))
+        let fastest = Nanos(self.shortest.take()?.0 / u64::from(FASTEST));
+        let mean = Nanos(self.took.0 / u64::from(self.requests));
+        (self.requests, self.took) = (0, Nanos(0));
+        Some(Pace { fastest, mean })
     }
 
     /// Requests between two looks.
@@ -89,7 +103,7 @@ impl Companion {
     pub(super) fn new(runtime: Handle, may_keep_awake: bool) -> Self {
         let awake = may_keep_awake.then(|| Awake::new(runtime.clone()));
         let follower = Follower::of_this_thread().ok();
-        Self { row: Row::default(), runtime, follower, pace: Nanos(0), awake }
+        Self { row: Row::default(), runtime, follower, pace: Pace::default(), awake }
     }
 
     /// Whether idle processors are kept awake.
@@ -182,12 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_is_the_mean_since_the_last_look() {
-        let mut row = Row::default();
-        let mut paces = Vec::new();
-        for number in 0..=2 * u64::from(LOOK_EVERY) {
-            paces.extend(row.served(7, LOOK_EVERY, || Time(1000 + 50 * number)));
+    fn the_fastest_requests_are_told_apart_from_those_that_waited() {
+        let (mut row, mut paces) = (Row::default(), Vec::new());
+        let mut now = 1000;
+        for number in 0..=2 * LOOK_EVERY {
+            // One half waits.
+            now += if number.div_ceil(FASTEST).is_multiple_of(2) { 50 } else { 8_050 };
+            paces.extend(row.served(7, LOOK_EVERY, || Time(now)));
         }
-        assert_eq!(paces, [Nanos(50); 2]);
+        assert_eq!(paces, [Pace { fastest: Nanos(50), mean: Nanos(4_050) }; 2]);
     }
 }
