@@ -3,14 +3,16 @@
 //! Wall time depends on what else the machine does; the number of instructions does not. Each case
 //! is a policy on a trace. It runs under valgrind with one and with three passes over the trace:
 //! the difference is what requests cost, without start-up and reading the trace. Requests per
-//! second are printed too. Cases on traces that are not here are skipped and counted;
-//! `MANYLOGS_SHARED` says where to look for them.
+//! second are printed too. The cases `@mlfs` write to ordinary files of MLFS, alone and while the
+//! logs keep content of another file, which may cost 1 % at most. Cases on traces that are not here
+//! are skipped and counted; `MANYLOGS_SHARED` says where to look for them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
+use manylogs_lab::mlfs::keeping::write_plain;
 use manylogs_lab::prepare::{TraceSpec, prepare};
 use manylogs_lab::replay::{
     DriveSettings, Durability, Loop, Outcome, Plan, Progress, Workload, exported_capacity,
@@ -23,6 +25,11 @@ const DRIVE: &str = "exos-x20";
 const PASSES: [u64; 2] = [1, 3];
 const REQUESTS_TIMED: u64 = 1_000_000;
 const PHONE_REQUESTS: u64 = 50_000;
+/// In place of a trace: a file system, whose cases count syncs.
+const MLFS: &str = "mlfs";
+const SYNCS: u64 = 2_000;
+/// The case beside kept content takes at most this many hundredths of the other.
+const BESIDE_KEPT_MOST: u64 = 101;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -30,7 +37,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let result = match arguments.as_slice() {
         [case, passes] => passes.parse().map_err(Failure::from).and_then(|passes| {
-            replay(case, passes)?;
+            run(case, passes)?;
             Ok(true)
         }),
         [only] => measure_all(Some(only)),
@@ -53,9 +60,12 @@ fn root() -> PathBuf {
 /// Measures the cases of the budget, or those of one trace; returns whether all keep within it.
 fn measure_all(only: Option<&str>) -> Result<bool, Failure> {
     let (mut within, mut skipped) = (true, 0);
+    if only.is_none_or(|only| only == MLFS) {
+        within &= measure_mlfs()?;
+    }
     for (case, budget) in budget()? {
         let (_, trace) = parse(&case)?;
-        if only.is_some_and(|only| only != trace) {
+        if trace == MLFS || only.is_some_and(|only| only != trace) {
             continue;
         }
         if !is_here(trace) {
@@ -69,6 +79,26 @@ fn measure_all(only: Option<&str>) -> Result<bool, Failure> {
         eprintln!("{skipped} cases skipped");
     }
     Ok(within)
+}
+
+/// Whether syncs of ordinary files keep within their budget, and cost about the same beside content
+/// that the logs keep.
+fn measure_mlfs() -> Result<bool, Failure> {
+    let (mut within, mut found) = (true, Vec::new());
+    for case in ["alone@mlfs", "beside-kept@mlfs"] {
+        let budget = *budget()?.get(case).ok_or("the budget has no such case")?;
+        let [few, many] = PASSES.map(|passes| instructions(case, passes));
+        let each = (many? - few?) / (SYNCS * (PASSES[1] - PASSES[0]));
+        let verdict = if each <= budget { "ok" } else { "OVER BUDGET" };
+        eprintln!("{case:<18} {each:>6} instructions a sync, budget {budget}: {verdict}");
+        within &= each <= budget;
+        found.push(each);
+    }
+    let ratio = found[1] as f64 / found[0] as f64;
+    let holds = 100 * found[1] <= BESIDE_KEPT_MOST * found[0];
+    let verdict = if holds { "ok" } else { "MORE THAN 1 %" };
+    eprintln!("beside kept content a sync takes {ratio:.4} of the instructions: {verdict}");
+    Ok(within && holds)
 }
 
 /// Whether `case` keeps within its budget.
@@ -159,6 +189,15 @@ fn workload(trace: &str, passes: u64) -> Result<Workload, Failure> {
     let policies = parse_policies(&["mlb-256"])?;
     let capacity = exported_capacity(&settings()?, &policies[0])?;
     Ok(Workload::measure(prepare(&spec, capacity, true)?.open)?.repeated(passes))
+}
+
+/// Runs a case without a look at what it takes.
+fn run(case: &str, passes: u64) -> Result<(), Failure> {
+    let (what, on) = parse(case)?;
+    if on == MLFS {
+        return Ok(write_plain(what == "beside-kept", passes * SYNCS)?);
+    }
+    replay(case, passes).map(drop)
 }
 
 fn replay(case: &str, passes: u64) -> Result<Outcome, Failure> {

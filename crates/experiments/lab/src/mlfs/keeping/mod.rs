@@ -4,10 +4,12 @@
 
 mod gate;
 mod load;
+mod plain;
 mod read;
 mod results;
 mod run;
 
 pub use gate::Gate;
+pub use plain::write_plain;
 pub use results::{KeepingFigures, KeepingResult, text};
 pub use run::{KeepingCase, run_all};
