@@ -96,7 +96,8 @@ fn links_that_the_chain_cannot_do_without_stay() {
         );
         chain.close().await.unwrap();
         let drives = world.disks[..3].iter().map(device).collect();
-        let options = ChainOptions { segment: SEGMENT, export: None, mirror: false };
+        let options =
+            ChainOptions { segment: SEGMENT, export: None, mirror: false, summaries: true };
         let made = Chain::create(world.user.clone(), drives, options, ChainSettings::default());
         let chain = made.await.unwrap();
         assert!(matches!(chain.remove_link(0, OnLoss::Stop).await, Err(LinkError::Room { .. })));
