@@ -112,10 +112,6 @@ macro_rules! with_systems {
                 StaleSummaryBelieved,
                 /// A segment is written again while a table still names its summary.
                 SummaryNotVoided,
-                /// The summary of a segment is written before its records are durable.
-                SummaryBeforeRecords,
-                /// An opening appends to a segment of which a table names the summary.
-                SummarizedSegmentGoesOn,
             }
             /// Bugs of the summaries of a chain's segments; a test of one case shows each.
             SUMMARIES_CASES {

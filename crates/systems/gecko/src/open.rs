@@ -337,7 +337,6 @@ fn lay_out(
 /// A segment of which a table may name a summary is not written in this epoch any more, either, and
 /// in the next one only when the table names none.
 fn seal_all_but_the_newest(store: &mut Store, tables: Option<&Tables>) -> LogId {
-    let tables = tables.filter(|_| !plant::is(Bug::SummarizedSegmentGoesOn));
     let is_named = |id| tables.is_some_and(|tables| tables.of(id) != Named::None);
     let used = |log: &&Log| !log.is_empty();
     let used: Vec<LogId> = store.logs().iter().filter(used).map(Log::id).collect();

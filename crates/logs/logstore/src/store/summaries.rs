@@ -3,7 +3,6 @@
 
 use super::Store;
 use crate::{Log, LogId, RecordSequence};
-use manylogs_plant::{self as plant, Bug};
 
 impl Store {
     /// The sequence of the log's last record, if what the log holds will not change in this epoch:
@@ -13,9 +12,8 @@ impl Store {
     pub fn closed_at(&self, log: LogId, failed: bool) -> Option<RecordSequence> {
         let log = self.logs.get(log)?;
         let is_over = if failed { log.is_retired() } else { log.is_sealed() && !log.is_retired() };
-        let is_durable = !log.is_busy() || plant::is(Bug::SummaryBeforeRecords);
         let summary = log.summary().filter(|summary| summary.is_whole())?;
-        (is_over && is_durable && !log.is_empty()).then(|| summary.last())
+        (is_over && !log.is_busy() && !log.is_empty()).then(|| summary.last())
     }
 
     /// The bytes of the log's summary, if it says all that the log holds.
