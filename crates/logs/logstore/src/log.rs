@@ -106,20 +106,6 @@ impl Log {
         self.reset_first = true;
     }
 
-    /// From the next epoch on the log keeps the extents of its entries; from now on if it is empty.
-    pub fn keep_inverse(&mut self) {
-        if self.inverse.is_none() && self.is_empty() {
-            self.inverse = Some(Inverse::default());
-        }
-    }
-
-    /// The extents of its entries in the order of the log, if the log keeps them. Some may be of an
-    /// earlier epoch.
-    #[must_use]
-    pub const fn inverse(&self) -> Option<&Inverse> {
-        self.inverse.as_ref()
-    }
-
     /// Sets the log to the state that a snapshot describes: its end and its content.
     pub fn resume(&mut self, epoch: Epoch, tail: Sectors, last_checksum: u32, content: LogContent) {
         (self.epoch, self.tail, self.last_checksum) = (epoch, tail, last_checksum);
@@ -389,16 +375,6 @@ impl Log {
         self.units = UnitTable::default();
         self.inverse = self.inverse.take().map(|_| Inverse::default());
         self.summary = None;
-    }
-
-    /// Keeps the log from being reset while a read points into it.
-    pub const fn pin(&mut self) {
-        self.pins += 1;
-    }
-
-    /// Ends a [`Log::pin`].
-    pub const fn unpin(&mut self) {
-        self.pins -= 1;
     }
 
     /// Checksums of the log's content.

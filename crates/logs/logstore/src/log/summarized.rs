@@ -1,9 +1,24 @@
-//! Summaries of logs, and logs that are held until the summary of their last epoch counts no more.
+//! What logs keep of their entries: extents and summaries. Logs are held until the summary of their
+//! last epoch counts no more.
 
 use super::Log;
-use crate::Summary;
+use crate::{Inverse, Summary};
 
 impl Log {
+    /// From the next epoch on the log keeps the extents of its entries; from now on if it is empty.
+    pub fn keep_inverse(&mut self) {
+        if self.inverse.is_none() && self.is_empty() {
+            self.inverse = Some(Inverse::default());
+        }
+    }
+
+    /// The extents of its entries in the order of the log, if the log keeps them. Some may be of an
+    /// earlier epoch.
+    #[must_use]
+    pub const fn inverse(&self) -> Option<&Inverse> {
+        self.inverse.as_ref()
+    }
+
     /// From the next epoch on the log keeps a summary of at most so many bytes; from now on if
     /// nothing was appended.
     pub fn keep_summary(&mut self, most: usize) {

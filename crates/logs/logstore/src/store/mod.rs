@@ -171,7 +171,8 @@ impl Store {
     }
 
     /// Bytes of memory of the table: the map itself, the checksums of the logs' content, the
-    /// extents of the logs' entries and their summaries if they are kept, and what leads from places to addresses.
+    /// extents of the logs' entries and their summaries if they are kept, and what leads from
+    /// places to addresses.
     pub fn table_bytes(&self) -> u64 {
         let inverse = |log: &Log| log.inverse().map_or(0, Inverse::bytes);
         let summary = |log: &Log| log.summary().map_or(0, Summary::bytes);
