@@ -106,6 +106,22 @@ macro_rules! with_systems {
                 /// What is lost with a drive reads as zeroes.
                 LostReadsZeroes,
             }
+            /// Bugs of the summaries of a chain's segments that its crash histories show.
+            CHAIN_SUMMARIES {
+                /// A summary is believed although its segment was written again since.
+                StaleSummaryBelieved,
+                /// A segment is written again while a table still names its summary.
+                SummaryNotVoided,
+            }
+            /// Bugs of the summaries of a chain's segments; a test of one case shows each.
+            SUMMARIES_CASES {
+                /// A summary that was torn, or damaged, is believed.
+                TornSummaryBelieved,
+                /// The summary of another segment is believed.
+                ForeignSummaryBelieved,
+                /// An opening leaves the tables of two halves different.
+                TablesNotSettled,
+            }
             /// Bugs of a chain's tail cache that its crash histories show.
             TAIL_CACHE {
                 /// The tail cache answers with whatever version of a block it has.

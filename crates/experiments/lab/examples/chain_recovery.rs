@@ -78,7 +78,7 @@ async fn fill(
     raw: Sectors,
 ) -> Result<(), Box<dyn Error>> {
     let export = Some(Sectors(raw.0 * EXPORT / 100 / 8 * 8));
-    let options = ChainOptions { segment: SEGMENT, export, mirror: false };
+    let options = ChainOptions { segment: SEGMENT, export, mirror: false, summaries: true };
     let settings = ChainSettings { cleaning: Cleaning::Auto, ..ChainSettings::default() };
     let chain = Chain::create(runtime, drives, options, settings).await?;
     let (mut rng, mut tag) = (Rng::new(7), 0);

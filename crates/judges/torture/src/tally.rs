@@ -57,7 +57,7 @@ const RARE: [&str; 11] = [
 ];
 
 /// Counts that only histories of ext4 and of chains have.
-const OF_OTHERS: [&str; 23] = [
+const OF_OTHERS: [&str; 25] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -78,6 +78,8 @@ const OF_OTHERS: [&str; 23] = [
     "links_added",
     "links_removed",
     "links_lost",
+    "summarized",
+    "scanned",
     "cache_hits",
     "flash_hits",
     "flash_faults",
@@ -196,6 +198,10 @@ tally! {
     links_removed,
     /// Links that left with what only they held.
     links_lost,
+    /// Segments of which a summary told an opening what they hold.
+    summarized,
+    /// Segments of chains that an opening read.
+    scanned,
     /// Reads that a chain's tail cache answered.
     cache_hits,
     /// Those of them that came from its SSD.

@@ -81,6 +81,9 @@ fn choose_log<S: System>(system: &S, state: &mut S::State) -> Option<LogId> {
 /// if there was nothing to write; another caller's record may be under way.
 pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
     let engine = system.engine();
+    if engine.with_store(|store| store.is_held(log)) && !system.releases(log).await {
+        return false;
+    }
     let begun = engine.with_store(|store| store.begin_epoch(log));
     let Some((sequence, slot)) = begun else { return false };
     let write = Request::write_fua(slot.target, slot.payload);

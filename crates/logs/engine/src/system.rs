@@ -62,6 +62,12 @@ pub trait System: Sized + 'static {
         true
     }
 
+    /// Sees to it that `log`, which is held ([`Store::is_held`]), may begin an epoch, and releases
+    /// it; false if that is not possible now.
+    fn releases(&self, _log: LogId) -> impl Future<Output = bool> {
+        async { true }
+    }
+
     // What is due.
 
     /// Whether the next record goes now. Asked after each call of the engine's `commit` signal, and

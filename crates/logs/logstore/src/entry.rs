@@ -133,40 +133,58 @@ pub(crate) fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
     let [a, b, c, d, e, f, 0, 0] = entry.extent.len.0.to_le_bytes() else {
         unreachable!("an extent ends within its space")
     };
+    let [kind, class] = encode_kind(entry);
     let raw = RawEntry {
         address: U64::new(entry.extent.start.0),
         data_sequence: U64::new(entry.data_sequence.0),
         version: U64::new(entry.version),
         sectors: [a, b, c, d, e, f],
-        kind: match entry.kind {
-            EntryKind::Data => 1,
-            EntryKind::Zeroes => 2,
-            EntryKind::Supersede => 3,
-            EntryKind::Lost => 4,
-        },
-        class: match entry.class {
-            Class::Data => 0,
-            Class::Metadata => 1,
-            Class::DurabilityOnly => 2,
-            Class::Leading => 3,
-            Class::KeptMetadata => 4,
-        } | if entry.over_kept { OVER_KEPT } else { 0 },
+        kind,
+        class,
     };
     zerocopy::transmute!(raw)
 }
 
-/// The entry in `bytes`.
-pub(crate) fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
-    let raw = RawEntry::read_from_bytes(bytes).map_err(|_| RecordError::Impossible("entry"))?;
-    let kind = match raw.kind {
+/// The bytes of an entry that say its kind, and its class.
+pub(crate) const fn encode_kind(entry: &Entry) -> [u8; 2] {
+    let kind = match entry.kind {
+        EntryKind::Data => 1,
+        EntryKind::Zeroes => 2,
+        EntryKind::Supersede => 3,
+        EntryKind::Lost => 4,
+    };
+    let class = match entry.class {
+        Class::Data => 0,
+        Class::Metadata => 1,
+        Class::DurabilityOnly => 2,
+        Class::Leading => 3,
+        Class::KeptMetadata => 4,
+    };
+    [kind, class | if entry.over_kept { OVER_KEPT } else { 0 }]
+}
+
+/// What the bytes of [`encode_kind`] say: the kind, the class, and [`Entry::over_kept`].
+pub(crate) fn decode_kind([kind, class]: [u8; 2]) -> Result<(EntryKind, Class, bool), RecordError> {
+    let kind = match kind {
         1 => EntryKind::Data,
         2 => EntryKind::Zeroes,
         3 => EntryKind::Supersede,
         4 => EntryKind::Lost,
         _ => return Err(RecordError::Impossible("entry kind")),
     };
-    let class = Class::ALL.get(usize::from(raw.class & !OVER_KEPT));
-    let class = *class.ok_or(RecordError::Impossible("entry class"))?;
+    let found = Class::ALL.get(usize::from(class & !OVER_KEPT));
+    let found = *found.ok_or(RecordError::Impossible("entry class"))?;
+    let over_kept = class & OVER_KEPT != 0;
+    if over_kept && kind == EntryKind::Data && found.is_kept() {
+        return Err(RecordError::Impossible("entry class"));
+    }
+    Ok((kind, found, over_kept))
+}
+
+/// The entry in `bytes`.
+pub(crate) fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
+    let raw = RawEntry::read_from_bytes(bytes).map_err(|_| RecordError::Impossible("entry"))?;
+    let (kind, class, over_kept) = decode_kind([raw.kind, raw.class])?;
     let [a, b, c, d, e, f] = raw.sectors;
     let sectors = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
     let extent = Extent::new(raw.address.get(), sectors);
@@ -174,10 +192,5 @@ pub(crate) fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
         return Err(RecordError::Impossible("extent"));
     }
     let data_sequence = DataSequence(raw.data_sequence.get());
-    let over_kept = raw.class & OVER_KEPT != 0;
-    let entry = Entry { extent, data_sequence, version: raw.version.get(), kind, class, over_kept };
-    if over_kept && entry.is_kept() {
-        return Err(RecordError::Impossible("entry class"));
-    }
-    Ok(entry)
+    Ok(Entry { extent, data_sequence, version: raw.version.get(), kind, class, over_kept })
 }

@@ -18,6 +18,7 @@ mod sequence;
 mod shape;
 mod space;
 pub mod store;
+mod summary;
 mod tree;
 mod units;
 
@@ -37,4 +38,5 @@ pub use sequence::{
 };
 pub use shape::{Headers, RecordShape, header_bytes, units_in};
 pub use space::{LBA_BITS, Space};
+pub use summary::{SUMMARY_HEADER, Summary, SummaryOf};
 pub use units::{Unit, UnitTable, units_of};

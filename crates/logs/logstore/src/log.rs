@@ -9,17 +9,22 @@ use smallvec::SmallVec;
 use crate::content::{LogContent, Supersede};
 use crate::{
     AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, Inverse, LogId,
-    LogOffset, Offsets, Payloads, Record, RecordHeader, RecordSequence, RecordShape, Unit,
+    LogOffset, Offsets, Payloads, Record, RecordHeader, RecordSequence, RecordShape, Summary, Unit,
     UnitTable, units_of,
 };
 
 mod needed;
+mod summarized;
+
+use crate::summary::Mark;
 
 #[derive(Debug)]
 struct InFlight {
     record: RecordSequence,
     start: Sectors,
     durable: bool,
+    /// The log's summary before the record.
+    summary: Option<Mark>,
 }
 
 /// A log: a region of the disk with its present use.
@@ -59,6 +64,10 @@ pub struct Log {
     inverse: Option<Inverse>,
     /// The device must be reset at this log before each epoch's first record.
     reset_first: bool,
+    /// What the log holds, for an opening, if the log keeps it.
+    summary: Option<Summary>,
+    /// Whether the log takes no record before it is released: see [`Log::hold`].
+    held: bool,
 }
 
 impl Log {
@@ -87,26 +96,14 @@ impl Log {
             fresh: true,
             inverse: None,
             reset_first: false,
+            summary: None,
+            held: false,
         }
     }
 
     /// From now on the device is reset for each epoch, so each must begin before its first entry.
     pub const fn reset_first(&mut self) {
         self.reset_first = true;
-    }
-
-    /// From the next epoch on the log keeps the extents of its entries; from now on if it is empty.
-    pub fn keep_inverse(&mut self) {
-        if self.inverse.is_none() && self.is_empty() {
-            self.inverse = Some(Inverse::default());
-        }
-    }
-
-    /// The extents of its entries in the order of the log, if the log keeps them. Some may be of an
-    /// earlier epoch.
-    #[must_use]
-    pub const fn inverse(&self) -> Option<&Inverse> {
-        self.inverse.as_ref()
     }
 
     /// Sets the log to the state that a snapshot describes: its end and its content.
@@ -175,6 +172,9 @@ impl Log {
     pub fn is_begun(&self, floor: DataSequence) -> bool {
         if self.shape.headers == Headers::Apart {
             return true;
+        }
+        if self.held {
+            return false;
         }
         if self.tail.0 == 0 {
             return self.bound <= floor && !self.reset_first;
@@ -275,8 +275,9 @@ impl Log {
         payloads.into_iter().for_each(|part| payload.append(part));
         payload.append_zeroes(record.record_sectors - payload.len());
         let start = self.tail;
+        let summary = self.summary.as_ref().map(Summary::mark);
         let offsets = self.take_up(&record);
-        self.in_flight.push_back(InFlight { record: of.sequence, start, durable: false });
+        self.in_flight.push_back(InFlight { record: of.sequence, start, durable: false, summary });
         AppendSlot { target, payload, record, offsets }
     }
 
@@ -314,6 +315,7 @@ impl Log {
                 self.supersedes.push(Supersede { extent, data_sequence, kept: entry.over_kept });
             }
         }
+        self.summary.iter_mut().for_each(|summary| summary.push(record));
         self.epoch = record.header.epoch;
         self.bound = self.bound.max(record.header.next_data);
         self.only_begun = self.tail.0 == 0 && record.entries.is_empty();
@@ -342,6 +344,9 @@ impl Log {
         let Some(first) = self.in_flight.iter().position(|entry| entry.record == record) else {
             return Vec::new();
         };
+        if let (Some(summary), Some(mark)) = (&mut self.summary, self.in_flight[first].summary) {
+            summary.back_to(mark);
+        }
         self.in_flight.drain(first..).map(|entry| entry.record).collect()
     }
 
@@ -369,16 +374,7 @@ impl Log {
         // Dropped, not cleared: most logs of a volume are not in use at a time.
         self.units = UnitTable::default();
         self.inverse = self.inverse.take().map(|_| Inverse::default());
-    }
-
-    /// Keeps the log from being reset while a read points into it.
-    pub const fn pin(&mut self) {
-        self.pins += 1;
-    }
-
-    /// Ends a [`Log::pin`].
-    pub const fn unpin(&mut self) {
-        self.pins -= 1;
+        self.summary = None;
     }
 
     /// Checksums of the log's content.

@@ -46,6 +46,10 @@ pub struct ChainFigures {
     pub body_hits: u64,
     /// Memory of the map, of the checksums, and of what segments hold.
     pub table_bytes: u64,
+    /// Segments of which a summary on another link told the opening what they hold.
+    pub summarized: u64,
+    /// Segments that the opening read, the blank ones left out.
+    pub scanned: u64,
 }
 
 impl std::fmt::Debug for Chain {
@@ -92,6 +96,8 @@ impl Chain {
             tail_misses: cache.tail_misses,
             body_hits: cache.body_hits,
             table_bytes: state.store.table_bytes(),
+            summarized: self.0.opened_by.summaries,
+            scanned: self.0.opened_by.scanned,
         }
     }
 
@@ -145,6 +151,9 @@ impl Chain {
     /// If a drive fails.
     pub async fn close(&self) -> Result<(), IoError> {
         let done = self.submit(Request::Flush).await;
+        if done.is_ok() {
+            self.0.summarize_all().await;
+        }
         self.0.engine.close();
         self.0.cache_wanted.notify();
         done?;

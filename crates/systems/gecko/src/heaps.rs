@@ -89,6 +89,7 @@ impl Inner {
         }
         if !state.store.logs().is_blank(heap) && self.can_spare(state, heap) {
             state.store.seal(heap);
+            state.close(heap);
         }
     }
 

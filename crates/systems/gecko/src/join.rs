@@ -12,7 +12,7 @@ use std::rc::Rc;
 use manylogs_block::{
     BlockDevice, Extent, IoError, Lba, Nanos, Request, Sectors, narrow, to_usize,
 };
-use manylogs_logstore::ondisk::equal_logs::{ROOTS, least_device};
+use manylogs_logstore::ondisk::equal_logs::ROOTS;
 use manylogs_logstore::{BLANK, Log, LogId};
 use manylogs_plant::{self as plant, Bug};
 use thiserror::Error;
@@ -204,7 +204,7 @@ impl Inner {
             return Err(ReplaceError::NoSuchHalf { link, half });
         }
         let told = new.capabilities();
-        let (have, need) = (told.capacity, least_device(self.label.segments, self.label.segment));
+        let (have, need) = (told.capacity, self.label.least_device());
         if have < need {
             return Err(ReplaceError::TooSmall { have, need });
         }
@@ -294,6 +294,9 @@ impl Inner {
         pair.settles().await;
         let [first, second] = ROOTS;
         self.copy(pair, Extent::between(first.start, second.end()), &target).await?;
+        if let Some(area) = self.label.area() {
+            self.copy(pair, area.place(), &target).await?;
+        }
         let segments: Vec<LogId> = self.segments_of(link).collect();
         let done = self.keeper.roster().joining.map_or(0, |joining| joining.copied);
         self.note(|copied| {

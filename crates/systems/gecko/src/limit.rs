@@ -4,6 +4,8 @@ use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::store::Room;
 use manylogs_logstore::{EntryKind, RecordShape};
 
+use crate::summaries::Area;
+
 /// Longest write that a crash keeps or loses as a whole. Longer writes are split.
 const PIECE_MOST: Sectors = Sectors(512);
 /// Segments that cleaning has for itself.
@@ -61,11 +63,17 @@ pub const fn table_bytes_most(export: Sectors, segments: Sectors) -> u64 {
     export.0 / BLOCK.0 * MAP_BYTES + segments.0 / BLOCK.0 * IN_SEGMENT_BYTES
 }
 
+/// Length that a drive with so many segments keeps for summaries of another link's segments.
+#[must_use]
+pub fn summary_room(segments: u64, segment: Sectors) -> Sectors {
+    Area { segments, slot: Area::slot_for(segment) }.len()
+}
+
 /// Length of all segments of a chain of so many links, whose smallest drive has `smallest` sectors,
 /// with segments of this length.
 #[must_use]
 pub fn segments_in_all(links: usize, smallest: Sectors, segment: Sectors) -> Sectors {
-    let per_drive = manylogs_logstore::ondisk::equal_logs::log_count(smallest, segment);
+    let per_drive = Area::segments_on(smallest, segment);
     Sectors(links as u64 * per_drive * segment.0)
 }
 
@@ -73,7 +81,7 @@ pub fn segments_in_all(links: usize, smallest: Sectors, segment: Sectors) -> Sec
 /// with segments of this length.
 #[must_use]
 pub fn export_limit(drives: usize, smallest: Sectors, segment: Sectors) -> Sectors {
-    let per_drive = manylogs_logstore::ondisk::equal_logs::log_count(smallest, segment);
+    let per_drive = Area::segments_on(smallest, segment);
     let shape = RecordShape::in_log(Sectors(8));
     Geometry { drives: drives.max(1), per_drive, segment, shape }.export_limit()
 }

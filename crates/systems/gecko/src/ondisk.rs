@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::ChainError;
 use crate::roster::{HALVES, Half, Joining, LINKS, Roster};
+use crate::summaries::Area;
 
 /// Bytes of a label without a roster.
 const BYTES_WITHOUT: usize = 80;
@@ -24,6 +25,10 @@ const MAGIC: [u8; 8] = *b"MLGECKO1";
 const VERSION: u32 = 2;
 /// Labels of this version say that a place of the chain is empty, or that a link leaves.
 const WITH_PLACES: u32 = 3;
+/// Labels of this version say that there is a place for the summaries of segments.
+const WITH_SUMMARIES: u32 = 4;
+/// Bytes of a label without such a place.
+const BYTES_WITHOUT_SUMMARIES: usize = 336;
 /// Labels of this version have no roster: each link is one drive.
 const WITHOUT_ROSTER: u32 = 1;
 /// The link of this half leaves.
@@ -62,6 +67,8 @@ mod bytes_of_superblock {
         pub joining_half: U16,
         pub joining_copied: U32,
         pub current: [[RawHalf; HALVES]; LINKS],
+        pub slot_sectors: U32,
+        pub reserved: U32,
     }
 
     #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -73,7 +80,7 @@ mod bytes_of_superblock {
     }
 
     pub(crate) const BYTES: usize = size_of::<Raw>();
-    const _: () = assert!(BYTES == 336);
+    const _: () = assert!(BYTES == 344);
 }
 
 /// Label of a drive of a chain.
@@ -96,6 +103,8 @@ pub(crate) struct Superblock {
     pub(crate) id: u64,
     /// Which drives were current when this was written.
     pub(crate) roster: Roster,
+    /// Room for the summary of a segment; zero if the chain keeps none.
+    pub(crate) slot: Sectors,
 }
 
 impl From<Half> for RawHalf {
@@ -128,7 +137,7 @@ impl Superblock {
         let raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
-            version: U32::new(if self.roster.needs_places() { WITH_PLACES } else { VERSION }),
+            version: U32::new(self.version()),
             chain: self.chain,
             drive: U16::new(self.drive),
             drives: U16::new(narrow(self.roster.places())),
@@ -146,11 +155,32 @@ impl Superblock {
             joining_half: U16::new(joining.half),
             joining_copied: U32::new(joining.copied),
             current: self.halves_of_roster(),
+            slot_sectors: U32::new(narrow(self.slot.0)),
+            reserved: U32::ZERO,
         };
-        let mut bytes = equal_logs::seal(raw.as_bytes());
+        let mut bytes = equal_logs::seal(&raw.as_bytes()[..covered(self.version())]);
         let mbr = protective::mbr(self.sectors);
         bytes[protective::AT..][..mbr.len()].copy_from_slice(&mbr);
         bytes
+    }
+
+    fn version(&self) -> u32 {
+        match self.slot.0 {
+            0 if self.roster.needs_places() => WITH_PLACES,
+            0 => VERSION,
+            _ => WITH_SUMMARIES,
+        }
+    }
+
+    /// Where the drive keeps summaries; `None` if the chain keeps none.
+    pub(crate) fn area(&self) -> Option<Area> {
+        (self.slot.0 > 0).then_some(Area { segments: self.segments, slot: self.slot })
+    }
+
+    /// Least size of a drive of this chain.
+    pub(crate) fn least_device(&self) -> Sectors {
+        let front = self.area().map_or(Sectors(0), Area::len);
+        equal_logs::least_device(self.segments, self.segment) + front
     }
 
     fn halves_of_roster(&self) -> [[RawHalf; HALVES]; LINKS] {
@@ -170,19 +200,24 @@ impl Superblock {
         if raw.magic != MAGIC {
             return None;
         }
-        let (found, known) = (raw.version.get(), WITH_PLACES);
-        if !(WITHOUT_ROSTER..=WITH_PLACES).contains(&found) {
+        let (found, known) = (raw.version.get(), WITH_SUMMARIES);
+        if !(WITHOUT_ROSTER..=WITH_SUMMARIES).contains(&found) {
             return Some(Err(ChainError::Version { found, known }));
         }
         let has_roster = found != WITHOUT_ROSTER;
         let mut superblock = Self::of(&raw);
+        if found < WITH_SUMMARIES {
+            superblock.slot = Sectors(0);
+        }
         if !has_roster {
             superblock.without_roster(raw.drives.get());
         }
-        let says_places = found == WITH_PLACES || !superblock.roster.needs_places();
+        let says_places = found >= WITH_PLACES || !superblock.roster.needs_places();
         let says_places = says_places && superblock.roster.places() == raw.drives.get().into();
-        let covered = &raw.as_bytes()[..if has_roster { BYTES } else { BYTES_WITHOUT }];
-        let whole = equal_logs::is_whole(covered) && superblock.is_possible() && says_places;
+        let says_slot = (found == WITH_SUMMARIES) == (superblock.slot.0 > 0);
+        let covered = &raw.as_bytes()[..covered(found)];
+        let whole =
+            equal_logs::is_whole(covered) && says_slot && superblock.is_possible() && says_places;
         whole.then_some(Ok(superblock))
     }
 
@@ -214,6 +249,7 @@ impl Superblock {
                 leaving,
                 has_cache,
             },
+            slot: Sectors(raw.slot_sectors.get().into()),
         }
     }
 
@@ -233,7 +269,8 @@ impl Superblock {
             && [1, 2].contains(&self.halves)
             && self.roster.is_possible(to_usize(self.halves.into()))
             && self.segments > 0
-            && self.segments <= equal_logs::log_count(self.sectors, self.segment)
+            && self.slot.0.is_multiple_of(8)
+            && self.least_device() <= self.sectors
             && self.export.0 <= self.segments * self.segment.0 * LINKS as u64
     }
 
@@ -253,7 +290,17 @@ impl Superblock {
 
     /// The segments of the link in a place, in order of address.
     pub(crate) fn regions(&self, place: usize) -> impl Iterator<Item = (Device, Extent)> {
-        equal_logs::logs(Device(narrow(place)), self.segments, self.segment)
+        let front = self.area().map_or(Sectors(0), Area::len);
+        equal_logs::logs_behind(front, Device(narrow(place)), self.segments, self.segment)
+    }
+}
+
+/// Bytes of a label of this version that its checksum covers.
+const fn covered(version: u32) -> usize {
+    match version {
+        WITHOUT_ROSTER => BYTES_WITHOUT,
+        VERSION | WITH_PLACES => BYTES_WITHOUT_SUMMARIES,
+        _ => BYTES,
     }
 }
 
@@ -299,10 +346,11 @@ mod tests {
                 joining: Some(Joining { id: 9, link: 2, half: 1, copied: 5 }),
                 ..Roster::first(&[vec![11, 12], vec![21, 22], vec![31, 32]])
             },
+            slot: Sectors(0),
         };
         let bytes = superblock.encode();
         assert_eq!(Superblock::decode(&bytes), Some(Ok(superblock)));
-        for bit in 0..BYTES * 8 {
+        for bit in 0..BYTES_WITHOUT_SUMMARIES * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(!matches!(Superblock::decode(&bad), Some(Ok(_))), "bit {bit}");
@@ -333,6 +381,7 @@ mod tests {
             opening: 4,
             id: 3,
             roster,
+            slot: Sectors(0),
         };
         let leaves = roster.after(Change::Evacuate { link: 0 }).unwrap().unwrap();
         let left = leaves.after(Change::Remove { link: 0 }).unwrap().unwrap();

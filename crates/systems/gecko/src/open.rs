@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Request, Sectors, Signal, TaskLock, narrow, to_usize};
+use manylogs_block::{
+    BlockDevice, Handle, Payload, Request, Sectors, Signal, TaskLock, narrow, to_usize,
+};
 use manylogs_engine::{
     Engine, Member, Members, PhaseProbe, RootSlot, begin_incarnation, reserve_sequences,
     retire_failed, run_committer, run_opener,
@@ -21,7 +23,8 @@ use crate::limit::{DRIVES_MOST, Geometry, SEGMENTS_LEAST};
 use crate::ondisk::{Superblock, root_slots};
 use crate::policy::ChainSettings;
 use crate::roster::Roster;
-use crate::state::{Inner, State};
+use crate::state::{Inner, OpenedBy, State};
+use crate::summaries::{Area, Named, Tables};
 
 mod examine;
 mod found;
@@ -43,6 +46,10 @@ pub struct ChainOptions {
     /// Whether each link is two drives with the same content: the first and the second one, the
     /// third and the fourth one, and so on.
     pub mirror: bool,
+    /// Whether each link has room for summaries of another link's segments, so that an opening
+    /// after a crash need not read all. Programs that do not know such chains refuse them. Zoned
+    /// drives have none.
+    pub summaries: bool,
 }
 
 impl Chain {
@@ -82,6 +89,11 @@ impl Chain {
         for RootSlot { device, place } in root_slots(&roster, None) {
             links[usize::from(device.0)].submit(root.write_to(place, chain)).await?;
         }
+        for (Drive { device, .. }, area) in of_chain.iter().zip(found.label.area()) {
+            for table in area.tables() {
+                device.submit(Request::write_fua(table, Payload::zeroes(table.len))).await?;
+            }
+        }
         // The first copy on the first drive is written last: only then the drives are a chain.
         for Drive { device, label, .. } in of_chain.iter().rev() {
             for write in label.writes() {
@@ -90,7 +102,9 @@ impl Chain {
         }
         found.places.pairs().for_each(|pair| pair.is_in_step());
         let store = Store::new(chain, logs, root, 1);
-        let made = found.assemble(&runtime, State::new(store, LogId(0), settings), settings);
+        let tables = found.tables();
+        let state = State::new(store, LogId(0), settings);
+        let made = found.assemble(&runtime, state, (settings, tables, OpenedBy::default()));
         made.0.run();
         Ok(made)
     }
@@ -114,17 +128,21 @@ impl Chain {
         let (first, on_disk) = (root.sequence_limit, root.clone());
         let mut store = Store::new(found.label.chain, found.logs(), root, slot);
         retire_failed(&mut store);
-        let in_doubt = found.recover(&mut store).await?;
+        let tables = found.tables();
+        let (in_doubt, opened_by) = found.recover(&mut store, tables.as_ref()).await?;
         let reused = plant::is(Bug::ChainReusesSequences);
         store.number_from(if reused { 1 + store.map().len() as u64 } else { first.0 });
-        let tail = seal_all_but_the_newest(&mut store);
+        let tail = seal_all_but_the_newest(&mut store, tables.as_ref());
         if found.is_reset_first() && !plant::is(Bug::ZoneGoesOnAfterCrash) {
             store.end_epochs();
         }
         found.begin_opening(store.root().incarnation, (&on_disk, slot)).await?;
         let (places, is_mirrored) = (found.places.clone(), found.is_mirrored());
-        let opened = found.assemble(&runtime, State::new(store, tail, settings), settings);
+        let mut state = State::new(store, tail, settings);
+        state.close_all();
+        let opened = found.assemble(&runtime, state, (settings, tables, opened_by));
         if is_mirrored {
+            opened.0.settle_tables().await?;
             let settled = in_doubt.settle(&opened.0.engine.members, |_| true).await?;
             opened.0.settled.set(settled);
             places.pairs().for_each(|pair| pair.is_in_step());
@@ -161,6 +179,7 @@ impl Inner {
             runtime.spawn(Rc::clone(self).run_namer());
         }
         runtime.spawn(reserve_sequences(Rc::clone(self)));
+        runtime.spawn(Rc::clone(self).run_summarizer());
     }
 }
 
@@ -189,10 +208,25 @@ impl Found {
         for place in (0..roster.places()).filter(|place| !roster.has(*place)) {
             logs.shut(Device(narrow(place)));
         }
-        if self.is_reset_first() { logs.with_reset_first() } else { logs }
+        let logs = if self.is_reset_first() { logs.with_reset_first() } else { logs };
+        match self.label.area() {
+            Some(area) => logs.with_summaries(to_usize(area.slot.bytes())),
+            None => logs,
+        }
     }
 
-    fn assemble(self, runtime: &Handle, state: State, settings: ChainSettings) -> Chain {
+    /// The tables of an opened chain that keeps summaries, without what they say.
+    fn tables(&self) -> Option<Tables> {
+        let area = self.label.area()?;
+        Some(Tables::new(area, self.label.chain, self.label.physical))
+    }
+
+    fn assemble(
+        self,
+        runtime: &Handle,
+        state: State,
+        (settings, tables, opened_by): (ChainSettings, Option<Tables>, OpenedBy),
+    ) -> Chain {
         let geometry = self.geometry();
         // The live content of a segment must fit at the tail before the segment can be reset.
         let spared = Room { log: geometry.segment, ..geometry.largest() };
@@ -207,6 +241,8 @@ impl Found {
             label: self.label,
             keeper: self.keeper,
             places: self.places,
+            tables,
+            opened_by,
             is_changing: Cell::default(),
             stopped: RefCell::default(),
             cleaners: Cell::default(),
@@ -254,7 +290,14 @@ fn lay_out(
         return Err(ChainError::SegmentLength { given: segment, least, most });
     }
     let told: Vec<_> = drives.iter().map(|drive| drive.capabilities()).collect();
-    let need = least_device(SEGMENTS_LEAST, segment);
+    let is_zoned = drives.iter().any(BlockDevice::is_reset_first);
+    let slot = match options.summaries && !is_zoned {
+        true => Area::slot_for(segment),
+        false => Sectors(0),
+    };
+    let area = Area { segments: SEGMENTS_LEAST, slot };
+    let area = if slot.0 > 0 { area.len() } else { Sectors(0) };
+    let need = least_device(SEGMENTS_LEAST, segment) + area;
     for (drive, have) in told.iter().map(|told| told.capacity).enumerate() {
         if have < need {
             return Err(ChainError::TooSmall { drive, have, need });
@@ -262,7 +305,10 @@ fn lay_out(
     }
     let physical = told.iter().map(|told| told.physical_sector).max().unwrap_or(Sectors(1));
     let smallest = told.iter().map(|told| told.capacity).min().unwrap_or_default();
-    let segments = log_count(smallest, segment);
+    let segments = match slot.0 {
+        0 => log_count(smallest, segment),
+        _ => Area::segments_on(smallest, segment),
+    };
     let shape = RecordShape::in_log(physical);
     let limit = Geometry { drives: count, per_drive: segments, segment, shape }.export_limit();
     let export = options.export.unwrap_or(limit);
@@ -281,22 +327,31 @@ fn lay_out(
         opening: 1,
         id: 0,
         roster: Roster::default(),
+        slot,
     };
     Ok(told.iter().enumerate().map(of_drive).collect())
 }
 
 /// Returns the segment that was appended to last: it stays the tail. Seals the others, so the rest
 /// of each stays unused.
-fn seal_all_but_the_newest(store: &mut Store) -> LogId {
+/// A segment of which a table may name a summary is not written in this epoch any more, either, and
+/// in the next one only when the table names none.
+fn seal_all_but_the_newest(store: &mut Store, tables: Option<&Tables>) -> LogId {
+    let is_named = |id| tables.is_some_and(|tables| tables.of(id) != Named::None);
     let used = |log: &&Log| !log.is_empty();
     let used: Vec<LogId> = store.logs().iter().filter(used).map(Log::id).collect();
     let newest = |id: &&LogId| store.logs().get(**id).map(Log::bound);
     let tail = used.iter().max_by_key(newest).copied().unwrap_or_default();
     for id in used {
-        if id != tail {
+        if id != tail || is_named(id) {
             store.seal(id);
         }
         store.reset_small(id);
+    }
+    for id in store.logs().ids().filter(|id| is_named(*id)) {
+        if store.logs().is_unused(id) {
+            store.hold(id);
+        }
     }
     tail
 }

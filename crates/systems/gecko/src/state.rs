@@ -21,6 +21,7 @@ use crate::links::LinkError;
 use crate::ondisk::Superblock;
 use crate::pace::Pace;
 use crate::policy::ChainSettings;
+use crate::summaries::Tables;
 
 /// The stream of all changes by clients. They stay in order over a crash: a crash loses only a
 /// suffix of them.
@@ -47,6 +48,17 @@ pub(crate) struct State {
     pub(crate) heaps: Heaps,
     pub(crate) cache: TailCache,
     pub(crate) counters: Counters,
+    /// Segments that take no more records, and have no summary on another link yet.
+    pub(crate) closing: VecDeque<LogId>,
+}
+
+/// How an opening learned what segments hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OpenedBy {
+    /// Segments of which a summary said it.
+    pub(crate) summaries: u64,
+    /// Segments that were read and are not blank.
+    pub(crate) scanned: u64,
 }
 
 /// Counters of an opening.
@@ -74,6 +86,10 @@ pub(crate) struct Inner {
     pub(crate) keeper: Rc<Keeper>,
     /// The links, by their places.
     pub(crate) places: Places,
+    /// Which summaries of segments count; `None` if the chain keeps none.
+    pub(crate) tables: Option<Tables>,
+    /// What the opening took from summaries, and what it read.
+    pub(crate) opened_by: OpenedBy,
     /// Whether a link is being added or removed.
     pub(crate) is_changing: Cell<bool>,
     /// Why the last removal of a link ended before the link had left, if it did.
@@ -122,6 +138,7 @@ impl State {
             heaps: Heaps::default(),
             cache: TailCache::new(settings.cache),
             counters: Counters::default(),
+            closing: VecDeque::new(),
         }
     }
 

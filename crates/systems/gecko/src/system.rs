@@ -48,6 +48,10 @@ impl System for Inner {
         self.goes_on_without_link(device.0.into())
     }
 
+    async fn releases(&self, log: LogId) -> bool {
+        self.takes_back(log).await
+    }
+
     fn capacity(&self) -> Sectors {
         self.export
     }
@@ -241,6 +245,7 @@ impl State {
         }
         if !self.store.logs().is_blank(self.tail) {
             self.store.seal(self.tail);
+            self.close(self.tail);
         }
         let before = self.tail_drive();
         self.tail = log;

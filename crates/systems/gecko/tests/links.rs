@@ -96,7 +96,8 @@ fn links_that_the_chain_cannot_do_without_stay() {
         );
         chain.close().await.unwrap();
         let drives = world.disks[..3].iter().map(device).collect();
-        let options = ChainOptions { segment: SEGMENT, export: None, mirror: false };
+        let options =
+            ChainOptions { segment: SEGMENT, export: None, mirror: false, summaries: true };
         let made = Chain::create(world.user.clone(), drives, options, ChainSettings::default());
         let chain = made.await.unwrap();
         assert!(matches!(chain.remove_link(0, OnLoss::Stop).await, Err(LinkError::Room { .. })));
@@ -127,7 +128,8 @@ fn what_an_added_drive_held_is_blanked() {
         let World { user, drive, per_drive, settings, .. } = &world;
         let disks = [&world.disks[..3], &copy.disks[3..4]].concat();
         let (user, drive) = (user.clone(), drive.clone());
-        let world = World { user, drive, disks, per_drive: *per_drive, settings: *settings };
+        let (per_drive, settings, summaries) = (*per_drive, *settings, world.summaries);
+        let world = World { user, drive, disks, per_drive, settings, summaries };
         let chain = world.open(&[0, 1, 2, 3]).await.unwrap();
         assert!(hold(&chain, 0..MANY, A).await);
     });

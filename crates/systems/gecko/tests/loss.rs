@@ -6,7 +6,7 @@ mod common;
 
 use common::{PIECE, World, holds, place, write};
 use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
-use manylogs_gecko::{Chain, ChainError, ChainSettings, LinkError, OnLoss};
+use manylogs_gecko::{Chain, ChainError, ChainSettings, LinkError, OnLoss, summary_room};
 use manylogs_sim::CrashDisk;
 
 const PER_DRIVE: u64 = 8;
@@ -129,7 +129,7 @@ fn spoil(disk: &CrashDisk, bad: Extent) {
 
 /// The first segment of a drive that was filled, from its sector `from` on.
 fn in_segment(from: u64, len: u64) -> Extent {
-    Extent::new(64 + 5 * 256 + from, len)
+    Extent::new(64 + summary_room(PER_DRIVE, Sectors(256)).0 + 5 * 256 + from, len)
 }
 
 /// A part of a link cannot be read: its removal stops and says so, and goes on if that is accepted.

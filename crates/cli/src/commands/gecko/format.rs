@@ -87,7 +87,7 @@ fn format(args: &FormatArgs, paths: &[PathBuf]) -> Result<(), Failure> {
     let limit = export_limit(links, smallest, segment);
     let half = Sectors(smallest.0 * links as u64 / 2 / 8 * 8);
     let export = Some(args.gecko.export.unwrap_or(half.min(limit)));
-    let options = ChainOptions { segment, export, mirror: args.gecko.mirror };
+    let options = ChainOptions { segment, export, mirror: args.gecko.mirror, summaries: true };
     let (runtime, settings) = (session.runtime(), ChainSettings::default());
     let made = session.run(async move {
         Chain::check(&drives, options)?;

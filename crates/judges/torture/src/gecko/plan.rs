@@ -1,7 +1,7 @@
 //! Everything that a seed decides ahead of a history.
 
 use manylogs_block::{Nanos, Rng, Sectors, to_usize};
-use manylogs_gecko::{ChainOptions, ChainSettings, Cleaning, export_limit};
+use manylogs_gecko::{ChainOptions, ChainSettings, Cleaning, export_limit, summary_room};
 use manylogs_sim::CrashDiskConfig;
 
 /// One history in this number is of a chain that is nearly full.
@@ -14,10 +14,17 @@ const LINKED_EVERY: u64 = 8;
 const BEREFT_EVERY: u64 = 32;
 /// One history in this number, besides, is of a chain with a tail cache.
 const CACHED_EVERY: u64 = 8;
+/// One history in this number is of a chain as older programs made them, without summaries.
+const OLD_EVERY: u64 = 5;
 /// Length of a stripe of an SSD.
 pub(crate) const FLASH_STRIPE: Sectors = Sectors(64);
 /// Drives beside those of a mirrored chain, which may take the place of a half.
 const SPARES: usize = 2;
+
+/// Size of a drive with so many segments, and something more.
+fn capacity(segments: u64, segment: Sectors, more: u64) -> Sectors {
+    Sectors(80 + segments * segment.0 + more) + summary_room(segments, segment)
+}
 
 /// The plan of a history. The chain is so small that its tail wraps all the time.
 #[derive(Clone, Debug)]
@@ -52,6 +59,8 @@ pub struct GeckoPlan {
     pub(crate) linked: bool,
     /// Whether drives fail and then leave, with what only they held.
     pub(crate) bereft: bool,
+    /// Whether links keep summaries of each other's segments.
+    pub(crate) summaries: bool,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
 }
@@ -80,7 +89,7 @@ impl GeckoPlan {
         let segment = 128 + 8 * rng.below(17);
         let drives: Vec<CrashDiskConfig> = (0..2 + rng.below(3))
             .map(|_| CrashDiskConfig {
-                capacity: Sectors(80 + (4 + rng.below(4)) * segment + rng.below(40)),
+                capacity: capacity(4 + rng.below(4), Sectors(segment), rng.below(40)),
                 physical_sector: if rng.one_in(3) { Sectors(8) } else { Sectors(1) },
                 volatile_cache: !rng.one_in(4),
                 native_fua: !rng.one_in(4),
@@ -118,6 +127,7 @@ impl GeckoPlan {
             operations: 60 + rng.below(240),
             fork_every: 6 + rng.below(10),
             zoned: seed % 4 == 3,
+            summaries: seed % OLD_EVERY != 0,
         }
     }
 
@@ -151,7 +161,7 @@ impl GeckoPlan {
         let plan = Self::plain(seed);
         let segment = Sectors(128 + 8 * rng.below(5));
         let drive = CrashDiskConfig {
-            capacity: Sectors(80 + 4 * segment.0 + rng.below(segment.0)),
+            capacity: capacity(4, segment, rng.below(segment.0)),
             physical_sector: Sectors(if rng.one_in(2) { 8 } else { 1 }),
             ..plan.drives[0]
         };
@@ -224,7 +234,7 @@ impl GeckoPlan {
         let halves = if mirrored { 2 } else { 1 };
         let links = 3 + to_usize(rng.below(2));
         let segments = 5 + rng.below(4);
-        let capacity = Sectors(80 + segments * plan.segment.0 + rng.below(40));
+        let capacity = capacity(segments, plan.segment, rng.below(40));
         let drive = CrashDiskConfig { capacity, ..plan.drives[0] };
         let mut drives = vec![drive; links * halves];
         let members = drives.len();
@@ -248,6 +258,7 @@ impl GeckoPlan {
     }
 
     pub(crate) const fn options(&self) -> ChainOptions {
-        ChainOptions { segment: self.segment, export: Some(self.export), mirror: self.mirrored }
+        let (segment, export) = (self.segment, Some(self.export));
+        ChainOptions { segment, export, mirror: self.mirrored, summaries: self.summaries }
     }
 }

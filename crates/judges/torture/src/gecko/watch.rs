@@ -79,6 +79,8 @@ impl Watch {
             tally.links_added += self.links.0.get();
             tally.links_removed += self.links.1.get();
             tally.links_lost += self.lost.get();
+            tally.summarized += figures.summarized;
+            tally.scanned += figures.scanned;
         }
     }
 }

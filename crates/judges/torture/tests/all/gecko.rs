@@ -35,6 +35,9 @@ fn a_crash_loses_a_suffix_of_what_was_not_promised() {
     assert!(states > 25 * HISTORIES, "{states} crash states are too few");
     assert!(tally.resets > 5 * HISTORIES && tally.swaps > HISTORIES, "too little was cleaned");
     assert!(tally.starved > 0, "no write waited for cleaning");
+    let (told, read) = (tally.summarized, tally.scanned);
+    println!("openings took {told} segments from summaries, and read {read}");
+    assert!(told > 2 * HISTORIES, "{told} summaries believed are too few");
 }
 
 #[cfg(feature = "plant")]
@@ -182,6 +185,16 @@ fn planted_bugs_of_lost_links_are_noticed() {
 
     let hunt = Hunt { histories: "bereft", bugs: CHAIN_LOSS, patience: 400 };
     hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::bereft(seed)));
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_of_summaries_are_noticed() {
+    use crate::common::Hunt;
+    use manylogs_plant::CHAIN_SUMMARIES;
+
+    let hunt = Hunt { histories: "summaries", bugs: CHAIN_SUMMARIES, patience: 400 };
+    hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::of_seed(seed)));
 }
 
 /// The same seed gives the same history.

@@ -1,4 +1,4 @@
-//! Which entries of a log recovery may still need.
+//! Which entries of a log recovery, or a read, may still need.
 
 use super::Log;
 use crate::content::Supersede;
@@ -55,5 +55,15 @@ impl Log {
     /// Removes the supersedes, which the caller has made durable elsewhere.
     pub fn clear_supersedes(&mut self) {
         self.supersedes.clear();
+    }
+
+    /// Keeps the log from being reset while a read points into it.
+    pub const fn pin(&mut self) {
+        self.pins += 1;
+    }
+
+    /// Ends a [`Log::pin`].
+    pub const fn unpin(&mut self) {
+        self.pins -= 1;
     }
 }

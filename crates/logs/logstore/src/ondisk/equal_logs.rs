@@ -16,8 +16,8 @@ use crate::store::Device;
 
 /// Sectors of a superblock.
 pub const SUPERBLOCK: Sectors = Sectors(8);
-/// First sector of the logs.
-const LOGS_FROM: Sectors = Sectors(64);
+/// First sector of the logs, or of what a system keeps in front of them.
+pub const LOGS_FROM: Sectors = Sectors(64);
 /// The two places of a root.
 pub const ROOTS: [Extent; 2] = [
     Extent { start: Lba(SUPERBLOCK.0), len: ROOT_SECTORS },
@@ -48,7 +48,18 @@ pub const fn least_device(logs: u64, log: Sectors) -> Sectors {
 
 /// The logs of `device`, in order of address.
 pub fn logs(device: Device, count: u64, log: Sectors) -> impl Iterator<Item = (Device, Extent)> {
-    (0..count).map(move |i| (device, Extent::new(LOGS_FROM.0 + i * log.0, log.0)))
+    logs_behind(Sectors(0), device, count, log)
+}
+
+/// As [`logs`], where the system keeps so much in front of them.
+pub fn logs_behind(
+    front: Sectors,
+    device: Device,
+    count: u64,
+    log: Sectors,
+) -> impl Iterator<Item = (Device, Extent)> {
+    let from = LOGS_FROM.0 + front.0;
+    (0..count).map(move |i| (device, Extent::new(from + i * log.0, log.0)))
 }
 
 /// The bytes of a superblock with the content `raw`, in which the checksum is zero.

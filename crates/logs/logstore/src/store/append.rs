@@ -109,7 +109,7 @@ impl Store {
     /// follow.
     pub fn begin_epoch(&mut self, log: LogId) -> Option<(RecordSequence, AppendSlot)> {
         let floor = self.epoch_floor();
-        let cannot_begin = |log: &Log| log.used().0 > 0 || log.is_retired();
+        let cannot_begin = |log: &Log| log.used().0 > 0 || log.is_retired() || log.is_held();
         if self.logs.is_shut_for(log) {
             return None;
         }

@@ -46,6 +46,8 @@ pub struct Logs {
     reset_first: bool,
     /// Devices whose logs take no records: see [`Logs::shut`].
     shut: Vec<Device>,
+    /// Most bytes of a log's summary, if logs keep one.
+    summaries: Option<usize>,
 }
 
 impl Logs {
@@ -68,6 +70,7 @@ impl Logs {
             inverse: false,
             reset_first: false,
             shut: Vec::new(),
+            summaries: None,
         };
         logs.count_room();
         logs
@@ -88,8 +91,9 @@ impl Logs {
     pub fn blank(&self) -> Self {
         let (devices, inverse, reset_first) =
             (self.devices.clone(), self.inverse, self.reset_first);
+        let summaries = self.summaries;
         let new = Self::new(&self.regions, self.largest_record, self.shape);
-        let mut blank = Self { devices, inverse, reset_first, ..new };
+        let mut blank = Self { devices, inverse, reset_first, summaries, ..new };
         self.shut.iter().for_each(|device| blank.shut(*device));
         blank
     }
@@ -110,6 +114,18 @@ impl Logs {
     #[must_use]
     pub fn with_reset_first(self) -> Self {
         Self { reset_first: true, ..self }
+    }
+
+    /// The same logs; each of them keeps a summary of at most so many bytes ([`Log::summary`]), and
+    /// is held when it begins anew: [`Log::hold`].
+    #[must_use]
+    pub fn with_summaries(self, most: usize) -> Self {
+        Self { summaries: Some(most), ..self }
+    }
+
+    /// Whether logs keep summaries: see [`Logs::with_summaries`].
+    pub const fn keep_summaries(&self) -> bool {
+        self.summaries.is_some()
     }
 
     /// Takes the logs out and leaves blank ones behind.
@@ -177,6 +193,9 @@ impl Logs {
         }
         if self.reset_first {
             log.reset_first();
+        }
+        if let Some(most) = self.summaries {
+            log.keep_summary(most);
         }
         let (room, used) = (self.room_of(&log), log.used().0);
         let was_retired = usize::from(log.is_retired());

@@ -24,6 +24,7 @@ mod roots;
 mod sequences;
 mod settle;
 mod slots;
+mod summaries;
 mod versions;
 
 pub use around::Around;
@@ -43,7 +44,7 @@ pub use sequences::{LAST, LOW};
 pub use slots::{InFlightRecord, InFlightRecords, Origin, RecordSlots, SlotId, Ticket};
 pub use versions::Versions;
 
-use crate::{ExtentMap, Inverse, Log, LogId, VolumeId};
+use crate::{ExtentMap, Inverse, Log, LogId, Summary, VolumeId};
 
 use crate::ondisk::root::Root;
 use apart::NvTable;
@@ -170,10 +171,13 @@ impl Store {
     }
 
     /// Bytes of memory of the table: the map itself, the checksums of the logs' content, the
-    /// extents of the logs' entries if they are kept, and what leads from places to addresses.
+    /// extents of the logs' entries and their summaries if they are kept, and what leads from
+    /// places to addresses.
     pub fn table_bytes(&self) -> u64 {
         let inverse = |log: &Log| log.inverse().map_or(0, Inverse::bytes);
-        let of_logs = self.logs.iter().map(|log| log.units().bytes() + inverse(log));
+        let summary = |log: &Log| log.summary().map_or(0, Summary::bytes);
+        let of_logs = self.logs.iter();
+        let of_logs = of_logs.map(|log| log.units().bytes() + inverse(log) + summary(log));
         (self.map.bytes() + self.by_place.bytes() + of_logs.sum::<usize>()) as u64
     }
 

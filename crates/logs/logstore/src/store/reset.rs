@@ -152,6 +152,9 @@ impl Store {
     fn begin_anew(&mut self, log: LogId) {
         self.by_place.forget(log);
         self.logs.with(log, Log::reset);
+        if self.logs.keep_summaries() {
+            self.logs.adjust(log, Log::hold);
+        }
     }
 
     /// Resets the candidates that recovery no longer needs.

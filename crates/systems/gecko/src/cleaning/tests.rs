@@ -23,7 +23,7 @@ fn on_chain<T: 'static, F: Future<Output = T> + 'static>(
     let sim = Sim::new(7, TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let config = CrashDiskConfig {
-        capacity: Sectors(100 + PER_DRIVE * SEGMENT.0),
+        capacity: Sectors(100 + PER_DRIVE * SEGMENT.0) + crate::summary_room(PER_DRIVE, SEGMENT),
         physical_sector: Sectors(8),
         volatile_cache: false,
         native_fua: true,
@@ -34,7 +34,7 @@ fn on_chain<T: 'static, F: Future<Output = T> + 'static>(
     let runtime = sim.handle(user);
     sim.block_on(user, async move {
         let export = Some(Sectors(PIECES * PIECE.0));
-        let options = ChainOptions { segment: SEGMENT, export, mirror: false };
+        let options = ChainOptions { segment: SEGMENT, export, mirror: false, summaries: true };
         let settings = ChainSettings { buffer: Sectors(8), ..ChainSettings::default() };
         test(Chain::create(runtime, drives, options, settings).await.unwrap()).await
     })

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Extent, Hint, IoError, Payload, Request, narrow};
 use manylogs_engine::{Phase, update_root};
 use manylogs_logstore::BLANK;
-use manylogs_logstore::ondisk::equal_logs::{ROOTS, least_device};
+use manylogs_logstore::ondisk::equal_logs::ROOTS;
 use manylogs_plant::{self as plant, Bug};
 
 use super::{LinkError, device};
@@ -15,6 +15,7 @@ use crate::link::Link;
 use crate::ondisk::Superblock;
 use crate::roster::{Change, HALVES};
 use crate::state::Inner;
+use crate::summaries::{Area, Named};
 
 impl Inner {
     fn fits_as_link(&self, drives: &[(Rc<dyn BlockDevice>, usize)]) -> Result<(), LinkError> {
@@ -22,7 +23,7 @@ impl Inner {
         if drives.len() != wanted {
             return Err(LinkError::Drives { wanted, given: drives.len() });
         }
-        let need = least_device(self.label.segments, self.label.segment);
+        let need = self.label.least_device();
         let is_zoned = self.places.devices().iter().any(BlockDevice::is_reset_first);
         for (drive, _) in drives {
             let told = drive.capabilities();
@@ -84,7 +85,8 @@ impl Inner {
         }
         let begin = |region: Extent| Extent { len: BLANK.min(region.len), ..region };
         let segments = self.label.regions(0).map(|(_, region)| begin(region));
-        for extent in ROOTS.into_iter().chain(segments) {
+        let tables = self.label.area().map(Area::tables).into_iter().flatten();
+        for extent in ROOTS.into_iter().chain(tables).chain(segments) {
             let is_blank = match drive.submit(Request::Read { extent }).await {
                 Ok(content) => content.is_zero(),
                 // A write may mend it.
@@ -117,6 +119,9 @@ impl Inner {
         let mut state = self.engine.state.borrow_mut();
         let places = state.store.logs().count() / manylogs_block::to_usize(self.geometry.per_drive);
         self.engine.members.of(device(link)).set_replaced();
+        if let Some(tables) = &self.tables {
+            tables.put(link, vec![Named::None; manylogs_block::to_usize(tables.area.segments)]);
+        }
         match link < places {
             true => state.store.open_again(device(link)),
             false => state.store.grow(&self.label.regions(link).collect::<Vec<_>>()),

@@ -150,7 +150,8 @@ impl Chain {
             records.push((segment, scanned.records.len() as u64));
             Ok(())
         };
-        found.recover_with(&mut store, note).await?;
+        found.recover_with(&mut store, None, note).await?;
+        records.sort_unstable_by_key(|(segment, _)| *segment);
         examined.findings.extend(findings);
         for (segment, records) in records {
             examined.segments.extend(segment_found(&store, segment, records));

@@ -1,13 +1,14 @@
 //! The drives of a chain that is opened, and what their records say.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Sectors};
+use manylogs_block::{BlockDevice, Handle, Sectors, narrow};
 use manylogs_engine::{FoundRoot, InDoubt, PatientReads, RootSlot, Scanner, find_root, read_copy};
 use manylogs_logstore::ondisk::equal_logs::least_device;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Store, Versions};
-use manylogs_logstore::{Floors, Incarnation, LogId, Scanned};
+use manylogs_logstore::{Floors, Incarnation, Log, LogId, RecordShape, Scanned, VolumeId};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::error::ChainError;
@@ -16,6 +17,8 @@ use crate::limit::SEGMENTS_LEAST;
 use crate::link::{Link, Places};
 use crate::ondisk::{Superblock, root_slots, slots_meanwhile};
 use crate::roster::Roster;
+use crate::state::OpenedBy;
+use crate::summaries::{SummaryReader, Tables, next_link};
 
 /// The links of a chain, by their places.
 pub(super) struct Found {
@@ -163,7 +166,11 @@ impl Found {
 
     /// Fills `store` from the records in the segments. Returns the places where halves of a link
     /// may differ after a crash.
-    pub(super) async fn recover(&self, store: &mut Store) -> Result<InDoubt, ChainError> {
+    pub(super) async fn recover(
+        &self,
+        store: &mut Store,
+        tables: Option<&Tables>,
+    ) -> Result<(InDoubt, OpenedBy), ChainError> {
         let refuse = |segment, scanned: &Scanned| {
             let unknown = scanned.damage.iter().find(|damage| !damage.known);
             unknown.map_or(Ok(()), |damage| {
@@ -171,38 +178,93 @@ impl Found {
                 Err(ChainError::Damaged { segment, offset, sectors })
             })
         };
-        self.recover_with(store, refuse).await
+        self.recover_with(store, tables, refuse).await
     }
 
-    /// As [`Found::recover`]; `judge` looks at each segment first.
+    /// As [`Found::recover`]; `judge` looks at each segment first. With `tables`, which are filled
+    /// here, summaries that they name are believed.
     pub(super) async fn recover_with(
         &self,
         store: &mut Store,
+        tables: Option<&Tables>,
         mut judge: impl FnMut(LogId, &Scanned) -> Result<(), ChainError>,
-    ) -> Result<InDoubt, ChainError> {
+    ) -> Result<(InDoubt, OpenedBy), ChainError> {
         let (floor, first) = (store.floor(), &self.label);
         let mut versions = Versions::new(store.take_logs());
         let of = (store.volume(), first.physical, first.export);
         let roster = self.keeper.roster();
-        let has = |id: &LogId| roster.has(store.logs().device(*id).0.into());
-        let segments = store.logs().ids().filter(has).collect();
+        let mut believed = BTreeSet::new();
+        if let Some(tables) = tables {
+            let shape = store.logs().shape();
+            let of = (store.volume(), first.segment, first.export, shape);
+            let mut summaries = self.summaries(tables, &roster, of).await?;
+            while let Some((segment, records)) = summaries.next().await {
+                versions.logs.with(segment, Log::forgo_summary);
+                let scanned = Scanned { records, ..Scanned::default() };
+                take(store, &mut versions, segment, &scanned)?;
+                believed.insert(segment);
+            }
+        }
+        let segments = self.in_turns(&roster, &believed);
         let root = store.root();
         let differ = root.notes_copies.then(|| root.opened.clone());
         let scanner = Scanner::new(&self.reads, store.logs(), segments, of, floor);
         let mut scanner = scanner.in_doubt_only(differ);
+        let mut opened_by = OpenedBy { summaries: believed.len() as u64, scanned: 0 };
         while let Some((segment, scanned)) = scanner.next().await? {
             judge(segment, &scanned)?;
-            for record in &scanned.records {
-                if store.root().is_older_than(record) {
-                    return Err(ChainError::StaleRoot);
-                }
-                let whole = scanned.is_whole(record);
-                versions.take_record(segment, record, Floors::both(floor), whole);
+            opened_by.scanned += u64::from(!scanned.records.is_empty());
+            if !scanned.damage.is_empty() {
+                versions.logs.with(segment, Log::forgo_summary);
             }
+            take(store, &mut versions, segment, &scanned)?;
         }
         store.fill(versions);
-        Ok(scanner.in_doubt())
+        Ok((scanner.in_doubt(), opened_by))
     }
+
+    /// Reads all tables, and begins to read the summaries that they name.
+    async fn summaries<'a>(
+        &self,
+        tables: &'a Tables,
+        roster: &Roster,
+        of: (VolumeId, Sectors, Sectors, RecordShape),
+    ) -> Result<SummaryReader<'a>, ChainError> {
+        for link in roster.in_use() {
+            tables.read(link, &self.reads[link]).await?;
+        }
+        let kept = roster.in_use().filter_map(|link| {
+            let keeper = next_link(roster, self.keeper.lost(), link)?;
+            Some((link, Rc::clone(&self.reads[keeper])))
+        });
+        Ok(SummaryReader::new(tables, kept, of))
+    }
+
+    /// The segments that must be read, of one link after the other in turn, so that all links are
+    /// busy.
+    fn in_turns(&self, roster: &Roster, believed: &BTreeSet<LogId>) -> Vec<LogId> {
+        let segments = self.label.segments;
+        let of_links = |index| roster.in_use().map(move |link| link as u64 * segments + index);
+        let all = (0..segments).flat_map(of_links).map(|number| LogId(narrow(number)));
+        all.filter(|id| !believed.contains(id)).collect()
+    }
+}
+
+/// Takes the versions of a segment.
+fn take(
+    store: &Store,
+    versions: &mut Versions,
+    segment: LogId,
+    scanned: &Scanned,
+) -> Result<(), ChainError> {
+    for record in &scanned.records {
+        if store.root().is_older_than(record) {
+            return Err(ChainError::StaleRoot);
+        }
+        let whole = scanned.is_whole(record);
+        versions.take_record(segment, record, Floors::both(store.floor()), whole);
+    }
+    Ok(())
 }
 
 /// The label with the newest roster. All drives must be of one chain, each once.

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Hint, Nanos, Payload, Request, Rng, Sectors};
-use manylogs_gecko::{Chain, ChainError, ChainOptions, ChainSettings};
+use manylogs_gecko::{Chain, ChainError, ChainOptions, ChainSettings, summary_room};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Sim, Survival, TaskOrder};
 
 pub(crate) const SEGMENT: Sectors = Sectors(256);
@@ -23,6 +23,8 @@ pub(crate) struct World {
     /// Segments of each drive.
     pub(crate) per_drive: u64,
     pub(crate) settings: ChainSettings,
+    /// Whether new chains keep summaries.
+    pub(crate) summaries: bool,
 }
 
 /// Runs a test with five blank drives of so many segments.
@@ -34,7 +36,8 @@ pub(crate) fn in_virtual_time<T: 'static, F: Future<Output = T> + 'static>(
     let sim = Sim::new(7, TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let (drive, runtime) = (sim.handle(drive), sim.handle(user));
-    let mut world = World { user: runtime, drive, disks: Vec::new(), per_drive, settings };
+    let mut world =
+        World { user: runtime, drive, disks: Vec::new(), per_drive, settings, summaries: true };
     world.disks = (0..DISKS).map(|_| world.disk(DiskImage::default())).collect();
     sim.block_on(user, test(world))
 }
@@ -47,7 +50,8 @@ impl World {
     /// A drive with this content.
     pub(crate) fn disk(&self, image: DiskImage) -> CrashDisk {
         let config = CrashDiskConfig {
-            capacity: Sectors(100 + self.per_drive * SEGMENT.0),
+            capacity: Sectors(100 + self.per_drive * SEGMENT.0)
+                + summary_room(self.per_drive, SEGMENT),
             physical_sector: Sectors(8),
             volatile_cache: true,
             native_fua: true,
@@ -59,8 +63,8 @@ impl World {
     /// A chain of the first drives, whose export has so many pieces.
     pub(crate) async fn create(&self, drives: usize, mirror: bool, pieces: u64) -> Chain {
         let drives = self.disks[..drives].iter().map(device).collect();
-        let options =
-            ChainOptions { segment: SEGMENT, export: Some(Sectors(pieces * PIECE.0)), mirror };
+        let (segment, export) = (SEGMENT, Some(Sectors(pieces * PIECE.0)));
+        let options = ChainOptions { segment, export, mirror, summaries: self.summaries };
         let made = Chain::create(self.user.clone(), drives, options, self.settings);
         made.await.unwrap()
     }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use manylogs_plant::{
-    ARRAY, Bug, CHAIN_LINKS, CHAIN_LOSS, COPIES, DURABLE_BUDGET, DURABLE_FILES, DURABLE_HOMES,
-    EVEREST, EXT4, GECKO, HOLE, KEPT, LAZY, LENDERS, LENDERS_CASES, MLFS, NEAR, NEAR_LAZY,
-    NEAR_TROUBLE, NVRAM, PAIRS, PARITY, TAIL_CACHE, VOLUME, plant,
+    ARRAY, Bug, CHAIN_LINKS, CHAIN_LOSS, CHAIN_SUMMARIES, COPIES, DURABLE_BUDGET, DURABLE_FILES,
+    DURABLE_HOMES, EVEREST, EXT4, GECKO, HOLE, KEPT, LAZY, LENDERS, LENDERS_CASES, MLFS, NEAR,
+    NEAR_LAZY, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, TAIL_CACHE, VOLUME, plant,
 };
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::{Report, Violation, run_ext4};
@@ -28,6 +28,7 @@ const SETS: &[&[Bug]] = &[
     ARRAY,
     CHAIN_LINKS,
     CHAIN_LOSS,
+    CHAIN_SUMMARIES,
     COPIES,
     DURABLE_BUDGET,
     DURABLE_FILES,

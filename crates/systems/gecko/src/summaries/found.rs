@@ -1,0 +1,140 @@
+//! Reading the tables and the summaries at an opening: those of all links at the same time.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Completion, Extent, IoError, Request, SECTOR_BYTES, Sectors, narrow, to_usize,
+};
+use manylogs_engine::read_copy;
+use manylogs_logstore::{LogId, Record, RecordShape, Summary, SummaryOf, VolumeId};
+use manylogs_plant::{self as plant, Bug};
+
+use super::{Area, Named, Tables};
+
+/// Length that is read at a time, unless a summary is longer.
+const AT_ONCE: Sectors = Sectors(4096);
+/// Reads under way on each link.
+const AHEAD: usize = 2;
+
+/// Some summaries that lie together.
+struct Run {
+    /// The number, within its link, of the first segment, and how many there are.
+    first: u64,
+    count: u64,
+}
+
+/// The summaries of one link's segments, on another link.
+struct OfLink {
+    place: usize,
+    device: Rc<dyn BlockDevice>,
+    runs: VecDeque<Run>,
+    asked: VecDeque<(Run, Completion)>,
+}
+
+/// Reads the summaries that the tables name.
+pub(crate) struct SummaryReader<'a> {
+    tables: &'a Tables,
+    of: SummaryOf,
+    links: Vec<OfLink>,
+    turn: usize,
+    read: VecDeque<(LogId, Vec<Record>)>,
+}
+
+impl Tables {
+    /// Reads the table of a link.
+    ///
+    /// # Errors
+    /// If the link cannot be read, and the medium is not at fault.
+    pub(crate) async fn read(
+        &self,
+        place: usize,
+        device: &Rc<dyn BlockDevice>,
+    ) -> Result<(), IoError> {
+        let [own, _] = self.area.tables();
+        let bytes = read_copy(device, own).await?.ok().and_then(|content| content.to_bytes());
+        self.put(place, self.area.decode(self.chain, bytes.as_deref()));
+        Ok(())
+    }
+}
+
+impl<'a> SummaryReader<'a> {
+    /// A reader of the summaries of the segments of links: each with the link that has them.
+    pub(crate) fn new(
+        tables: &'a Tables,
+        links: impl Iterator<Item = (usize, Rc<dyn BlockDevice>)>,
+        (volume, len, capacity, shape): (VolumeId, Sectors, Sectors, RecordShape),
+    ) -> Self {
+        let of = SummaryOf { volume, log: LogId(0), len, capacity, shape };
+        let links = links.map(|(place, device)| {
+            let runs = runs(tables, place);
+            OfLink { place, device, runs, asked: VecDeque::new() }
+        });
+        Self { tables, of, links: links.collect(), turn: 0, read: VecDeque::new() }
+    }
+
+    /// The next segment whose summary counts, and its records; `None` after the last.
+    pub(crate) async fn next(&mut self) -> Option<(LogId, Vec<Record>)> {
+        while self.read.is_empty() {
+            let area = self.tables.area;
+            self.links.iter_mut().for_each(|link| link.ask(area));
+            self.links.retain(|link| !link.asked.is_empty());
+            // Each link in turn: while one is awaited, all others read.
+            self.turn = (self.turn + 1) % self.links.len().max(1);
+            let link = self.links.get_mut(self.turn)?;
+            let (place, (run, read)) = (link.place, link.asked.pop_front()?);
+            // What cannot be read is read in the segment itself.
+            let content = read.await.ok().and_then(|content| content.to_bytes());
+            for i in (0..run.count).filter(|_| content.is_some()) {
+                let at = to_usize(i * area.slot.bytes());
+                let bytes = content.as_ref().and_then(|content| content.get(at..));
+                let bytes =
+                    bytes.map(|bytes| &bytes[..bytes.len().min(to_usize(area.slot.bytes()))]);
+                self.take(place, run.first + i, bytes.unwrap_or_default());
+            }
+        }
+        self.read.pop_front()
+    }
+
+    fn take(&mut self, place: usize, index: u64, bytes: &[u8]) {
+        let log = LogId(narrow(place as u64 * self.tables.area.segments + index));
+        let of = SummaryOf { log, ..self.of };
+        let Some((last, records)) = Summary::decode(bytes, &of) else { return };
+        let is_any = plant::is(Bug::StaleSummaryBelieved) || plant::is(Bug::ForeignSummaryBelieved);
+        if self.tables.of(log) == Named::Last(last.0) || is_any {
+            self.read.push_back((log, records));
+        }
+    }
+}
+
+impl OfLink {
+    fn ask(&mut self, area: Area) {
+        while self.asked.len() < AHEAD
+            && let Some(run) = self.runs.pop_front()
+        {
+            let first = area.slot(run.first);
+            let extent = Extent { len: Sectors(run.count * area.slot.0), ..first };
+            let read = self.device.submit(Request::Read { extent });
+            self.asked.push_back((run, read));
+        }
+    }
+}
+
+/// The summaries that the table of a link names, in runs.
+fn runs(tables: &Tables, place: usize) -> VecDeque<Run> {
+    let named = tables.named.borrow();
+    let most = (AT_ONCE.0 / tables.area.slot.0).max(1);
+    let mut runs: VecDeque<Run> = VecDeque::new();
+    let is_any = plant::is(Bug::StaleSummaryBelieved);
+    let counts = |named: &Named| matches!(named, Named::Last(_)) || is_any;
+    let of_link = named.get(place).map(Vec::as_slice).unwrap_or_default();
+    for (index, _) in (0..).zip(of_link).filter(|(_, named)| counts(named)) {
+        match runs.back_mut() {
+            Some(last) if last.first + last.count == index && last.count < most => last.count += 1,
+            _ => runs.push_back(Run { first: index, count: 1 }),
+        }
+    }
+    runs
+}
+
+const _: () = assert!(SECTOR_BYTES == 512);

@@ -1,0 +1,200 @@
+//! Writing summaries of segments that are closed, and taking them back before a segment is written
+//! again.
+
+use std::rc::Rc;
+
+use manylogs_block::{IoError, Payload, Request, SECTOR_BYTES, Sectors, narrow, to_usize};
+use manylogs_engine::{Phase, lose_member};
+use manylogs_logstore::store::Device;
+use manylogs_logstore::{Log, LogId, RecordSequence};
+use manylogs_plant::{self as plant, Bug};
+
+use super::{Named, Tables};
+use crate::roster::LINKS;
+use crate::state::{Inner, State};
+
+/// Segments whose summaries may wait until their link is not at the tail any more. Each that waits
+/// costs an opening a read of the segment.
+const WAITING_MOST: usize = 8;
+
+impl Inner {
+    /// The link that has the summaries of a link's segments: the next one that is not lost.
+    pub(crate) fn keeps_summaries_of(&self, link: usize) -> Option<usize> {
+        next_link(&self.keeper.roster(), self.keeper.lost(), link)
+    }
+
+    /// Writes summaries as long as the chain is open.
+    pub(crate) async fn run_summarizer(self: Rc<Self>) {
+        let Some(tables) = self.tables.as_ref() else { return };
+        while !self.engine.is_closed() {
+            let progress = self.engine.progress.wait();
+            let next = self.next_closed(tables, WAITING_MOST);
+            match next {
+                Some((segment, last)) => self.summarize(tables, segment, last).await,
+                None => progress.await,
+            }
+        }
+    }
+
+    /// Writes the summaries of all segments that are closed, wherever the tail is.
+    pub(crate) async fn summarize_all(&self) {
+        let Some(tables) = self.tables.as_ref() else { return };
+        while let Some((segment, last)) = self.next_closed(tables, 0) {
+            self.summarize(tables, segment, last).await;
+        }
+    }
+
+    /// Takes the next segment out of those that wait for their summary, and the sequence of its
+    /// last record. At most `waiting` are left to wait for the tail to go elsewhere.
+    fn next_closed(&self, tables: &Tables, waiting: usize) -> Option<(LogId, RecordSequence)> {
+        let mut state = self.engine.state.borrow_mut();
+        let state = &mut *state;
+        let store = &state.store;
+        state.closing.retain(|id| {
+            let summary = store.logs().get(*id).and_then(Log::summary);
+            let is_whole = summary.is_some_and(|summary| summary.is_whole());
+            is_whole && !store.logs().is_unused(*id) && tables.of(*id) == Named::None
+        });
+        let tail = state.tail_drive();
+        let keeper = |id: &LogId| {
+            let of = store.logs().device(*id);
+            self.keeps_summaries_of(of.0.into()).map(device)
+        };
+        let is_many = state.closing.len() > waiting;
+        let is_due = |id: &LogId| {
+            let may = keeper(id).is_some_and(|keeper| keeper != tail || is_many);
+            may && !state.pace.contains(*id) && store.closed_at(*id, false).is_some()
+        };
+        let at = state.closing.iter().position(is_due)?;
+        let segment = state.closing.remove(at)?;
+        Some((segment, store.closed_at(segment, false)?))
+    }
+
+    /// Writes the summary of a segment, and then names it. If that fails, the next opening reads
+    /// the segment.
+    async fn summarize(&self, tables: &Tables, segment: LogId, last: RecordSequence) {
+        let (place, index) = tables.place_of(segment);
+        let Some(keeper) = self.keeps_summaries_of(place) else { return };
+        let bytes = self.engine.state.borrow().store.summary_of(segment);
+        let Some(mut bytes) = bytes else { return };
+        let unit = to_usize(tables.physical.0 * SECTOR_BYTES);
+        bytes.resize(bytes.len().next_multiple_of(unit), 0);
+        let slot = tables.area.slot(index);
+        let extent =
+            manylogs_block::Extent { len: Sectors::from_bytes_ceil(bytes.len() as u64), ..slot };
+        let payload = Payload::bytes(bytes);
+        if extent.len <= slot.len && self.writes(keeper, Request::write_fua(extent, payload)).await
+        {
+            let _turn = tables.turn.take().await;
+            let is_as_before = || self.engine.state.borrow().store.closed_at(segment, false);
+            if is_as_before() == Some(last) && tables.of(segment) == Named::None {
+                // From now on it may be on the disk, even if the write fails.
+                tables.set(segment, Named::Last(last.0));
+                let (extent, payload) = tables.part(segment);
+                self.writes(place, Request::write_fua(extent, payload)).await;
+            }
+        }
+        self.engine.state.borrow_mut().store.drop_summary(segment);
+    }
+
+    /// Writes to a link; false if that failed.
+    async fn writes(&self, link: usize, write: Request) -> bool {
+        self.submit_to(link, write).await.is_ok()
+    }
+
+    async fn submit_to(&self, link: usize, write: Request) -> Result<(), IoError> {
+        let member = self.engine.members.of(device(link));
+        let mut written = member.submit(Phase::Snapshot, write.clone()).await;
+        if written.as_ref().is_err_and(IoError::is_local) {
+            // Drives replace a bad sector when it is written again.
+            written = member.submit(Phase::Snapshot, write).await;
+        }
+        if written == Err(IoError::Gone) {
+            lose_member(self, device(link));
+        }
+        written.map(drop)
+    }
+
+    /// See [`manylogs_engine::System::releases`]: the table of the segment's link names no summary
+    /// of it, durably, before the segment is written again.
+    pub(crate) async fn takes_back(&self, segment: LogId) -> bool {
+        if let Some(tables) = self.tables.as_ref() {
+            let _turn = tables.turn.take().await;
+            if tables.of(segment) != Named::None && !plant::is(Bug::SummaryNotVoided) {
+                if !self.names_none(tables, segment).await {
+                    return false;
+                }
+            }
+            self.engine.state.borrow_mut().store.let_begin(segment);
+            return true;
+        }
+        self.engine.state.borrow_mut().store.let_begin(segment);
+        true
+    }
+
+    async fn names_none(&self, tables: &Tables, segment: LogId) -> bool {
+        let before = tables.of(segment);
+        tables.set(segment, Named::None);
+        let (extent, payload) = tables.part(segment);
+        let (place, _) = tables.place_of(segment);
+        let written = self.submit_to(place, Request::write_fua(extent, payload)).await;
+        if written.is_ok() {
+            return true;
+        }
+        tables.set(segment, before);
+        // It cannot be written again: as if its own sectors were bad.
+        self.engine.state.borrow_mut().store.retire(segment);
+        self.engine.log_wanted.notify();
+        self.engine.notify_progress();
+        false
+    }
+}
+
+impl State {
+    /// A segment takes no more records: its summary is due.
+    pub(crate) fn close(&mut self, segment: LogId) {
+        if self.store.logs().keep_summaries() {
+            self.closing.push_back(segment);
+        }
+    }
+}
+
+impl State {
+    /// As [`State::close`], for all segments that an opening found full, and read.
+    pub(crate) fn close_all(&mut self) {
+        let is_closed = |log: &&Log| log.is_sealed() && !log.is_empty();
+        let closed: Vec<LogId> = self.store.logs().iter().filter(is_closed).map(Log::id).collect();
+        closed.into_iter().for_each(|id| self.close(id));
+    }
+}
+
+impl Inner {
+    /// Makes the tables of the halves of each pair the same, durably: a crash may have left them
+    /// different. Parts that could not be read name no summary from then on.
+    pub(crate) async fn settle_tables(&self) -> Result<(), IoError> {
+        let Some(tables) = self.tables.as_ref() else { return Ok(()) };
+        for link in self.keeper.roster().in_use() {
+            if !plant::is(Bug::TablesNotSettled) {
+                let (extent, payload) = tables.whole(link);
+                self.submit_to(link, Request::write_fua(extent, payload)).await?;
+                tables.forget_unknown(link);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn device(link: usize) -> Device {
+    Device(narrow(link))
+}
+
+/// The link that has the summaries of the segments of `link`: the next one in use, but not a lost
+/// one.
+pub(crate) fn next_link(
+    roster: &crate::roster::Roster,
+    lost: Option<usize>,
+    link: usize,
+) -> Option<usize> {
+    let around = (1..LINKS).map(|i| (link + i) % LINKS);
+    around.into_iter().find(|next| roster.has(*next) && lost != Some(*next))
+}
