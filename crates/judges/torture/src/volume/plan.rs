@@ -94,6 +94,8 @@ pub(crate) enum Between {
     Repair,
     /// The settings of the closed volume are changed.
     Set,
+    /// The volume is drained and follows its array, which has another shape.
+    Geometry,
 }
 
 impl Plan {
