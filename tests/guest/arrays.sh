@@ -16,7 +16,7 @@
 # is built already.
 cd "$(dirname "$0")/../.."
 . tests/guest/common.sh
-[ $# -gt 0 ] || set -- raid0 raid10 striped lvm raid5-short
+[ $# -gt 0 ] || set -- raid0 raid10 striped lvm raid5-short raid6-short
 
 initramfs() {
     local root=$work/root-$1-$2
