@@ -99,8 +99,7 @@ pub(crate) enum Between {
 }
 
 impl Plan {
-    /// The plan of a seed; the same one each time. Some volumes have their table in non-volatile
-    /// RAM.
+    /// The plan of a seed; the same one each time. Some tables are in non-volatile RAM.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         // A generator of its own: draws made here must not change the plain plan.
