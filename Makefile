@@ -67,8 +67,8 @@
 #   make guest-link  the kernel's block layer in a guest with an AHCI disk beside that of the model
 #   make guest-cache  drives' write caches that servers set and put back, kills included, in a guest
 #   make guest-identify  disks of a guest that claim models of the catalogue are recognised
-#   make guest-arrays  volumes on md's RAID-0 and RAID-10 in a guest: which members a record touches,
-#               kills, power cuts
+#   make guest-arrays  volumes on md's RAID-0, 10, 5, 6 and LVM's stripes in a guest: which members
+#               a record touches, kills, power cuts, a member removed after one
 #   make guest-stores   a base volume borrows the disks of guests, whose power is cut: ROUNDS=50, SEED=N
 #               (root, Debian)
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)

@@ -1,23 +1,31 @@
 #!/bin/bash
-# Shows volumes on arrays of the kernel: in a guest md makes a RAID-0 and a RAID-10 of four disks,
-# device-mapper makes stripes of them, the volume on it learns its shape, and ext4 lies on the served volume. A small durable write
-# touches one column, the server is killed, the guest's power is cut, and in the end the drained
-# volume is read through device-mapper alone.
+# Shows volumes on arrays of the kernel: in a guest md makes a RAID-0, 10, 5 or 6 of four disks, or
+# LVM or device-mapper make stripes of them, the volume on it learns its shape, and ext4 lies on the
+# served volume. A small durable write touches one column (all members, where there is parity), the
+# server is killed, the guest's power is cut, and in the end the drained volume is read through
+# device-mapper alone.
 #
-#   tests/guest/arrays.sh [raid0] [raid10] [striped]        (make guest-arrays)
+#   tests/guest/arrays.sh [LEVEL...]        (make guest-arrays)
+#
+# LEVEL is raid0, raid10, striped (device-mapper alone), lvm (stripes by lvcreate), raid5 or raid6.
+# With -short behind raid10, raid5 or raid6 a member is removed after the power cut, before the array
+# is put together again.
 #
 # Needs Debian with a 6.12 kernel for the cloud, or one in MANYLOGS_UBLK_KERNEL: a directory with
 # boot/vmlinuz-* and lib/modules. BUILT names a directory like target/release in which everything
 # is built already.
 cd "$(dirname "$0")/../.."
 . tests/guest/common.sh
-[ $# -gt 0 ] || set -- raid0 raid10 striped
+[ $# -gt 0 ] || set -- raid0 raid10 striped lvm raid5-short raid6-short
 
 initramfs() {
     local root=$work/root-$1-$2
-    root_with_modules "$root" dax dm-mod md-mod raid0 raid10 fuse loop
+    root_with_modules "$root" dax dm-mod md-mod raid0 raid10 fuse loop libcrc32c xor raid6_pq \
+        async_tx async_memcpy async_xor async_pq async_raid6_recov raid456
     mkdir -p "$root/real" "$root/etc"
     with_libraries "$root" mke2fs e2fsck dmsetup losetup mdadm dd "$manylogs"
+    [ "$1" != lvm ] || with_libraries "$root" lvm
+    [ "$1" != lvm ] || mv "$root/bin/lvm" "$root/real/"
     # Named in full in the guest: its shell takes its own of the same name.
     mv "$root"/bin/{mke2fs,e2fsck,dmsetup,losetup,mdadm,dd,manylogs} "$root/real/"
     cp /etc/mke2fs.conf "$root/etc/"
@@ -48,7 +56,9 @@ check() {
     verdict "guest, $1, after the cut" passed
 }
 
-tools dmsetup=dmsetup losetup=mount mdadm=mdadm unxz=xz-utils
+lvm=()
+case " $* " in *" lvm "*) lvm=(lvm=lvm2) ;; esac
+tools dmsetup=dmsetup losetup=mount mdadm=mdadm unxz=xz-utils "${lvm[@]}"
 kernel linux-image-6.12-cloud-amd64 "${MANYLOGS_UBLK_KERNEL:-$out/kernel-ublk}" || {
     say "skipped: no package linux-image-6.12-cloud-amd64 (offline? run apt-get update)"
     exit 0

@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # Runs as the first process of the guest. /dev/vda to /dev/vdd are the array's members, /dev/vde
-# keeps what the test remembers. /level is the array's level, /turn is before or after the power
-# cut. Lines that begin with "SEEN" are for people, those with "VERDICT" are for the host.
+# keeps what the test remembers. /level is the array's level, with -short if a member is removed
+# after the power cut. /turn is before or after the cut. Lines that begin with "SEEN" are for people, those with "VERDICT" are for the host.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -14,8 +14,12 @@ mkdir -p /run /tmp /data /keep
 export HOME=/ MKE2FS_CONFIG=/etc/mke2fs.conf PATH=/real:/bin
 level=$(cat /level)
 members="/dev/vda /dev/vdb /dev/vdc /dev/vdd"
+left=$members
+case $level in *-short) left="/dev/vda /dev/vdc /dev/vdd" ;; esac
+level=${level%-short}
 case $level in
 striped) array=/dev/mapper/array ;;
+lvm) array=/dev/group/array ;;
 *) array=/dev/md0 ;;
 esac
 said=/tmp/said
@@ -35,8 +39,27 @@ failed() {
 
 dm() { /real/dmsetup "$@" --noudevrules --noudevsync >>$said 2>&1 || failed "dmsetup $*"; }
 
+# LVM without udev.
+logical() {
+    local command=$1
+    shift
+    /real/lvm $command --config 'devices { obtain_device_list_from_udev=0 use_devicesfile=0 }
+        activation { udev_sync=0 udev_rules=0 monitoring=0 } global { use_lvmpolld=0 }
+        backup { backup=0 archive=0 }' "$@" >>$said 2>&1 || failed "lvm $command $*"
+}
+
 # Puts the array together from its members, with "new" for the first time.
 assemble() {
+    if [ $level = lvm ]; then
+        if [ "$1" = new ]; then
+            logical pvcreate $members
+            logical vgcreate group $members
+            logical lvcreate -an -Zn -Wn --type striped -i 4 -I 64k -l 100%FREE -n array group
+        fi
+        logical vgchange -ay group
+        /real/lvm vgmknodes >>$said 2>&1
+        return
+    fi
     if [ $level = striped ]; then
         # As LVM does it, in two parts, and below another mapping: the last part of the first one.
         dm create stripes --table "0 524288 striped 4 128 /dev/vda 2048 /dev/vdb 2048 /dev/vdc 2048 /dev/vdd 2048
@@ -49,10 +72,13 @@ assemble() {
     if [ "$1" = new ]; then
         layout=""
         [ $level = raid10 ] && layout="--layout=n2"
+        # Blank members are in step.
         /real/mdadm --create /dev/md0 --run --level=$level $layout --raid-devices=4 --chunk=64 \
             --assume-clean --metadata=1.2 $members >>$said 2>&1 || failed "mdadm"
     else
-        /real/mdadm --assemble /dev/md0 --run $members >>$said 2>&1 || failed "mdadm --assemble"
+        # Dirty as it is, it starts only if that is asked for.
+        echo 1 >/sys/module/md_mod/parameters/start_dirty_degraded
+        /real/mdadm --assemble /dev/md0 --run $left >>$said 2>&1 || failed "mdadm --assemble"
     fi
 }
 
@@ -116,20 +142,29 @@ before() {
     /real/mke2fs -q -t ext4 /dev/vde >$said 2>&1 || failed "mke2fs of the other disk"
     mount -t ext4 /dev/vde /keep || failed "mount of the other disk"
     assemble new
-    /real/manylogs format $array --conventional --log 16M --group 64M --threshold 128K \
+    # With a member gone, nothing may be lost that nobody was writing.
+    close=""
+    case $level in raid5 | raid6) close=--close-hole ;; esac
+    /real/manylogs format $array --conventional --log 16M --group 64M --threshold 128K $close \
         >/tmp/formatted 2>&1 || { cat /tmp/formatted; failed "format"; }
     case $level in
-    raid0 | striped) columns="4 columns, chunks of 64 KiB" each=1 ;;
+    raid0 | striped | lvm) columns="4 columns, chunks of 64 KiB" each=1 ;;
+    raid5) columns="3 columns and one of parity, chunks of 64 KiB" each=4 ;;
+    raid6) columns="2 columns and 2 of parity, chunks of 64 KiB" each=4 ;;
     raid10) columns="2 columns of 2 drives each, chunks of 64 KiB" each=2 ;;
     esac
-    grep -q "array *$columns" /tmp/formatted || { cat /tmp/formatted; failed "the shape"; }
+    grep -q "array *$columns" /tmp/formatted || {
+        cat /tmp/formatted
+        /real/dmsetup table 2>/dev/null
+        failed "the shape"
+    }
     seen "$(grep '^array' /tmp/formatted)"
     seen "$(grep '^mkfs' /tmp/formatted)"
     serve
     grep -q "the array has $columns" $said || failed "serve does not say it"
     found=$(members_of_a_write)
     seen "a durable write of 80 KiB is written by $found of 4 members"
-    [ "$found" = $each ] || failed "a record is not on one column"
+    [ "$found" = $each ] || failed "a record is not on $each members"
     /real/mke2fs -q -t ext4 -E stride=16,stripe_width=64 $device >>$said 2>&1 || failed "mke2fs"
     mount -t ext4 $device /data || failed "mount"
     : >/keep/sums
@@ -158,6 +193,7 @@ before() {
 after() {
     mount -t ext4 /dev/vde /keep || failed "mount of the other disk"
     assemble again
+    seen "$(echo $left | wc -w) of 4 members, $(cat /sys/block/md0/md/degraded 2>/dev/null || echo 0) missing"
     /real/manylogs check $array >/tmp/check 2>&1 || { cat /tmp/check; failed "check"; }
     serve
     mount -t ext4 $device /data || failed "mount after the cut"

@@ -192,6 +192,8 @@ with_systems! {
         OldEndExposed,
         /// An opening does not finish a change of the superblock that a crash interrupted.
         ChangeLeftUnfinished,
+        /// A volume follows its array to another shape although its logs hold live versions.
+        GeometryOfFullLogs,
         /// A copy of a structure counts as damaged even if it merely could not be read.
         UnreadCopyIsDamaged,
         /// A read that fails for a moment is not tried again.

@@ -63,6 +63,12 @@ pub(crate) struct InterfereArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "20",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) writes_per_sync: Vec<u32>,
+    /// Random writes go to the addresses of this column of the array alone. Columns count from 0.
+    #[arg(long, value_name = "N", requires = "array")]
+    pub(crate) sync_column: Option<u16>,
+    /// Bring home what was logged when a measurement has ended, and count that time as well.
+    #[arg(long)]
+    pub(crate) checkpoint: bool,
     /// fua (each write is durable), flush (writes, then a flush), journal (as ext4: writes, a
     /// journal write, a flush, the commit block, a flush), read (reads instead of writes).
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "flush")]

@@ -197,9 +197,20 @@ pub(crate) struct SetArgs {
     /// The settings to change, as key=value. Without any, all settings are printed.
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) changes: Vec<String>,
+    /// Place the logs of a drained volume for the array below as it is now: it was reshaped, or was
+    /// not known when the volume was made. The data keeps its addresses.
+    #[arg(long, value_name = "now", conflicts_with_all = ["changes", "json"])]
+    pub(crate) geometry: Option<GeometryArg>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Which shape of the array the logs are placed for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum GeometryArg {
+    /// The present one.
+    Now,
 }
 
 #[derive(Debug, Args)]

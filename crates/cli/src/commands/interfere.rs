@@ -157,7 +157,15 @@ fn syncs(args: &InterfereArgs) -> Vec<SyncLoad> {
     for &mode in &args.sync_mode {
         for &writes in &args.writes_per_sync {
             let clients = args.sync_clients;
-            let load = |&per_second: &f64| SyncLoad { per_second, clients, writes, mode };
+            let (column, checkpoint) = (args.sync_column, args.checkpoint);
+            let load = |&per_second: &f64| SyncLoad {
+                per_second,
+                clients,
+                writes,
+                mode,
+                column,
+                checkpoint,
+            };
             loads.extend(args.syncs.iter().map(load));
         }
     }

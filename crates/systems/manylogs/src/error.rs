@@ -218,6 +218,12 @@ pub enum VolumeError {
     /// The logs still hold live versions.
     #[error("the volume is not drained: drain it first")]
     NotDrained,
+    /// The mapping table is in non-volatile RAM, by the places of the logs as they are.
+    #[error(
+        "the mapping table is in non-volatile RAM and knows the logs by their places, which \
+         would change: drain the volume and format it anew for the array as it is now"
+    )]
+    TableApart,
     /// The volume was closed before the work was done.
     #[error("the volume was closed meanwhile")]
     Closed,

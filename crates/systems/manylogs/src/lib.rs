@@ -27,6 +27,7 @@ pub use checks::scrub::ScrubReport;
 pub use cleaning::checkpoint::{CheckpointReport, HomeForm, Owner, Owners};
 pub use error::VolumeError;
 pub use lifecycle::close::{DrainOptions, DrainReport};
+pub use lifecycle::geometry::{GeometryReport, Unfit};
 pub use lifecycle::grow::GrowReport;
 pub use lifecycle::open::Opening;
 pub use lifecycle::options::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};

@@ -128,8 +128,10 @@ impl Session {
         if report.reshaped {
             eprintln!(
                 "manylogs: {}: the volume was made for an array of another shape; nothing is lost, \
-                 but records are placed as on a single drive (format it anew to change that)",
-                self.path().display()
+                 but records are placed as on a single drive (manylogs drain {path}, then manylogs \
+                 set {path} --geometry now)",
+                self.path().display(),
+                path = self.path().display()
             );
         }
         Ok((volume, report))

@@ -1,6 +1,7 @@
 //! `manylogs set`: the settings of a volume, served or closed.
 
-use manylogs::{OpenOptions, Settings, Volume, identify};
+use manylogs::{GeometryReport, OpenOptions, Settings, Volume, VolumeError, identify};
+use manylogs_block::Geometry;
 use manylogs_operate::control::Order;
 use manylogs_storage::OpenMode;
 
@@ -14,6 +15,9 @@ use crate::output::print;
 pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
     // Checked before the device is opened, so that a typing error is reported at once.
     check(&args.changes)?;
+    if args.geometry.is_some() {
+        return follow_array(args);
+    }
     if let Some(mut server) = live::server(&args.volume.device)? {
         let changes = args.changes.clone();
         let settings = server.ask(&Order::Set { changes }).map_err(control_failure)?;
@@ -61,6 +65,57 @@ fn change(session: &Session, changes: &[String]) -> Result<Settings, Failure> {
     let done = session.run(async move { Volume::set_closed(device, &settings, &options).await });
     done.map_err(|error| session.failure(&error))?;
     Ok(settings)
+}
+
+/// Makes a drained volume one for the array as it is now.
+fn follow_array(args: &SetArgs) -> Result<(), Failure> {
+    let mut session = Session::open(&args.volume, OpenMode::Exclusive)?;
+    session.lock()?;
+    let (device, path) = (session.reads(), session.path().display());
+    let before = kept(&session)?;
+    let done = session.run(async move { Volume::set_geometry(device).await });
+    let report = done.map_err(|error| match error {
+        VolumeError::NotDrained => Failure::Input(format!(
+            "{path}: the logs are not empty, and would not be found in other places: empty them \
+             first (manylogs drain {path})"
+        )),
+        error => session.failure(&error),
+    })?;
+    print(&told(&report, &before))
+}
+
+fn told(report: &GeometryReport, before: &Settings) -> String {
+    let mut text = format!(
+        "before     {}\nnow        {}, {} logs\n",
+        in_words(report.before),
+        in_words(report.now),
+        report.logs
+    );
+    if let Some(unfit) = &report.unfit {
+        text += &format!(
+            "not so     {unfit}: the volume takes the array for one drive (format it anew to \
+             change that)\n"
+        );
+    }
+    if report.hole_opened {
+        text += "not so     the write hole of data at home is open from now on\n";
+    }
+    let (old, new) = (before.list(), report.settings.list());
+    let changed = old.iter().zip(&new).filter(|(old, new)| old != new);
+    changed.for_each(|((key, old), (_, new))| {
+        text += &format!("setting    {key}={new}, before {old}\n");
+    });
+    text
+}
+
+fn in_words(array: Option<Geometry>) -> String {
+    let Some(array) = array else { return "one drive".to_owned() };
+    let of = match (array.copies, array.parity) {
+        (1, 0) => String::new(),
+        (1, parity) => format!(" and {parity} of parity"),
+        (copies, _) => format!(" of {copies} drives each"),
+    };
+    format!("{} columns{of}, chunks of {} KiB", array.columns, array.chunk.bytes() >> 10)
 }
 
 /// The settings as a JSON object, with values in the syntax of the command line.

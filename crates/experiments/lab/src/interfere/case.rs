@@ -110,6 +110,11 @@ pub struct SyncLoad {
     pub writes: u32,
     /// Requests that make up a sync.
     pub mode: SyncMode,
+    /// Random writes go to the addresses of this column alone, if the device is an array that says
+    /// its geometry.
+    pub column: Option<u16>,
+    /// Whether a checkpoint follows the measurement, so that its price counts as well.
+    pub checkpoint: bool,
 }
 
 /// One measurement: streams and syncs on one drive under one policy.

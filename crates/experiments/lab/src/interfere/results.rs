@@ -83,6 +83,22 @@ pub struct CaseResult {
     pub syncs_per_second: f64,
     /// Activity of the drive.
     pub drive_did: DriveDid,
+    /// The checkpoint that followed, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointPrice>,
+}
+
+/// What it cost to bring home what the syncs had logged, with nothing beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CheckpointPrice {
+    /// Time that it took.
+    pub seconds: f64,
+    /// Writes that went home.
+    pub home_writes: u64,
+    /// Writes that had been logged.
+    pub logged_writes: u64,
+    /// Syncs per second if the time of the checkpoint counts as well.
+    pub syncs_per_second: f64,
 }
 
 /// Latencies in milliseconds.
@@ -154,6 +170,7 @@ pub(super) fn result(
         sync_ms: beside.latencies.summary().into(),
         syncs_per_second: round3(beside.syncs_per_second),
         drive_did,
+        checkpoint: beside.checkpoint,
     }
 }
 

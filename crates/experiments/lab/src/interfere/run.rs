@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::case::{Case, SyncLoad, UnfitStream};
 use super::drive_did::DriveDid;
-use super::results::{CaseResult, SyncMillis, result};
+use super::results::{CaseResult, CheckpointPrice, SyncMillis, result};
 use super::stream::{self, Moved};
 use super::sync::{self, Synced};
 use crate::grid::Grid;
@@ -72,6 +72,7 @@ pub(super) struct Measured {
     pub(super) latencies: Latencies,
     pub(super) syncs_per_second: f64,
     pub(super) drive: DriveDid,
+    pub(super) checkpoint: Option<CheckpointPrice>,
 }
 
 /// Measures each case on up to `threads` threads. Each stream is also measured alone, under its
@@ -183,6 +184,12 @@ fn measure(case: &Case) -> Result<Measured, InterfereError> {
     if ended != Stopped::Condition {
         return Err(InterfereError::Stalled { policy: policy() });
     }
+    let checkpoint = checkpoint(case, &sim, &stack, &synced);
+    let checkpoint = checkpoint.map_err(|source| InterfereError::Volume {
+        policy: policy(),
+        drive: drive(),
+        source,
+    })?;
     let seconds = case.span.as_secs_f64();
     let revolution_us = case.drive.profile.spindle.revolution_us;
     Ok(Measured {
@@ -192,7 +199,30 @@ fn measure(case: &Case) -> Result<Measured, InterfereError> {
         latencies: synced.latencies.borrow().clone(),
         syncs_per_second: synced.in_time.get() as f64 / seconds,
         drive: DriveDid::between(&before, &after, seconds * stack.drives() as f64, revolution_us),
+        checkpoint,
     })
+}
+
+/// Empties the logs after a measurement, if that is asked for and there are logs.
+fn checkpoint(
+    case: &Case,
+    sim: &Sim,
+    stack: &Stack,
+    synced: &Synced,
+) -> Result<Option<CheckpointPrice>, manylogs::VolumeError> {
+    if !case.syncs.checkpoint || case.syncs.per_second <= 0.0 || stack.volume_stats().is_none() {
+        return Ok(None);
+    }
+    let Some(done) = stack.checkpoint(sim)? else { return Ok(None) };
+    let (load, seconds) = ((WARM_UP + case.span).as_secs_f64(), done.simulated_seconds);
+    // The warm-up's syncs go home, too.
+    let rate = synced.in_time.get() as f64 / case.span.as_secs_f64();
+    Ok(Some(CheckpointPrice {
+        seconds,
+        home_writes: done.home_writes,
+        logged_writes: done.logged_writes,
+        syncs_per_second: round3(rate * load / (load + seconds)),
+    }))
 }
 
 /// Lets time pass until `at` and returns the drive's counters at that time.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors, Time,
+    BlockDevice, Extent, Handle, Hint, IoError, Lba, Nanos, Payload, Request, Rng, Sectors, Time,
 };
 
 use super::case::{SyncLoad, SyncMode};
@@ -38,6 +38,8 @@ struct Syncer {
     device: Rc<dyn BlockDevice>,
     mode: SyncMode,
     writes: u32,
+    /// See [`SyncLoad::column`].
+    column: Option<u16>,
     /// Next address in the journal.
     journal_at: Cell<u64>,
     rng: RefCell<Rng>,
@@ -59,6 +61,7 @@ pub(super) fn start(
         device: Rc::clone(device),
         mode: load.mode,
         writes: load.writes,
+        column: load.column,
         journal_at: Cell::new(0),
         rng: RefCell::new(Rng::new(seed)),
     });
@@ -103,8 +106,7 @@ impl Syncer {
         let fua = self.mode == SyncMode::Fua;
         let mut answers = Vec::new();
         for _ in 0..self.writes {
-            let capacity = self.device.capabilities().capacity;
-            let at = self.rng.borrow_mut().below(capacity.0 / WRITE.0) * WRITE.0;
+            let at = self.somewhere();
             answers.push(match self.mode {
                 SyncMode::Read => {
                     self.device.submit(Request::Read { extent: Extent::new(at, WRITE.0) })
@@ -126,6 +128,22 @@ impl Syncer {
             }
         }
         Ok(())
+    }
+
+    /// A random address; of one column, if that is asked for.
+    fn somewhere(&self) -> u64 {
+        let capacity = self.device.capabilities().capacity;
+        let on_column = self.column.zip(self.device.geometry());
+        let on_column = on_column.filter(|(column, array)| *column < array.columns);
+        let Some((column, array)) = on_column else {
+            return self.rng.borrow_mut().below(capacity.0 / WRITE.0) * WRITE.0;
+        };
+        // Neither the first stripe nor the last, of which the device may have a part only.
+        let stripes = (capacity.0 / array.stripe().0).saturating_sub(2).max(1);
+        let mut rng = self.rng.borrow_mut();
+        let within = rng.below(array.chunk.0 / WRITE.0) * WRITE.0;
+        let place = Lba((1 + rng.below(stripes)) * array.chunk.0 + within);
+        array.address(column, place).map_or(0, |at| at.0)
     }
 
     async fn append_to_journal(&self, len: Sectors) -> Result<(), IoError> {

@@ -31,7 +31,24 @@ const WORDS: usize = 4;
 /// Formats the cases as a table, and a second one where the drive's cache was on and off.
 #[must_use]
 pub fn text(found: &Interference) -> String {
-    aligned(&TITLES, found.cases.iter().map(row), WORDS) + &fours::text(found)
+    let cases = aligned(&TITLES, found.cases.iter().map(row), WORDS);
+    cases + &found.cases.iter().filter_map(checkpoint).collect::<String>() + &fours::text(found)
+}
+
+/// The checkpoint that followed a case.
+fn checkpoint(case: &CaseResult) -> Option<String> {
+    let (done, asked) = (case.checkpoint?, load(case));
+    Some(format!(
+        "checkpoint of {} under {}, {asked}, seed {}: {:.1} s for {} logged writes as {} at home; \
+         with it {:.1} syncs/s\n",
+        case.drive,
+        case.policy,
+        case.seed,
+        done.seconds,
+        done.logged_writes,
+        done.home_writes,
+        done.syncs_per_second
+    ))
 }
 
 /// The load of a case in a few words: the columns between its policy and its figures.

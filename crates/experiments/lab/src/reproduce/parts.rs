@@ -167,6 +167,8 @@ pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -
         clients: 1,
         writes: part.writes_per_sync,
         mode,
+        column: None,
+        checkpoint: false,
     };
     for name in &part.drives {
         let settings =

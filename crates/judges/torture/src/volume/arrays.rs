@@ -12,6 +12,8 @@ const ARRAY: u64 = 0xa44a;
 const SHORT: u64 = 0x5047;
 /// Salt that decides which volumes on arrays with parity close the write hole of homes.
 const HOLE: u64 = 0x401e;
+/// Salt that decides after which reshapes a volume follows its array.
+const FOLLOWS: u64 = 0xf011;
 /// Sectors of the longest writes beyond the threshold, on most volumes.
 const LARGE_WRITES: u64 = 40;
 /// The longest chunk of an array.
@@ -164,5 +166,13 @@ impl Plan {
         }
         let chunk = Sectors(8 << rng.below(3));
         Some(Geometry { chunk, ..array })
+    }
+
+    /// Whether the volume follows its array to the shape that it has from this incarnation on. It
+    /// cannot if its table is in non-volatile RAM. After failures it may not be drained.
+    pub(crate) fn follows(&self, incarnation: u64) -> bool {
+        let mut rng = Rng::new(self.seed ^ FOLLOWS ^ incarnation << 32);
+        let table = matches!(self.config.table, TablePlace::Logs);
+        table && self.trouble == Trouble::Never && rng.one_in(2)
     }
 }

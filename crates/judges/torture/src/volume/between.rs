@@ -1,11 +1,11 @@
-//! Changes of a closed volume between two incarnations: it grows, is repaired, or gets other
-//! settings.
+//! Changes of a closed volume between two incarnations: it grows, is repaired, gets other settings,
+//! or follows its array to another shape.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use manylogs::{OpenOptions, PhaseProbe, Settings, Volume, VolumeError};
-use manylogs_block::Handle;
+use manylogs::{DrainOptions, OpenOptions, PhaseProbe, Settings, Volume, VolumeError};
+use manylogs_block::{BlockDevice, Handle};
 
 use crate::volume::incarnation::Watch;
 use crate::volume::kept::Kept;
@@ -44,6 +44,7 @@ impl Work {
                 self.kept.borrow_mut().end(change, done.is_ok());
                 done
             }
+            Between::Geometry => self.follow_array(device).await,
         };
         match done {
             Err(error) if !self.troubled => {
@@ -51,5 +52,13 @@ impl Work {
             }
             _ => self.watch.ended.set(true),
         }
+    }
+
+    async fn follow_array(&self, device: Rc<dyn BlockDevice>) -> Result<(), VolumeError> {
+        let options = OpenOptions { to_drain: true, ..OpenOptions::default() };
+        let (volume, _) = self.machine.open(self.runtime.clone(), options).await?;
+        volume.drain(&DrainOptions::default()).await?;
+        drop(volume);
+        Volume::set_geometry(device).await.map(drop)
     }
 }

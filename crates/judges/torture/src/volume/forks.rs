@@ -90,6 +90,11 @@ impl Forks {
         self.recovered.clear();
     }
 
+    /// The volume's logs get other places from now on.
+    pub(crate) fn forget_layout(&mut self) {
+        self.zones = None;
+    }
+
     /// Crashes copies of the world as it is now, if a fork is due. `watch` gets the broken promise.
     pub(crate) fn maybe_fork(&mut self, machine: &Machine, watch: &Watch, at: At) {
         // A long history would show the same states over and over.

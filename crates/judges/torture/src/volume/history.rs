@@ -27,6 +27,8 @@ const EVENTS_MOST_IN_TROUBLE: u64 = 500_000;
 const STEPS_MOST: u64 = 2_000_000;
 /// Between two incarnations a crash comes within this number of events, or none comes.
 const BETWEEN_EVENTS: u64 = 16;
+/// The same if the volume is drained between them.
+const DRAIN_EVENTS: u64 = 160;
 
 struct History<'a> {
     plan: &'a Plan,
@@ -75,6 +77,9 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
             && let Some(array) = plan.reshape(incarnation)
         {
             images.disk = images.disk.reshaped(array, history.disk.capacity);
+            if plan.follows(incarnation) {
+                images = history.pass_between(Between::Geometry, images, Device::Sound)?;
+            }
         }
         let trouble = plan.trouble != Trouble::Never;
         let device = match incarnation.cmp(&troubled) {
@@ -163,7 +168,14 @@ impl History<'_> {
         if self.faults {
             machine.disk.remember_writes();
         }
-        let cut = self.rng.one_in(2).then(|| self.rng.below(BETWEEN_EVENTS));
+        if between == Between::Geometry {
+            self.forks.borrow_mut().forget_layout();
+        }
+        let within = match between {
+            Between::Geometry => DRAIN_EVENTS,
+            Between::Grow(_) | Between::Repair | Between::Set => BETWEEN_EVENTS,
+        };
+        let cut = self.rng.one_in(2).then(|| self.rng.below(within));
         let watch = Watch::default();
         let work = Work {
             between,

@@ -94,11 +94,12 @@ pub(crate) enum Between {
     Repair,
     /// The settings of the closed volume are changed.
     Set,
+    /// The volume is drained and follows its array, which has another shape.
+    Geometry,
 }
 
 impl Plan {
-    /// The plan of a seed; the same one each time. Some volumes have their table in non-volatile
-    /// RAM.
+    /// The plan of a seed; the same one each time. Some tables are in non-volatile RAM.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         // A generator of its own: draws made here must not change the plain plan.

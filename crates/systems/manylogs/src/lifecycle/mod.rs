@@ -3,6 +3,7 @@
 pub(crate) mod close;
 pub(crate) mod columns;
 pub(crate) mod create;
+pub(crate) mod geometry;
 pub(crate) mod grow;
 pub(crate) mod identity;
 pub(crate) mod mend_rows;

@@ -24,17 +24,17 @@ impl VolumeConfig {
             LogPlacement::EveryGroup(group) => LogPlacement::EveryGroup(times(group)),
             other => other,
         };
-        let each = Self { log: Sectors(log.0 / columns), ..self };
+        Self { log, placement, ..self.on_logs_of(Sectors(log.0 / columns)) }
+    }
+
+    /// These parameters with records and logged writes that are no longer than logs of the length
+    /// `log` take.
+    pub(crate) fn on_logs_of(self, log: Sectors) -> Self {
+        let each = Self { log, ..self };
         let record = each.longest_record().0 / RECORD_STEP * RECORD_STEP;
         let record = Sectors(self.record.0.min(record));
-        let threshold = Sectors((each.log.0 / 4).saturating_sub(RECORD_STEP));
-        Self {
-            log,
-            placement,
-            record,
-            threshold: self.threshold.min(threshold).min(record),
-            ..self
-        }
+        let threshold = Sectors((log.0 / 4).saturating_sub(RECORD_STEP));
+        Self { record, threshold: self.threshold.min(threshold).min(record), ..each }
     }
 }
 

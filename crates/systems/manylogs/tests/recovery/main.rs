@@ -11,4 +11,5 @@ mod growing;
 mod logs;
 #[cfg(feature = "plant")]
 mod planted;
+mod reshaped;
 mod structures;

@@ -2,11 +2,11 @@
 
 use manylogs_plant::{Bug, plant};
 
-use crate::{copies, draining, growing, logs, structures};
+use crate::{copies, draining, growing, logs, reshaped, structures};
 
 #[test]
 fn planted_bugs_are_noticed() {
-    let cases: [(Bug, fn()); 18] = [
+    let cases: [(Bug, fn()); 20] = [
         (
             Bug::DrainWithoutBarrier,
             draining::a_drain_forgets_nothing_before_what_replaced_it_is_durable,
@@ -20,6 +20,11 @@ fn planted_bugs_are_noticed() {
             Bug::SuperblockBeforeRoots,
             growing::a_root_that_gets_coarser_sets_is_there_before_the_superblock,
         ),
+        (
+            Bug::SuperblockBeforeRoots,
+            reshaped::roots_know_the_logs_of_both_shapes_before_the_superblock_tells_of_the_new_one,
+        ),
+        (Bug::GeometryOfFullLogs, reshaped::a_volume_with_full_logs_is_refused),
         (
             Bug::UnreadCopyIsDamaged,
             structures::a_copy_that_cannot_be_read_is_only_damaged_if_the_medium_is,

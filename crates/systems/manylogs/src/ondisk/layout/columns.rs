@@ -5,7 +5,9 @@ use manylogs_block::{Extent, Geometry, Lba, PAGE, Sectors, to_usize};
 use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_plant::{self as plant, Bug};
 
-use super::{ALIGN, Layout, LogRun, Parts, SUPERBLOCK_LEAST};
+use super::{ALIGN, Layout, LogRun, Parts, SNAPSHOT_LEAST, SNAPSHOT_SHARE, SUPERBLOCK_LEAST};
+use crate::lifecycle::geometry::Unfit;
+use crate::ondisk::superblock::runs_that_fit;
 
 /// Records can fill rows only if a chunk holds a root and a superblock, each in pages of its own.
 const ROWS_CHUNK_LEAST: Sectors = Sectors(ROOT_SECTORS.0 + PAGE.0);
@@ -58,6 +60,44 @@ impl Layout {
 }
 
 impl Layout {
+    /// This layout on `columns`. Regions, homes, superblocks and roots stay where they are; what
+    /// is between roots and homes is dealt out anew to snapshots, and to images of rows if there
+    /// were any. The logs must be empty.
+    ///
+    /// # Errors
+    /// Why the regions cannot hold logs of these columns.
+    pub(crate) fn reshaped(
+        &self,
+        columns: Option<Geometry>,
+        physical: Sectors,
+    ) -> Result<Self, Unfit> {
+        let stripe = columns.map_or(Sectors(ALIGN), |array| array.stripe());
+        let with_parity = columns.filter(|array| array.parity > 0);
+        if with_parity.is_some_and(|array| !fits_rows(array, self.parts.device)) {
+            return Err(Unfit::NoRows { stripe });
+        }
+        let (before, behind) = ends(self.parts.superblock, columns);
+        let images = self.parts.images;
+        let fits = with_parity.is_some() && images.0.is_multiple_of(stripe.0);
+        let images = if fits { images } else { Sectors(0) };
+        let unit = if with_parity.is_some() { stripe.0 } else { ALIGN };
+        let snapshots = self.parts.space.start.0.saturating_sub(before + images.0);
+        let snapshot = Sectors(snapshots / 2);
+        let least = SNAPSHOT_LEAST.0.max(self.log_sectors().0 / SNAPSHOT_SHARE);
+        let has_end = self.parts.space.end().0 + behind <= self.parts.device.0;
+        if !snapshots.is_multiple_of(2 * unit) || snapshot.0 < least || !has_end {
+            return Err(Unfit::Structures);
+        }
+        let parts = Parts { columns, snapshot, images, ..self.parts.clone() };
+        let runs = parts.runs.len() as u64 + u64::from(columns.is_some());
+        if runs > runs_that_fit(parts.superblock) {
+            return Err(Unfit::TooManyRuns);
+        }
+        parts.check_runs(physical).map_err(|_| Unfit::PartOfStripe { stripe })?;
+        parts.check(physical).map_err(|_| Unfit::Structures)?;
+        Ok(Self::from_parts(parts))
+    }
+
     /// The planted bug that puts both roots into the same rows, on two columns.
     pub(super) fn roots_in_one_row(&self, start: Lba) -> Option<[Extent; 2]> {
         let columns = self.parts.columns.filter(|columns| columns.parity > 0)?;

@@ -12,7 +12,9 @@ impl Superblock {
     pub(crate) fn may_keep(&self) -> bool {
         let parts = self.layout.parts();
         let anchors = if parts.anchors.is_some() { 2 } else { 0 };
-        let behind = (parts.runs.len() + anchors).saturating_sub(RUNS_BEFORE_DURABLE);
+        let columns = usize::from(parts.columns.is_some());
+        let runs = parts.runs.len() + anchors + columns;
+        let behind = runs.saturating_sub(RUNS_BEFORE_DURABLE);
         HEAD_BYTES + behind * RUN_BYTES <= to_usize(parts.superblock.bytes())
     }
 
