@@ -211,8 +211,6 @@ macro_rules! with_systems {
                 InFlightNotHeld,
                 /// A new base volume gets the number of one that a store knows.
                 SpaceReused,
-                /// Writes take the room that a full store needs for deletions.
-                DeletionsUnspared,
             }
             /// Bugs of the same parts; a test of one case shows each.
             LENDERS_CASES {

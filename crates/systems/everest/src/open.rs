@@ -306,10 +306,7 @@ impl Found {
             engine: Engine::new(runtime.clone(), members, state),
             roots_on_two,
             record,
-            spared: match plant::is(Bug::DeletionsUnspared) {
-                true => [for_cleaning, Room::default()],
-                false => [for_cleaning, for_deletions],
-            },
+            spared: [for_cleaning, for_deletions],
             table,
             closing: Cell::default(),
             cleaning: TaskLock::default(),
