@@ -6,9 +6,9 @@
 //! second are printed too. Cases on traces that are not here are skipped and counted;
 //! `MANYLOGS_SHARED` says where to look for them.
 //!
-//! The trace `calm` is the load of a mail server without a peak, on a drive or on a Manylogs volume;
-//! with `+stores` the same is a base volume that could borrow two stores, and does not. That may
-//! cost some per cent of what it costs without.
+//! The trace `calm` is the load of a mail server without a peak, on a drive or on a volume; with
+//! `+stores` the same is a base volume that could borrow two stores, and does not. That may cost
+//! some per cent of what it costs without.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -214,7 +214,7 @@ fn calm(case: &str, passes: u64) -> Result<u64, Failure> {
     let (base, _) = parse(case)?;
     let on = if base.starts_with("volume") { On::Volume } else { On::Drive };
     // So that no few requests that come together by chance are a peak.
-    let threshold = Nanos::from_secs(1);
+    let threshold = Nanos::from_secs(10_000);
     let policy = match base.ends_with(STORES) {
         true => OffloadPolicy::Ours(OursOptions { threshold, ..OursOptions::default() }),
         false => OffloadPolicy::None,
