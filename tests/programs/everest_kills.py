@@ -3,12 +3,13 @@ between them, while the base volume is in use.
 
     everest_kills.py MANYLOGS DIRECTORY ROUNDS SEED [KIND...]
 
-Client and stores each have a network namespace; see links.py. Three base volumes borrow the same
-three stores, one after another, and each round uses one of them by its kind:
+Client and stores each have a network namespace; see links.py. Base volumes borrow the same three
+stores, one after another, and each round uses one of them by its kind:
 
   sectors  threads write to the loop device as in kills.py, and know what they were promised
   files    ext4 is mounted, and threads write and sync files as in mlfs_kills.py; e2fsck judges
   fio      fio writes; after the kill it verifies what it wrote
+  fsx      ext4 is mounted, and fsx does FSX_OPS operations, while stores come and go; only if named
 
 Meanwhile stores are killed and started again, some of them twice, and links are cut, held in one
 way or both, slow or dark; and stores are evacuated, and called back. No request may fail or hang by
@@ -38,10 +39,12 @@ BASE_SIZE = "768M"
 #: So little that stores are full now and then.
 STORE_SIZE = "96M"
 FIO_BYTES = 24 << 20
+FSX_OPS = 10_000
 PATIENCE = "20s"
 GUEST_BYTES = 96 << 20
 GUEST_PATIENCE = "80s"
 GUEST_LIMIT = 240  # seconds until a guest lends, on a busy machine
+KINDS = ("sectors", "files", "fio", "fsx")
 LIMIT = 120  # seconds that a start, a stop or a program may take
 
 
@@ -157,7 +160,7 @@ class World:
         self.has_guests = "GUEST_KERNEL" in os.environ
         self.log = open(self.folder / "log", "ab")
         self.bases = {}
-        for name in ("sectors", "files", "fio"):
+        for name in KINDS:
             base = self.folder / f"{name}.img"
             self.manage("format", base, "--size", BASE_SIZE, "--everest", "disk")
             self.bases[name] = base
@@ -276,8 +279,8 @@ class Campaign:
         self.region = kills.Region()
         self.mount = world.folder / "mnt"
         self.mount.mkdir()
-        #: Whether there is a file system, and what its files must hold.
-        self.made = False
+        #: The kinds of rounds that have a file system, and what the files of the first must hold.
+        self.made = set()
         self.memory = [{} for _ in range(mlfs_kills.THREADS)]
         self.fio_seed = None
         self.figures = collections.Counter()
@@ -391,8 +394,8 @@ class Campaign:
     def check(self, kind, server):
         if kind == "sectors":
             self.check_sectors(server, everything=True)
-        elif kind == "files" and self.made:
-            self.check_files(server, judge=True)
+        elif kind in self.made:
+            self.check_files(server, kind, judge=True)
         elif kind == "fio" and self.fio_seed is not None:
             self.run_fio(server, "--verify_only")
 
@@ -446,18 +449,18 @@ class Campaign:
             time.sleep(0.05)
         raise SystemExit("everest: ext4 cannot be unmounted")
 
-    def make_files(self, server):
+    def make_files(self, server, kind):
         subprocess.run(["mkfs.ext4", "-q", "-F", server.device], check=True, timeout=LIMIT,
                        stdout=self.world.log, stderr=self.world.log)
         with self.mounted(server):
             for number in range(mlfs_kills.THREADS):
                 os.mkdir(self.mount / f"t{number}")
-        self.made = True
+        self.made.add(kind)
 
-    def check_files(self, server, judge):
+    def check_files(self, server, kind, judge):
         """The kernel replays the journal, what was synced is there, and e2fsck finds nothing."""
         with self.mounted(server):
-            for number, files in enumerate(self.memory):
+            for number, files in enumerate(self.memory if kind == "files" else []):
                 wrong = mlfs_kills.check(self.mount, number, files)
                 if wrong:
                     raise SystemExit(f"everest: {wrong}")
@@ -469,10 +472,10 @@ class Campaign:
             self.figures["file systems judged"] += 1
 
     def files(self, server, nth):
-        if self.made:
-            self.check_files(server, judge=self.rng.random() < 0.5)
+        if "files" in self.made:
+            self.check_files(server, "files", judge=self.rng.random() < 0.5)
         else:
-            self.make_files(server)
+            self.make_files(server, "files")
         stop = threading.Event()
         owners = [mlfs_kills.Owner(self.mount, number, self.rng.random(), self.memory[number], stop)
                   for number in range(mlfs_kills.THREADS)]
@@ -532,6 +535,43 @@ class Campaign:
             raise
         return server
 
+    # fsx
+
+    def keep_cold(self, path, stop):
+        """Drops what is clean of the file from memory, over and over: fsx would read it from there."""
+        while not stop.wait(0.02):
+            with contextlib.suppress(FileNotFoundError):
+                file = os.open(path, os.O_RDONLY)
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.close(file)
+
+    def fsx(self, server, nth):
+        if "fsx" in self.made:
+            self.check_files(server, "fsx", judge=True)
+        else:
+            self.make_files(server, "fsx")
+        path, stop = self.mount / "fsx", threading.Event()
+        with self.mounted(server):
+            path.unlink(missing_ok=True)
+            cold = threading.Thread(target=self.keep_cold, args=(path, stop), daemon=True)
+            cold.start()
+            fsx = subprocess.Popen(["fsx", "-q", "-N", str(FSX_OPS), "-S", str(nth), "-P",
+                                    self.world.folder, path], stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT)
+            end = time.monotonic() + 4 * LIMIT
+            while fsx.poll() is None and time.monotonic() < end:
+                self.world.trouble(self.rng.uniform(0.2, 2))
+            # What a store alone has may be waited for until it is back.
+            self.world.mend()
+            said = fsx.communicate(timeout=LIMIT)[0]
+            stop.set()
+            cold.join()
+            if fsx.returncode:
+                raise SystemExit(f"everest: round {nth}: fsx: {said[-1200:].decode()}")
+            self.figures["operations of fsx"] += FSX_OPS
+            self.end(server, "fsx")
+        return server
+
 
 def main():
     manylogs, folder, rounds, seed, *kinds = sys.argv[1:]
@@ -542,7 +582,7 @@ def main():
     try:
         with world.net:
             world.mend()
-            campaign = Campaign(world, int(rounds), kinds or ["sectors", "files", "fio"])
+            campaign = Campaign(world, int(rounds), kinds or KINDS[:3])
             campaign.run()
             done = campaign.told()
     finally:

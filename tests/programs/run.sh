@@ -18,6 +18,7 @@
 #   everest  a base volume in a network namespace borrows three stores in others: kill -9 of any of
 #          their servers, links that are cut, held, slow or dark, under writers that know what they
 #          were promised, ext4 and fio (everest_kills.py)
+#   everest-fsx  fsx on ext4 on a base volume, while its stores come and go and are killed
 #   short  fio, fsx and fsck on ext4, as with every change; not among the checks of no name, and
 #          skipped where it cannot run
 #   mlfs   the file system of manylogs fs mount: pjdfstest, fsx, O_DIRECT beside mmap (mixed.py),
@@ -125,12 +126,25 @@ everest() {
     check "everest: $rounds rounds" everest_rounds "$rounds"
 }
 
+everest_fsx() {
+    local tool
+    for tool in ip nsenter mkfs.ext4 fsx; do
+        has "$tool" || { skip "everest-fsx: $tool is missing" && return; }
+    done
+    if ! unshare --net true 2>/dev/null; then
+        skip "everest-fsx: no network namespaces" && return
+    fi
+    # Each round has 10,000 operations.
+    check "everest-fsx: $fsx_ops operations" everest_rounds "$((fsx_ops / 10000))" fsx
+}
+
+# everest_rounds ROUNDS [KIND...]
 everest_rounds() {
     local code=0 folder=$work/everest
     rm -rf "$folder"
     mkdir "$folder"
     limit=$((300 + $1 * 30)) limited python3 "$here/everest_kills.py" "$manylogs" "$folder" "$1" \
-        "$seed" >"$work/everest.out" 2>>"$log" || code=$?
+        "$seed" "${@:2}" >"$work/everest.out" 2>>"$log" || code=$?
     figures=$(tail -n 1 "$work/everest.out")
     [ "$code" = 0 ] || tail -n 200 "$folder/log" >>"$log"
     return "$code"
@@ -138,11 +152,12 @@ everest_rounds() {
 
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs kills everest mlfs nbd
+[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs kills everest everest-fsx mlfs nbd
 for name; do
     case $name in
     raw | kills | everest | mlfs | nbd | short) "$name" ;;
     ext4 | xfs) file_system "$name" ;;
+    everest-fsx) everest_fsx ;;
     fsx-ext4 | fsx-xfs) fsx_alone "${name#fsx-}" ;;
     pg) postgres ;;
     pg-mlfs) postgres_mlfs ;;

@@ -223,6 +223,10 @@ macro_rules! with_systems {
                 /// Writes that go home over off-loaded ranges are not durable before the stores
                 /// delete their versions.
                 ThroughNotDurable,
+                /// What was sent to a store, and not acknowledged, does not count as held by it.
+                InFlightNotHeld,
+                /// A new base volume gets the number of one that a store knows.
+                SpaceReused,
             }
             /// Bugs of the same parts; a test of one case shows each.
             LENDERS_CASES {
@@ -258,6 +262,8 @@ macro_rules! with_systems {
                 LossNotBelieved,
                 /// A range stays lost although it was written since.
                 LossKept,
+                /// Stores keep what is older than a lost range until that is written.
+                LossOutlived,
                 /// A store believes the table that an earlier close left, whatever came after it.
                 OldTableBelieved,
                 /// A store believes a table although its checksum is wrong.

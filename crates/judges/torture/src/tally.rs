@@ -56,8 +56,8 @@ const RARE: [&str; 11] = [
     "nvram_histories",
 ];
 
-/// Counts that only histories of ext4 and of chains have.
-const OF_OTHERS: [&str; 25] = [
+/// Counts that only histories of ext4, of chains and of Everest have.
+const OF_OTHERS: [&str; 30] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -83,6 +83,11 @@ const OF_OTHERS: [&str; 25] = [
     "cache_hits",
     "flash_hits",
     "flash_faults",
+    "forgotten_stores",
+    "forgotten_by_closed",
+    "emptied_stores",
+    "moved_ranges",
+    "noted_losses",
 ];
 
 impl FaultCount {
@@ -144,6 +149,16 @@ tally! {
     drained,
     /// Volumes, and stores of Everest, closed in order.
     closed,
+    /// Stores of Everest that were gone for good and forgotten, by volumes that were open.
+    forgotten_stores,
+    /// The same, by volumes that were closed, because they could not be opened.
+    forgotten_by_closed,
+    /// Stores of Everest that were evacuated until they were empty.
+    emptied_stores,
+    /// Ranges that went from stores of Everest that are evacuated to others.
+    moved_ranges,
+    /// Of closed volumes whose note said what exactly is lost, in lives and recoveries.
+    noted_losses,
     /// Openings on a device that then failed requests.
     troubled,
     /// Requests that the device failed.

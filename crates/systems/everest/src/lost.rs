@@ -103,6 +103,15 @@ impl Header {
     pub(crate) fn is_lost(&self, extent: Extent) -> bool {
         self.content().lost.iter().any(|lost| lost.extent.overlaps(extent))
     }
+
+    /// Whether all of `extent` is lost.
+    pub(crate) fn is_all_lost(&self, extent: Extent) -> bool {
+        let mut left = vec![Range { extent, version: Version::default() }];
+        for lost in &self.content().lost {
+            left = left.iter().flat_map(|range| range.outside(lost.extent)).collect();
+        }
+        left.is_empty()
+    }
 }
 
 impl Client {

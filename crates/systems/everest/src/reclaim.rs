@@ -13,8 +13,8 @@ use crate::evacuate::Evacuation;
 use crate::header::HEADER;
 use crate::locks::{Locked, Use};
 use crate::offload::{Client, at_home};
-use crate::read::Newest;
-use crate::table::{Candidate, Holder};
+use crate::read::{Again, Newest};
+use crate::table::{Candidate, Copies, Holder};
 use crate::versions::{Range, Version};
 
 /// Ranges in a pass: the oldest are chosen, and brought home in order of address.
@@ -97,9 +97,10 @@ impl Client {
             |one: &Candidate| ((one.copies & stay).count_ones() as usize) < self.options.copies;
         let mut found = self.table.borrow().candidates();
         // A range that is home already waits until the store that must forget it first can be
-        // reached.
-        found.retain(|one| match one.dirty {
+        // reached, and so does what is older than a lost range.
+        found.retain(|one| match one.dirty && one.copies != 0 {
             true => one.copies & reachable != 0,
+            false if one.dirty => self.outlives_loss(one.range.extent),
             false => self.may_settle(one.range.extent),
         });
         let is_urgent = |one: &Candidate| few(one) || self.holds(leaving, one.range.extent);
@@ -127,6 +128,17 @@ impl Client {
     fn may_settle(&self, extent: Extent) -> bool {
         let holders = self.table.borrow().holders(extent);
         holders.first().is_none_or(|first| self.peers[first.store].is_live())
+    }
+
+    /// Whether stores hold versions of `extent` that are older than lost ones, and the store that
+    /// must forget its version first can be reached. The note of the loss in the header hides these
+    /// versions from an opening, so that nobody needs them any more.
+    fn outlives_loss(&self, extent: Extent) -> bool {
+        let is_held = !self.table.borrow().holders(extent).is_empty();
+        is_held
+            && !plant::is(Bug::LossOutlived)
+            && self.header.is_all_lost(extent)
+            && self.may_settle(extent)
     }
 
     /// Whether all that is off-loaded can be brought home.
@@ -208,7 +220,12 @@ impl Client {
         let mut home = Vec::new();
         for (part, known) in self.table.borrow().lookup(candidate.range.extent) {
             let version = known.map_or(Version(0), |(version, _)| version);
-            let dirty = known.is_some_and(|(_, copies)| !copies.clean);
+            // Of a lost version nothing is left that could be written home.
+            let dirty = known.is_some_and(|(_, copies)| !copies.clean && copies.stores != 0);
+            let is_gone = known.is_some_and(|(_, copies)| !copies.clean && copies.stores == 0);
+            if is_gone && !self.header.is_all_lost(part) {
+                continue;
+            }
             let limit = if candidate.left_over { Version(u64::MAX) } else { version };
             let range = Range { extent: part, version };
             home.push((dirty, AtHome { range, limit, moved: false, locked: locked.clone() }));
@@ -221,7 +238,7 @@ impl Client {
             }
             let whole = self.whole_sectors(part.range.extent);
             // Left to a later pass, or lost if it is damaged in the store.
-            let Ok(newest) = self.read_newest(whole, &mut 0).await else { continue };
+            let Ok(newest) = self.read_beside_losses(whole).await else { continue };
             let same =
                 |one: &&Newest| one.known.is_some_and(|(version, _)| version == part.range.version);
             for one in newest.iter().filter(same) {
@@ -235,6 +252,28 @@ impl Client {
             self.base.submit(Request::Write { extent, payload, fua, hint }).await?;
         }
         Ok(parts)
+    }
+
+    /// The newest content of whole physical sectors that are locked. What is lost in them is what
+    /// home has: it is an error for clients, whatever is written there.
+    async fn read_beside_losses(self: &Rc<Self>, extent: Extent) -> Result<Vec<Newest>, Again> {
+        let parts = self.table.borrow().lookup(extent);
+        let is_lost = |known: Option<(Version, Copies)>| {
+            known.is_some_and(|(_, copies)| !copies.clean && copies.stores == 0)
+        };
+        if !parts.iter().any(|(_, known)| is_lost(*known)) {
+            return self.read_newest(extent, &mut 0).await;
+        }
+        let mut found = Vec::new();
+        for (extent, known) in parts {
+            if is_lost(known) && self.header.is_all_lost(extent) {
+                let read = self.base.submit(Request::Read { extent: at_home(extent) }).await;
+                found.push(Newest { extent, known, content: read.map_err(Again::Failed)? });
+            } else {
+                found.extend(self.read_newest(extent, &mut 0).await?);
+            }
+        }
+        Ok(found)
     }
 
     /// Makes the stores forget a range that is durably home. False if one may still hold it.

@@ -125,7 +125,8 @@ impl Table {
             true => Extent::new(extent.start.0, 1),
             false => extent,
         };
-        self.held.iter().any(|held| held.overlaps(seen)) || self.newest.overlaps(seen)
+        let is_sent = self.held.iter().any(|held| held.overlaps(seen));
+        is_sent && !plant::is(Bug::InFlightNotHeld) || self.newest.overlaps(seen)
     }
 
     /// Whether this store may hold versions of `extent`.
@@ -261,21 +262,21 @@ impl Table {
         self.held[store] = says;
     }
 
-    /// Ranges to reclaim, in no order.
+    /// Ranges to reclaim, in no order. Of lost ranges those that stores hold older versions of, if
+    /// any.
     pub(crate) fn candidates(&self) -> Vec<Candidate> {
         let mut found = Vec::new();
         for (extent, known) in self.newest.iter() {
-            let version = Version(known.sequence.0);
-            let newer = |held: &ExtentMap<Stored>| {
-                let mut parts = held.lookup(extent);
-                parts.any(|(_, part)| part.is_some_and(|part| part.sequence > known.sequence))
-            };
-            found.push(Candidate {
+            let (version, copies) = (Version(known.sequence.0), known.value);
+            let is_lost = copies.stores == 0 && !copies.clean;
+            let held = if is_lost { self.held_of(extent) } else { Vec::new() };
+            let parts = if held.is_empty() { vec![extent] } else { held };
+            found.extend(parts.into_iter().map(|extent| Candidate {
                 range: Range { extent, version },
-                copies: known.value.stores,
-                dirty: !known.value.clean,
-                left_over: self.held.iter().any(newer),
-            });
+                copies: copies.stores,
+                dirty: !copies.clean,
+                left_over: self.has_newer(extent, known.sequence),
+            }));
         }
         // Several stores may hold the same range: it is one candidate.
         let mut left = ExtentMap::new();
@@ -289,6 +290,26 @@ impl Table {
             found.push(Candidate { range, copies: 0, dirty: false, left_over: true });
         }
         found
+    }
+
+    /// Whether a store may hold a version of a part of `extent` that is newer than this.
+    fn has_newer(&self, extent: Extent, than: DataSequence) -> bool {
+        let newer = |held: &ExtentMap<Stored>| {
+            let mut parts = held.lookup(extent);
+            parts.any(|(_, part)| part.is_some_and(|part| part.sequence > than))
+        };
+        self.held.iter().any(newer)
+    }
+
+    /// The parts of `extent` that stores may hold versions of.
+    fn held_of(&self, extent: Extent) -> Vec<Extent> {
+        let mut all = ExtentMap::new();
+        for (part, found) in self.held.iter().flat_map(|held| held.lookup(extent)) {
+            if found.is_some() {
+                all.insert(part, mapped(Version::default(), Stored), |_, _| ());
+            }
+        }
+        all.iter().map(|(part, _)| part).collect()
     }
 
     /// Whether all versions of a store may become void: they are home as well, and hide no older

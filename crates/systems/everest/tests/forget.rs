@@ -226,6 +226,64 @@ fn a_lost_range_that_is_written_is_there_for_good() {
     assert!(written_ranges_are_lost_no_more());
 }
 
+/// Whether a store loses what it has that is older than a lost range, although it was away when the
+/// range was lost: also after a loss of everything, in a later opening.
+fn older_versions_go() -> bool {
+    simulated(|runtime| async move {
+        let mut right = true;
+        for is_closed in [false, true] {
+            let (base, volume, gone, other) = a_loss(&runtime, &runtime).await;
+            other.cut.set(true);
+            let always = options(Policy::Always, false);
+            let (volume, lost) = if is_closed {
+                let killed = cut_off(&runtime, &base);
+                let lost = forgotten_closed(&runtime, &killed, gone.id()).await;
+                volume.close().await;
+                other.cut.set(false);
+                (opened(&runtime, &killed, &[&other], always).await.unwrap(), lost)
+            } else {
+                assert!(volume.submit(Request::Read { extent: block(6) }).await.is_err());
+                let forgotten = volume.forget(gone.id(), true).await.unwrap();
+                other.cut.set(false);
+                runtime.sleep(Nanos::from_secs(2)).await;
+                (volume, forgotten.lost)
+            };
+            assert!(!other.store.held(volume.id()).is_empty());
+            let home = runtime.within(Nanos::from_secs(60), volume.reclaim()).await;
+            right &= home == Some(Ok(())) && other.store.held(volume.id()).is_empty();
+            right &= volume.lost() == lost && get(&volume, 3).await.is_none();
+        }
+        right
+    })
+}
+
+#[test]
+fn what_is_older_than_a_lost_range_goes() {
+    assert!(older_versions_go());
+}
+
+/// A physical sector of the base goes home as a whole, although a part of it is lost.
+#[test]
+fn what_shares_a_physical_sector_with_a_loss_goes_home() {
+    simulated(|runtime| async move {
+        let (base, volume, gone, other) = a_loss(&runtime, &runtime).await;
+        let half = |nth: u64| Extent::new(16 + 4 * nth, 4);
+        let content = Payload::tags(2222, Sectors(4));
+        volume.submit(Request::write_fua(half(0), content.clone())).await.unwrap();
+        let forgotten = volume.forget(gone.id(), true).await.unwrap();
+        assert_eq!(forgotten.lost[0], Extent::new(20, 12));
+        let home = runtime.within(Nanos::from_secs(60), volume.reclaim()).await;
+        assert_eq!(home, Some(Ok(())));
+        assert!(other.store.held(volume.id()).is_empty());
+        volume.close().await;
+        let never = options(Policy::Never, false);
+        let volume = opened(&runtime, &base, &[&other], never).await.unwrap();
+        let read = |nth| volume.submit(Request::Read { extent: half(nth) });
+        assert_eq!(read(0).await.unwrap(), content);
+        assert_eq!(read(1).await.err(), Some(IoError::Medium { extent: half(1) }));
+    });
+}
+
 /// Whether after a power cut anywhere while a store is forgotten the base still lists it, or the
 /// ranges are lost.
 fn a_cut_shows_nothing_old() -> bool {
@@ -425,6 +483,7 @@ fn planted_bugs_are_noticed() {
         assert!(!found.unwrap_or(false), "{bug:?} is not noticed");
     };
     with(Bug::LossNotBelieved, lost_ranges_are_errors);
+    with(Bug::LossOutlived, older_versions_go);
     with(Bug::LossKept, written_ranges_are_lost_no_more);
     with(Bug::LossAfterDrop, a_cut_shows_nothing_old);
     with(Bug::NoteWithoutVoids, written_since_is_not_lost);

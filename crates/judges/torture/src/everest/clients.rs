@@ -9,6 +9,9 @@ use manylogs_block::{
 use manylogs_everest::Offloaded;
 use manylogs_sim::Oracle;
 
+use super::gone::Lost;
+use super::leaving::Evacuated;
+
 /// Every request is answered within this time, however full the stores are, and whatever is lost.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(60);
 
@@ -25,6 +28,40 @@ pub(super) struct Volume {
     pub(super) longest: u64,
     /// Whether reads may fail for a while.
     pub(super) may_fail: bool,
+    /// The most that stores may hold of it, where no write is given up half done.
+    pub(super) held_most: Option<Sectors>,
+    /// What is lost with a store that is gone for good.
+    pub(super) lost: Lost,
+    /// What that store held when it went, and was not written since.
+    pub(super) held: Lost,
+    /// Whether it has gone.
+    pub(super) has_loss: Rc<Cell<bool>>,
+    /// Stores that take no more writes.
+    pub(super) evacuated: Evacuated,
+}
+
+impl Volume {
+    /// Stores hold no more than they may.
+    fn check_bound(&self, device: &Offloaded) -> Result<(), String> {
+        let held = device.figures().held;
+        match self.held_most.filter(|most| held > *most) {
+            None => Ok(()),
+            Some(most) => {
+                Err(format!("stores hold {} sectors, and {} are the most", held.0, most.0))
+            }
+        }
+    }
+
+    /// Judges the content of the volume as it was opened anew, which is the only truth from now on.
+    pub(super) fn check_reopened(&self, content: &Payload) -> Result<(), String> {
+        let checked = self.oracle.borrow_mut().check_recovered(content);
+        checked.map_err(|wrong| wrong.to_string())?;
+        let absent = (0..).zip(content.sectors()).filter(|(_, found)| found.is_none());
+        match absent.into_iter().find(|(sector, _)| !self.lost.has(*sector)) {
+            None => Ok(()),
+            Some((sector, _)) => Err(format!("sector {sector} is lost, and nobody has said so")),
+        }
+    }
 }
 
 /// A base volume that is open.
@@ -51,6 +88,7 @@ impl World {
                 14 => self.flush().await?,
                 _ => self.read().await?,
             }
+            self.volume.check_bound(&self.device)?;
             let took = self.runtime.now().since(from);
             if took > ANSWER_WITHIN {
                 return Err(format!("an answer took {} ms", took.0 / 1_000_000));
@@ -101,9 +139,15 @@ impl World {
         fua: bool,
     ) -> Result<(), String> {
         let write = self.volume.oracle.borrow_mut().submit(extent, content);
+        let is_later = self.volume.has_loss.get();
         let done = self.device.submit(request).await;
         done.map_err(|error| format!("a write failed: {error}"))?;
         self.volume.oracle.borrow_mut().acknowledge(extent, write, fua);
+        self.volume.lost.written(extent);
+        // An answer of the store may have been on its way when it went.
+        if is_later {
+            self.volume.held.written(extent);
+        }
         Ok(())
     }
 
@@ -118,10 +162,15 @@ impl World {
     async fn read(&self) -> Result<(), String> {
         let extent = self.place(1 + self.below(60));
         let read = self.volume.oracle.borrow_mut().submit_read(extent);
+        let was_lost = self.volume.lost.may_fail(extent);
         match self.device.submit(Request::Read { extent }).await {
             Ok(found) => {
                 let checked = self.volume.oracle.borrow_mut().check_read(read, &found);
                 checked.map_err(|wrong| format!("read: {wrong}"))
+            }
+            Err(IoError::Medium { .. }) if was_lost || self.volume.lost.may_fail(extent) => {
+                self.volume.oracle.borrow_mut().fail_read(read);
+                Ok(())
             }
             Err(IoError::Transient { .. }) if self.volume.may_fail => {
                 self.volume.oracle.borrow_mut().fail_read(read);

@@ -8,6 +8,8 @@ use manylogs_block::{Rng, Time};
 use manylogs_sim::{CrashDiskConfig, Oracle, Sim, TaskOrder};
 
 use super::clients::Volume;
+use super::gone::Lost;
+use super::leaving::Evacuated;
 use super::life::Life;
 use super::plan::{EverestPlan, HEADER};
 use super::recovery::{crash_in_recovery, recover};
@@ -46,6 +48,11 @@ pub(crate) fn run_history(plan: &EverestPlan) -> Result<Report, String> {
         left: Rc::default(),
         failed_reads: Rc::default(),
         longest: plan.longest,
+        held_most: plan.held_most(),
+        lost: Lost::default(),
+        held: Lost::default(),
+        has_loss: Rc::default(),
+        evacuated: Evacuated::default(),
         may_fail: plan.outages.0 > 0 || plan.net.lost > 0 || plan.net.late > 0,
     };
     let mut history = History {
@@ -91,6 +98,11 @@ impl History<'_> {
         tally.transient_errors += transient;
         tally.troubled_openings += u64::from(opens && failed > 0);
         tally.closed += machines.closed.get();
+        tally.forgotten_stores += life.forgotten.get();
+        tally.noted_losses += machines.noted.get();
+        tally.forgotten_by_closed += life.forgotten_closed.get();
+        tally.emptied_stores += life.seen.emptied.get();
+        tally.moved_ranges += life.seen.moved.get();
         tally.troubled += u64::from(self.plan.trouble && !opens);
         let images = machines.after_crash(&mut self.rng);
         self.judge(&images, Phase::Recovery, true)?;
@@ -113,6 +125,7 @@ impl History<'_> {
     }
 
     fn fork(&mut self, machines: &Machines, phase: Phase, born: bool) -> Result<(), String> {
+        machines.check_bounds(self.plan.each)?;
         let (mut images, mut phase) = (machines.after_crash(&mut self.rng), phase);
         while born && self.rng.one_in(4) {
             images = crash_in_recovery(self.plan, &images, &mut self.rng);
@@ -133,15 +146,25 @@ impl History<'_> {
         }
         self.report.tally.judged += 1;
         self.report.tally.unborn += u64::from(!born);
-        let contents = match recover(self.plan, images, fingerprint) {
-            Ok(contents) => contents,
+        let (contents, noted) = match recover(self.plan, images, fingerprint) {
+            Ok(found) => found,
             Err(_) if !born => return Ok(()),
             Err(problem) => return Err(format!("after a crash in {phase:?}: {problem}")),
         };
         self.report.tally.recovered += 1;
-        for (number, (volume, content)) in self.volumes.iter().zip(&contents).enumerate() {
-            let checked = volume.oracle.borrow().check_crashed(content);
-            checked.map_err(|wrong| format!("after recovery: volume {number}: {wrong}"))?;
+        self.report.tally.noted_losses += noted;
+        for (number, (volume, found)) in self.volumes.iter().zip(&contents).enumerate() {
+            let wrong = |what: String| format!("after recovery: volume {number}: {what}");
+            let checked = volume.oracle.borrow().check_crashed(&found.content);
+            checked.map_err(|error| wrong(error.to_string()))?;
+            if let Some(store) = volume.evacuated.forgotten(&found.leaving) {
+                return Err(wrong(format!("store {store:02x?} was evacuated, and is borrowed")));
+            }
+            let absent = (0..).zip(found.content.sectors()).filter(|(_, held)| held.is_none());
+            let is_lost = |sector| volume.lost.has(sector) || found.lost.has(sector);
+            if let Some((sector, _)) = absent.into_iter().find(|(sector, _)| !is_lost(*sector)) {
+                return Err(wrong(format!("sector {sector} is lost, and nobody has said so")));
+            }
         }
         Ok(())
     }

@@ -4,14 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Nanos, Rng, Time};
-use manylogs_everest::Offloaded;
+use manylogs_everest::{Lender, Offloaded};
 use manylogs_sim::Sim;
 
-use super::clients::{Volume, World};
+use super::clients::Volume;
+use super::gone::Gone;
+use super::leaving::Seen;
+use super::opening::Opening;
 use super::plan::EverestPlan;
 use super::trouble::Trouble;
-use super::wire::Serving;
-use super::world::{Machines, read_all};
+use super::world::Machines;
 
 /// The longest time that a machine is down or a link is cut.
 const DOWN_MAX: Nanos = Nanos::from_secs(1);
@@ -31,6 +33,8 @@ enum Outage {
     Closing(usize),
     Base(usize),
     Cut(usize, usize),
+    /// A store is gone for good.
+    Gone,
 }
 
 pub(super) struct Life {
@@ -51,6 +55,10 @@ pub(super) struct Life {
     outages: Vec<(Time, Outage)>,
     crashes: u64,
     opened: Rc<RefCell<Vec<Option<Offloaded>>>>,
+    /// How often a store that is gone was forgotten, by open volumes and closed ones.
+    pub(super) forgotten: Rc<Cell<u64>>,
+    pub(super) forgotten_closed: Rc<Cell<u64>>,
+    pub(super) seen: Rc<Seen>,
 }
 
 impl std::fmt::Debug for Life {
@@ -86,12 +94,14 @@ impl Life {
             outages: Vec::new(),
             crashes: 0,
             opened,
+            forgotten: Rc::default(),
+            forgotten_closed: Rc::default(),
+            seen: Rc::default(),
         }
     }
 
     pub(super) fn begin(&self, sim: &Sim) {
-        let start = |store| self.machines.start_store(sim, &self.plan, store, self.fresh);
-        (0..self.plan.stores.len()).for_each(start);
+        self.machines.start_stores(sim, &self.plan, self.fresh);
     }
 
     pub(super) fn is_born(&self) -> bool {
@@ -114,9 +124,10 @@ impl Life {
     /// Called after each step of the world.
     pub(super) fn step(&mut self, sim: &Sim, rng: &mut Rng) {
         if !self.linked {
-            if self.machines.serving.iter().all(Serving::is_up) {
+            if self.machines.are_up() {
                 self.linked = true;
                 self.machines.link(self.plan.net, rng);
+                self.bar_evacuated();
                 (0..self.volumes.len()).for_each(|base| self.start_base(sim, base, self.fresh));
                 self.next_outage = sim.now() + self.plan.outages;
             }
@@ -150,6 +161,8 @@ impl Life {
         self.outages = on;
         for (_, outage) in over {
             match outage {
+                Outage::Gone => {}
+                Outage::Store(store) | Outage::Closing(store) if self.machines.is_gone(store) => {}
                 Outage::Store(store) => self.machines.start_store(sim, &self.plan, store, false),
                 Outage::Closing(store) => {
                     self.machines.crash_store(sim, store, rng);
@@ -174,6 +187,10 @@ impl Life {
         let base = manylogs_block::to_usize(rng.below(self.volumes.len() as u64));
         let store = manylogs_block::to_usize(rng.below(self.plan.stores.len() as u64));
         let outage = match rng.below(4) {
+            0 if self.goes_for_good(store) && rng.one_in(2) => {
+                self.lose_store(sim, store, rng);
+                Outage::Gone
+            }
             0 if self.machines.serving[store].is_up() => {
                 match self.plan.table.0 > 0 && rng.one_in(2) {
                     true => {
@@ -217,68 +234,57 @@ impl Life {
         }
     }
 
+    /// No writes go to stores that were evacuated in earlier lives.
+    fn bar_evacuated(&self) {
+        for (wires, volume) in self.machines.wires.borrow().iter().zip(&self.volumes) {
+            wires.iter().for_each(|wire| wire.bar(volume.evacuated.has(wire.id())));
+        }
+    }
+
+    /// Whether this store may go for good now: one does in a history, while all volumes are open,
+    /// so that it is known what it holds of each.
+    fn goes_for_good(&self, store: usize) -> bool {
+        let all_open = self.opened.borrow().iter().all(Option::is_some);
+        let free = self.machines.gone.borrow().is_none();
+        self.plan.loses && all_open && free && self.machines.serving[store].is_up()
+    }
+
+    fn lose_store(&self, sim: &Sim, store: usize, rng: &mut Rng) {
+        let Some((_, lending)) = self.machines.serving[store].get() else { return };
+        let opened = self.opened.borrow();
+        let held = |(volume, device): (&Volume, &Offloaded)| {
+            let ranges = lending.held(device.id());
+            volume.held.add(ranges.iter().flat_map(|range| range.extent.range()));
+            volume.has_loss.set(true);
+            (device.id(), volume.held.clone())
+        };
+        let held = self.volumes.iter().zip(opened.iter().flatten()).map(held).collect();
+        let forget_at = sim.now() + Nanos(rng.below(2 * DOWN_MAX.0));
+        let id = self.machines.serving[store].identity().0;
+        self.machines.gone.replace(Some(Gone { store, id, forget_at, held }));
+        self.machines.crash_store(sim, store, rng);
+    }
+
     /// Opens a base volume, compares its content, and starts its clients.
     fn start_base(&self, sim: &Sim, base: usize, fresh: bool) {
-        let runtime = sim.handle(self.machines.bases[base].node.get());
-        let (volume, running) = (self.volumes[base].clone(), Rc::clone(&self.running[base]));
-        let (problem, clients) = (Rc::clone(&self.problem), self.plan.clients);
-        let heal = self.plan.trouble.then(|| self.machines.stores[0].disks());
-        let opened = Rc::clone(&self.opened);
+        let clock = sim.handle(self.machines.bases[base].node.get());
+        let opening = Opening {
+            base,
+            clock: clock.clone(),
+            plan: self.plan.clone(),
+            machines: Rc::clone(&self.machines),
+            volume: self.volumes[base].clone(),
+            running: Rc::clone(&self.running[base]),
+            problem: Rc::clone(&self.problem),
+            opened: Rc::clone(&self.opened),
+            forgotten: Rc::clone(&self.forgotten),
+            forgotten_closed: Rc::clone(&self.forgotten_closed),
+            seen: Rc::clone(&self.seen),
+        };
         // Each attempt is an opening of its own.
         let attempts: Vec<_> = (0..OPENINGS)
             .map(|attempt| self.machines.open_base(sim, &self.plan, base, fresh && attempt == 0))
             .collect();
-        let handle = runtime.clone();
-        runtime.spawn(async move {
-            let note = |what: String| {
-                problem.borrow_mut().get_or_insert(format!("volume {base}: {what}"));
-            };
-            let mut failed = String::new();
-            for attempt in attempts {
-                let device = match attempt.await {
-                    Ok(device) => device,
-                    Err(error) if volume.may_fail => {
-                        failed = error;
-                        continue;
-                    }
-                    Err(error) => return note(error),
-                };
-                opened.borrow_mut()[base] = Some(device.clone());
-                let content = match read_all(&device).await {
-                    Ok(content) => content,
-                    Err(error) if volume.may_fail => {
-                        failed = error;
-                        device.close().await;
-                        continue;
-                    }
-                    Err(error) => return note(error),
-                };
-                if let Some(disks) = heal {
-                    Trouble::heal(&disks);
-                }
-                let checked = volume.oracle.borrow_mut().check_recovered(&content);
-                if let Err(wrong) = checked {
-                    return note(format!("reopened: {wrong}"));
-                }
-                running.set(Some(clients));
-                for _ in 0..clients {
-                    let world = World {
-                        runtime: handle.clone(),
-                        device: device.clone(),
-                        volume: volume.clone(),
-                    };
-                    let (running, problem) = (Rc::clone(&running), Rc::clone(&problem));
-                    handle.spawn(async move {
-                        if let Err(what) = world.client().await {
-                            let what = format!("volume {base}: {what}");
-                            problem.borrow_mut().get_or_insert(what);
-                        }
-                        running.set(running.get().map(|running| running - 1));
-                    });
-                }
-                return;
-            }
-            note(format!("cannot be opened: {failed}"));
-        });
+        clock.spawn(opening.begin(attempts));
     }
 }

@@ -2,8 +2,11 @@
 //! messages. Machines crash apart and together, and are judged like those of a volume.
 
 mod clients;
+mod gone;
 mod history;
+mod leaving;
 mod life;
+mod opening;
 mod plan;
 mod recovery;
 mod trouble;

@@ -7,6 +7,11 @@ use manylogs_sim::CrashDiskConfig;
 /// Length of the header of a base volume: see `docs/format.md`.
 pub(super) const HEADER: Sectors = Sectors(256);
 
+/// Clients of a volume whose base should be busy: at least so many.
+const MOVING_CLIENTS: u64 = 4;
+/// The longest latency of its disk.
+const MOVING_LATENCY: Nanos = Nanos(1 << 23);
+
 /// Faults of messages between clients and stores: each fault happens to one message in this number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetPlan {
@@ -51,6 +56,12 @@ pub struct EverestPlan {
     pub(crate) fork_every: u64,
     /// Whether the devices of the first store fail requests.
     pub(crate) trouble: bool,
+    /// Whether a store goes for good.
+    pub(crate) loses: bool,
+    /// Whether stores are evacuated.
+    pub(crate) evacuates: bool,
+    /// Most that each store holds of each base volume.
+    pub(crate) each: Sectors,
 }
 
 impl EverestPlan {
@@ -65,7 +76,17 @@ impl EverestPlan {
         };
         let stores = self.stores.iter().map(|disks| disks.iter().map(more).collect()).collect();
         let (fork_every, outages) = (4 * self.fork_every, Nanos(0));
-        Self { stores, fork_every, outages, trouble: true, ..self }
+        Self { stores, fork_every, outages, trouble: true, loses: false, evacuates: false, ..self }
+    }
+
+    /// What stores hold of a base volume at most: its bound, and what was on its way as it was
+    /// reached, in this opening and those before it. Without a bound where writes are given up half
+    /// done, which stores may keep.
+    pub(crate) fn held_most(&self) -> Option<Sectors> {
+        let is_calm = self.outages.0 == 0 && !self.trouble && self.net.lost == 0;
+        let bound = Some(self.options.held_max).filter(|most| is_calm && most.0 < u64::MAX)?;
+        let longest = self.longest.max(100).next_multiple_of(8);
+        Some(Sectors(bound.0 + (1 + self.incarnations) * self.clients * longest))
     }
 
     /// The plan of a seed; the same one each time.
@@ -92,7 +113,7 @@ impl EverestPlan {
             let sectors = HEADER.0 + 8 * (20 + rng.below(60));
             disk(&mut rng, sectors)
         });
-        let bases = bases.collect();
+        let mut bases: Vec<CrashDiskConfig> = bases.collect();
         let calm = rng.one_in(3);
         let one_in = |rng: &mut Rng, most: u64| if calm { 0 } else { 4 + rng.below(most) };
         let net = NetPlan {
@@ -102,19 +123,36 @@ impl EverestPlan {
             delay_max: Nanos(1 << (10 + rng.below(14))),
             timeout: if calm { Nanos::from_secs(100) } else { Nanos::from_millis(300) },
         };
+        let evacuates = Rng::new(seed ^ 0xe7ac).one_in(3);
+        // A base that is busy again and again, so that what leaves a store goes to others.
+        let moves = evacuates && Rng::new(seed ^ 0x30_7e5).one_in(2);
         let outages = if calm { Nanos(0) } else { Nanos::from_millis(1 << rng.below(12)) };
+        let mut options = OffloadOptions {
+            held_max: bound(seed ^ 0xa11),
+            note_after: Nanos(1 << (20 + Rng::new(seed ^ 0x707e).below(11))),
+            ..options(&mut rng, stores.len())
+        };
+        if moves {
+            options.policy = Policy::Counts { base: 0, store: 64 };
+            // One more takes what leaves a store.
+            options.copies = options.copies.min(stores.len() - 1).max(1);
+            bases.iter_mut().for_each(|disk| disk.latency_max = MOVING_LATENCY);
+        }
         Self {
             seed,
             bases,
             log: Sectors(log),
             table,
-            options: options(&mut rng, stores.len()),
+            options,
+            each: bound(seed ^ 0xeac4),
+            evacuates,
+            loses: !calm && Rng::new(seed ^ 0x6_09e).one_in(3),
             stores,
             net,
             outages,
             longest: 1 + rng.below(40),
             incarnations: 1 + rng.below(3),
-            clients: 1 + rng.below(4),
+            clients: (1 + rng.below(4)).max(if moves { MOVING_CLIENTS } else { 0 }),
             operations: 40 + rng.below(120),
             fork_every: 8 + rng.below(16),
             trouble: false,
@@ -126,6 +164,12 @@ impl EverestPlan {
 fn table(seed: u64) -> Sectors {
     let mut rng = Rng::new(seed ^ 0x7ab1_e000);
     Sectors(if rng.one_in(2) { 0 } else { 8 << rng.below(4) })
+}
+
+/// A bound of what stores hold, in some of the plans.
+fn bound(seed: u64) -> Sectors {
+    let mut rng = Rng::new(seed ^ 0xb0_07d5);
+    Sectors(if rng.one_in(4) { 8 + rng.below(200) } else { u64::MAX })
 }
 
 /// Logs that each device has besides, in some of the plans: so many that the root does not name all

@@ -3,21 +3,25 @@
 use std::rc::Rc;
 
 use manylogs_block::{Nanos, Payload, Rng, Time};
-use manylogs_everest::{Lender, Offloaded};
+use manylogs_everest::{Lender, Offloaded, StoreId};
 use manylogs_sim::{Sim, TaskOrder};
 
+use super::gone::Lost;
 use super::plan::{EverestPlan, NetPlan};
-use super::world::{Images, Machines, read_all};
+use super::world::{Images, Machines, open_or_forget, read_all};
 
 /// Time at which a recovery and the reclaiming after it are over.
 const AT_REST: Time = Time(60_000_000_000);
+/// All goes home within this time if nobody writes, and every store that is not gone answers.
+const HOME_WITHIN: Nanos = Nanos::from_secs(60);
 /// A network without faults.
 const CALM: NetPlan = NetPlan {
     lost: 0,
     doubled: 0,
     late: 0,
     delay_max: Nanos(1000),
-    timeout: Nanos::from_secs(100),
+    // Only a store that is gone for good does not answer.
+    timeout: Nanos::from_secs(5),
 };
 
 /// Starts the stores on the images, and links the base volumes to them.
@@ -28,9 +32,9 @@ fn boot(
     rng: &mut Rng,
 ) -> Result<Rc<Machines>, String> {
     let machines = Rc::new(Machines::new(sim, plan, images));
-    (0..plan.stores.len()).for_each(|store| machines.start_store(sim, plan, store, false));
+    machines.start_stores(sim, plan, false);
     let failed = || machines.problem.borrow().is_some();
-    let up = || machines.serving.iter().all(super::wire::Serving::is_up);
+    let up = || machines.are_up();
     sim.run_until(|| failed() || up() || sim.now() > AT_REST);
     if let Some(problem) = machines.problem.take() {
         return Err(format!("recovery failed: {problem}"));
@@ -54,12 +58,22 @@ fn deliver(sim: &Sim, machines: &Machines, images: &Images, rng: &mut Rng) {
     }
 }
 
-/// The content of the volumes after a crash.
+/// A volume after a crash.
+pub(super) struct Recovered {
+    /// Its content; what could not be read is absent.
+    pub(super) content: Payload,
+    /// What was lost with a store that had to be forgotten for an opening.
+    pub(super) lost: Lost,
+    /// Stores that take no more writes, and those that are gone.
+    pub(super) leaving: Vec<StoreId>,
+}
+
+/// The content of the volumes after a crash, and how often a note said what they lose.
 pub(super) fn recover(
     plan: &EverestPlan,
     images: &Images,
     seed: u64,
-) -> Result<Vec<Payload>, String> {
+) -> Result<(Vec<Recovered>, u64), String> {
     let sim = Sim::new(plan.seed, TaskOrder::Shuffled);
     let mut rng = Rng::new(plan.seed ^ seed);
     let machines = boot(&sim, plan, images, &mut rng)?;
@@ -67,24 +81,32 @@ pub(super) fn recover(
     let mut contents = Vec::new();
     let mut volumes: Vec<Offloaded> = Vec::new();
     for base in 0..plan.bases.len() {
-        let opened = machines.open_base(&sim, plan, base, false);
-        let volume = sim.block_on(machines.bases[base].node.get(), opened)?;
-        let reader = volume.clone();
+        let node = machines.bases[base].node.get();
+        let attempts = [0; 2].map(|_| machines.open_base(&sim, plan, base, false));
+        let opened = open_or_forget(Rc::clone(&machines), sim.handle(node), base, attempts);
+        let volume = sim.block_on(node, opened)?;
+        let (reader, clock) = (volume.clone(), sim.handle(node));
         let again = rng.one_in(4);
-        let read = sim.block_on(machines.bases[base].node.get(), async move {
+        let read = sim.block_on(node, async move {
             let content = read_all(&reader).await?;
             if again {
-                reader.reclaim().await.map_err(|error| format!("reclaim: {error}"))?;
+                let home = clock.within(HOME_WITHIN, reader.reclaim()).await;
+                let home = home.ok_or("reclaim: it does not end")?;
+                home.map_err(|error| format!("reclaim: {error}"))?;
                 if read_all(&reader).await? != content {
                     return Err("what was brought home is not what was there".to_owned());
                 }
             }
             Ok(content)
         });
-        contents.push(read?);
+        let left = volume.stores().into_iter().filter(|store| store.left_from.is_some());
+        let gone = images.gone.as_ref().map(|gone| gone.id);
+        let leaving = left.map(|store| store.id).chain(gone).collect();
+        let lost = machines.lost[base].copy();
+        contents.push(Recovered { content: read?, lost, leaving });
         volumes.push(volume);
     }
-    Ok(contents)
+    Ok((contents, machines.noted.get()))
 }
 
 /// Opens the crashed disks, and crashes somewhere during that or soon after.
@@ -94,8 +116,10 @@ pub(super) fn crash_in_recovery(plan: &EverestPlan, images: &Images, rng: &mut R
     let Ok(machines) = boot(&sim, plan, images, rng) else { return images.clone() };
     deliver(&sim, &machines, images, rng);
     for base in 0..plan.bases.len() {
-        let opened = machines.open_base(&sim, plan, base, false);
-        sim.handle(machines.bases[base].node.get()).spawn(async move {
+        let runtime = sim.handle(machines.bases[base].node.get());
+        let attempts = [0; 2].map(|_| machines.open_base(&sim, plan, base, false));
+        let opened = open_or_forget(Rc::clone(&machines), runtime.clone(), base, attempts);
+        runtime.spawn(async move {
             if let Ok(volume) = opened.await {
                 drop(volume.reclaim().await);
             }

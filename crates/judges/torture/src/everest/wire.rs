@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{Handle, Nanos, Rng, Sectors, Signal};
-use manylogs_everest::{Answer, Call, Lender, LenderError, Lending, Load, Reply, StoreId};
+use manylogs_everest::{Answer, Ask, Call, Lender, LenderError, Lending, Load, Reply, StoreId};
 
 use super::plan::NetPlan;
 
@@ -55,6 +55,10 @@ struct State {
     under_way: RefCell<BTreeMap<u64, Call>>,
     sent: Cell<u64>,
     progress: Signal,
+    /// Whether the store takes no more writes of this base volume.
+    barred: Cell<bool>,
+    /// What went wrong in this world.
+    problem: Rc<RefCell<Option<String>>>,
 }
 
 /// An answer: the first of several counts.
@@ -75,7 +79,7 @@ impl Wire {
         rng: Rng,
         id: StoreId,
         longest: Sectors,
-        serving: Serving,
+        (serving, problem): (Serving, Rc<RefCell<Option<String>>>),
     ) -> Self {
         Self(Rc::new(State {
             net,
@@ -88,7 +92,14 @@ impl Wire {
             under_way: RefCell::default(),
             sent: Cell::default(),
             progress: Signal::default(),
+            barred: Cell::default(),
+            problem,
         }))
+    }
+
+    /// From now on the store may get no writes, or may again.
+    pub(super) fn bar(&self, barred: bool) {
+        self.0.barred.set(barred);
     }
 
     pub(super) fn set_cut(&self, cut: [bool; 2]) {
@@ -148,6 +159,10 @@ impl Lender for Wire {
     }
 
     fn call(&self, call: Call) -> Answer<Reply> {
+        if self.0.barred.get() && matches!(call.ask, Ask::Write { .. }) {
+            let wrong = || "a write goes to a store that was evacuated".to_owned();
+            self.0.problem.borrow_mut().get_or_insert_with(wrong);
+        }
         let first = First::default();
         let copies = 1 + u64::from(self.0.rng.borrow_mut().one_in(self.0.plan.doubled));
         for _ in 0..copies {

@@ -3,11 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Payload, Request, Rng, Sectors};
 use manylogs_everest::{Call, CircularStore, Lender, Lending, Offloaded, StoreOptions};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Sim, Survival};
 
-use super::plan::{EverestPlan, NetPlan};
+use super::gone::{Gone, Lost, forget_closed};
+use super::plan::{EverestPlan, HEADER, NetPlan};
 use super::wire::{Serving, Wire};
 
 /// Content of disks that are not in use: the base volumes' first, then the disks of each store.
@@ -16,6 +17,10 @@ pub(super) struct Images {
     pub(super) disks: Vec<Vec<DiskImage>>,
     /// Messages that may still arrive, each with the number of its store.
     pub(super) messages: Vec<(usize, Call)>,
+    /// The store that is gone for good.
+    pub(super) gone: Option<Gone>,
+    /// What openings after crashes have lost with it, of each base volume.
+    pub(super) lost: Vec<Lost>,
 }
 
 impl Images {
@@ -23,7 +28,8 @@ impl Images {
         let blank = |count: usize| vec![DiskImage::default(); count];
         let of_stores = plan.stores.iter().map(|disks| blank(disks.len()));
         let disks = plan.bases.iter().map(|_| blank(1)).chain(of_stores).collect();
-        Self { disks, messages: Vec::new() }
+        let lost = plan.bases.iter().map(|_| Lost::default()).collect();
+        Self { disks, messages: Vec::new(), gone: None, lost }
     }
 
     /// A hash: equal contents have equal hashes, and other contents different ones, except by rare
@@ -117,6 +123,12 @@ pub(super) struct Machines {
     pub(super) problem: Rc<RefCell<Option<String>>>,
     /// Number of stores that were closed in order.
     pub(super) closed: Rc<Cell<u64>>,
+    /// The store that is gone for good.
+    pub(super) gone: Rc<RefCell<Option<Gone>>>,
+    /// What openings after crashes lose with it, of each base volume.
+    pub(super) lost: Vec<Lost>,
+    /// How often a note on a closed base volume said what is lost.
+    pub(super) noted: Rc<Cell<u64>>,
 }
 
 impl Machines {
@@ -136,6 +148,9 @@ impl Machines {
             wires: RefCell::default(),
             problem: Rc::default(),
             closed: Rc::default(),
+            gone: Rc::new(RefCell::new(images.gone.clone())),
+            lost: images.lost.iter().map(Lost::copy).collect(),
+            noted: Rc::default(),
             drive,
             net,
         }
@@ -156,7 +171,61 @@ impl Machines {
                 messages.extend(wire.under_way().into_iter().map(|call| (store, call)));
             }
         }
-        Images { disks, messages }
+        let lost = self.lost.iter().map(Lost::copy).collect();
+        Images { disks, messages, gone: self.gone.borrow().clone(), lost }
+    }
+
+    /// Ends the history: this is wrong.
+    pub(super) fn object(&self, what: String) {
+        self.problem.borrow_mut().get_or_insert(what);
+    }
+
+    /// Whether the store is gone for good.
+    pub(super) fn is_gone(&self, store: usize) -> bool {
+        self.gone.borrow().as_ref().is_some_and(|gone| gone.store == store)
+    }
+
+    /// Whether all stores are up that are not gone for good.
+    pub(super) fn are_up(&self) -> bool {
+        let mut stores = self.serving.iter().enumerate();
+        stores.all(|(store, serving)| serving.is_up() || self.is_gone(store))
+    }
+
+    /// Starts all stores that are not gone for good.
+    pub(super) fn start_stores(&self, sim: &Sim, plan: &EverestPlan, fresh: bool) {
+        let here = (0..plan.stores.len()).filter(|store| !self.is_gone(*store));
+        here.for_each(|store| self.start_store(sim, plan, store, fresh));
+    }
+
+    /// No store holds more of a base volume than its bound.
+    pub(super) fn check_bounds(&self, each: Sectors) -> Result<(), String> {
+        for (store, serving) in self.serving.iter().enumerate() {
+            let Some((_, lending)) = serving.get() else { continue };
+            if let Some((_, held)) = lending.clients().iter().find(|(_, held)| *held > each) {
+                return Err(format!(
+                    "store {store} holds {} sectors of a base volume, and {} are its bound",
+                    held.0, each.0
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the store that is gone for good on a base volume that is closed.
+    pub(super) async fn forget_closed(
+        &self,
+        runtime: &Handle,
+        base: usize,
+        gone: &Gone,
+        lost: &Lost,
+    ) -> Result<(), String> {
+        let disk = Rc::clone(&self.bases[base].devices()[0]);
+        let lose = |extents: &[Extent]| lost.add(extents.iter().flat_map(|extent| extent.range()));
+        let whole = Extent::new(0, disk.capabilities().capacity.0 - HEADER.0);
+        let id = gone.held.get(base).map(|(id, _)| *id).unwrap_or_default();
+        let known = forget_closed(runtime, disk, gone, (id, whole), lose).await?;
+        self.noted.set(self.noted.get() + u64::from(known));
+        Ok(())
     }
 
     /// Starts the process of a store. If it is `fresh`, the store is made first.
@@ -165,7 +234,7 @@ impl Machines {
         let (devices, serving) = (self.stores[store].devices(), self.serving[store].clone());
         let options = StoreOptions { log: plan.log, table: plan.table };
         let problem = Rc::clone(&self.problem);
-        let runtime = machine.clone();
+        let (runtime, each) = (machine.clone(), plan.each);
         machine.spawn(async move {
             let opened = if fresh {
                 CircularStore::create(runtime.clone(), devices, options).await
@@ -177,7 +246,10 @@ impl Machines {
                 Err(error) => Err(error.to_string()),
             };
             match opened {
-                Ok(lending) => serving.set(Some((runtime, lending))),
+                Ok(lending) => {
+                    lending.bound_each(each);
+                    serving.set(Some((runtime, lending)));
+                }
                 Err(error) => {
                     problem.borrow_mut().get_or_insert(format!("store {store}: {error}"));
                 }
@@ -208,12 +280,17 @@ impl Machines {
     pub(super) fn link(&self, plan: NetPlan, rng: &mut Rng) {
         let mut wires = Vec::new();
         for _ in &self.bases {
-            let link = |serving: &Serving| {
-                let (id, longest) = serving.identity();
+            let gone = self.gone.borrow();
+            let link = |(store, serving): (usize, &Serving)| {
+                let (mut id, longest) = serving.identity();
+                if let Some(gone) = gone.as_ref().filter(|gone| gone.store == store) {
+                    id = gone.id;
+                }
                 let net = self.net.clone();
-                Wire::new(net, plan, rng.split(), id, longest, serving.clone())
+                let to = (serving.clone(), Rc::clone(&self.problem));
+                Wire::new(net, plan, rng.split(), id, longest, to)
             };
-            wires.push(self.serving.iter().map(link).collect());
+            wires.push(self.serving.iter().enumerate().map(link).collect());
         }
         self.wires.replace(wires);
     }
@@ -242,9 +319,39 @@ impl Machines {
     }
 }
 
-/// Reads the whole content of a volume.
+/// Opens a base volume; if it needs the store that is gone for good, that is forgotten before.
+pub(super) async fn open_or_forget(
+    machines: Rc<Machines>,
+    runtime: Handle,
+    base: usize,
+    attempts: [impl Future<Output = Result<Offloaded, String>>; 2],
+) -> Result<Offloaded, String> {
+    let [first, second] = attempts;
+    let failed = match first.await {
+        Ok(volume) => return Ok(volume),
+        Err(error) => error,
+    };
+    let gone = machines.gone.borrow().clone();
+    let Some(gone) = gone else { return Err(failed) };
+    machines.forget_closed(&runtime, base, &gone, &machines.lost[base]).await?;
+    second.await
+}
+
+/// Reads the whole content of a volume. Sectors that are lost are absent.
 pub(super) async fn read_all(volume: &Offloaded) -> Result<Payload, String> {
-    let extent = Extent::new(0, volume.capabilities().capacity.0);
-    let read = volume.submit(Request::Read { extent }).await;
-    read.map_err(|error| format!("read: {error}"))
+    let capacity = volume.capabilities().capacity;
+    let failed = |error: IoError| format!("read: {error}");
+    let read = |extent| volume.submit(Request::Read { extent });
+    match read(Extent::new(0, capacity.0)).await {
+        Err(IoError::Medium { .. }) => {}
+        other => return other.map_err(failed),
+    }
+    let mut content = Payload::default();
+    for sector in 0..capacity.0 {
+        content.append(match read(Extent::new(sector, 1)).await {
+            Err(IoError::Medium { .. }) => Payload::absent(Sectors(1)),
+            other => other.map_err(failed)?,
+        });
+    }
+    Ok(content)
 }
