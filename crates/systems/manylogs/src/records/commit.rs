@@ -188,11 +188,11 @@ impl Inner {
         } else if self.config().band > Sectors(0) {
             Records::Filling(Filling { last: state.pacing.last_log, head })
         } else if state.columns.count() > 1 {
-            let order = state.columns.by_disturbance(self.engine.runtime.now());
+            let (order, fast) = state.columns.by_disturbance(self.engine.runtime.now());
             let near = self.logs_near.get();
             let head = |column: usize| near.unwrap_or_else(|| self.device.head_of(column));
             let order = order.into_iter().map(|column| (column, head(column))).collect();
-            Records::OnColumns(OnColumns { order })
+            Records::OnColumns(OnColumns { order, fast })
         } else {
             Records::NearHead(NearHead { head })
         }

@@ -53,11 +53,14 @@ impl Placement for Filling {
 
 /// Placement on an array: the log nearest to the head of the column that a record disturbs least. A
 /// log far from its column's head is worse than another column. So all columns are first tried for
-/// a log near their heads.
+/// a log near their heads. A slow column is worse than a far log: a record there waits for longer
+/// than any seek takes.
 #[derive(Clone, Debug)]
 pub(crate) struct OnColumns {
     /// The columns, the best one first, with the position of each head.
     pub(crate) order: Vec<(usize, Lba)>,
+    /// How many of them are not slow: the first ones.
+    pub(crate) fast: usize,
 }
 
 impl OnColumns {
@@ -83,12 +86,13 @@ impl OnColumns {
 impl Placement for OnColumns {
     fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId> {
         let takes = |id: LogId| logs.takes(id, needed) && ready(id);
-        let near = self
-            .order
-            .iter()
-            .find_map(|on| self.on(logs, *on, &takes).filter(|log| self.is_near(logs, on.1, *log)));
-        near.or_else(|| self.order.iter().find_map(|on| self.on(logs, *on, &takes)))
-            .or_else(|| logs.ids().find(|id| takes(*id)))
+        let of = |columns: &[(usize, Lba)]| {
+            let log = |on: &(usize, Lba)| self.on(logs, *on, &takes);
+            let near = |on: &(usize, Lba)| log(on).filter(|id| self.is_near(logs, on.1, *id));
+            columns.iter().find_map(near).or_else(|| columns.iter().find_map(log))
+        };
+        let (fast, slow) = self.order.split_at(self.fast.min(self.order.len()));
+        of(fast).or_else(|| of(slow)).or_else(|| logs.ids().find(|id| takes(*id)))
     }
 }
 
@@ -208,6 +212,23 @@ mod tests {
         let only = Filling { last: None, head: Lba(4000) };
         assert_eq!(only.choose(&logs, Sectors(8), &|id| filled(id.0)), Some(LogId(0)));
     }
+
+    #[test]
+    fn a_far_log_of_a_fast_column_is_better_than_a_near_one_of_a_slow_column() {
+        let regions: Vec<Extent> = (0..40).map(|i| Extent::new(i * 1000 + 900, 100)).collect();
+        let mut logs = Logs::new(&regions, Sectors(10), RecordShape::in_log(Sectors(1)));
+        // Of two columns the first has no room near the heads.
+        for full in (0..16).step_by(2) {
+            logs.with(LogId(full), Log::retire);
+        }
+        let choose = |fast| {
+            let order = vec![(0, Lba(2000)), (1, Lba(2000))];
+            OnColumns { order, fast }.choose(&logs, Sectors(8), &|_| true).map(|id| id.0)
+        };
+        assert_eq!(choose(2), Some(1), "near, on the other column");
+        assert_eq!(choose(1), Some(16), "far, because the other column is slow");
+    }
+
     #[test]
     fn a_full_log_moves_near_but_not_among_its_neighbours() {
         let regions: Vec<Extent> = (0..30).map(|i| Extent::new(i * 1000 + 900, 100)).collect();
