@@ -162,6 +162,7 @@ fn run(
     };
     let runtime = reactor.handle();
     let (mode, commit) = (options.mode, options.commit);
+    let max_age = options.max_age;
     let durable = (options.durable, options.durable_dsync);
     let clock = Rc::new(now);
     let options = Options { clock, read_only: options.read_only, durability, memory };
@@ -170,6 +171,9 @@ fn run(
     let mounted = reactor.block_on(mounting)?;
     if let Some(seconds) = commit {
         mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
+    }
+    if let Some(most) = max_age {
+        mounted.fs().max_age(most);
     }
     if !durable.0.is_empty() || durable.1 {
         keep(&mounted, durable, source);
