@@ -42,6 +42,16 @@ macro_rules! with_file_systems {
                 LazyOlderReplayed,
                 /// A repair of a journal does not note that there are errors.
                 LazyRepairNotNoted,
+                /// A saved map says that it has a transaction that is still being committed.
+                LazySavedAhead,
+                /// A block of a saved map is taken though its checksum is wrong.
+                LazySavedTorn,
+                /// A saved map is believed though somebody else used the log since.
+                LazySavedStale,
+                /// A mount leaves the note that nothing was committed since the last one.
+                LazyLeftStays,
+                /// What is too old in the journal does not go home in idle time.
+                LazyAgeForgotten,
                 /// A journal with content of files is opened without a replay.
                 LazyOpensContent,
                 /// A block that was read ahead is served though it was written since.

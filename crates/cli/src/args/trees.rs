@@ -44,6 +44,9 @@ pub(crate) struct FsTreesArgs {
     /// In the mode lazy arrange metadata, when the directories are made, in the order of a walk.
     #[arg(long)]
     pub(crate) arranged: bool,
+    /// Cut the power at the end of each phase, when all is durable, in place of an unmount.
+    #[arg(long)]
+    pub(crate) cut: bool,
     /// Size of ext4's own journal, in whole MiB.
     #[arg(long, value_name = "SIZE", value_parser = journal, default_value = "1G")]
     pub(crate) journal: Sectors,

@@ -7,7 +7,8 @@ use manylogs_block::Nanos;
 use manylogs_operate::control::{Control, ControlError, Order, connect};
 use manylogs_operate::metrics::exposition;
 use manylogs_operate::status::{
-    EmulationStatus, FileSystemStatus, Status, Stretch, TROUBLES, VolumeStatus, WaitStatus,
+    EmulationStatus, FileSystemStatus, JournalStatus, Status, Stretch, TROUBLES, VolumeStatus,
+    WaitStatus,
 };
 
 use super::gecko;
@@ -146,6 +147,19 @@ fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
         human(fs.bytes_at_risk),
         human(fs.checkpoint_bytes)
     );
+    if let Some(journal) = &fs.journal {
+        let JournalStatus { size_bytes, used_bytes, live_bytes, oldest_s } = *journal;
+        let [size, used, live] = [size_bytes, used_bytes, live_bytes].map(human);
+        let share = live_bytes * 100 / used_bytes.max(1);
+        let _ = writeln!(
+            out,
+            "  keeps         {live} of {used} in use of {size} ({share} %); homes are as they were \
+             {oldest_s} s ago\n  \
+               mounted       in {:.1} s; the replay of a kernel takes up to {} s on a hard disk",
+            fs.mount_ms as f64 / 1000.0,
+            journal.replay_s()
+        );
+    }
     let memory = &fs.memory;
     let (used, bound) = (human(memory.used_bytes), human(memory.bound_bytes));
     let _ = writeln!(out, "memory          {used} of at most {bound}");

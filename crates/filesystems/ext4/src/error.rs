@@ -184,6 +184,23 @@ pub enum Refusal {
         /// What the user can do.
         advice: &'static str,
     },
+    /// The journal is on another device.
+    #[error(
+        "its journal is on another device: give it one of its own: tune2fs -O ^has_journal, and \
+         then tune2fs -J size=1024"
+    )]
+    ExternalJournal,
+    /// The journal is too short.
+    #[error(
+        "its journal has {blocks} blocks, and at least {least} are needed: tune2fs -O \
+         ^has_journal, and then tune2fs -J size=64, or more"
+    )]
+    ShortJournal {
+        /// Its blocks.
+        blocks: u32,
+        /// The fewest.
+        least: u32,
+    },
     /// The newest durable versions may be in logs that only MLFS knows.
     #[error(
         "it belongs to MLFS, and only its logs may know what is durable: manylogs fs release gives \

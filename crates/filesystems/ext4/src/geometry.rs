@@ -64,6 +64,9 @@ impl Geometry {
     pub(crate) fn of(superblock: &Superblock) -> Result<Self> {
         let features = superblock.features();
         features.check()?;
+        if superblock.journal().0 == 0 && superblock.has_journal_elsewhere() {
+            return Err(Refusal::ExternalJournal.into());
+        }
         let bad = |what| Corruption::of(Location::Superblock, what);
         let per_group = superblock.blocks_per_group();
         let (inodes, inodes_per_group) = (superblock.inodes(), superblock.inodes_per_group());

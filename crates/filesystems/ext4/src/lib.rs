@@ -108,8 +108,8 @@ pub use error::{Corruption, Error, JournalLoss, Location, Refusal, Result};
 pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{
-    Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest, SinkStats,
-    Step, Together,
+    Closed, CommitSink, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest,
+    SinkStats, Step, Together,
 };
 pub use leads::{Leads, NotHome};
 pub use marks::{Copies, Marks};

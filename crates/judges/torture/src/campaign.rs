@@ -217,6 +217,10 @@ impl Campaign {
         let plan = if has_durable { plan.with_durable_files() } else { plan };
         let arranges = journal == Journal::Lazy && seed.is_multiple_of(3);
         let plan = if arranges { plan.arranging() } else { plan };
+        let ages = journal == Journal::Lazy && seed % 3 == 1;
+        let plan = if ages { plan.aging() } else { plan };
+        let saves = journal == Journal::Lazy && seed % 3 == 2;
+        let plan = if saves { plan.saving() } else { plan };
         let plan = if self.trouble { plan.in_trouble() } else { plan };
         let plan = plan.with_e2fsck(campaign.e2fsck_every);
         // The judge of homes alone needs e2fsck as well.

@@ -162,14 +162,20 @@ fn run(
     };
     let runtime = reactor.handle();
     let (mode, commit) = (options.mode, options.commit);
+    let max_age = options.max_age;
     let durable = (options.durable, options.durable_dsync);
     let clock = Rc::new(now);
     let options = Options { clock, read_only: options.read_only, durability, memory };
     let probe = PhaseProbe::default();
     let mounting = Mounted::mount(mode, device, runtime.clone(), probe.clone(), options);
+    let began = runtime.now();
     let mounted = reactor.block_on(mounting)?;
+    let mounting = runtime.now().since(began);
     if let Some(seconds) = commit {
         mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
+    }
+    if let Some(most) = max_age {
+        mounted.fs().max_age(most);
     }
     if !durable.0.is_empty() || durable.1 {
         keep(&mounted, durable, source);
@@ -180,6 +186,7 @@ fn run(
     let _ = tell.send(Found { is_adopted: mounted.volume().is_some(), has_ring });
     let on = (runtime.clone(), watcher);
     let served = Served::new(mounted, (source, target), drive, probe, on);
+    served.mounting.set(mounting);
     reactor.block_on(async move {
         work(&served, &jobs).await;
         Ok(served.unmount().await?)

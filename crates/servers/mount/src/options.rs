@@ -1,11 +1,12 @@
 //! How a file system is mounted.
 
+mod bounds;
 mod foreign;
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, bytes_text, parse_bytes};
+use manylogs_block::{BlockDevice, Nanos, bytes_text};
 use manylogs_ext4::{AccessTimes, Durability, DurableNames, Memory, PatternError};
 use manylogs_fuse::MountFlags;
 use manylogs_mlfs::JournalMode;
@@ -43,6 +44,9 @@ pub struct MountOptions {
     allowed: MountFlags,
     /// Seconds after which a change is durable without a sync; ext4's five when not given.
     pub commit: Option<NonZeroU32>,
+    /// How old metadata may become in a journal that keeps it; a day when not given, and no bound
+    /// if that is what was given.
+    pub max_age: Option<Option<Nanos>>,
     /// A file that replaces another may be found empty after a crash.
     no_auto_alloc: bool,
     /// Names of files that need durability but no home (durable-only files).
@@ -110,12 +114,16 @@ pub enum OptionError {
         least = bytes_text(Memory::LEAST)
     )]
     Memory(String),
+    /// A bound on the age of metadata that is none.
+    #[error("max-age={0}: give a span of at least a minute, as 24h or 30m, or off")]
+    Age(String),
 }
 
 impl MountOptions {
     /// Adds options in the syntax of `mount -o`, separated by commas: `ro`, `rw`, `noatime`,
     /// `relatime`, `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`,
-    /// `data=ordered`, `data=journal`, `memory=SIZE`, `durable=PATTERN:PATTERN`, `durable_dsync`,
+    /// `data=ordered`, `data=journal`, `memory=SIZE`, `max-age=SPAN`,
+    /// `durable=PATTERN:PATTERN`, `durable_dsync`,
     /// `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their
     /// opposites, `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
     /// `noreaddirplus`, `awake`, `noawake`, `uring`, `nouring`, and further options of ext4:
@@ -129,16 +137,6 @@ impl MountOptions {
         list.split(',')
             .filter(|option| !option.is_empty())
             .try_for_each(|option| self.add_one(option))
-    }
-
-    /// Bounds the memory that the server uses, as `256M` or `1G`.
-    ///
-    /// # Errors
-    /// [`OptionError::Memory`].
-    pub fn bound_memory(&mut self, size: &str) -> Result<(), OptionError> {
-        let bytes = parse_bytes(size).filter(|bytes| *bytes >= Memory::LEAST);
-        self.memory = Some(bytes.ok_or_else(|| OptionError::Memory(size.to_owned()))?);
-        Ok(())
     }
 
     /// Marks files with such names as durable-only, which has effect if the journal is in logs near
@@ -178,6 +176,9 @@ impl MountOptions {
     fn add_one(&mut self, option: &str) -> Result<(), OptionError> {
         if let Some(size) = option.strip_prefix("memory=") {
             return self.bound_memory(size);
+        }
+        if let Some(span) = option.strip_prefix("max-age=") {
+            return self.bound_age(span);
         }
         if let Some(list) = option.strip_prefix("durable=") {
             return self.keep_named(list, ':');

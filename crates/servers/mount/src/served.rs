@@ -5,15 +5,15 @@ use std::path::Path;
 use std::rc::Rc;
 
 use manylogs::PhaseProbe;
-use manylogs_block::{Handle, LocalTask, Sectors};
-use manylogs_ext4::{Ext4, Memory, PartUse, Usage};
+use manylogs_block::{Handle, LocalTask, Nanos, Sectors};
+use manylogs_ext4::{Ext4, KeptInLog, Memory, PartUse, Usage};
 use manylogs_fuse::{PolledSession, Tally};
 use manylogs_mlfs::{JournalMode, MountError, Mounted};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::{
-    ArrangeStatus, CheckpointStatus, FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus,
-    Status,
+    ArrangeStatus, CheckpointStatus, FileSystemStatus, JournalStatus, KernelRequests, MemoryPart,
+    MemoryStatus, Status,
 };
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
@@ -41,6 +41,8 @@ pub(crate) struct Served {
     tally: RefCell<Option<Tally>>,
     /// Bytes of address space of the ring through which they come.
     ring_bytes: Cell<Option<u64>>,
+    /// What the mount took.
+    pub(crate) mounting: Cell<Nanos>,
 }
 
 impl Served {
@@ -72,6 +74,7 @@ impl Served {
             watcher,
             tally: RefCell::default(),
             ring_bytes: Cell::default(),
+            mounting: Cell::default(),
         }
     }
 
@@ -115,6 +118,8 @@ impl Served {
             requests_through: if self.ring_bytes.get().is_some() { IO_URING } else { DEVICE }
                 .to_owned(),
             ring_bytes: self.ring_bytes.get().unwrap_or_default(),
+            mount_ms: self.mounting.get().0 / 1_000_000,
+            journal: fs.kept_in_journal().map(journal_status),
         };
         Status { file_system: Some(file_system), ..self.operated.status() }
     }
@@ -160,6 +165,11 @@ impl Served {
         };
         Box::pin(async move { reply(answer) })
     }
+}
+
+fn journal_status((kept, oldest_s): (KeptInLog, u64)) -> JournalStatus {
+    let KeptInLog { size_bytes, used_bytes, live_bytes, .. } = kept;
+    JournalStatus { size_bytes, used_bytes, live_bytes, oldest_s }
 }
 
 /// Writes home what a lazy journal holds, and reports how much that was.

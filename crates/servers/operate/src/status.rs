@@ -18,7 +18,7 @@ pub use array::ArrayStatus;
 pub use chain::{ChainStatus, FlashStatus, HalfStatus, LinkStatus};
 pub use checkpoint::{ArrangeStatus, CheckpointStatus};
 pub use disk::DiskStatus;
-pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
+pub use file_system::{FileSystemStatus, JournalStatus, KernelRequests, MemoryPart, MemoryStatus};
 pub use kept::KeptMetadata;
 pub use nbd::NbdStatus;
 pub use offload::{HeldFor, LentStatus, OffloadStatus, StoreStatus};

@@ -51,6 +51,7 @@ fn cases(args: &FsTreesArgs) -> Result<Vec<TreesCase>, Failure> {
             files: args.files,
             shuffled: args.shuffled,
             arranged: args.arranged,
+            cut: args.cut,
         }));
     }
     Ok(cases)

@@ -106,6 +106,7 @@ impl FsTrees {
             files: self.files.map_or(0, count),
             shuffled: self.shuffled,
             arranged: false,
+            cut: false,
         };
         Ok((1..=scale.of(self.seeds)).map(case).collect())
     }
@@ -113,7 +114,7 @@ impl FsTrees {
 
 impl Planned {
     fn add_trees(&mut self, case: TreesCase) -> RunKey {
-        let TreesCase { disk, ahead, directories, files, shuffled, arranged: _ } = &case;
+        let TreesCase { disk, ahead, directories, files, shuffled, arranged: _, cut: _ } = &case;
         let DiskCase { drive, journal, bytes_per_inode, mode, seed, .. } = disk;
         let key = drive
             .add_to(KeyBuilder::new("fs trees"))

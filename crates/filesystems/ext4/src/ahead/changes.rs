@@ -55,6 +55,7 @@ impl Ahead {
         request: Request,
         on: impl FnOnce(Request) -> Completion,
     ) -> Completion {
+        self.note_request();
         let Some(range) = changed(&request) else { return on(request) };
         let number = self.state.borrow_mut().change(range);
         let (state, answer) = (Rc::clone(&self.state), on(request));

@@ -105,6 +105,8 @@ pub(crate) struct Ahead {
     state: Rc<RefCell<State>>,
     policy: Cell<ReadAhead>,
     memory: Memory,
+    /// Requests so far, reads of metadata among them.
+    requests: Cell<u64>,
 }
 
 struct State {
@@ -145,12 +147,27 @@ impl Ahead {
             reading: Vec::new(),
         };
         let policy = Cell::new(ReadAhead::default());
-        Self { below, state: Rc::new(RefCell::new(state)), policy, memory: memory.clone() }
+        Self {
+            below,
+            state: Rc::new(RefCell::new(state)),
+            policy,
+            memory: memory.clone(),
+            requests: Cell::new(0),
+        }
     }
 
     /// Bytes that blocks may take that were read ahead: a quarter of those for metadata.
     pub(crate) fn share(memory: &Memory) -> u64 {
         memory.most(Part::Metadata) / 4
+    }
+
+    /// How many requests there were for the device, and reads of metadata that was not in memory.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+
+    fn note_request(&self) {
+        self.requests.set(self.requests.get() + 1);
     }
 
     /// Sets which metadata is read ahead from now on.
@@ -169,6 +186,7 @@ impl Ahead {
         block: BlockNo,
         table: Option<Run>,
     ) -> IoResult<Bytes> {
+        self.note_request();
         if let Some(bytes) = self.take(block, table.is_some()) {
             return Ok(bytes);
         }

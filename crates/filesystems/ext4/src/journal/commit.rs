@@ -1,8 +1,9 @@
 //! Commits of transactions, and waiting for them.
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use manylogs_block::{first_of, to_usize};
+use manylogs_block::{first_of, narrow, to_usize};
 use manylogs_plant::{Bug, is};
 
 use super::{Changed, Closed, Journal, Logged, Running};
@@ -12,7 +13,7 @@ use crate::inode::PAGE_COST;
 use crate::memory::Part;
 use crate::metadata::Metadata;
 use crate::ondisk::jbd2::Tid;
-use crate::units::Timestamp;
+use crate::units::{BlockNo, Run, Timestamp};
 
 /// Dirty pages above which write-back does not wait for its interval where short content goes into
 /// transactions: 4 MiB. More would make syncs wait for larger ones.
@@ -63,11 +64,15 @@ impl Journal {
             kind: changed.kind,
         };
         let blocks = running.blocks.into_iter().map(|(block, changed)| (block, logged(changed)));
+        let run = |freed: &Range<u64>| {
+            let blocks = narrow(freed.end - freed.start);
+            Run { start: BlockNo(freed.start), blocks }
+        };
         let closed = Rc::new(Closed {
             tid: running.tid,
             blocks: blocks.collect(),
             revoked: running.revoked,
-            freed: running.freed,
+            freed: running.freed.iter().map(run).collect(),
             data_written: self.data_written.take(),
             closed_at: now,
             held: running.held,
@@ -87,7 +92,7 @@ impl Journal {
         state.running.is_empty() || state.failed.is_some()
     }
 
-    fn end_task(&self) {
+    pub(super) fn end_task(&self) {
         self.tasks.set(self.tasks.get() - 1);
         self.settled.notify();
     }
@@ -95,6 +100,7 @@ impl Journal {
     /// Ends the tasks of the file system. Nothing more is committed.
     pub(crate) async fn end(&self) {
         self.closing.set(true);
+        self.aging.notify();
         while self.tasks.get() > 0 {
             let settled = self.settled.wait();
             self.wanted.notify();
@@ -108,6 +114,10 @@ impl Metadata {
     fn start_commits(self: &Rc<Self>) {
         self.journal.tasks.set(self.journal.tasks.get() + 1);
         self.runtime.spawn(Rc::clone(self).commit_forever());
+        if self.journal.sink.stays() {
+            self.journal.tasks.set(self.journal.tasks.get() + 1);
+            self.runtime.spawn(Rc::clone(self).age_forever());
+        }
     }
 
     /// Commits when a task waits for it, and otherwise in intervals.
@@ -170,6 +180,9 @@ impl Metadata {
         if is_filling && !self.journal.making_room.replace(true) {
             self.make_room_meanwhile();
         }
+        if self.journal.sink.is_map_old() && !self.journal.saving.replace(true) {
+            self.save_map_meanwhile();
+        }
         if !closed.freed.is_empty() {
             let metadata = Rc::clone(self);
             self.runtime.spawn(async move {
@@ -190,6 +203,16 @@ impl Metadata {
                 metadata.journal.abort(error);
             }
             metadata.journal.making_room.set(false);
+        });
+    }
+
+    /// Saves the map of the log in the background. If that fails nothing is lost: the next opening
+    /// takes longer.
+    fn save_map_meanwhile(self: &Rc<Self>) {
+        let metadata = Rc::clone(self);
+        self.runtime.spawn(async move {
+            drop(metadata.journal.sink.save_map(false).await);
+            metadata.journal.saving.set(false);
         });
     }
 }

@@ -240,7 +240,8 @@ impl Handle<'_> {
             core.cache.forget(block);
         }
         running.revoked.extend(revoked);
-        running.freed.extend(effects.freed);
+        let freed = effects.freed.iter().map(|run| run.range());
+        running.freed.extend(freed.filter(|run| !run.is_empty()));
         running.count();
         core.journal.wanted.notify();
         running.tid

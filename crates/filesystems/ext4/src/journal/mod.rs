@@ -5,6 +5,7 @@
 //! whole. So does a commit, because a transaction is closed only when no handle is open. A handle
 //! that is dropped unfinished leaves no trace: its changes are undone.
 
+mod age;
 mod commit;
 mod handle;
 mod heal;
@@ -18,12 +19,13 @@ use std::rc::Rc;
 use bytes::Bytes;
 use manylogs_block::{BlockDevice, IoError, Nanos, Signal, to_usize};
 use manylogs_plant::{Bug, is};
+use rangemap::RangeSet;
 
 pub(crate) use handle::Handle;
 pub(crate) use sink::NoSink;
 pub use sink::{
-    Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest, SinkStats,
-    Step, Together,
+    Closed, CommitSink, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest,
+    SinkStats, Step, Together,
 };
 
 use crate::cache::{Buffer, read_block};
@@ -49,9 +51,16 @@ pub(crate) struct Journal {
     settled: Signal,
     /// Whether a background task brings the log's content home.
     making_room: Cell<bool>,
+    /// Whether a background task saves the map of the log.
+    saving: Cell<bool>,
     closing: Cell<bool>,
     /// Most time from a transaction's first handle to its commit.
     pub(crate) interval: Cell<Nanos>,
+    /// How old metadata may become in a log that keeps it, before it goes home in idle time; no
+    /// bound if there is none.
+    max_age: Cell<Option<Nanos>>,
+    /// Notified when that bound changes, or the file system closes.
+    aging: Signal,
     /// Whether damage was found after which nothing is changed.
     pub(crate) damaged: Cell<bool>,
     /// Tasks of the file system that have not ended.
@@ -80,7 +89,8 @@ struct Running {
     tid: Tid,
     blocks: BTreeMap<BlockNo, Changed>,
     revoked: Vec<BlockNo>,
-    freed: Vec<Run>,
+    /// The blocks that it frees. Neighbours are one run, whoever freed them: a sink may take few.
+    freed: RangeSet<u64>,
     /// How many inodes it changes.
     inodes: usize,
     held: Permit,
@@ -108,7 +118,7 @@ fn largest_in(memory: &Memory) -> usize {
 impl Running {
     fn new(tid: Tid, memory: &Memory) -> Self {
         let held = memory.hold(Part::Journal, 0);
-        let (blocks, revoked, freed) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (blocks, revoked, freed) = (BTreeMap::new(), Vec::new(), RangeSet::new());
         Self { tid, blocks, revoked, freed, inodes: 0, held }
     }
 
@@ -142,8 +152,11 @@ impl Journal {
             wanted: Signal::default(),
             settled: Signal::default(),
             making_room: Cell::new(false),
+            saving: Cell::new(false),
             closing: Cell::new(false),
             interval: Cell::new(INTERVAL),
+            max_age: Cell::new(Some(age::USUAL)),
+            aging: Signal::default(),
             damaged: Cell::new(false),
             tasks: Cell::new(0),
             data_written: Cell::new(false),

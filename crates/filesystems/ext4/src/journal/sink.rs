@@ -162,6 +162,21 @@ pub trait CommitSink {
         self.make_room()
     }
 
+    /// Whether a log that keeps its content has transactions that are durable and were closed
+    /// before `before`.
+    fn has_older(&self, _before: Timestamp) -> bool {
+        false
+    }
+
+    /// Brings home the content of some of these, the oldest first: so much that whoever comes
+    /// meanwhile waits little.
+    ///
+    /// # Errors
+    /// As [`CommitSink::bring_home`].
+    fn bring_old_home(&self, _before: Timestamp) -> Step<'_> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Resolves when a commit need not wait for other users of the device. Syncs that come before
     /// share the transaction.
     fn turn(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
@@ -245,11 +260,43 @@ pub trait CommitSink {
         None
     }
 
+    /// What a log that keeps its content has.
+    fn kept_in_log(&self) -> Option<KeptInLog> {
+        None
+    }
+
+    /// Whether so much was logged since [`CommitSink::save_map`] that it should be called again.
+    fn is_map_old(&self) -> bool {
+        false
+    }
+
+    /// Saves what the next opening of a log that keeps its content needs, so that it need not read
+    /// the whole log; `is_left` if nothing will be committed before that. Nothing depends on it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn save_map(&self, _is_left: bool) -> Step<'_> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Brings everything home and leaves a log that needs no recovery.
     ///
     /// # Errors
     /// Those of the device; a recovery is needed then.
     fn drain(&self) -> Step<'_>;
+}
+
+/// What a log holds that keeps its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptInLog {
+    /// Bytes of the log.
+    pub size_bytes: u64,
+    /// Bytes that transactions take.
+    pub used_bytes: u64,
+    /// Bytes of blocks that are newer there than at home.
+    pub live_bytes: u64,
+    /// When the oldest transaction was closed: what is at home is of that time.
+    pub oldest: Option<Timestamp>,
 }
 
 /// What one read of a log brings ([`CommitSink::read_around`]).

@@ -6,8 +6,10 @@ use crate::ondisk::bytes::{
 };
 use crate::units::{BLOCK_BYTES, BlockNo, Timestamp};
 
+mod saved;
 mod superblock;
 
+pub(crate) use saved::{RECORDS, Record, SavedMap, block as saved_block, records as saved_records};
 pub(crate) use superblock::JournalSuperblock;
 
 const MAGIC: u32 = 0xC03B_3998;

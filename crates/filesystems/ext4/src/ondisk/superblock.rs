@@ -214,6 +214,11 @@ impl Superblock {
         Ino(self.u32(0xE0))
     }
 
+    /// Whether it names a device with its journal.
+    pub(crate) fn has_journal_elsewhere(&self) -> bool {
+        self.u32(0xE4) != 0
+    }
+
     /// The first inode of the list of orphans; zero if it is empty.
     pub(crate) fn last_orphan(&self) -> u32 {
         self.u32(LAST_ORPHAN)

@@ -1,7 +1,7 @@
 //! Counters since the mount.
 
 use super::Ext4;
-use crate::journal::SinkStats;
+use crate::journal::{KeptInLog, SinkStats};
 use crate::memory::Memory;
 
 impl Ext4 {
@@ -27,6 +27,15 @@ impl Ext4 {
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.core.memory
+    }
+
+    /// What the journal holds, if it keeps its metadata, and for how many seconds homes may be old.
+    #[must_use]
+    pub fn kept_in_journal(&self) -> Option<(KeptInLog, u64)> {
+        let kept = self.core.journal.sink.kept_in_log()?;
+        let now = (self.core.clock)().seconds;
+        let age = kept.oldest.map_or(0, |oldest| now.saturating_sub(oldest.seconds));
+        Some((kept, u64::try_from(age).unwrap_or(0)))
     }
 
     /// Counters of the journal since the mount.

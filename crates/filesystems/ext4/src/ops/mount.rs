@@ -16,7 +16,7 @@ use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::file::Backlog;
 use crate::geometry::{Geometry, check_state};
 use crate::inode::{Ends, Losses, Nodes};
-use crate::journal::jbd2::{self, Jbd2Sink, Journalled, OnLoss};
+use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
 use crate::journal::{CommitSink, Journal};
 use crate::marks::without_bit;
 use crate::memory::Memory;
@@ -117,7 +117,7 @@ impl Ext4 {
             }
         }
         let replayed = if superblock.needs_recovery() {
-            jbd2::replay(&device, &journal, geometry, OnLoss::Refuse).await?.next
+            jbd2::replay_whole(&device, &journal, geometry, &options.memory).await?
         } else {
             journal.next_if_empty()
         };
@@ -137,7 +137,7 @@ impl Ext4 {
         runtime: &Executor,
         options: &Options,
     ) -> Result<Option<Self>> {
-        let next = sink.next();
+        let next = sink.go_on(options.read_only).await?;
         let journal = Journal::new(Rc::new(sink), next, &options.memory);
         let loading = async {
             let loaded = Self::load(Mode::Lazy, journal, device, runtime, options).await?;

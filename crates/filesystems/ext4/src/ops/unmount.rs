@@ -22,6 +22,16 @@ impl Ext4 {
         Ok(core.healing(|sink| sink.bring_home()).await?)
     }
 
+    /// Saves the map of a journal that keeps its content ([`crate::Mode::Lazy`]), so that the next
+    /// mount takes less time, also after a crash. It is saved at an unmount, and now and then.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn save_map(&self) -> Result<()> {
+        self.core.check_writable()?;
+        Ok(self.core.journal.sink.save_map(false).await?)
+    }
+
     /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
     /// In [`crate::Mode::Lazy`] the journal keeps its content, and a recovery is needed.
     ///
@@ -48,6 +58,7 @@ impl Ext4 {
         deleted.and(marked).and(synced).and(counted)?;
         core.journal.check()?;
         if stays {
+            core.journal.sink.save_map(true).await?;
             return core.losses.tell(None);
         }
         core.healing(|sink| sink.drain()).await?;

@@ -12,26 +12,50 @@ use manylogs_torture::ext4::{
     ImageSource, RawBlock, RawKind, RawLog, SMALL_OPTIONS, flipped, options,
 };
 
-/// The log that [`left_full`] leaves; `None` without mkfs.
+/// The log that [`left_full`] leaves, without its saved map; `None` without mkfs.
 fn full() -> Option<(DiskImage, RawLog)> {
+    let (mut image, log) = full_with_map()?;
+    set_note(&mut image, &log, &[0; NOTE.end - NOTE.start]);
+    Some((image, log))
+}
+
+/// The log that [`left_full`] leaves; `None` without mkfs.
+pub(crate) fn full_with_map() -> Option<(DiskImage, RawLog)> {
     let image = left_full()?.settled();
     let log = RawLog::of(&image, SMALL_MIB).unwrap();
     assert!(log.blocks.len() > 100, "{}", log.blocks.len());
     Some((image, log))
 }
 
-fn with_flipped(image: &DiskImage, block: &RawBlock) -> DiskImage {
+/// The note of a saved map, in bytes of the third sector of the journal.
+const NOTE: std::ops::Range<usize> = 8..48;
+
+/// The note of a saved map.
+pub(crate) fn note(image: &DiskImage, log: &RawLog) -> Vec<u8> {
+    let sector = Extent::new(log.superblock * 8 + 2, 1);
+    image.read(sector).to_bytes().unwrap()[NOTE].to_vec()
+}
+
+/// Writes the note of a saved map.
+pub(crate) fn set_note(image: &mut DiskImage, log: &RawLog, note: &[u8]) {
+    let at = log.superblock * 8 + 2;
+    let mut bytes = image.read(Extent::new(at, 1)).to_bytes().unwrap().to_vec();
+    bytes[NOTE].copy_from_slice(note);
+    image.corrupt(Lba(at), Sector::Bytes(bytes.into()));
+}
+
+pub(crate) fn with_flipped(image: &DiskImage, block: &RawBlock) -> DiskImage {
     flipped(image, SMALL_MIB, block.place, &mut Rng::new(u64::from(block.at)))
 }
 
 /// A block of a transaction in the middle of the log.
-fn middle(log: &RawLog, kind: impl Fn(RawKind) -> bool) -> RawBlock {
+pub(crate) fn middle(log: &RawLog, kind: impl Fn(RawKind) -> bool) -> RawBlock {
     let half = log.blocks.iter().skip(log.blocks.len() / 2);
     *half.into_iter().find(|block| kind(block.kind)).unwrap()
 }
 
 /// Whether the tree is whole; what a mount says if it fails.
-fn used(mode: Mode, image: &DiskImage) -> Result<Result<(), Error>, Error> {
+pub(crate) fn used(mode: Mode, image: &DiskImage) -> Result<Result<(), Error>, Error> {
     let world = World::new(7, SMALL_MIB, image.clone());
     let mounting = mount_in(mode, Rc::new(world.disk.clone()), world.runtime());
     world.sim.block_on(world.user, async move {
@@ -306,10 +330,11 @@ fn without_checksums_nothing_is_made_again() {
         make_tree(&fs).await;
         fs.unmount().await.unwrap();
     });
-    let image = world.settled();
+    let mut image = world.settled();
     assert_eq!(used(Mode::Lazy, &image), Ok(Ok(())));
     let log = RawLog::of(&image, SMALL_MIB).unwrap();
     assert!(!log.has_checksums);
+    set_note(&mut image, &log, &[0; NOTE.end - NOTE.start]);
     for kind in [RawKind::Commit, RawKind::Descriptor] {
         let block = middle(&log, |found| found == kind);
         let mut image = image.clone();

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::common::{Judged, SMALL, SMALL_MIB, World, content, e2fsck, load, mkfs, mount_in};
-use manylogs_block::Rng;
+use manylogs_block::{Nanos, Rng};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, Mode, New, Options};
 use manylogs_sim::{DiskImage, Survival};
 
@@ -78,7 +78,7 @@ pub(crate) fn left_full() -> Option<World> {
     Some(world)
 }
 
-fn again(image: DiskImage) -> World {
+pub(crate) fn again(image: DiskImage) -> World {
     World::new(2, SMALL_MIB, image)
 }
 
@@ -214,4 +214,63 @@ fn planted_bugs_are_noticed() {
     });
     plant(None);
     assert!(found.is_err(), "what is at home is old");
+}
+
+/// Shorter than what counts as idle.
+const BUSY: Nanos = Nanos::from_secs(8);
+const HOUR: Nanos = Nanos::from_secs(3600);
+
+/// The bytes that went home, and those that are newer in the journal, when metadata may be so old
+/// and nobody has done anything for a while. Before, somebody makes or removes a file each eight
+/// seconds, for as long as `busy`.
+fn aged(most: Option<Nanos>, busy: Nanos, rest: Nanos) -> Option<(u64, u64)> {
+    let world = World::new(1, SMALL_MIB, mkfs(SMALL_MIB, SMALL)?);
+    let runtime = world.runtime();
+    let left = run_in(Mode::Lazy, &world, async move |fs: Ext4| {
+        fs.max_age(most);
+        make_tree(&fs).await;
+        fs.sync_all().await.unwrap();
+        // Seldom, so that the journal does not become full.
+        for step in 0..busy.0 / BUSY.0 {
+            runtime.sleep(BUSY).await;
+            if step % 2 == 0 {
+                let new = New::plain(FileKind::File, 0o644);
+                fs.create(Ino::ROOT, b"busy", new).await.unwrap();
+            } else {
+                fs.unlink(Ino::ROOT, b"busy").await.unwrap();
+            }
+            fs.sync_all().await.unwrap();
+        }
+        let at_rest = fs.journal_stats().home_bytes;
+        assert_eq!(at_rest, 0, "nothing goes home while the disk is in use");
+        runtime.sleep(rest).await;
+        let stats = fs.journal_stats();
+        check_tree(&fs).await.unwrap();
+        fs.unmount().await.unwrap();
+        (stats.home_bytes, stats.at_risk_bytes)
+    });
+    run_in(Mode::Lazy, &again(world.settled()), async |fs: Ext4| {
+        check_tree(&fs).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    Some(left)
+}
+
+#[test]
+fn what_is_too_old_goes_home_while_nobody_uses_the_disk() {
+    let age = Nanos(HOUR.0 / 60);
+    let busy = Nanos(age.0 + 3 * BUSY.0);
+    let Some((home, newer)) = aged(Some(age), busy, HOUR) else { return };
+    assert!(home > 40 * 4096 && newer == 0, "{home} {newer}");
+    assert_eq!(aged(Some(HOUR), Nanos(0), Nanos(HOUR.0 / 2)).map(|(home, _)| home), Some(0));
+    assert_eq!(aged(None, Nanos(0), Nanos(100 * HOUR.0)).map(|(home, _)| home), Some(0), "off");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn metadata_that_never_goes_home_is_noticed() {
+    manylogs_plant::plant(Some(manylogs_plant::Bug::LazyAgeForgotten));
+    let found = aged(Some(HOUR), Nanos(0), Nanos(2 * HOUR.0));
+    manylogs_plant::plant(None);
+    assert!(found.is_none_or(|(home, newer)| home == 0 && newer > 0));
 }

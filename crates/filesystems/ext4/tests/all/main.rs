@@ -21,6 +21,7 @@ mod lists;
 mod memory;
 mod promises;
 mod replay;
+mod saved_map;
 mod statfs;
 mod streams;
 mod together;

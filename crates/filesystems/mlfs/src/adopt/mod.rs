@@ -126,7 +126,10 @@ pub enum AdoptError {
     )]
     AlreadyAdopted,
     /// It is plain ext4.
-    #[error("it is not adopted: it is plain ext4, and has no logs")]
+    #[error(
+        "it is not adopted: it is plain ext4, and has no logs. What its own journal holds goes \
+         home by a mount in the mode ordered, or by e2fsck -p"
+    )]
     NotAdopted,
     /// A take-over or a release was interrupted.
     #[error("{0} was interrupted: run it again, or undo it with {1}")]

@@ -24,6 +24,10 @@ use crate::report::Report;
 /// Number of steps of tasks after which clients count as hanging.
 const STEPS_MOST: u64 = 6_000_000;
 
+/// How old metadata becomes where it goes home soon.
+const AGE: Nanos = Nanos::from_millis(4);
+/// Most time between two saved maps, in milliseconds.
+const SAVE_EVERY: u64 = 100;
 /// Most time between two attempts to arrange metadata, in milliseconds.
 const ARRANGE_EVERY: u64 = 200;
 /// Most time between two checkpoints, snapshots or moves of a log, in milliseconds.
@@ -296,6 +300,12 @@ impl Start {
         if self.plan.arranges {
             self.arrange(fs);
         }
+        if self.plan.saves {
+            self.save(fs);
+        }
+        if self.plan.ages {
+            fs.max_age(Some(AGE));
+        }
         if let Mounted::Near(near) = &mounted {
             if self.plan.durable || self.plan.journal == Journal::NearLazy {
                 self.clean(near.volume());
@@ -339,6 +349,20 @@ impl Start {
                     // It is mounted in another mode.
                     Err(Error::Unsupported(_)) => return,
                     Err(error) => return watch.note(format!("arrange: {error}")),
+                }
+            }
+        });
+    }
+
+    /// Starts a task that saves the map of the journal as long as there are clients.
+    fn save(&self, fs: &Ext4) {
+        let (fs, runtime, watch) = (fs.clone(), self.runtime.clone(), self.watch.clone());
+        let mut rng = Rng::new(self.plan.seed ^ (self.incarnation + 0x5a7e));
+        self.runtime.spawn(async move {
+            while watch.running.get() > 0 {
+                runtime.sleep(Nanos::from_millis(rng.below(SAVE_EVERY))).await;
+                if let Err(error) = fs.save_map().await {
+                    return watch.note(format!("save the map: {error}"));
                 }
             }
         });

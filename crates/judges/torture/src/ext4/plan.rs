@@ -71,6 +71,11 @@ pub struct Ext4Plan {
     pub homes_every: u64,
     /// Whether metadata is arranged again and again meanwhile; for [`Journal::Lazy`].
     pub arranges: bool,
+    /// Whether metadata goes home soon after it was written, whenever clients rest a moment; for
+    /// [`Journal::Lazy`].
+    pub ages: bool,
+    /// Whether the map of the journal is saved again and again meanwhile; for [`Journal::Lazy`].
+    pub saves: bool,
 }
 
 impl Ext4Plan {
@@ -100,6 +105,8 @@ impl Ext4Plan {
             durable: false,
             homes_every: HOMES,
             arranges: false,
+            ages: false,
+            saves: false,
         }
     }
 
@@ -139,6 +146,18 @@ impl Ext4Plan {
     #[must_use]
     pub fn arranging(self) -> Self {
         Self { arranges: true, ..self.with_journal(Journal::Lazy) }
+    }
+
+    /// This plan with a map of the journal that is saved again and again.
+    #[must_use]
+    pub fn saving(self) -> Self {
+        Self { saves: true, ..self.with_journal(Journal::Lazy) }
+    }
+
+    /// This plan with metadata that stays in the journal for moments alone.
+    #[must_use]
+    pub fn aging(self) -> Self {
+        Self { ages: true, ..self.with_journal(Journal::Lazy) }
     }
 
     /// This plan with long histories, which bring much home.

@@ -23,6 +23,8 @@ pub struct TreesCase {
     pub shuffled: bool,
     /// Whether metadata is arranged when the directories are made, where it stays in the journal.
     pub arranged: bool,
+    /// Each phase ends with a power cut, when all is durable, and not with an unmount.
+    pub cut: bool,
 }
 
 /// What is done to the tree, in this order. Each phase begins with cold caches, and on a drive that

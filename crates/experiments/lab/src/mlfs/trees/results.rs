@@ -22,7 +22,7 @@ impl TreesFigures {
     /// The figures of these cases.
     #[must_use]
     pub const fn new(command: String, interrupted: bool, cases: Vec<TreesResult>) -> Self {
-        Self { format: 2, command, interrupted, cases }
+        Self { format: 3, command, interrupted, cases }
     }
 }
 
@@ -31,9 +31,12 @@ impl TreesFigures {
 pub struct PhaseFigures {
     /// Its name.
     pub phase: &'static str,
+    /// What the mount before it took.
+    pub mount_seconds: f64,
     /// What it took until all was durable.
     pub seconds: f64,
-    /// What the unmount took: then the mode has left everything where it leaves it.
+    /// What the unmount took, if it was not a power cut: then the mode has left everything where it
+    /// leaves it.
     pub leave_seconds: f64,
     /// Bands that a shingled drive had to clean then.
     pub dirty_bands: u64,
@@ -66,6 +69,8 @@ pub struct TreesResult {
     pub files: u32,
     /// Whether directories of a level were made in a random order.
     pub shuffled: bool,
+    /// Whether each phase ended with a power cut, and not with an unmount.
+    pub cut: bool,
     /// Seed of all random choices.
     pub seed: u64,
     /// What was done to it.
@@ -83,17 +88,19 @@ impl TreesResult {
             directories: case.directories,
             files: case.files,
             shuffled: case.shuffled,
+            cut: case.cut,
             seed: case.disk.seed,
             phases,
         }
     }
 }
 
-const TITLES: [&str; 11] = [
+const TITLES: [&str; 12] = [
     "drive",
     "mode",
     "ahead",
     "phase",
+    "mount",
     "took",
     "unmount",
     "dirty bands",
@@ -120,6 +127,7 @@ fn rows(case: &TreesResult) -> impl Iterator<Item = Vec<String>> {
             case.mode.to_owned(),
             case.read_ahead.to_owned(),
             phase.phase.to_owned(),
+            seconds(phase.mount_seconds),
             seconds(phase.seconds),
             seconds(phase.leave_seconds),
             phase.dirty_bands.to_string(),

@@ -39,19 +39,27 @@ pub fn run_all(
 /// Whatever fails.
 pub fn measure_one(case: &TreesCase) -> Result<TreesResult, MlfsError> {
     let prepared = Prepared::of(&case.disk, async |_| Ok(()))?;
-    let world = prepared.world(&case.disk)?;
+    let mut world = prepared.world(&case.disk)?;
     let arranges = case.arranged && case.disk.mode == JournalMode::Lazy;
     let is_due = |kind: &PhaseKind| kind.is_due(case.files > 0, arranges);
     let phases = PhaseKind::ALL.into_iter().filter(is_due);
-    let phases = phases.map(|kind| phase(&world, case, kind)).collect::<Result<_, _>>()?;
-    Ok(TreesResult::of(case, phases))
+    let mut figures = Vec::new();
+    for kind in phases {
+        figures.push(phase(&world, case, kind)?);
+        if case.cut {
+            world = world.after_crash(&case.disk)?;
+        }
+    }
+    Ok(TreesResult::of(case, figures))
 }
 
 /// Mounts the file system with cold caches, works, makes all durable, unmounts it, and lets the
 /// drive clean.
 fn phase(world: &World, case: &TreesCase, kind: PhaseKind) -> Result<PhaseFigures, MlfsError> {
     world.cool()?;
+    let idle = world.now();
     let mounted = world.mounted(&case.disk)?;
+    let mounting = world.now().since(idle);
     mounted.fs().read_ahead(case.ahead);
     let (began, read_before) = (world.now(), world.reads());
     let (fs, of) = (mounted.fs().clone(), case.clone());
@@ -61,7 +69,9 @@ fn phase(world: &World, case: &TreesCase, kind: PhaseKind) -> Result<PhaseFigure
     })?;
     let (done, journal) = (world.now(), mounted.fs().journal_stats());
     let reads = world.reads() - read_before;
-    world.run(async move { mounted.unmount().await })?;
+    if !case.cut {
+        world.run(async move { mounted.unmount().await })?;
+    }
     let (left, dirty_bands) = (world.now(), world.dirty_bands());
     while world.dirty_bands() > 0 && world.now().since(left) < CLEANING_MAX {
         let clock = world.runtime();
@@ -70,6 +80,7 @@ fn phase(world: &World, case: &TreesCase, kind: PhaseKind) -> Result<PhaseFigure
     let span = |from: Time, to: Time| round3(to.since(from).as_secs_f64());
     Ok(PhaseFigures {
         phase: kind.name(),
+        mount_seconds: round3(mounting.as_secs_f64()),
         seconds: span(began, done),
         leave_seconds: span(done, left),
         dirty_bands,

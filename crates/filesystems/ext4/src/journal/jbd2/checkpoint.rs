@@ -4,13 +4,13 @@ use bytes::Bytes;
 use manylogs_block::{IoError, IoResult, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
-use super::Jbd2Sink;
 use super::copies::Waiting;
 use super::place::write_blocks;
+use super::{InLog, Jbd2Sink};
 use crate::journal::sink::CommitSink;
 use crate::memory::Part;
 use crate::ondisk::jbd2::{self, Tid};
-use crate::units::{BLOCK_BYTES, BlockNo, Run};
+use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
 /// Blocks written home at a time, because the device copies them: 2 MiB.
 const AT_ONCE: usize = 512;
@@ -19,6 +19,8 @@ const READ_MOST: u32 = 256;
 /// A log that keeps its content ([`crate::Mode::Lazy`]) gives back at least one part in this number
 /// at a time.
 const PART: u32 = 8;
+/// Blocks of the log that give what is old in it home at a time: 4 MiB.
+const OLD_MOST: u32 = 1024;
 
 impl Jbd2Sink {
     /// Brings the durable content of the log home, and gives its room back: all of it, or only the
@@ -29,6 +31,16 @@ impl Jbd2Sink {
         let _alone = self.checkpointing.take().await;
         let Some(newest) = self.due() else { return Ok(()) };
         self.bring_up_to(newest).await
+    }
+
+    /// As [`Jbd2Sink::checkpoint`], of a little of what transactions closed before `before` have.
+    pub(super) async fn checkpoint_old(&self, before: Timestamp) -> IoResult<()> {
+        let _alone = self.checkpointing.take().await;
+        let due = self.oldest(OLD_MOST, |transaction| transaction.closed_at < before);
+        match due {
+            Some(newest) => self.bring_up_to(newest).await,
+            None => Ok(()),
+        }
     }
 
     /// As [`Jbd2Sink::checkpoint`], always of all durable content.
@@ -53,14 +65,25 @@ impl Jbd2Sink {
 
     /// The newest transaction that the next checkpoint brings home.
     fn due(&self) -> Option<Tid> {
+        if !self.stays() {
+            return self.state.borrow().durable;
+        }
+        // Whoever waited for room has left.
+        if self.state.borrow().superblock.saved().is_some_and(|saved| saved.is_left) {
+            return None;
+        }
+        self.oldest(self.place.blocks() / PART, |_| true)
+    }
+
+    /// The newest of the oldest durable transactions of which `is_due` holds, as many as have
+    /// `least` blocks together.
+    pub(super) fn oldest(&self, least: u32, is_due: impl Fn(&InLog) -> bool) -> Option<Tid> {
         let state = self.state.borrow();
         let durable = state.durable?;
-        if !self.stays() {
-            return Some(durable);
-        }
         let (mut due, mut blocks) = (None, 0);
-        let mut old = state.transactions.iter().take_while(|t| durable.is_at_least(t.tid));
-        while blocks < self.place.blocks() / PART
+        let mut old =
+            state.transactions.iter().take_while(|t| durable.is_at_least(t.tid) && is_due(t));
+        while blocks < least
             && let Some(transaction) = old.next()
         {
             blocks += transaction.blocks;
@@ -81,16 +104,7 @@ impl Jbd2Sink {
     /// Brings home the content of transactions up to `newest`. The caller holds
     /// [`Jbd2Sink::checkpointing`].
     async fn bring_up_to(&self, newest: Tid) -> IoResult<()> {
-        let mut start = BlockNo(0);
-        loop {
-            let due = self.state.borrow().copies.waiting(start, newest, self.pending_most / 4);
-            let Some(last) = due.last() else { break };
-            start = BlockNo(last.home.0 + 1);
-            self.write_home(due).await?;
-        }
-        if !is(Bug::Ext4TailBeforeHome) {
-            self.device.submit(Request::Flush).await?;
-        }
+        self.write_up_to(newest).await?;
         let newest = if is(Bug::LazyTailTooFar) { newest.next() } else { newest };
         let (tid, start) = self.tail_behind(newest);
         self.write_superblock(tid, Some(start)).await?;
@@ -104,6 +118,30 @@ impl Jbd2Sink {
         }
         state.copies.forget(newest);
         state.count();
+        Ok(())
+    }
+
+    /// Writes all durable content home, durably. The log keeps it.
+    pub(super) async fn write_all_home(&self) -> IoResult<()> {
+        let durable = self.state.borrow().durable;
+        match durable {
+            Some(newest) => self.write_up_to(newest).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the content of transactions up to `newest` home, durably.
+    async fn write_up_to(&self, newest: Tid) -> IoResult<()> {
+        let mut start = BlockNo(0);
+        loop {
+            let due = self.state.borrow().copies.waiting(start, newest, self.pending_most / 4);
+            let Some(last) = due.last() else { break };
+            start = BlockNo(last.home.0 + 1);
+            self.write_home(due).await?;
+        }
+        if !is(Bug::Ext4TailBeforeHome) {
+            self.device.submit(Request::Flush).await?;
+        }
         Ok(())
     }
 
@@ -184,7 +222,7 @@ impl Jbd2Sink {
         self.put_superblock().await
     }
 
-    async fn put_superblock(&self) -> IoResult<()> {
+    pub(super) async fn put_superblock(&self) -> IoResult<()> {
         let mut block = vec![0; BLOCK_BYTES];
         self.state.borrow_mut().superblock.encode(&mut block);
         let request = Request::write_fua(self.place.home(0).sectors(), Payload::bytes(block));

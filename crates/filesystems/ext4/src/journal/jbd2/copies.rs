@@ -6,7 +6,7 @@ use bytes::Bytes;
 use manylogs_block::{Extent, Lba, Sectors, narrow};
 use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
 
-use crate::ondisk::jbd2::Tid;
+use crate::ondisk::jbd2::{Record, Tid};
 use crate::units::{BlockNo, Run};
 
 /// The newest copy of a block in the log.
@@ -70,6 +70,19 @@ impl Copy {
         let value = InMap { at, checksum, escaped, is_live };
         Mapped { sequence: DataSequence(tid.0.into()), value }
     }
+
+    /// The copy of a block, as a saved map has it. Its place says what its transaction is.
+    pub(super) fn record(self, home: BlockNo) -> Record {
+        let marks = u64::from(self.escaped) << 1 | u64::from(self.is_live);
+        [home.0 << 2 | marks, u64::from(self.at) << 32 | u64::from(self.checksum)]
+    }
+
+    /// The block and its copy, of a record; the transaction is left out.
+    pub(super) fn of_record([home, place]: Record) -> (BlockNo, Self) {
+        let (escaped, is_live) = (home & 2 != 0, home & 1 != 0);
+        let (at, checksum) = (narrow(place >> 32), narrow(place & u64::from(u32::MAX)));
+        (BlockNo(home >> 2), Self { tid: Tid::default(), at, checksum, escaped, is_live })
+    }
 }
 
 /// The blocks of a run, by their numbers, as an extent of the map.
@@ -121,6 +134,12 @@ impl Copies {
     pub(super) fn logged(&self, run: Run) -> Vec<BlockNo> {
         let after = self.newest.iter_from(Lba(run.start.0)).map(|(block, _)| block.start.0);
         after.take_while(|block| *block < run.range().end).map(BlockNo).collect()
+    }
+
+    /// The first `most` copies, live or not, of blocks from `start` on.
+    pub(super) fn some_from(&self, start: BlockNo, most: usize) -> Vec<(BlockNo, Copy)> {
+        let after = self.newest.iter_from(Lba(start.0)).take(most);
+        after.map(|(block, found)| (BlockNo(block.start.0), Copy::of(found))).collect()
     }
 
     /// The live copy of a block.

@@ -36,8 +36,10 @@ impl Jbd2Sink {
             let mut state = self.state.borrow_mut();
             state.head = self.place.after(at);
             state.next = tid.next();
-            state.transactions.push_back(InLog { tid, start, blocks });
+            let closed_at = transaction.closed_at;
+            state.transactions.push_back(InLog { tid, start, blocks, closed_at });
             state.used += blocks;
+            state.unsaved = state.unsaved.saturating_add(blocks);
         }
         if is(Bug::Ext4CommitBeforeBody) {
             self.write_commit(commit_at, commit.clone()).await?;

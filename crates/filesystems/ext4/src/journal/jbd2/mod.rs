@@ -14,6 +14,8 @@ mod log;
 mod open;
 mod place;
 mod replay;
+mod restore;
+mod save;
 mod scan;
 
 use std::cell::{Cell, RefCell};
@@ -28,14 +30,15 @@ use manylogs_plant::{Bug, is};
 use crate::core::Mode;
 use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
-use crate::units::{BLOCK_BYTES, BlockNo, Run};
+use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
-use super::sink::{Closed, CommitSink, LogCopy, Newest, SinkStats, Step};
+use super::sink::{Closed, CommitSink, KeptInLog, LogCopy, Newest, SinkStats, Step};
 pub(crate) use checkpoint::unescaped;
 use copies::{Copies, Copy};
 pub(crate) use open::open;
 pub(crate) use place::LogPlace;
 pub(crate) use replay::{Journalled, OnLoss, read_superblock, replay, reset};
+pub(crate) use restore::replay_whole;
 
 /// The longest run of content that goes into a transaction in [`crate::Mode::Runs`]: 32 KiB, as for
 /// the file systems of the Manylogs paper (section V-A).
@@ -98,6 +101,10 @@ struct State {
     used: u32,
     /// The number of the next transaction.
     next: Tid,
+    /// Blocks that were logged since the map was saved.
+    unsaved: u32,
+    /// The generation of the last saved map that is known.
+    generation: u32,
     /// Whether the log was opened with what another program may have left there.
     is_opened: bool,
     /// The newest transaction that is durable; `None` if the log has none.
@@ -114,6 +121,7 @@ struct InLog {
     tid: Tid,
     start: u32,
     blocks: u32,
+    closed_at: Timestamp,
 }
 
 impl Jbd2Sink {
@@ -129,6 +137,8 @@ impl Jbd2Sink {
             head: place.first(),
             transactions: VecDeque::new(),
             used: 0,
+            unsaved: 0,
+            generation: 0,
             next: superblock.sequence(),
             is_opened: false,
             durable: None,
@@ -222,6 +232,14 @@ impl CommitSink for Jbd2Sink {
         Box::pin(self.checkpoint_all())
     }
 
+    fn has_older(&self, before: Timestamp) -> bool {
+        self.stays() && self.oldest(1, |transaction| transaction.closed_at < before).is_some()
+    }
+
+    fn bring_old_home(&self, before: Timestamp) -> Step<'_> {
+        Box::pin(self.checkpoint_old(before))
+    }
+
     fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a> {
         Box::pin(self.write(transaction))
     }
@@ -274,6 +292,30 @@ impl CommitSink for Jbd2Sink {
 
     fn arranges(&self) -> Option<u64> {
         self.stays().then(|| u64::from(self.place.blocks() / 2))
+    }
+
+    fn kept_in_log(&self) -> Option<KeptInLog> {
+        let state = self.state.borrow();
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        self.stays().then(|| KeptInLog {
+            size_bytes: bytes(self.place.blocks().into()),
+            used_bytes: bytes(state.used.into()),
+            live_bytes: bytes(state.copies.live_len() as u64),
+            oldest: state.transactions.front().map(|oldest| oldest.closed_at),
+        })
+    }
+
+    fn is_map_old(&self) -> bool {
+        self.has_much_unsaved()
+    }
+
+    fn save_map(&self, is_left: bool) -> Step<'_> {
+        Box::pin(async move {
+            match self.stays() {
+                true => self.save(is_left).await,
+                false => Ok(()),
+            }
+        })
     }
 
     fn drain(&self) -> Step<'_> {

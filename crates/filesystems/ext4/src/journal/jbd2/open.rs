@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::BlockDevice;
+use manylogs_block::{BlockDevice, IoResult};
 use manylogs_plant::{Bug, is};
 
 use super::behind::Spot;
@@ -14,16 +14,17 @@ use crate::core::Mode;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::ondisk::jbd2::Tid;
-use crate::units::{Run, Timestamp};
+use crate::units::Run;
 
 /// A sink that goes on in the log that `journal` describes, with the copies that are in it. `None`
 /// if the log must be replayed instead: a transaction may hold content of files, for which reads
 /// would not look there, the log has another format than ours (`format`: wide numbers, checksums),
 /// or it is damaged. Nothing is written.
 ///
-/// Copies are found by the descriptors. They were durable before their commit block was written.
-/// Only the copies of the newest transaction are compared with their checksums, because another
-/// program may have written them together with the commit block.
+/// Copies are found by the saved map ([`super::restore`]), and by the descriptors behind what that
+/// has. They were durable before their commit block was written. Only the copies of the newest
+/// transaction are compared with their checksums, because another program may have written them
+/// together with the commit block.
 ///
 /// # Errors
 /// Those of the device, and [`crate::Error::Corrupt`] if a transaction that was durable is not
@@ -48,15 +49,18 @@ pub(crate) async fn open(
         let mut state = sink.state.borrow_mut();
         (state.head, state.is_opened) = (start, true);
     }
-    let mut last = None;
+    let saved = sink.restore(&scan, start).await?;
+    let mut is_left = saved.is_some_and(|saved| saved.is_left);
     while let Some(found) = sink.next_in(&scan, Contents::Skipped).await? {
         if !found.is_metadata && !is(Bug::LazyOpensContent) {
             return Ok(None);
         }
-        last = Some(found.closed_at);
+        is_left = false;
         sink.append(&scan, found).await?;
     }
-    if !sink.newest_is_whole(&scan).await? || sink.is_damaged(&scan, last).await? {
+    let is_sound = is_left
+        || sink.newest_is_whole(&scan).await? && !sink.is_damaged(&scan, saved.is_some()).await?;
+    if !is_sound {
         return Ok(None);
     }
     if is(Bug::LazyHeadForgotten) {
@@ -90,9 +94,10 @@ impl Jbd2Sink {
             let copy = Copy { tid, at, escaped, checksum, is_live: true };
             state.copies.insert(tag.home, copy, None);
         }
-        let (start, blocks) = (state.head, found.blocks);
-        state.transactions.push_back(InLog { tid, start, blocks });
+        let (start, blocks, closed_at) = (state.head, found.blocks, found.closed_at);
+        state.transactions.push_back(InLog { tid, start, blocks, closed_at });
         state.used += blocks;
+        state.unsaved = state.unsaved.saturating_add(blocks);
         state.head = found.behind;
         state.durable = Some(tid);
         state.next = tid.next();
@@ -103,7 +108,7 @@ impl Jbd2Sink {
     /// Compares the copies of the newest transaction with their checksums.
     async fn newest_is_whole(&self, scan: &Scan<'_>) -> Result<bool> {
         let newest = self.state.borrow().transactions.back().copied();
-        let Some(InLog { tid, start, blocks }) = newest else { return Ok(true) };
+        let Some(InLog { tid, start, blocks, .. }) = newest else { return Ok(true) };
         if is(Bug::LazyMapAheadOfCommit) {
             return Ok(true);
         }
@@ -112,19 +117,33 @@ impl Jbd2Sink {
     }
 
     /// Whether the transaction behind those that were found was durable and is not whole. If none
-    /// was found, any program may have written the log: else it was this crate alone.
-    async fn is_damaged(&self, scan: &Scan<'_>, last: Option<Timestamp>) -> Result<bool> {
-        let (spot, is_empty) = {
+    /// was found, and the map was not saved (`is_ours`), any program may have written the log: else
+    /// it was this crate alone.
+    async fn is_damaged(&self, scan: &Scan<'_>, is_ours: bool) -> Result<bool> {
+        let (spot, last) = {
             let state = self.state.borrow();
             let left = self.place.blocks() - state.used;
-            (Spot { tid: state.next, at: state.head, left }, state.transactions.is_empty())
+            let last = state.transactions.back().map(|newest| newest.closed_at);
+            (Spot { tid: state.next, at: state.head, left }, last)
         };
-        let proof = scan.proof_for(spot, last, !is_empty).await?;
+        let proof = scan.proof_for(spot, last, is_ours || last.is_some()).await?;
         Ok(proof.is_some())
     }
 
+    /// Notes durably that there will be commits, before the first of them, unless it is opened to
+    /// read only. Returns the number of the next transaction.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn go_on(&self, read_only: bool) -> IoResult<Tid> {
+        if !read_only && !is(Bug::LazyLeftStays) {
+            self.note_left(false).await?;
+        }
+        Ok(self.next())
+    }
+
     /// The number of the next transaction.
-    pub(crate) fn next(&self) -> Tid {
+    pub(super) fn next(&self) -> Tid {
         self.state.borrow().next
     }
 }

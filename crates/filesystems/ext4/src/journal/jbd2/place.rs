@@ -44,6 +44,17 @@ impl LogPlace {
         if at + 1 >= self.end { self.first } else { at + 1 }
     }
 
+    /// The block of the log `blocks` behind `at`.
+    pub(super) const fn ahead(&self, at: u32, blocks: u32) -> u32 {
+        let (blocks, to_end) = (blocks % self.blocks(), self.end - at);
+        if blocks < to_end { at + blocks } else { self.first + (blocks - to_end) }
+    }
+
+    /// How many blocks of the log lie behind `from` and before `to`, `from` included.
+    pub(super) const fn distance(&self, from: u32, to: u32) -> u32 {
+        if to >= from { to - from } else { self.blocks() - (from - to) }
+    }
+
     /// The blocks of the log from `at` on that lie together on the device, `most` at most.
     pub(crate) fn run(&self, at: u32, most: u32) -> Run {
         let start = self.home(at);

@@ -210,6 +210,10 @@ pub(crate) async fn read_superblock(
     if superblock.error() != 0 {
         return Err(Refusal::NeedsCheck("the journal was given up after an error").into());
     }
+    let (blocks, least) = (superblock.blocks(), super::BLOCKS_LEAST);
+    if blocks < least && runs.iter().map(|run| run.blocks).sum::<u32>() == blocks {
+        return Err(Refusal::ShortJournal { blocks, least }.into());
+    }
     let end = superblock.blocks().checked_sub(superblock.fast_commit_blocks());
     let place = end.and_then(|end| LogPlace::new(runs, superblock.first(), end));
     let place = place.ok_or_else(|| bad("the log does not fit the journal's file"))?;

@@ -1,5 +1,6 @@
 //! The journal's superblock.
 
+use super::saved::{NOTE_BYTES, SavedMap};
 use super::{Checksums, Format, MAGIC, Tid, incompat};
 use crate::checksum::{NO_SEED, crc};
 use crate::ondisk::bytes::{be32, put_be32};
@@ -11,7 +12,9 @@ const SUPERBLOCK_BYTES: usize = 1024;
 /// that this crate left the log empty, and the number with which it did.
 const EMPTIED: usize = SUPERBLOCK_BYTES;
 const EMPTIED_WORD: u32 = u32::from_be_bytes(*b"MLFS");
-const KEPT_BYTES: usize = EMPTIED + 8;
+/// Behind these the note of a saved map.
+const SAVED: usize = EMPTIED + 8;
+const KEPT_BYTES: usize = SAVED + NOTE_BYTES;
 
 /// The journal's superblock, and what this crate keeps behind it.
 #[derive(Clone, PartialEq, Eq)]
@@ -73,6 +76,29 @@ impl JournalSuperblock {
         let (word, number) = if start.is_none() { (EMPTIED_WORD, sequence.0) } else { (0, 0) };
         put_be32(&mut *self.0, EMPTIED, word);
         put_be32(&mut *self.0, EMPTIED + 4, number);
+        if start.is_none() {
+            self.set_saved(None);
+        }
+    }
+
+    /// The map that was saved, if a note says that there is one.
+    pub(crate) fn saved(&self) -> Option<SavedMap> {
+        SavedMap::of_note(&self.0[SAVED..KEPT_BYTES], self.uuid())
+    }
+
+    /// Notes where the map is saved; `None` if it is not.
+    pub(crate) fn set_saved(&mut self, saved: Option<&SavedMap>) {
+        let note = saved.map_or([0; NOTE_BYTES], |saved| saved.note(self.uuid()));
+        self.0[SAVED..KEPT_BYTES].copy_from_slice(&note);
+    }
+
+    /// What the checksums of a saved map's blocks begin with.
+    pub(crate) fn saved_seed(&self, saved: &SavedMap) -> u32 {
+        saved.seed(self.uuid())
+    }
+
+    fn uuid(&self) -> &[u8] {
+        &self.0[0x30..0x40]
     }
 
     /// Whether this crate left the log empty, and nobody used it since: then no block of it has the
@@ -121,7 +147,7 @@ impl JournalSuperblock {
 
     /// The format of the log.
     pub(crate) fn format(&self) -> Format {
-        let (bits, seed) = (self.incompat(), crc(NO_SEED, &self.0[0x30..0x40]));
+        let (bits, seed) = (self.incompat(), crc(NO_SEED, self.uuid()));
         let checksums = if bits & incompat::CSUM_V3 != 0 {
             Checksums::V3 { seed }
         } else if bits & incompat::CSUM_V2 != 0 {

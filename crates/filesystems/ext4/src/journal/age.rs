@@ -1,0 +1,128 @@
+//! Metadata that was in a journal for long goes home while nobody uses the device.
+//!
+//! Programs that read the disk past a journal that keeps its metadata see an old state. So what is
+//! older than a bound goes home, a little at a time, and only while no request came for a while: a
+//! disk that is always in use keeps it. It is the same checkpoint as when the journal is full, of
+//! less.
+
+use std::rc::Rc;
+
+use manylogs_block::{IoError, Nanos, first_of};
+use manylogs_plant::{Bug, is};
+
+use crate::metadata::Metadata;
+use crate::ops::Ext4;
+use crate::units::Timestamp;
+
+/// How old metadata may become when nothing else is said: a day.
+pub(super) const USUAL: Nanos = Nanos::from_secs(24 * 3600);
+/// Longest time without a request after which the device is idle.
+const IDLE: Nanos = Nanos::from_secs(10);
+/// Shortest such time.
+const IDLE_LEAST: Nanos = Nanos::from_millis(1);
+/// The same between two parts that go home.
+const PAUSE: Nanos = Nanos::from_millis(100);
+
+/// What became of an attempt to bring home what is too old.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    /// Nothing is too old.
+    Nothing,
+    /// A part of it went home.
+    Part,
+    /// The oldest part cannot go home: a copy is damaged, or the journal has failed.
+    Stuck,
+}
+
+impl Ext4 {
+    /// Sets how old metadata may become in a journal that keeps it ([`crate::Mode::Lazy`]): what is
+    /// older goes home while no request comes. `None` is no bound; it is a day before this is
+    /// called. A crash changes nothing of that: times of commits are in the journal.
+    pub fn max_age(&self, most: Option<Nanos>) {
+        self.core.journal.max_age.set(most);
+        self.core.journal.aging.notify();
+    }
+}
+
+impl Metadata {
+    /// Brings home what is too old, as long as the file system is mounted. If the oldest part
+    /// cannot go home it ends: whoever needs the room later hears why.
+    pub(super) async fn age_forever(self: Rc<Self>) {
+        let (mut seen, mut last) = (None, Attempt::Nothing);
+        while last != Attempt::Stuck {
+            let change = self.journal.aging.wait();
+            if self.journal.closing.get() {
+                break;
+            }
+            let Some(bound) = self.journal.max_age.get() else {
+                change.await;
+                continue;
+            };
+            let idle = Nanos((bound.0 / 4).clamp(IDLE_LEAST.0, IDLE.0));
+            let pause = if last == Attempt::Part { PAUSE.min(idle) } else { idle };
+            first_of(change, self.runtime.sleep(pause)).await;
+            let requests = self.requests();
+            if seen.replace(requests) == Some(requests) && !self.journal.closing.get() {
+                last = self.bring_old_home(bound).await;
+                // Its own requests do not count.
+                seen = Some(self.requests());
+            } else {
+                last = Attempt::Nothing;
+            }
+        }
+        self.journal.end_task();
+    }
+
+    /// Brings home the oldest part of the log if that is older than the bound.
+    async fn bring_old_home(self: &Rc<Self>, bound: Nanos) -> Attempt {
+        let before = (self.clock)().earlier(bound);
+        if !self.journal.is_sound() {
+            return Attempt::Stuck;
+        }
+        if !self.journal.sink.has_older(before) || is(Bug::LazyAgeForgotten) {
+            return Attempt::Nothing;
+        }
+        match self.healing(|sink| sink.bring_old_home(before)).await {
+            Ok(()) => Attempt::Part,
+            Err(IoError::Checksum { .. }) => Attempt::Stuck,
+            Err(error) => {
+                self.journal.abort(error);
+                Attempt::Stuck
+            }
+        }
+    }
+
+    /// How many requests for the device there were since the mount.
+    fn requests(&self) -> u64 {
+        self.ahead.get().map_or(0, |ahead| ahead.requests())
+    }
+}
+
+impl Timestamp {
+    /// The time that is earlier by `span`.
+    const fn earlier(self, span: Nanos) -> Self {
+        const SECOND: u64 = 1_000_000_000;
+        let (seconds, nanos) = ((span.0 / SECOND).cast_signed(), (span.0 % SECOND) as u32);
+        match self.nanos.checked_sub(nanos) {
+            Some(nanos) => Self { seconds: self.seconds - seconds, nanos },
+            None => {
+                let nanos = self.nanos + SECOND as u32 - nanos;
+                Self { seconds: self.seconds - seconds - 1, nanos }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_time_borrows_a_second() {
+        let now = Timestamp { seconds: 100, nanos: 5 };
+        let before = |span| (now.earlier(Nanos(span)).seconds, now.earlier(Nanos(span)).nanos);
+        assert_eq!(before(5), (100, 0));
+        assert_eq!(before(6), (99, 999_999_999));
+        assert_eq!(before(3_000_000_000), (97, 5));
+    }
+}
