@@ -141,7 +141,10 @@ impl Geometry {
     }
 
     /// The blocks of the table of descriptors, in order of groups.
-    pub(crate) fn descriptor_blocks(&self) -> Vec<BlockNo> {
+    ///
+    /// # Errors
+    /// One lies beyond the end.
+    pub(crate) fn descriptor_blocks(&self) -> Result<Vec<BlockNo>, Corruption> {
         let per_block = self.descriptors_per_block();
         let block = |number: u32| {
             if number < self.first_meta_group {
@@ -150,7 +153,10 @@ impl Geometry {
             let group = GroupNo(number * per_block);
             BlockNo(self.first_block(group).0 + u64::from(self.has_superblock(group)))
         };
-        (0..self.groups.div_ceil(per_block)).map(block).collect()
+        let blocks = Vec::from_iter((0..self.groups.div_ceil(per_block)).map(block));
+        let are_within = blocks.iter().all(|block| block.0 < self.blocks);
+        check(are_within, "descriptors beyond the end")?;
+        Ok(blocks)
     }
 
     /// Which of [`Geometry::descriptor_blocks`] holds the group's descriptor, and where in it.

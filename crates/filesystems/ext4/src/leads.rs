@@ -18,7 +18,7 @@ use manylogs_plant::{Bug, is};
 use rangemap::RangeSet;
 
 use crate::cache::read_blocks;
-use crate::error::{Corruption, Location, Result};
+use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::ondisk::extent::{Entries, Extent, UNWRITTEN_MOST, amend, capacity};
 use crate::ondisk::group::Group;
@@ -50,11 +50,7 @@ impl Ext4 {
     pub async fn leads_through(device: &Rc<dyn BlockDevice>) -> Result<Leads> {
         let superblock = Self::superblock_to_mount_through(device).await?;
         let (mut geometry, mut tables) = (Geometry::of(&superblock)?, RangeSet::new());
-        let blocks = geometry.descriptor_blocks();
-        if blocks.iter().any(|block| block.0 >= geometry.blocks) {
-            let what = "descriptors beyond the end";
-            return Err(Corruption::of(Location::Superblock, what).into());
-        }
+        let blocks = geometry.descriptor_blocks()?;
         // A sync may wait for this beside a stream, and a large disk has thousands of blocks.
         let descriptors = read_blocks(&**device, &blocks).await?;
         for number in (0..geometry.groups).map(GroupNo) {

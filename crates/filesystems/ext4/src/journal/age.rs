@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{IoError, Nanos, first_of};
+use manylogs_block::{IoError, Nanos, first_of, narrow};
 use manylogs_plant::{Bug, is};
 
 use crate::metadata::Metadata;
@@ -100,13 +100,14 @@ impl Metadata {
 
 impl Timestamp {
     /// The time that is earlier by `span`.
-    const fn earlier(self, span: Nanos) -> Self {
-        const SECOND: u64 = 1_000_000_000;
-        let (seconds, nanos) = ((span.0 / SECOND).cast_signed(), (span.0 % SECOND) as u32);
+    fn earlier(self, span: Nanos) -> Self {
+        const SECOND: u32 = 1_000_000_000;
+        let second = u64::from(SECOND);
+        let (seconds, nanos) = ((span.0 / second).cast_signed(), narrow(span.0 % second));
         match self.nanos.checked_sub(nanos) {
             Some(nanos) => Self { seconds: self.seconds - seconds, nanos },
             None => {
-                let nanos = self.nanos + SECOND as u32 - nanos;
+                let nanos = self.nanos + SECOND - nanos;
                 Self { seconds: self.seconds - seconds - 1, nanos }
             }
         }

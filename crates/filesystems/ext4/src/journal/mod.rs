@@ -13,7 +13,7 @@ pub(crate) mod jbd2;
 mod sink;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ pub use sink::{
     SinkStats, Step, Together,
 };
 
-use crate::cache::{Buffer, read_block};
+use crate::cache::{Buffer, read_block, read_blocks};
 use crate::error::{Error, Result};
 use crate::inode::nodes_most;
 use crate::lock::SharedLock;
@@ -227,19 +227,41 @@ impl Journal {
         self.state.borrow().durable.is_at_least(tid)
     }
 
-    /// As [`Journal::read`], for blocks that a mount reads before it is complete.
+    /// As [`Journal::read`], for blocks that a mount reads before it is complete. Those that lie in
+    /// one piece are read by one request, in the log as well as at home.
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) async fn read_early(
         &self,
         device: &dyn BlockDevice,
-        block: BlockNo,
-    ) -> Result<Bytes, IoError> {
+        blocks: &[BlockNo],
+    ) -> Result<Vec<Bytes>, IoError> {
         if is(Bug::LazyMountReadsHome) {
-            return read_block(device, block).await;
+            return read_blocks(device, blocks).await;
         }
-        self.read(async |at| read_block(device, at).await, block).await
+        let place = |block: &BlockNo| match self.newest(*block) {
+            Some(Newest::InLog(copy)) => copy.at,
+            Some(Newest::Bytes(_)) | None => *block,
+        };
+        let places: BTreeSet<BlockNo> = blocks.iter().map(place).collect();
+        let places = Vec::from_iter(places);
+        // What cannot be read is tried again alone, and is the error of its block then.
+        let contents = read_blocks(device, &places).await.unwrap_or_default();
+        // Each is used once: another read of its place asks the device.
+        let known = RefCell::new(BTreeMap::from_iter(places.into_iter().zip(contents)));
+        let fetch = async |at: BlockNo| {
+            let content = known.borrow_mut().remove(&at);
+            match content {
+                Some(content) => Ok(content),
+                None => read_block(device, at).await,
+            }
+        };
+        let mut found = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            found.push(self.read(&fetch, *block).await?);
+        }
+        Ok(found)
     }
 
     /// Whether transactions can still be committed.

@@ -12,7 +12,7 @@ use crate::ahead::Ahead;
 use crate::alloc::Space;
 use crate::cache::{Cache, read_block};
 use crate::core::{Core, Mode};
-use crate::error::{Corruption, Error, Location, Refusal, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::file::Backlog;
 use crate::geometry::{Geometry, check_state};
 use crate::inode::{Ends, Losses, Nodes};
@@ -281,7 +281,7 @@ impl Ext4 {
         runtime: &Executor,
         options: &Options,
     ) -> Result<Self> {
-        let block = journal.read_early(&**device, BlockNo(0)).await?;
+        let block = journal.read_early(&**device, &[BlockNo(0)]).await?.remove(0);
         let superblock = Superblock::decode(&block)?;
         check_state(&superblock)?;
         Self::load_as(&superblock, block, mode, journal, device, runtime, options).await
@@ -299,15 +299,10 @@ impl Ext4 {
     ) -> Result<Self> {
         let mut geometry = Geometry::of(superblock)?;
         let cache = Cache::new(options.memory.clone());
-        let mut tables = Vec::new();
-        for block in geometry.descriptor_blocks() {
-            if block.0 >= geometry.blocks {
-                return Err(
-                    Corruption::of(Location::Superblock, "descriptors beyond the end").into()
-                );
-            }
-            tables.push(cache.insert(block, journal.read_early(&**device, block).await?));
-        }
+        let blocks = geometry.descriptor_blocks()?;
+        let contents = journal.read_early(&**device, &blocks).await?;
+        let found = blocks.into_iter().zip(contents);
+        let tables = found.map(|(block, content)| cache.insert(block, content)).collect::<Vec<_>>();
         let (mut free_blocks, mut free_inodes) = (0, 0);
         for group in (0..geometry.groups).map(GroupNo) {
             let (table, range) = geometry.descriptor_at(group);

@@ -127,7 +127,7 @@ impl GeckoPlan {
             operations: 60 + rng.below(240),
             fork_every: 6 + rng.below(10),
             zoned: seed % 4 == 3,
-            summaries: seed % OLD_EVERY != 0,
+            summaries: !seed.is_multiple_of(OLD_EVERY),
         }
     }
 

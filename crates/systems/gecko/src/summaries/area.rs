@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: [u8; 8] = *b"MLGTABL1";
 /// Segments that a sector of a table tells of.
-const IN_SECTOR: u64 = 60;
+const IN_SECTOR: usize = 60;
 /// Room is made in whole multiples of this.
 const UNIT: u64 = 8;
 /// Room of a summary for each block of 4 KiB of a segment. Random writes take 9 to 11 bytes.
@@ -23,7 +23,7 @@ struct Raw {
     checksum: U32,
     number: U32,
     chain: VolumeId,
-    entries: [U64; IN_SECTOR as usize],
+    entries: [U64; IN_SECTOR],
 }
 
 const _: () = assert!(size_of::<Raw>() == 512);
@@ -69,7 +69,7 @@ impl Area {
 
     /// Length of a table.
     const fn table_len(self) -> Sectors {
-        Sectors(self.segments.div_ceil(IN_SECTOR * UNIT) * UNIT)
+        Sectors(self.segments.div_ceil(IN_SECTOR as u64 * UNIT) * UNIT)
     }
 
     /// Length of all.
@@ -97,7 +97,7 @@ impl Area {
     /// The part of a table that tells of a segment, in whole physical sectors: where it begins
     /// within the table, and its length.
     pub(crate) const fn part(index: u64, physical: Sectors) -> (Sectors, Sectors) {
-        let at = index / IN_SECTOR / physical.0 * physical.0;
+        let at = index / IN_SECTOR as u64 / physical.0 * physical.0;
         (Sectors(at), physical)
     }
 
@@ -109,7 +109,7 @@ impl Area {
     ) -> Payload {
         let mut bytes = Vec::with_capacity(to_usize(len.bytes()));
         for number in at.0..at.0 + len.0 {
-            let of = |i: u64| match named.get(to_usize(number * IN_SECTOR + i)) {
+            let of = |i: usize| match named.get(to_usize(number) * IN_SECTOR + i) {
                 Some(Named::Last(last)) => U64::new(*last),
                 _ => U64::ZERO,
             };
@@ -118,7 +118,7 @@ impl Area {
                 checksum: U32::ZERO,
                 number: U32::new(manylogs_block::narrow(number)),
                 chain,
-                entries: std::array::from_fn(|i| of(i as u64)),
+                entries: std::array::from_fn(of),
             };
             raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
             bytes.extend_from_slice(raw.as_bytes());
@@ -143,11 +143,11 @@ impl Area {
     }
 }
 
-fn decode_sector(chain: VolumeId, number: usize, bytes: &[u8]) -> [Named; IN_SECTOR as usize] {
-    let unknown = [Named::Unknown; IN_SECTOR as usize];
+fn decode_sector(chain: VolumeId, number: usize, bytes: &[u8]) -> [Named; IN_SECTOR] {
+    let unknown = [Named::Unknown; IN_SECTOR];
     let Ok((mut raw, _)) = Raw::read_from_prefix(bytes) else { return unknown };
     if raw.as_bytes().iter().all(|byte| *byte == 0) {
-        return [Named::None; IN_SECTOR as usize];
+        return [Named::None; IN_SECTOR];
     }
     let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
     let is_whole = raw.magic == MAGIC

@@ -120,10 +120,9 @@ impl Inner {
     pub(crate) async fn takes_back(&self, segment: LogId) -> bool {
         if let Some(tables) = self.tables.as_ref() {
             let _turn = tables.turn.take().await;
-            if tables.of(segment) != Named::None && !plant::is(Bug::SummaryNotVoided) {
-                if !self.names_none(tables, segment).await {
-                    return false;
-                }
+            let is_named = tables.of(segment) != Named::None && !plant::is(Bug::SummaryNotVoided);
+            if is_named && !self.names_none(tables, segment).await {
+                return false;
             }
             self.engine.state.borrow_mut().store.let_begin(segment);
             return true;
