@@ -77,6 +77,13 @@ fn cases(args: &InterfereArgs, policies: &[NamedPolicy]) -> Result<Vec<Case>, Fa
 }
 
 fn drives(args: &InterfereArgs) -> Result<Vec<DriveSettings>, Failure> {
+    let least = args.arrays.array.iter().map(|shape| shape.columns()).min();
+    if let (Some(column), Some(least)) = (args.sync_column, least)
+        && column >= least
+    {
+        let message = format!("--sync-column {column}: columns are 0 to {}", least - 1);
+        return Err(Failure::input(message));
+    }
     let mut drives = Vec::new();
     for name in &args.drive {
         let profile: Arc<Profile> = Arc::new(super::drive(name)?);

@@ -39,7 +39,9 @@ pub use phase::{Phase, PhaseProbe, Written};
 pub use read::{Source, begin_read, check_copies, end_read, read_begun, read_log};
 pub use recover::{Scanner, retire_failed};
 pub use relocate::{Moved, Unmoved, live_in, move_log, renew_log};
-pub use root::{FoundRoot, RootSlot, find_root, lose_member, read_copy, update_root, write_root};
+pub use root::{
+    FoundRoot, RootSlot, find_root, lose_member, read_copy, update_root, write_root, write_twice,
+};
 pub use sequences::{begin_incarnation, reserve_sequences};
 pub use system::{Shared, System};
 pub use wait::{wait_done, wait_durable, wait_until};

@@ -97,7 +97,10 @@ pub fn lose_member<S: System>(system: &S, device: Device) -> bool {
 
 /// Writes a second time if the first write fails: drives replace a bad sector when it is written
 /// again.
-async fn write_twice(member: &Member, phase: Phase, write: Request) -> Result<(), IoError> {
+///
+/// # Errors
+/// Those of the device.
+pub async fn write_twice(member: &Member, phase: Phase, write: Request) -> Result<(), IoError> {
     match member.submit(phase, write.clone()).await {
         Err(error) if error.is_local() => member.submit(phase, write).await.map(drop),
         result => result.map(drop),

@@ -12,6 +12,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::entry::{decode_kind, encode_kind};
+use crate::ondisk::equal_logs;
 use crate::ondisk::snapshot::{get, put, unzigzag, zigzag};
 use crate::space::is_in_one_space;
 use crate::{
@@ -188,9 +189,7 @@ impl Summary {
         let (raw, _) = Raw::read_from_prefix(bytes).ok()?;
         let end = SUMMARY_HEADER + raw.bytes.get() as usize;
         let covered = bytes.get(..end).filter(|_| raw.magic == MAGIC)?;
-        let mut zeroed = covered.to_vec();
-        zeroed[CHECKSUM].fill(0);
-        let is_sound = crc32c::crc32c(&zeroed) == raw.checksum.get();
+        let is_sound = equal_logs::is_whole(covered);
         let is_of_it = raw.volume == of.volume && raw.log.get() == of.log.0;
         if !(is_sound || plant::is(Bug::TornSummaryBelieved))
             || !(is_of_it || plant::is(Bug::ForeignSummaryBelieved))

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Extent, Hint, IoError, Lba, Nanos, Request, SECTOR_BYTES, Sectors,
+    BlockDevice, Extent, Hint, IoError, Lba, Nanos, Payload, Request, SECTOR_BYTES, Sectors,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -268,7 +268,12 @@ impl Client {
         for (extent, known) in parts {
             if is_lost(known) && self.header.is_all_lost(extent) {
                 let read = self.base.submit(Request::Read { extent: at_home(extent) }).await;
-                found.push(Newest { extent, known, content: read.map_err(Again::Failed)? });
+                let content = match read {
+                    // Nobody needs it.
+                    Err(IoError::Medium { .. }) => Payload::zeroes(extent.len),
+                    read => read.map_err(Again::Failed)?,
+                };
+                found.push(Newest { extent, known, content });
             } else {
                 found.extend(self.read_newest(extent, &mut 0).await?);
             }

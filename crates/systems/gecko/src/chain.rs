@@ -155,6 +155,7 @@ impl Chain {
             self.0.summarize_all().await;
         }
         self.0.engine.close();
+        self.0.tables_at_rest().await;
         self.0.cache_wanted.notify();
         done?;
         match self.0.is_mirrored() {

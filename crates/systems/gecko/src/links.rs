@@ -121,7 +121,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-fn device(link: usize) -> Device {
+pub(crate) fn device(link: usize) -> Device {
     Device(narrow(link))
 }
 

@@ -270,6 +270,7 @@ impl Superblock {
             && self.roster.is_possible(to_usize(self.halves.into()))
             && self.segments > 0
             && self.slot.0.is_multiple_of(8)
+            && self.segments <= equal_logs::log_count(self.sectors, self.segment)
             && self.least_device() <= self.sectors
             && self.export.0 <= self.segments * self.segment.0 * LINKS as u64
     }
@@ -282,7 +283,7 @@ impl Superblock {
     /// Whether two drives may be of one chain.
     pub(crate) fn is_of_one_chain(&self, other: &Self) -> bool {
         let same = |s: &Self| {
-            let sizes = (s.physical, s.segment, s.segments, s.export);
+            let sizes = (s.physical, s.segment, s.segments, s.export, s.slot);
             (s.chain, s.halves, sizes)
         };
         same(self) == same(other)

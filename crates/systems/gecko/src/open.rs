@@ -81,7 +81,7 @@ impl Chain {
         let of_chain: Vec<Drive> = of_chain.collect();
         let keeper = Rc::new(Keeper::new(roster, 1, of_chain.clone()));
         let found = Found::with(&runtime, keeper, &of_chain[0].label, Vec::new());
-        let logs = found.logs();
+        let logs = found.logs_to_open();
         let mut root = Root::first(logs.count());
         // Recovery looks at all segments: most of them are used.
         logs.ids().for_each(|log| root.open_around(log, logs.count()));
@@ -126,7 +126,7 @@ impl Chain {
         let found = Found::on(&runtime, drives, settings.degraded).await?;
         let (root, slot) = found.root().await?;
         let (first, on_disk) = (root.sequence_limit, root.clone());
-        let mut store = Store::new(found.label.chain, found.logs(), root, slot);
+        let mut store = Store::new(found.label.chain, found.logs_to_open(), root, slot);
         retire_failed(&mut store);
         let tables = found.tables();
         let (in_doubt, opened_by) = found.recover(&mut store, tables.as_ref()).await?;
@@ -208,10 +208,14 @@ impl Found {
         for place in (0..roster.places()).filter(|place| !roster.has(*place)) {
             logs.shut(Device(narrow(place)));
         }
-        let logs = if self.is_reset_first() { logs.with_reset_first() } else { logs };
+        if self.is_reset_first() { logs.with_reset_first() } else { logs }
+    }
+
+    /// The logs of a chain that is opened: they keep summaries if the chain does.
+    fn logs_to_open(&self) -> Logs {
         match self.label.area() {
-            Some(area) => logs.with_summaries(to_usize(area.slot.bytes())),
-            None => logs,
+            Some(area) => self.logs().with_summaries(to_usize(area.slot.bytes())),
+            None => self.logs(),
         }
     }
 
@@ -333,9 +337,8 @@ fn lay_out(
 }
 
 /// Returns the segment that was appended to last: it stays the tail. Seals the others, so the rest
-/// of each stays unused.
-/// A segment of which a table may name a summary is not written in this epoch any more, either, and
-/// in the next one only when the table names none.
+/// of each stays unused. Seals also a segment of which a table may name a summary: it begins its
+/// next epoch only when the table names none.
 fn seal_all_but_the_newest(store: &mut Store, tables: Option<&Tables>) -> LogId {
     let is_named = |id| tables.is_some_and(|tables| tables.of(id) != Named::None);
     let used = |log: &&Log| !log.is_empty();

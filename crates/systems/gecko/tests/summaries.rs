@@ -29,7 +29,7 @@ const fn slot(segment: u64) -> Extent {
     Extent::new(SLOTS + segment * SLOT, SLOT)
 }
 
-/// A chain of three links that was closed in order..
+/// A chain of three links that was closed in order.
 async fn closed(world: &World, mirror: bool) {
     let chain = world.create(if mirror { 4 } else { 3 }, mirror, PIECES).await;
     for piece in 0..PIECES {

@@ -127,9 +127,9 @@ impl Ext4 {
         loaded.begin(journal, &runs, replayed).await
     }
 
-    /// Mounts with the log of `sink` as it is: its blocks are read in place of their homes. Nothing
-    /// was written before. `None` if a copy is damaged that the mount needs: a replay says
-    /// what is lost.
+    /// Mounts with the log of `sink` as it is: its blocks are read in place of their homes. Before,
+    /// at most the note of a saved map was changed. `None` if a copy is damaged that the mount
+    /// needs: a replay says what is lost.
     async fn go_on(
         sink: Jbd2Sink,
         runs: &[Run],

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
+use manylogs_block::{BlockDevice, Handle as Executor, IoError, Payload, Request};
 
 use super::mount::{Ext4, Options};
 use crate::cache::read_block;
@@ -56,18 +56,26 @@ impl Ext4 {
         let runs = fs.core.journal_runs().await?;
         let mut journal = jbd2::read_superblock(&device, runs.clone()).await?;
         let geometry = &fs.core.geometry;
-        let replayed = jbd2::replay(&device, &journal, geometry, OnLoss::GoOn).await?;
+        let whole = jbd2::replay_whole(&device, &journal, geometry, &options.memory).await;
+        let (next, loss) = match whole {
+            Ok(next) => (next, None),
+            Err(Error::JournalLost(_) | Error::Io(IoError::Medium { .. })) => {
+                let replayed = jbd2::replay(&device, &journal, geometry, OnLoss::GoOn).await?;
+                (replayed.next, replayed.loss)
+            }
+            Err(error) => return Err(error),
+        };
         let mut superblock = Self::superblock_of(&device).await?;
         let fs = Self::load_whatever(&superblock, &device, &runtime, &options).await?;
         fs.check_journal(&runs).await?;
         let format = fs.core.geometry.journal_format();
-        jbd2::reset(&device, &mut journal, replayed.next, format).await?;
+        jbd2::reset(&device, &mut journal, next, format).await?;
         superblock.set_needs_recovery(false);
         let mut block = read_block(&*device, BlockNo(0)).await?.to_vec();
         superblock.encode(&mut block);
         let request = Request::write_fua(BlockNo(0).sectors(), Payload::bytes(block));
         device.submit(request).await?;
-        Ok(match replayed.loss {
+        Ok(match loss {
             Some(loss) => JournalRepaired::Lossy(loss),
             None if superblock.has_errors() => JournalRepaired::ErrorsNoted,
             None => JournalRepaired::Whole,

@@ -58,8 +58,9 @@ impl Ext4 {
         deleted.and(marked).and(synced).and(counted)?;
         core.journal.check()?;
         if stays {
-            core.journal.sink.save_map(true).await?;
-            return core.losses.tell(None);
+            let saved = core.journal.sink.save_map(true).await;
+            core.losses.tell(None)?;
+            return Ok(saved?);
         }
         core.healing(|sink| sink.drain()).await?;
         let (blocks, inodes) = (core.space.free_blocks(), core.space.free_inodes());

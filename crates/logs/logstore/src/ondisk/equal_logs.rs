@@ -75,6 +75,7 @@ pub fn seal(raw: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn is_whole(raw: &[u8]) -> bool {
     let Some(checksum) = raw.get(CHECKSUM) else { return false };
-    let zeroed = [&raw[..CHECKSUM.start], &[0; 4], &raw[CHECKSUM.end..]].concat();
-    crc32c::crc32c(&zeroed).to_le_bytes() == checksum
+    let front = crc32c::crc32c(&raw[..CHECKSUM.start]);
+    let zeroed = crc32c::crc32c_append(front, &[0; 4]);
+    crc32c::crc32c_append(zeroed, &raw[CHECKSUM.end..]).to_le_bytes() == checksum
 }

@@ -2,7 +2,7 @@
 //! segment of another link.
 
 use manylogs_block::{Extent, Payload, Sectors, to_usize};
-use manylogs_logstore::ondisk::equal_logs::{LOGS_FROM, least_device, log_count};
+use manylogs_logstore::ondisk::equal_logs::{self, LOGS_FROM, least_device, log_count};
 use manylogs_logstore::{SUMMARY_HEADER, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -128,30 +128,22 @@ impl Area {
 
     /// What a table says; `None` for a part that cannot be read.
     pub(crate) fn decode(self, chain: VolumeId, bytes: Option<&[u8]>) -> Vec<Named> {
-        let count = to_usize(self.segments);
-        let mut all = Vec::with_capacity(count);
-        let bytes = bytes.unwrap_or_default();
-        for number in 0.. {
-            if all.len() >= count {
-                break;
-            }
-            let sector = bytes.get(number * size_of::<Raw>()..).unwrap_or_default();
-            all.extend(decode_sector(chain, number, sector));
-        }
-        all.truncate(count);
-        all
+        let (count, bytes) = (to_usize(self.segments), bytes.unwrap_or_default());
+        let at = |number| bytes.get(number * size_of::<Raw>()..).unwrap_or_default();
+        let sectors = 0..count.div_ceil(IN_SECTOR);
+        let named = sectors.flat_map(|number| decode_sector(chain, number, at(number)));
+        named.take(count).collect()
     }
 }
 
 fn decode_sector(chain: VolumeId, number: usize, bytes: &[u8]) -> [Named; IN_SECTOR] {
     let unknown = [Named::Unknown; IN_SECTOR];
-    let Ok((mut raw, _)) = Raw::read_from_prefix(bytes) else { return unknown };
+    let Ok((raw, _)) = Raw::read_from_prefix(bytes) else { return unknown };
     if raw.as_bytes().iter().all(|byte| *byte == 0) {
         return [Named::None; IN_SECTOR];
     }
-    let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
     let is_whole = raw.magic == MAGIC
-        && crc32c::crc32c(raw.as_bytes()) == checksum
+        && equal_logs::is_whole(raw.as_bytes())
         && raw.chain == chain
         && raw.number.get() as usize == number;
     let named = |last: U64| if last.get() == 0 { Named::None } else { Named::Last(last.get()) };

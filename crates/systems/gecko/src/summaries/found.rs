@@ -1,10 +1,10 @@
-//! Reading the tables and the summaries at an opening: those of all links at the same time.
+//! Reading the tables at an opening, and then the summaries of all links at the same time.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completion, Extent, IoError, Request, SECTOR_BYTES, Sectors, narrow, to_usize,
+    BlockDevice, Completion, Extent, IoError, Request, Sectors, narrow, to_usize,
 };
 use manylogs_engine::read_copy;
 use manylogs_logstore::{LogId, Record, RecordShape, Summary, SummaryOf, VolumeId};
@@ -85,12 +85,10 @@ impl<'a> SummaryReader<'a> {
             let (place, (run, read)) = (link.place, link.asked.pop_front()?);
             // What cannot be read is read in the segment itself.
             let content = read.await.ok().and_then(|content| content.to_bytes());
-            for i in (0..run.count).filter(|_| content.is_some()) {
-                let at = to_usize(i * area.slot.bytes());
-                let bytes = content.as_ref().and_then(|content| content.get(at..));
-                let bytes =
-                    bytes.map(|bytes| &bytes[..bytes.len().min(to_usize(area.slot.bytes()))]);
-                self.take(place, run.first + i, bytes.unwrap_or_default());
+            let Some(content) = content else { continue };
+            let slots = content.chunks(to_usize(area.slot.bytes()));
+            for (index, bytes) in (run.first..run.first + run.count).zip(slots) {
+                self.take(place, index, bytes);
             }
         }
         self.read.pop_front()
@@ -136,5 +134,3 @@ fn runs(tables: &Tables, place: usize) -> VecDeque<Run> {
     }
     runs
 }
-
-const _: () = assert!(SECTOR_BYTES == 512);

@@ -3,13 +3,13 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{IoError, Payload, Request, SECTOR_BYTES, Sectors, narrow, to_usize};
-use manylogs_engine::{Phase, lose_member};
-use manylogs_logstore::store::Device;
+use manylogs_block::{IoError, Payload, Request, SECTOR_BYTES, Sectors, to_usize};
+use manylogs_engine::{Phase, lose_member, write_twice};
 use manylogs_logstore::{Log, LogId, RecordSequence};
 use manylogs_plant::{self as plant, Bug};
 
 use super::{Named, Tables};
+use crate::links::device;
 use crate::roster::LINKS;
 use crate::state::{Inner, State};
 
@@ -51,9 +51,12 @@ impl Inner {
         let state = &mut *state;
         let store = &state.store;
         state.closing.retain(|id| {
-            let summary = store.logs().get(*id).and_then(Log::summary);
-            let is_whole = summary.is_some_and(|summary| summary.is_whole());
-            is_whole && !store.logs().is_unused(*id) && tables.of(*id) == Named::None
+            let log = store.logs().get(*id).filter(|log| !log.is_retired() && !log.is_empty());
+            let whole = log.and_then(Log::summary).filter(|summary| summary.is_whole());
+            // An opening may have read a segment although its table names a summary: the summary
+            // is lost, and is written anew.
+            let is_other = |last| matches!(tables.of(*id), Named::Last(named) if named != last);
+            whole.is_some_and(|summary| !is_other(summary.last().0))
         });
         let tail = state.tail_drive();
         let keeper = |id: &LogId| {
@@ -87,14 +90,26 @@ impl Inner {
         {
             let _turn = tables.turn.take().await;
             let is_as_before = || self.engine.state.borrow().store.closed_at(segment, false);
-            if is_as_before() == Some(last) && tables.of(segment) == Named::None {
+            let is_same = is_as_before() == Some(last) && !self.engine.is_closed();
+            if is_same && tables.of(segment) != Named::Last(last.0) {
                 // From now on it may be on the disk, even if the write fails.
                 tables.set(segment, Named::Last(last.0));
                 let (extent, payload) = tables.part(segment);
                 self.writes(place, Request::write_fua(extent, payload)).await;
             }
         }
-        self.engine.state.borrow_mut().store.drop_summary(segment);
+        let mut state = self.engine.state.borrow_mut();
+        // Else it has begun anew, and so has its summary.
+        if state.store.closed_at(segment, false) == Some(last) {
+            state.store.drop_summary(segment);
+        }
+    }
+
+    /// Waits for the write of a table that is under way. None follows when the engine is closed.
+    pub(crate) async fn tables_at_rest(&self) {
+        if let Some(tables) = &self.tables {
+            drop(tables.turn.take().await);
+        }
     }
 
     /// Writes to a link; false if that failed.
@@ -104,28 +119,21 @@ impl Inner {
 
     async fn submit_to(&self, link: usize, write: Request) -> Result<(), IoError> {
         let member = self.engine.members.of(device(link));
-        let mut written = member.submit(Phase::Snapshot, write.clone()).await;
-        if written.as_ref().is_err_and(IoError::is_local) {
-            // Drives replace a bad sector when it is written again.
-            written = member.submit(Phase::Snapshot, write).await;
-        }
+        let written = write_twice(member, Phase::Snapshot, write).await;
         if written == Err(IoError::Gone) {
             lose_member(self, device(link));
         }
-        written.map(drop)
+        written
     }
 
     /// See [`manylogs_engine::System::releases`]: the table of the segment's link names no summary
     /// of it, durably, before the segment is written again.
     pub(crate) async fn takes_back(&self, segment: LogId) -> bool {
-        if let Some(tables) = self.tables.as_ref() {
-            let _turn = tables.turn.take().await;
-            let is_named = tables.of(segment) != Named::None && !plant::is(Bug::SummaryNotVoided);
-            if is_named && !self.names_none(tables, segment).await {
-                return false;
-            }
-            self.engine.state.borrow_mut().store.let_begin(segment);
-            return true;
+        let Some(tables) = self.tables.as_ref() else { return true };
+        let _turn = tables.turn.take().await;
+        let is_named = tables.of(segment) != Named::None && !plant::is(Bug::SummaryNotVoided);
+        if self.engine.is_closed() || is_named && !self.names_none(tables, segment).await {
+            return false;
         }
         self.engine.state.borrow_mut().store.let_begin(segment);
         true
@@ -137,12 +145,18 @@ impl Inner {
         let (extent, payload) = tables.part(segment);
         let (place, _) = tables.place_of(segment);
         let written = self.submit_to(place, Request::write_fua(extent, payload)).await;
-        if written.is_ok() {
-            return true;
-        }
+        let Err(error) = written else { return true };
         tables.set(segment, before);
-        // It cannot be written again: as if its own sectors were bad.
-        self.engine.state.borrow_mut().store.retire(segment);
+        let is_gone = self.engine.members.of(device(place)).is_gone();
+        let mut state = self.engine.state.borrow_mut();
+        match error {
+            // It cannot be written again: as if its own sectors were bad.
+            error if error.is_local() => state.store.retire(segment),
+            // The chain goes on without the link, whose segments are out of use.
+            IoError::Gone if is_gone => {}
+            error => state.store.fail_for(&error, "a table of summaries cannot be written"),
+        }
+        drop(state);
         self.engine.log_wanted.notify();
         self.engine.notify_progress();
         false
@@ -156,9 +170,7 @@ impl State {
             self.closing.push_back(segment);
         }
     }
-}
 
-impl State {
     /// As [`State::close`], for all segments that an opening found full, and read.
     pub(crate) fn close_all(&mut self) {
         let is_closed = |log: &&Log| log.is_sealed() && !log.is_empty();
@@ -183,12 +195,7 @@ impl Inner {
     }
 }
 
-fn device(link: usize) -> Device {
-    Device(narrow(link))
-}
-
-/// The link that has the summaries of the segments of `link`: the next one in use, but not a lost
-/// one.
+/// The link that has the summaries of the segments of `link`: the next one in use that is not lost.
 pub(crate) fn next_link(
     roster: &crate::roster::Roster,
     lost: Option<usize>,

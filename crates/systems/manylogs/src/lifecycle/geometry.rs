@@ -9,16 +9,15 @@ use thiserror::Error;
 
 use crate::error::VolumeError;
 use crate::lifecycle::columns::arranged;
-use crate::lifecycle::old_end::finish_change;
+use crate::lifecycle::old_end::finish_or_mend;
 use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
-use crate::lifecycle::superblocks::write_superblock_copy;
+use crate::lifecycle::superblocks::{write_superblock, write_superblock_copy};
 use crate::ondisk::superblock::Superblock;
-use crate::records::largest::check_room;
 use crate::settings::Settings;
 use crate::settings::config::VolumeConfig;
 use crate::settings::config_error::ConfigError;
-use crate::settings::keep::{check_durable, check_hole};
+use crate::settings::keep::check_settings;
 use crate::volume::Volume;
 use manylogs_engine::write_root;
 use manylogs_engine::{Member, Phase, PhaseProbe, RootSlot};
@@ -97,17 +96,17 @@ impl Volume {
             return Err(VolumeError::NotDrained);
         }
         let (new, unfit) = for_array(&old, device.device().geometry())?;
-        if let Some(older) = older {
-            finish_change(&arranged(device.clone(), &old.layout), &old, &older).await?;
-        }
+        let damaged = report.from_backup_superblock || report.backup_superblock_damaged;
+        let in_old = arranged(device.clone(), &old.layout);
+        // A change writes the last copy first: until then the first one must be whole.
+        finish_or_mend(&in_old, &old, older.as_ref(), damaged).await?;
         let outcome = GeometryReport {
             before: old.layout.columns(),
             now: new.layout.columns(),
             unfit,
             logs: new.layout.regions().len(),
             settings: new.settings,
-            hole_opened: old.settings.applied_to(&VolumeConfig::default()).close_hole
-                && !new.settings.applied_to(&VolumeConfig::default()).close_hole,
+            hole_opened: old.config().close_hole && !new.config().close_hole,
         };
         if new.layout != old.layout {
             write_change(&arranged(device, &new.layout), &old, &new, (root, root_slot)).await?;
@@ -136,19 +135,14 @@ async fn write_change(
         retired: Vec::new(),
         ..root
     };
-    let early = plant::is(Bug::SuperblockBeforeRoots);
-    if early {
+    if plant::is(Bug::SuperblockBeforeRoots) {
         write_superblock_copy(device, new, 1).await?;
     }
     for slot in [1 - newest, newest] {
         let RootSlot { place, .. } = RootSlot::on_first(new.layout.roots())[slot];
         write_root(device, Phase::Open, &root, new.volume, place).await?;
     }
-    if !early {
-        write_superblock_copy(device, new, 1).await?;
-    }
-    write_superblock_copy(device, new, 0).await?;
-    Ok(())
+    write_superblock(device, new).await
 }
 
 /// The superblock of the same volume on `array`, and why it takes the array for one drive, if it
@@ -186,10 +180,6 @@ fn on_columns(old: &Superblock, columns: Option<Geometry>) -> Result<Superblock,
     if new.keeps && !new.may_keep() {
         return Err(Unfit::TooManyRuns);
     }
-    let config = new.config();
-    config.validate()?;
-    check_durable(&config, &new.layout, new.shape())?;
-    check_hole(&config, &new.layout)?;
-    check_room(&config, &new.layout, new.shape())?;
+    check_settings(&new.config(), &new.layout, new.shape(), Sectors(0))?;
     Ok(new)
 }

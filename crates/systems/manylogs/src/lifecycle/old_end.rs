@@ -93,3 +93,18 @@ pub(crate) async fn finish_change(
     finish_hiding(device, superblock.volume, &older.layout, &superblock.layout).await?;
     write_superblock(device, superblock).await
 }
+
+/// Makes both copies of the superblock what `superblock` says: finishes a change ([`finish_change`])
+/// if the other copy is `older`, and writes both if one is `damaged`.
+pub(crate) async fn finish_or_mend(
+    device: &Member,
+    superblock: &Superblock,
+    older: Option<&Superblock>,
+    damaged: bool,
+) -> Result<(), VolumeError> {
+    match older {
+        Some(older) => finish_change(device, superblock, older).await,
+        None if damaged => write_superblock(device, superblock).await,
+        None => Ok(()),
+    }
+}

@@ -117,7 +117,13 @@ impl Opening {
         let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
         let (mut store, mut in_doubt) = found.await?;
         // Nothing is appended where a record would share a sector with a durable one.
-        let may_differ = reads.has_copies() && !report.was_closed && !has_short_sectors;
+        let has_copies = reads.has_copies() && !has_short_sectors;
+        let may_differ = has_copies && !report.was_closed;
+        if !may_differ {
+            // Nothing was appended. But a change of the closed volume's superblock may be on one
+            // copy only.
+            in_doubt = InDoubt::default();
+        }
         for place in layout.superblocks().into_iter().chain([layout.roots()[root_slot]]) {
             in_doubt.add_structure(Device::default(), place);
         }
@@ -129,7 +135,7 @@ impl Opening {
             in_doubt.add_structure(Device::default(), rows.place);
             report.mended_rows = rows.count();
         }
-        let in_doubt = Some(in_doubt).filter(|_| may_differ);
+        let in_doubt = Some(in_doubt).filter(|_| has_copies);
         if may_differ && !plant::is(Bug::DeadEpochGoesOn) {
             store.end_dead_epochs();
         }

@@ -8,10 +8,9 @@ use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors, to_
 use crate::cleaning::checkpoint::{CONFIRM_AT_ONCE, CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
 use crate::lifecycle::columns::{arranged, arranged_reads};
-use crate::lifecycle::old_end::finish_change;
+use crate::lifecycle::old_end::finish_or_mend;
 use crate::lifecycle::options::{OpenOptions, RecoveryReport};
 use crate::lifecycle::structures::{Structures, read_structures};
-use crate::lifecycle::superblocks::write_superblock;
 use crate::volume::Volume;
 use manylogs_engine::PatientReads;
 use manylogs_engine::{Member, Phase};
@@ -67,11 +66,7 @@ impl Volume {
             read_structures(&reads, options.anchors, &mut found).await?;
         let damaged = found.from_backup_superblock || found.backup_superblock_damaged;
         let whole = arranged(below.clone(), &superblock.layout);
-        if let Some(older) = older {
-            finish_change(&whole, &superblock, &older).await?;
-        } else if damaged {
-            write_superblock(&whole, &superblock).await?;
-        }
+        finish_or_mend(&whole, &superblock, older.as_ref(), damaged).await?;
         let options = OpenOptions { accept_damage: true, ..options.clone() };
         // The volume gives up unreadable data, too: its checkpoint marks such extents as lost.
         let (volume, mut recovery) = Self::open(runtime, Rc::clone(&reads), &options).await?;

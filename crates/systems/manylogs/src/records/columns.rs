@@ -62,8 +62,8 @@ impl ColumnsSeen {
     }
 
     /// The columns, the best one for a record first, and how many of them are not slow: those come
-    /// first. Of each kind the best one has no record under way; then come those whose streams have
-    /// had their share. Of equal ones it is the one whose last record went earliest.
+    /// first. Within each kind those with the fewest records under way come first, then those whose
+    /// streams have had their share. Of equal ones it is the one whose last record went earliest.
     pub(crate) fn by_disturbance(&self, now: Time) -> (Vec<usize>, usize) {
         let fastest = self.0.iter().map(|column| column.takes).filter(|takes| takes.0 > 0).min();
         let fastest = fastest.unwrap_or_default();
@@ -77,7 +77,7 @@ impl ColumnsSeen {
             let rests = column.share.until(now).is_some();
             (slow(column), column.in_flight, rests, column.went)
         });
-        let fast = self.0.iter().filter(|column| !slow(column)).count();
+        let fast = order.partition_point(|index| !slow(&self.0[*index]));
         (order, fast)
     }
 

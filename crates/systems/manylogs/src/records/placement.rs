@@ -91,7 +91,7 @@ impl Placement for OnColumns {
             let near = |on: &(usize, Lba)| log(on).filter(|id| self.is_near(logs, on.1, *id));
             columns.iter().find_map(near).or_else(|| columns.iter().find_map(log))
         };
-        let (fast, slow) = self.order.split_at(self.fast.min(self.order.len()));
+        let (fast, slow) = self.order.split_at(self.fast);
         of(fast).or_else(|| of(slow)).or_else(|| logs.ids().find(|id| takes(*id)))
     }
 }

@@ -223,7 +223,7 @@ impl Scan<'_> {
     }
 
     /// A block of the log; `None` if the medium does not give it.
-    async fn read_if_medium(&self, at: u32) -> Result<Option<Bytes>> {
+    pub(super) async fn read_if_medium(&self, at: u32) -> Result<Option<Bytes>> {
         match self.read(at).await {
             Err(Error::Io(IoError::Medium { .. })) => Ok(None),
             read => read.map(Some),

@@ -41,6 +41,9 @@ impl Jbd2Sink {
             state.used += blocks;
             state.unsaved = state.unsaved.saturating_add(blocks);
         }
+        // Blocks of a map may be under way to these places. No more of them follow, because the
+        // head is behind these places now.
+        drop(self.mapping.take().await);
         if is(Bug::Ext4CommitBeforeBody) {
             self.write_commit(commit_at, commit.clone()).await?;
         }

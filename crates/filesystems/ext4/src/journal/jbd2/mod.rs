@@ -82,6 +82,8 @@ pub(crate) struct Jbd2Sink {
     state: RefCell<State>,
     /// Held by a checkpoint, so that only one runs.
     checkpointing: TaskLock,
+    /// Held while blocks of a map are written: no transaction is written over them meanwhile.
+    mapping: TaskLock,
     stats: Cell<SinkStats>,
     /// Which blocks the log holds, and whether they stay there. If it holds content of files, all
     /// waiting blocks are in memory, because reads of content look there.
@@ -153,6 +155,7 @@ impl Jbd2Sink {
             format: state.superblock.format(),
             state: RefCell::new(state),
             checkpointing: TaskLock::default(),
+            mapping: TaskLock::default(),
             stats: Cell::default(),
             mode,
             pending_most,

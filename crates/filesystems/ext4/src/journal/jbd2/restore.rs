@@ -59,7 +59,7 @@ pub(crate) async fn replay_whole(
 ) -> Result<Tid> {
     let lost = match replay(device, journal, geometry, OnLoss::Refuse).await {
         Ok(replayed) => return Ok(replayed.next),
-        Err(error @ Error::JournalLost(_)) => error,
+        Err(error @ (Error::JournalLost(_) | Error::Io(IoError::Medium { .. }))) => error,
         Err(error) => return Err(error),
     };
     let (format, blocks) = (geometry.journal_format(), geometry.blocks);
@@ -163,10 +163,7 @@ impl Jbd2Sink {
     async fn is_in_log(&self, scan: &Scan<'_>, all: &VecDeque<InLog>) -> Result<bool> {
         for it in all.front().into_iter().chain(all.back()) {
             let at = scan.place.ahead(it.start, it.blocks.saturating_sub(1));
-            let block = match scan.read(at).await {
-                Err(Error::Io(IoError::Medium { .. })) => return Ok(false),
-                read => read?,
-            };
+            let Some(block) = scan.read_if_medium(at).await? else { return Ok(false) };
             let is_it = scan.own(&block) == Some((BlockKind::Commit, it.tid));
             if !is_it || Format::closed_at(&block) != it.closed_at {
                 return Ok(false);

@@ -48,7 +48,7 @@ impl State {
             return self.transactions.len();
         }
         let Some(durable) = self.durable else { return 0 };
-        self.transactions.iter().rev().skip_while(|t| !durable.is_at_least(t.tid)).count()
+        self.transactions.partition_point(|it| durable.is_at_least(it.tid))
     }
 }
 
@@ -152,7 +152,14 @@ impl Jbd2Sink {
                 let at = self.place.ahead(saved.start, number);
                 (self.place.home(at), saved_block(seed, number, records).into())
             });
-            all_done(write_blocks(&self.device, blocks)).await?;
+            {
+                let _alone = self.mapping.take().await;
+                // Commits go on, and may have taken the room since: then the map is not believed.
+                if !self.is_free(saved.start) {
+                    return Ok(());
+                }
+                all_done(write_blocks(&self.device, blocks)).await?;
+            }
             number += narrow::<_, u32>(now.len().div_ceil(RECORDS));
             if is_last {
                 return Ok(());

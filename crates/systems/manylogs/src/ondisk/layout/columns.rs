@@ -29,7 +29,7 @@ impl Layout {
         let by_row = Extent::between(first.start, self.images().end());
         let map = ColumnMap::new(columns, [by_row].into_iter().chain(areas).collect());
         let len = columns.stripe();
-        let last = Extent { start: self.parts.space.end(), len };
+        let last = Extent { start: Lba(self.parts.device.0 - len.0), len };
         Some(map.with_structures([Extent { start: Lba(0), len }, last]))
     }
 
