@@ -103,26 +103,39 @@ fn a_damaged_journal_is_refused_repaired_and_left_to_e2fsck() {
         return;
     }
     fs::create_dir_all(place.path("mlfs")).unwrap();
-    let lazy = ["fs", "mount", "disk.img", "mlfs", "--mode", "lazy"];
-    place.run(&[&lazy[..], &["--background"]].concat()).succeeds();
+    let lazy = ["fs", "mount", "disk.img", "mlfs", "--mode", "lazy", "--background"];
+    place.run(&lazy).succeeds();
     for number in 0..FILES {
         sync(&place.path("mlfs").join(format!("file {number}")), &format!("content {number}\n"));
     }
+    // The image as a power cut would leave it: without a saved map.
+    fs::copy(place.path("disk.img"), place.path("crashed.img")).unwrap();
     unmount(&place);
     place.run(&["fs", "check", "disk.img"]).succeeds();
-    assert!(damage_a_descriptor(&place.path("disk.img")) >= FILES);
+    for image in ["disk.img", "crashed.img"] {
+        assert!(damage_a_descriptor(&place.path(image)) >= FILES);
+    }
 
-    let check = ["fs", "check", "disk.img"];
+    // The saved map knows what the descriptor said.
+    place.run(&["fs", "check", "disk.img"]).succeeds();
+    place.run(&["fs", "mount", "disk.img", "mlfs", "--background"]).succeeds();
+    for number in 0..FILES {
+        let file = place.path("mlfs").join(format!("file {number}"));
+        assert_eq!(fs::read_to_string(file).unwrap(), format!("content {number}\n"));
+    }
+    unmount(&place);
+
+    let check = ["fs", "check", "crashed.img"];
     place.run(&check).fails(4, &["the journal is damaged", "manylogs fs check --repair"]);
-    let ordered = ["fs", "mount", "disk.img", "mlfs"];
-    for mount in [&lazy[..], &ordered[..]] {
+    let ordered = ["fs", "mount", "crashed.img", "mlfs"];
+    for mount in [&[&ordered[..], &["--mode", "lazy"]].concat()[..], &ordered] {
         place.run(mount).fails(3, &["the journal is damaged", "manylogs fs check --repair"]);
     }
     let repair = [&check[..], &["--repair"]].concat();
     place.run(&repair).fails(4, &["lost", "e2fsck -f"]);
     place.run(&repair).fails(2, &["not adopted"]);
     place.run(&ordered).fails(2, &["errors were found"]);
-    let e2fsck = program("e2fsck").arg("-fy").arg(place.path("disk.img")).output().unwrap();
+    let e2fsck = program("e2fsck").arg("-fy").arg(place.path("crashed.img")).output().unwrap();
     assert!(matches!(e2fsck.status.code(), Some(0 | 1)), "{e2fsck:?}");
     place.run(&check).succeeds();
 }

@@ -7,7 +7,7 @@
 //! microsecond (PM QoS, `Documentation/power/pm_qos_interface.rst` of Linux).
 //!
 //! That costs energy, so it is asked for only while requests come fast, and only where it makes
-//! the fastest of them at least half as fast again. On most real machines it does not.
+//! most of them at least half as fast again. On most real machines it does not.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
@@ -33,9 +33,9 @@ const PAUSE_MOST: Nanos = Nanos::from_secs(64);
 /// How fast a number of requests in a row were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// Time of a request among the fastest. The others may have waited for the disk, which no
-    /// processor makes faster.
-    pub(super) fastest: Nanos,
+    /// The median time of a request: some may have waited for the disk, which no processor makes
+    /// faster.
+    pub(super) median: Nanos,
     /// Mean time of a request.
     pub(super) mean: Nanos,
 }
@@ -44,10 +44,10 @@ impl Pace {
     /// A gain is worth its cost from this part of the mean time on.
     const GAIN_LEAST: u64 = 8;
 
-    /// Whether the fastest requests take at most two thirds of what they take at the pace of
-    /// `other`, and the gain is not lost beside what requests wait for the disk.
+    /// Whether most requests take at most two thirds of what they take at the pace of `other`, and
+    /// the gain is not lost beside what requests wait for the disk.
     fn is_much_faster(self, other: Self) -> bool {
-        let (one, other_one) = (self.fastest.0, other.fastest.0);
+        let (one, other_one) = (self.median.0, other.median.0);
         one.saturating_mul(3) <= other_one.saturating_mul(2)
             && (other_one - one).saturating_mul(Self::GAIN_LEAST) >= self.mean.0
     }
@@ -116,8 +116,8 @@ impl Awake {
         self.0.held.borrow().is_some()
     }
 
-    /// Begins to wish, if that may help: requests come at `pace` without it. Nothing happens if this
-    /// process may not wish (it is not root), or the kernel has no such device.
+    /// Begins to wish, if that may help: requests come at `pace` without it. Nothing happens if
+    /// this process may not wish (it is not root), or the kernel has no such device.
     pub(super) fn begin(&self, pace: Pace) {
         let now = self.0.runtime.now();
         if self.is_held() || now < self.0.worth.borrow().not_before {
@@ -144,7 +144,7 @@ impl Awake {
     /// than with the last one.
     pub(super) fn begin_again(&self, pace: Pace) {
         let with = self.0.worth.borrow().with;
-        let with = with.map(|Pace { fastest, .. }| Pace { fastest, ..pace });
+        let with = with.map(|Pace { median, .. }| Pace { median, ..pace });
         if with.is_some_and(|with| with.is_much_faster(pace)) {
             self.begin(pace);
         }
@@ -191,13 +191,13 @@ mod tests {
 
     /// Requests of which each took `nanos`.
     fn all(nanos: u64) -> Pace {
-        Pace { fastest: Nanos(nanos), mean: Nanos(nanos) }
+        Pace { median: Nanos(nanos), mean: Nanos(nanos) }
     }
 
     #[test]
     fn waits_for_the_disk_do_not_count_unless_they_are_nearly_all() {
         let before = all(90_000);
-        let with = |mean| Pace { fastest: Nanos(10_000), mean: Nanos(mean) };
+        let with = |mean| Pace { median: Nanos(10_000), mean: Nanos(mean) };
         assert!(with(10_000).is_much_faster(before));
         assert!(with(640_000).is_much_faster(before));
         assert!(!with(640_001).is_much_faster(before), "the gain is lost beside the disk");

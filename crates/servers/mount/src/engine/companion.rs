@@ -8,11 +8,14 @@
 //!
 //! So when one thread has sent a number of requests in a row, the server moves beside it. Where
 //! other processors stay idle the scheduler parts them again at once. Then idle processors are kept
-//! awake instead, if that helps ([`Awake`]), and the next attempts come ever more seldom. Where it
-//! has helped, processors are kept awake again as soon as requests are slow.
+//! awake instead, if that helps ([`Awake`]), and the next attempts come ever more seldom. It is
+//! tried now and then even if the two stay together. Where it has helped, processors are kept awake
+//! again as soon as requests are slow.
 //!
 //! The server never waits for a look ([`Follower`]): the program may wait for the server meanwhile,
 //! with a lock held that the look needs.
+
+use std::collections::VecDeque;
 
 use manylogs_block::{Handle, Nanos, Time};
 use manylogs_storage::Follower;
@@ -27,9 +30,13 @@ const LOOK_SELDOM: u32 = 64 * LOOK_EVERY;
 const VAIN: u32 = 3;
 /// Requests in a row after which they are kept awake again, if that helped before.
 const AGAIN_AFTER: u32 = 16;
-/// The fastest so many requests in a row since the last look say how fast requests are. The others
-/// may have waited for the disk, which no processor makes faster.
-const FASTEST: u32 = 4;
+/// So many requests in a row are timed together.
+const GROUP: u32 = 4;
+/// The last so many groups say how fast requests are.
+const GROUPS: usize = 16;
+/// Looks after which idle processors are kept awake for a trial, although the two are together.
+/// That may be faster all the same: the server does meanwhile what the kernel sends by itself.
+const TRIAL: u32 = 8;
 
 /// Follows the thread that sends one request after another: see the module.
 pub(super) struct Companion {
@@ -49,14 +56,16 @@ struct Row {
     thread: u32,
     /// Its requests since the last look.
     requests: u32,
-    /// When the last [`FASTEST`] requests began.
+    /// When the group under way began.
     since: Time,
-    /// The time of all since the last look.
+    /// The time of all groups since the last look.
     took: Nanos,
-    /// The shortest time that [`FASTEST`] in a row took since the last look.
-    shortest: Option<Nanos>,
+    /// The time of each of the last groups since the last look, in no order.
+    groups: VecDeque<Nanos>,
     /// Attempts in vain since the two were found together.
     vain: u32,
+    /// Looks since idle processors were kept awake.
+    looks: u32,
 }
 
 impl Row {
@@ -67,24 +76,31 @@ impl Row {
             return None;
         }
         if thread != self.thread {
-            *self = Self { thread, since: now(), vain: self.vain, ..Self::default() };
+            (self.thread, self.requests, self.since, self.took) = (thread, 0, now(), Nanos(0));
+            self.groups.clear();
             return None;
         }
         self.requests += 1;
-        if self.requests.is_multiple_of(FASTEST) {
+        if self.requests.is_multiple_of(GROUP) {
             let now = now();
             let took = now.since(self.since);
             self.since = now;
             self.took += took;
-            self.shortest = Some(self.shortest.map_or(took, |shortest| shortest.min(took)));
+            if self.groups.len() == GROUPS {
+                self.groups.pop_front();
+            }
+            self.groups.push_back(took);
         }
         if self.requests < every {
             return None;
         }
-        let fastest = Nanos(self.shortest.take()?.0 / u64::from(FASTEST));
+        let groups = self.groups.make_contiguous();
+        groups.sort_unstable();
+        let median = groups.get(groups.len().saturating_sub(1) / 2).copied()?;
         let mean = Nanos(self.took.0 / u64::from(self.requests));
+        self.groups.clear();
         (self.requests, self.took) = (0, Nanos(0));
-        Some(Pace { fastest, mean })
+        Some(Pace { median: Nanos(median.0 / u64::from(GROUP)), mean })
     }
 
     /// Requests between two looks.
@@ -95,6 +111,12 @@ impl Row {
     /// Notes whether the two were found on one processor.
     fn looked(&mut self, together: bool) {
         self.vain = if together { 0 } else { self.vain + 1 };
+        self.looks += 1;
+    }
+
+    /// Whether idle processors should be kept awake.
+    const fn asks_for_awake(&self) -> bool {
+        self.vain >= VAIN || self.looks >= TRIAL
     }
 }
 
@@ -118,9 +140,10 @@ impl Companion {
         if let Some(found) = follower.found() {
             // It may be a thread of another container, or run where the server must not run.
             self.row.looked(found.is_ok_and(|moved| !moved));
-            if self.row.vain >= VAIN
+            if self.row.asks_for_awake()
                 && let Some(awake) = &self.awake
             {
+                self.row.looks = 0;
                 awake.begin(self.pace);
             }
         }
@@ -196,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_requests_are_told_apart_from_those_that_waited() {
+    fn requests_that_waited_for_the_disk_do_not_change_the_median() {
         let (mut row, mut paces) = (Row::default(), Vec::new());
         let mut now = 1000;
         for number in 0..=2 * LOOK_EVERY {
             // One half waits.
-            now += if number.div_ceil(FASTEST).is_multiple_of(2) { 50 } else { 8_050 };
+            now += if number.div_ceil(GROUP).is_multiple_of(2) { 50 } else { 8_050 };
             paces.extend(row.served(7, LOOK_EVERY, || Time(now)));
         }
-        assert_eq!(paces, [Pace { fastest: Nanos(50), mean: Nanos(4_050) }; 2]);
+        assert_eq!(paces, [Pace { median: Nanos(50), mean: Nanos(4_050) }; 2]);
     }
 }

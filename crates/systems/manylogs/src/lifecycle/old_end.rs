@@ -94,8 +94,8 @@ pub(crate) async fn finish_change(
     write_superblock(device, superblock).await
 }
 
-/// Makes both copies of the superblock what `superblock` says: finishes a change ([`finish_change`])
-/// if the other copy is `older`, and writes both if one is `damaged`.
+/// Makes both copies of the superblock what `superblock` says: finishes a change
+/// ([`finish_change`]) if the other copy is `older`, and writes both if one is `damaged`.
 pub(crate) async fn finish_or_mend(
     device: &Member,
     superblock: &Superblock,
