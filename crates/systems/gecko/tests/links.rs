@@ -117,7 +117,7 @@ fn what_an_added_drive_held_is_blanked() {
         let of_copy = copy.open(&[0, 1, 2, 3]).await.unwrap();
         // The tail comes to its fourth drive, too.
         let mut was_there = false;
-        for (piece, _) in (0..MANY).cycle().zip(0..4 * MANY) {
+        for (piece, _) in (0..MANY).cycle().zip(0..8 * MANY) {
             write(&of_copy, piece..piece + 1, B).await;
             was_there |= of_copy.tail_drive() == 3;
         }

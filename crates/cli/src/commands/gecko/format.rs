@@ -13,6 +13,7 @@ use manylogs_serve::{ChainRefused, identity};
 use manylogs_storage::OpenMode;
 
 use super::refused;
+use crate::args::gecko::GeckoArgs;
 use crate::args::volume::FormatArgs;
 use crate::commands::volume::format::{prepare, refuse_contents, refuse_zoned};
 use crate::commands::volume::{Session, human, id_text};
@@ -87,7 +88,8 @@ fn format(args: &FormatArgs, paths: &[PathBuf]) -> Result<(), Failure> {
     let limit = export_limit(links, smallest, segment);
     let half = Sectors(smallest.0 * links as u64 / 2 / 8 * 8);
     let export = Some(args.gecko.export.unwrap_or(half.min(limit)));
-    let options = ChainOptions { segment, export, mirror: args.gecko.mirror, summaries: true };
+    let GeckoArgs { mirror, summaries, .. } = args.gecko;
+    let options = ChainOptions { segment, export, mirror, summaries };
     let (runtime, settings) = (session.runtime(), ChainSettings::default());
     let made = session.run(async move {
         Chain::check(&drives, options)?;

@@ -63,7 +63,9 @@ impl Inner {
             let of = store.logs().device(*id);
             self.keeps_summaries_of(of.0.into()).map(device)
         };
-        let is_many = state.closing.len() > waiting;
+        // Others need not wait, so they do not count.
+        let waits = state.closing.iter().filter(|id| keeper(id) == Some(tail));
+        let is_many = waits.count() > waiting;
         let is_due = |id: &LogId| {
             let may = keeper(id).is_some_and(|keeper| keeper != tail || is_many);
             may && !state.pace.contains(*id) && store.closed_at(*id, false).is_some()
