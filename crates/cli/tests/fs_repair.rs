@@ -103,8 +103,8 @@ fn a_damaged_journal_is_refused_repaired_and_left_to_e2fsck() {
         return;
     }
     fs::create_dir_all(place.path("mlfs")).unwrap();
-    let lazy = ["fs", "mount", "disk.img", "mlfs", "--mode", "lazy", "--background"];
-    place.run(&lazy).succeeds();
+    let lazy = ["fs", "mount", "disk.img", "mlfs", "--mode", "lazy", "-o", "savemap"];
+    place.run(&[&lazy[..], &["--background"]].concat()).succeeds();
     for number in 0..FILES {
         sync(&place.path("mlfs").join(format!("file {number}")), &format!("content {number}\n"));
     }

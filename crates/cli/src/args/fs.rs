@@ -75,8 +75,8 @@ pub(crate) struct FsMountArgs {
     /// Options as `mount -o` has them: ro, noatime, relatime, strictatime, nodiratime,
     /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, memory=SIZE,
     /// durable=PATTERN:PATTERN, nodev, nosuid, noexec, sync, dirsync, auto_da_alloc,
-    /// noauto_da_alloc, commit=SECONDS, max-age=SPAN, emulate=DRIVE, write_cache=WORD. Others of
-    /// ext4 are taken where nothing is lost by it.
+    /// noauto_da_alloc, commit=SECONDS, max-age=SPAN, savemap, emulate=DRIVE, write_cache=WORD.
+    /// Others of ext4 are taken where nothing is lost by it.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
     /// Files under such names need durability and no place, as pg_wal/*,WiredTigerLog.*: what is

@@ -162,7 +162,7 @@ fn run(
     };
     let runtime = reactor.handle();
     let (mode, commit) = (options.mode, options.commit);
-    let max_age = options.max_age;
+    let (max_age, saves_map) = (options.max_age, options.saves_map);
     let durable = (options.durable, options.durable_dsync);
     let clock = Rc::new(now);
     let options = Options { clock, read_only: options.read_only, durability, memory };
@@ -174,6 +174,7 @@ fn run(
     if let Some(seconds) = commit {
         mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
     }
+    mounted.fs().save_maps(saves_map);
     if let Some(most) = max_age {
         mounted.fs().max_age(most);
     }

@@ -47,6 +47,8 @@ pub struct MountOptions {
     /// How old metadata may become in a journal that keeps it; a day when not given, and no bound
     /// if that is what was given.
     pub max_age: Option<Option<Nanos>>,
+    /// The map of a journal that keeps metadata is saved, so that the next mount is short.
+    pub saves_map: bool,
     /// A file that replaces another may be found empty after a crash.
     no_auto_alloc: bool,
     /// Names of files that need durability but no home (durable-only files).
@@ -122,7 +124,7 @@ pub enum OptionError {
 impl MountOptions {
     /// Adds options in the syntax of `mount -o`, separated by commas: `ro`, `rw`, `noatime`,
     /// `relatime`, `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`,
-    /// `data=ordered`, `data=journal`, `memory=SIZE`, `max-age=SPAN`,
+    /// `data=ordered`, `data=journal`, `memory=SIZE`, `max-age=SPAN`, `savemap`, `nosavemap`,
     /// `durable=PATTERN:PATTERN`, `durable_dsync`,
     /// `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their
     /// opposites, `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
@@ -187,6 +189,8 @@ impl MountOptions {
         match option {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
+            "savemap" => self.saves_map = true,
+            "nosavemap" => self.saves_map = false,
             "noatime" => self.access_times = AccessTimes::Off,
             "relatime" | "atime" => self.access_times = AccessTimes::Relative,
             "strictatime" => self.access_times = AccessTimes::Strict,

@@ -195,7 +195,11 @@ impl World {
         };
         let mode = case.map(|case| case.mode);
         let probe = PhaseProbe::default();
-        Ok(self.run(async move { Mounted::mount(mode, device, runtime, probe, options).await })?)
+        let mounting = Mounted::mount(mode, device, runtime, probe, options);
+        let mounted = self.run(mounting)?;
+        // As `fs mount` does unless asked for it.
+        mounted.fs().save_maps(false);
+        Ok(mounted)
     }
 }
 

@@ -42,6 +42,13 @@ impl Ext4 {
         self.core.journal.max_age.set(most);
         self.core.journal.aging.notify();
     }
+
+    /// Whether the map of a journal that keeps its content ([`crate::Mode::Lazy`]) is saved, at an
+    /// unmount and now and then. True before this is called. Without it the next mount reads the
+    /// whole journal; nothing else is different.
+    pub fn save_maps(&self, saves: bool) {
+        self.core.journal.saves_map.set(saves);
+    }
 }
 
 impl Metadata {

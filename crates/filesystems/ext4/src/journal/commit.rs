@@ -180,7 +180,10 @@ impl Metadata {
         if is_filling && !self.journal.making_room.replace(true) {
             self.make_room_meanwhile();
         }
-        if self.journal.sink.is_map_old() && !self.journal.saving.replace(true) {
+        if self.journal.saves_map.get()
+            && self.journal.sink.is_map_old()
+            && !self.journal.saving.replace(true)
+        {
             self.save_map_meanwhile();
         }
         if !closed.freed.is_empty() {

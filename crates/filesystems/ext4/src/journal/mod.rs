@@ -59,6 +59,8 @@ pub(crate) struct Journal {
     /// How old metadata may become in a log that keeps it, before it goes home in idle time; no
     /// bound if there is none.
     max_age: Cell<Option<Nanos>>,
+    /// Whether the map of a log that keeps its content is saved.
+    pub(crate) saves_map: Cell<bool>,
     /// Notified when that bound changes, or the file system closes.
     aging: Signal,
     /// Whether damage was found after which nothing is changed.
@@ -156,6 +158,7 @@ impl Journal {
             closing: Cell::new(false),
             interval: Cell::new(INTERVAL),
             max_age: Cell::new(Some(age::USUAL)),
+            saves_map: Cell::new(true),
             aging: Signal::default(),
             damaged: Cell::new(false),
             tasks: Cell::new(0),

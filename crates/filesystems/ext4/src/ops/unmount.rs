@@ -58,7 +58,10 @@ impl Ext4 {
         deleted.and(marked).and(synced).and(counted)?;
         core.journal.check()?;
         if stays {
-            let saved = core.journal.sink.save_map(true).await;
+            let saved = match core.journal.saves_map.get() {
+                true => core.journal.sink.save_map(true).await,
+                false => Ok(()),
+            };
             core.losses.tell(None)?;
             return Ok(saved?);
         }
