@@ -186,8 +186,7 @@ fn run(
     // The receiver is gone only if the program is ending.
     let _ = tell.send(Found { is_adopted: mounted.volume().is_some(), has_ring });
     let on = (runtime.clone(), watcher);
-    let served = Served::new(mounted, (source, target), drive, probe, on);
-    served.mounting.set(mounting);
+    let served = Served::new((mounted, mounting), (source, target), drive, probe, on);
     reactor.block_on(async move {
         work(&served, &jobs).await;
         Ok(served.unmount().await?)

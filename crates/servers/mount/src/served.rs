@@ -42,14 +42,14 @@ pub(crate) struct Served {
     /// Bytes of address space of the ring through which they come.
     ring_bytes: Cell<Option<u64>>,
     /// What the mount took.
-    pub(crate) mounting: Cell<Nanos>,
+    mounting: Nanos,
 }
 
 impl Served {
-    /// The file system on the device called `source`. The volume of its logs, if it has one, was
+    /// The file system on the device called `source`, with the time that its mount took. The volume of its logs, if it has one, was
     /// opened with `probe`.
     pub(crate) fn new(
-        mounted: Mounted,
+        (mounted, mounting): (Mounted, Nanos),
         (source, target): (&Path, &Path),
         drive: Option<Emulated>,
         probe: PhaseProbe,
@@ -74,7 +74,7 @@ impl Served {
             watcher,
             tally: RefCell::default(),
             ring_bytes: Cell::default(),
-            mounting: Cell::default(),
+            mounting,
         }
     }
 
@@ -118,7 +118,7 @@ impl Served {
             requests_through: if self.ring_bytes.get().is_some() { IO_URING } else { DEVICE }
                 .to_owned(),
             ring_bytes: self.ring_bytes.get().unwrap_or_default(),
-            mount_ms: self.mounting.get().0 / 1_000_000,
+            mount_ms: self.mounting.0 / 1_000_000,
             journal: fs.kept_in_journal().map(journal_status),
         };
         Status { file_system: Some(file_system), ..self.operated.status() }

@@ -77,7 +77,6 @@ impl Metadata {
                 last = Attempt::Nothing;
             }
         }
-        self.journal.end_task();
     }
 
     /// Brings home the oldest part of the log if that is older than the bound.

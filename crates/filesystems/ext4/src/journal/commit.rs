@@ -92,12 +92,8 @@ impl Journal {
         state.running.is_empty() || state.failed.is_some()
     }
 
-    pub(super) fn end_task(&self) {
-        self.tasks.set(self.tasks.get() - 1);
-        self.settled.notify();
-    }
-
-    /// Ends the tasks of the file system. Nothing more is committed.
+    /// Ends the tasks of the file system, and waits for those that write in the background. Nothing
+    /// more is committed.
     pub(crate) async fn end(&self) {
         self.closing.set(true);
         self.aging.notify();
@@ -112,12 +108,21 @@ impl Journal {
 impl Metadata {
     /// Starts the task that commits transactions.
     fn start_commits(self: &Rc<Self>) {
-        self.journal.tasks.set(self.journal.tasks.get() + 1);
-        self.runtime.spawn(Rc::clone(self).commit_forever());
+        self.start_task(Rc::clone(self).commit_forever());
         if self.journal.sink.stays() {
-            self.journal.tasks.set(self.journal.tasks.get() + 1);
-            self.runtime.spawn(Rc::clone(self).age_forever());
+            self.start_task(Rc::clone(self).age_forever());
         }
+    }
+
+    /// Starts a task that [`Journal::end`] waits for.
+    fn start_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        self.journal.tasks.set(self.journal.tasks.get() + 1);
+        let metadata = Rc::clone(self);
+        self.runtime.spawn(async move {
+            task.await;
+            metadata.journal.tasks.set(metadata.journal.tasks.get() - 1);
+            metadata.journal.settled.notify();
+        });
     }
 
     /// Commits when a task waits for it, and otherwise in intervals.
@@ -129,7 +134,6 @@ impl Metadata {
                 self.journal.abort(error);
             }
         }
-        self.journal.end_task();
     }
 
     /// Resolves when `wanted` holds, when the file system closes, or an interval after work began.
@@ -201,7 +205,7 @@ impl Metadata {
     /// Brings the log's content home in the background, so that no task has to wait for room.
     fn make_room_meanwhile(self: &Rc<Self>) {
         let metadata = Rc::clone(self);
-        self.runtime.spawn(async move {
+        self.start_task(async move {
             if let Err(error) = metadata.healing(|sink| sink.make_room()).await {
                 metadata.journal.abort(error);
             }
@@ -213,7 +217,7 @@ impl Metadata {
     /// takes longer.
     fn save_map_meanwhile(self: &Rc<Self>) {
         let metadata = Rc::clone(self);
-        self.runtime.spawn(async move {
+        self.start_task(async move {
             drop(metadata.journal.sink.save_map(false).await);
             metadata.journal.saving.set(false);
         });
@@ -224,8 +228,7 @@ impl Core {
     /// Starts the task that commits transactions, and the one that writes data back.
     pub(crate) fn start_tasks(self: &Rc<Self>) {
         self.metadata.start_commits();
-        self.journal.tasks.set(self.journal.tasks.get() + 1);
-        self.runtime.spawn(Rc::clone(self).write_back_forever());
+        self.metadata.start_task(Rc::clone(self).write_back_forever());
     }
 
     /// Writes data back in intervals, and at once when there is much of it, so that the device
@@ -245,6 +248,5 @@ impl Core {
             backlog.note_written(self.write_back_all().await.is_ok());
         }
         self.backlog.note_written(false);
-        self.journal.end_task();
     }
 }

@@ -5,20 +5,15 @@
 //! there is no commit block of it, and no block of a later one. If there is one, the transaction
 //! was durable, and is damaged.
 
-use bytes::Bytes;
-use manylogs_block::{IoError, Request};
 use manylogs_plant::{Bug, is};
 
 use super::place::LogPlace;
 use super::replay::Journalled;
 use super::scan::{Contents, Found, Scan};
 use super::{LARGEST_MOST, needed};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ondisk::jbd2::{self, BlockKind, Format, Tid};
 use crate::units::{BLOCK_BYTES, Timestamp};
-
-/// Blocks of one read: 1 MiB.
-const READ_MOST: u32 = 256;
 
 impl LogPlace {
     /// A number for the next transaction that no block of the log can have, and none before it, if
@@ -96,12 +91,7 @@ impl Scan<'_> {
     ) -> Result<Option<Proof>> {
         let (mut at, mut left, mut is_proven) = (spot.at, within.min(spot.left), false);
         while left > 0 {
-            let run = self.place.run(at, left.min(READ_MOST));
-            let blocks = match self.device.submit(Request::Read { extent: run.sectors() }).await {
-                Ok(payload) => Some(payload.to_bytes().ok_or(IoError::Unsupported)?),
-                Err(IoError::Medium { .. }) => None,
-                Err(error) => return Err(error.into()),
-            };
+            let (run, blocks) = self.read_run(at, left).await?;
             for number in 0..run.blocks {
                 let block = match &blocks {
                     Some(all) => {
@@ -220,14 +210,6 @@ impl Scan<'_> {
             (0..=skipped).for_each(|_| self.step(&mut here));
         }
         Ok(false)
-    }
-
-    /// A block of the log; `None` if the medium does not give it.
-    pub(super) async fn read_if_medium(&self, at: u32) -> Result<Option<Bytes>> {
-        match self.read(at).await {
-            Err(Error::Io(IoError::Medium { .. })) => Ok(None),
-            read => read.map(Some),
-        }
     }
 
     /// As [`Scan::proof`], as far as it can lie, and by headers where no checksum matches. This

@@ -6,6 +6,7 @@ use manylogs_plant::{Bug, is};
 
 use super::copies::Waiting;
 use super::place::write_blocks;
+use super::scan::READ_MOST;
 use super::{InLog, Jbd2Sink};
 use crate::journal::sink::CommitSink;
 use crate::memory::Part;
@@ -14,8 +15,6 @@ use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
 /// Blocks written home at a time, because the device copies them: 2 MiB.
 const AT_ONCE: usize = 512;
-/// Blocks of one read of the log: 1 MiB.
-const READ_MOST: u32 = 256;
 /// A log that keeps its content ([`crate::Mode::Lazy`]) gives back at least one part in this number
 /// at a time.
 const PART: u32 = 8;
@@ -37,10 +36,8 @@ impl Jbd2Sink {
     pub(super) async fn checkpoint_old(&self, before: Timestamp) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
         let due = self.oldest(OLD_MOST, |transaction| transaction.closed_at < before);
-        match due {
-            Some(newest) => self.bring_up_to(newest).await,
-            None => Ok(()),
-        }
+        let Some(newest) = due else { return Ok(()) };
+        self.bring_up_to(newest).await
     }
 
     /// As [`Jbd2Sink::checkpoint`], always of all durable content.
@@ -68,10 +65,6 @@ impl Jbd2Sink {
         if !self.stays() {
             return self.state.borrow().durable;
         }
-        // Whoever waited for room has left.
-        if self.state.borrow().superblock.saved().is_some_and(|saved| saved.is_left) {
-            return None;
-        }
         self.oldest(self.place.blocks() / PART, |_| true)
     }
 
@@ -94,11 +87,8 @@ impl Jbd2Sink {
 
     /// Brings all durable content home. The caller holds [`Jbd2Sink::checkpointing`].
     async fn bring_all(&self) -> IoResult<()> {
-        let durable = self.state.borrow().durable;
-        match durable {
-            Some(newest) => self.bring_up_to(newest).await,
-            None => Ok(()),
-        }
+        let Some(newest) = self.state.borrow().durable else { return Ok(()) };
+        self.bring_up_to(newest).await
     }
 
     /// Brings home the content of transactions up to `newest`. The caller holds
@@ -123,11 +113,8 @@ impl Jbd2Sink {
 
     /// Writes all durable content home, durably. The log keeps it.
     pub(super) async fn write_all_home(&self) -> IoResult<()> {
-        let durable = self.state.borrow().durable;
-        match durable {
-            Some(newest) => self.write_up_to(newest).await,
-            None => Ok(()),
-        }
+        let Some(newest) = self.state.borrow().durable else { return Ok(()) };
+        self.write_up_to(newest).await
     }
 
     /// Writes the content of transactions up to `newest` home, durably.

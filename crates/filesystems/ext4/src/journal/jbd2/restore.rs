@@ -8,8 +8,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use bytes::Bytes;
-use manylogs_block::{BlockDevice, IoError, Request};
+use manylogs_block::{BlockDevice, IoError};
 use manylogs_plant::{Bug, is};
 
 use super::copies::{Copies, Copy};
@@ -19,12 +18,9 @@ use super::scan::Scan;
 use super::{InLog, Jbd2Sink, open};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::memory::Memory;
+use crate::memory::{Memory, Part};
 use crate::ondisk::jbd2::{BlockKind, Format, Record, SavedMap, Tid, saved_records};
 use crate::units::{BLOCK_BYTES, BlockNo, Timestamp};
-
-/// Blocks of one read: 1 MiB.
-const READ_MOST: u32 = 256;
 
 /// A map as it was saved, up to what was given back since.
 struct Restored {
@@ -119,13 +115,13 @@ impl Jbd2Sink {
         if !fits && !is(Bug::LazySavedStale) {
             return Ok(None);
         }
-        let Some(mut records) = self.records_of(scan, saved).await? else { return Ok(None) };
-        let of_copies = records.split_off(saved.transactions as usize);
-        let Some((mut transactions, head)) = transactions_of(place, saved, &records) else {
+        let _held = self.memory.hold(Part::Journal, saved.blocks() * BLOCK_BYTES as u64);
+        let Some(records) = self.records_of(scan, saved).await? else { return Ok(None) };
+        let (of_log, of_copies) = records.split_at(saved.transactions as usize);
+        let Some((mut transactions, head)) = transactions_of(place, saved, of_log) else {
             return Ok(None);
         };
-        drop(records);
-        let copies = copies_of(place, &transactions, &of_copies, oldest);
+        let copies = copies_of(place, &transactions, of_copies, oldest);
         let gone = transactions.partition_point(|it| !it.tid.is_at_least(oldest));
         transactions.drain(..gone);
         let begins = transactions.front().map_or(head, |oldest| oldest.start);
@@ -141,13 +137,8 @@ impl Jbd2Sink {
         let (mut records, mut number) = (Vec::new(), 0);
         while number < blocks {
             let at = scan.place.ahead(saved.start, number);
-            let run = scan.place.run(at, (blocks - number).min(READ_MOST));
-            let read = scan.device.submit(Request::Read { extent: run.sectors() }).await;
-            let bytes: Bytes = match read {
-                Ok(payload) => payload.to_bytes().ok_or(IoError::Unsupported)?,
-                Err(IoError::Medium { .. }) => return Ok(None),
-                Err(error) => return Err(Error::Io(error)),
-            };
+            let (_, content) = scan.read_run(at, blocks - number).await?;
+            let Some(bytes) = content else { return Ok(None) };
             for block in bytes.chunks(BLOCK_BYTES) {
                 let Some(some) = saved_records(seed, number, block) else { return Ok(None) };
                 records.extend(some);

@@ -3,14 +3,17 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, IoError};
+use manylogs_block::{BlockDevice, IoError, Request};
 use manylogs_plant::{Bug, is};
 
 use super::place::LogPlace;
 use crate::cache::read_block;
 use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::ondisk::jbd2::{self, BlockKind, Format, JournalSuperblock, Tag, Tid, incompat};
-use crate::units::{BlockNo, Timestamp};
+use crate::units::{BlockNo, Run, Timestamp};
+
+/// Most blocks of the log that are read at a time: 1 MiB.
+pub(super) const READ_MOST: u32 = 256;
 
 /// A log to be read.
 pub(super) struct Scan<'a> {
@@ -87,6 +90,26 @@ impl<'a> Scan<'a> {
 
     pub(super) async fn read(&self, at: u32) -> Result<Bytes> {
         Ok(read_block(&**self.device, self.place.home(at)).await?)
+    }
+
+    /// As [`Scan::read`]; `None` if the medium does not give the block.
+    pub(super) async fn read_if_medium(&self, at: u32) -> Result<Option<Bytes>> {
+        match self.read(at).await {
+            Err(Error::Io(IoError::Medium { .. })) => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// The blocks from `at` on that lie together, `most` at most; `None` in place of their content
+    /// if the medium does not give it.
+    pub(super) async fn read_run(&self, at: u32, most: u32) -> Result<(Run, Option<Bytes>)> {
+        let run = self.place.run(at, most.min(READ_MOST));
+        let content = match self.device.submit(Request::Read { extent: run.sectors() }).await {
+            Ok(payload) => Some(payload.to_bytes().ok_or(IoError::Unsupported)?),
+            Err(IoError::Medium { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok((run, content))
     }
 
     /// As [`Scan::read`]; `None` for a block that is given up.
