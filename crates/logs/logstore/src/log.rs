@@ -16,15 +16,11 @@ use crate::{
 mod needed;
 mod summarized;
 
-use crate::summary::Mark;
-
 #[derive(Debug)]
 struct InFlight {
     record: RecordSequence,
     start: Sectors,
     durable: bool,
-    /// The log's summary before the record.
-    summary: Option<Mark>,
 }
 
 /// A log: a region of the disk with its present use.
@@ -275,9 +271,8 @@ impl Log {
         payloads.into_iter().for_each(|part| payload.append(part));
         payload.append_zeroes(record.record_sectors - payload.len());
         let start = self.tail;
-        let summary = self.summary.as_ref().map(Summary::mark);
         let offsets = self.take_up(&record);
-        self.in_flight.push_back(InFlight { record: of.sequence, start, durable: false, summary });
+        self.in_flight.push_back(InFlight { record: of.sequence, start, durable: false });
         AppendSlot { target, payload, record, offsets }
     }
 
@@ -344,9 +339,7 @@ impl Log {
         let Some(first) = self.in_flight.iter().position(|entry| entry.record == record) else {
             return Vec::new();
         };
-        if let (Some(summary), Some(mark)) = (&mut self.summary, self.in_flight[first].summary) {
-            summary.back_to(mark);
-        }
+        self.forgo_summary();
         self.in_flight.drain(first..).map(|entry| entry.record).collect()
     }
 

@@ -51,8 +51,7 @@ const _: () = assert!(SUMMARY_HEADER == 72);
 
 /// What an encoder or a decoder knows of the records so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mark {
-    bytes: usize,
+struct Mark {
     records: u32,
     epoch: Epoch,
     last: RecordSequence,
@@ -118,7 +117,6 @@ impl Summary {
             }
         }
         self.at.take(record);
-        self.at.bytes = self.body.len();
         if SUMMARY_HEADER + self.body.len() > self.most {
             self.spoil();
         }
@@ -127,18 +125,6 @@ impl Summary {
     /// From now on it says nothing: what the log holds is not known, or too much.
     pub(crate) fn spoil(&mut self) {
         *self = Self { is_whole: false, ..Self::new(self.most) };
-    }
-
-    pub(crate) const fn mark(&self) -> Mark {
-        self.at
-    }
-
-    /// Takes back the records that were added since `mark`.
-    pub(crate) fn back_to(&mut self, mark: Mark) {
-        if self.is_whole {
-            self.body.truncate(mark.bytes);
-            self.at = mark;
-        }
     }
 
     /// Whether it says all that the log holds.
@@ -319,3 +305,7 @@ impl Mark {
         is_possible.then_some(entry)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

@@ -27,7 +27,7 @@ impl Log {
         }
     }
 
-    /// What the log holds in this epoch, if it keeps that. Records that failed are left out.
+    /// What the log holds in this epoch, if it keeps that.
     #[must_use]
     pub const fn summary(&self) -> Option<&Summary> {
         self.summary.as_ref()

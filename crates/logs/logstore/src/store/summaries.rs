@@ -6,12 +6,12 @@ use crate::{Log, LogId, RecordSequence};
 
 impl Store {
     /// The sequence of the log's last record, if what the log holds will not change in this epoch:
-    /// it takes no more records, and all that it took are durable. If it `failed`, records that
-    /// did are left out. `None` if the log has no summary that says all.
+    /// it takes no more records, and all that it took are durable. `None` if the log has no summary
+    /// that says all.
     #[must_use]
-    pub fn closed_at(&self, log: LogId, failed: bool) -> Option<RecordSequence> {
+    pub fn closed_at(&self, log: LogId) -> Option<RecordSequence> {
         let log = self.logs.get(log)?;
-        let is_over = if failed { log.is_retired() } else { log.is_sealed() && !log.is_retired() };
+        let is_over = log.is_sealed() && !log.is_retired();
         let summary = log.summary().filter(|summary| summary.is_whole())?;
         (is_over && !log.is_busy() && !log.is_empty()).then(|| summary.last())
     }

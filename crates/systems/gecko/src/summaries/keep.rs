@@ -68,11 +68,11 @@ impl Inner {
         let is_many = waits.count() > waiting;
         let is_due = |id: &LogId| {
             let may = keeper(id).is_some_and(|keeper| keeper != tail || is_many);
-            may && !state.pace.contains(*id) && store.closed_at(*id, false).is_some()
+            may && !state.pace.contains(*id) && store.closed_at(*id).is_some()
         };
         let at = state.closing.iter().position(is_due)?;
         let segment = state.closing.remove(at)?;
-        Some((segment, store.closed_at(segment, false)?))
+        Some((segment, store.closed_at(segment)?))
     }
 
     /// Writes the summary of a segment, and then names it. If that fails, the next opening reads
@@ -91,7 +91,7 @@ impl Inner {
         if extent.len <= slot.len && self.writes(keeper, Request::write_fua(extent, payload)).await
         {
             let _turn = tables.turn.take().await;
-            let is_as_before = || self.engine.state.borrow().store.closed_at(segment, false);
+            let is_as_before = || self.engine.state.borrow().store.closed_at(segment);
             let is_same = is_as_before() == Some(last) && !self.engine.is_closed();
             if is_same && tables.of(segment) != Named::Last(last.0) {
                 // From now on it may be on the disk, even if the write fails.
@@ -102,7 +102,7 @@ impl Inner {
         }
         let mut state = self.engine.state.borrow_mut();
         // Else it has begun anew, and so has its summary.
-        if state.store.closed_at(segment, false) == Some(last) {
+        if state.store.closed_at(segment) == Some(last) {
             state.store.drop_summary(segment);
         }
     }
