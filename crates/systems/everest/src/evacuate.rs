@@ -85,9 +85,7 @@ impl Client {
         locked.wait().await;
         let (parts, mut some) = (self.table.borrow().lookup(extent), false);
         for (part, known) in parts {
-            let Some((version, _)) =
-                known.filter(|(_, copies)| !copies.clean && copies.stores != 0)
-            else {
+            let Some((version, _)) = known.filter(|(_, copies)| copies.is_away()) else {
                 continue;
             };
             let leaving = self.leaving();

@@ -221,9 +221,9 @@ impl Client {
         for (part, known) in self.table.borrow().lookup(candidate.range.extent) {
             let version = known.map_or(Version(0), |(version, _)| version);
             // Of a lost version nothing is left that could be written home.
-            let dirty = known.is_some_and(|(_, copies)| !copies.clean && copies.stores != 0);
-            let is_gone = known.is_some_and(|(_, copies)| !copies.clean && copies.stores == 0);
-            if is_gone && !self.header.is_all_lost(part) {
+            let dirty = known.is_some_and(|(_, copies)| copies.is_away());
+            let is_lost = known.is_some_and(|(_, copies)| copies.is_lost());
+            if is_lost && !self.header.is_all_lost(part) {
                 continue;
             }
             let limit = if candidate.left_over { Version(u64::MAX) } else { version };
@@ -258,9 +258,8 @@ impl Client {
     /// home has: it is an error for clients, whatever is written there.
     async fn read_beside_losses(self: &Rc<Self>, extent: Extent) -> Result<Vec<Newest>, Again> {
         let parts = self.table.borrow().lookup(extent);
-        let is_lost = |known: Option<(Version, Copies)>| {
-            known.is_some_and(|(_, copies)| !copies.clean && copies.stores == 0)
-        };
+        let is_lost =
+            |known: Option<(Version, Copies)>| known.is_some_and(|(_, copies)| copies.is_lost());
         if !parts.iter().any(|(_, known)| is_lost(*known)) {
             return self.read_newest(extent, &mut 0).await;
         }

@@ -15,6 +15,18 @@ pub(crate) struct Copies {
     pub(crate) clean: bool,
 }
 
+impl Copies {
+    /// Whether stores alone have this version.
+    pub(crate) const fn is_away(self) -> bool {
+        self.stores != 0 && !self.clean
+    }
+
+    /// Whether nobody has this version any more.
+    pub(crate) const fn is_lost(self) -> bool {
+        self.stores == 0 && !self.clean
+    }
+}
+
 impl MapValue for Copies {
     fn advance(self, _: Sectors) -> Self {
         self
@@ -141,8 +153,7 @@ impl Table {
 
     /// Whether stores hold nothing that counts.
     pub(crate) fn is_empty(&self) -> bool {
-        let is_lost = |known: Copies| known.stores == 0 && !known.clean;
-        let nothing = self.newest.iter().all(|(_, known)| is_lost(known.value));
+        let nothing = self.newest.iter().all(|(_, known)| known.value.is_lost());
         nothing && self.held.iter().all(ExtentMap::is_empty)
     }
 
@@ -268,8 +279,7 @@ impl Table {
         let mut found = Vec::new();
         for (extent, known) in self.newest.iter() {
             let (version, copies) = (Version(known.sequence.0), known.value);
-            let is_lost = copies.stores == 0 && !copies.clean;
-            let held = if is_lost { self.held_of(extent) } else { Vec::new() };
+            let held = if copies.is_lost() { self.held_of(extent) } else { Vec::new() };
             let parts = if held.is_empty() { vec![extent] } else { held };
             found.extend(parts.into_iter().map(|extent| Candidate {
                 range: Range { extent, version },
@@ -357,8 +367,7 @@ impl Table {
 
     /// The oldest of the newest versions that stores alone have.
     pub(crate) fn oldest(&self) -> Option<Version> {
-        let away = |copies: Copies| copies.stores != 0 && !copies.clean;
-        let found = self.newest.iter().filter(|(_, known)| away(known.value));
+        let found = self.newest.iter().filter(|(_, known)| known.value.is_away());
         found.map(|(_, known)| Version(known.sequence.0)).min()
     }
 
