@@ -51,6 +51,11 @@ impl Volume {
             read_structures(device.device(), None, &mut report).await?;
         let old = &superblock.layout;
         let new = old.grown(device.capabilities().capacity)?;
+        let (volume, generation) = (superblock.volume, superblock.generation + 1);
+        let grown = Superblock { generation, layout: new.clone(), ..superblock.clone() };
+        if grown.keeps && !grown.may_keep() {
+            return Err(VolumeError::GrewTooOften);
+        }
         let device = arranged(device, &new);
         if let Some(older) = older {
             finish_change(&device, &superblock, &older).await?;
@@ -67,8 +72,6 @@ impl Volume {
             logs_before: old.regions().len(),
             logs_after: new.regions().len(),
         };
-        let (volume, generation) = (superblock.volume, superblock.generation + 1);
-        let grown = Superblock { generation, layout: new.clone(), ..superblock.clone() };
         if plant::is(Bug::SuperblockBeforeRoots) {
             write_superblock_copy(&device, &grown, 1).await?;
         }

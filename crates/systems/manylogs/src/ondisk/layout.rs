@@ -308,8 +308,7 @@ impl Layout {
                 }
             }
         }
-        let columns = u64::from(parts.columns.is_some());
-        if parts.runs.len() as u64 + columns > runs_that_fit(parts.superblock) {
+        if parts.entries() as u64 > runs_that_fit(parts.superblock) {
             // The superblock cannot become longer, because root and snapshots lie behind it.
             return Err(VolumeError::GrewTooOften);
         }
@@ -318,6 +317,12 @@ impl Layout {
 }
 
 impl Parts {
+    /// Entries of the superblock's list of runs: anchors and the geometry are such entries, too.
+    pub(crate) fn entries(&self) -> usize {
+        let anchors = if self.anchors.is_some() { 2 } else { 0 };
+        self.runs.len() + anchors + usize::from(self.columns.is_some())
+    }
+
     /// Checks that structures, space and logs follow one another without overlap, in whole physical
     /// sectors. Otherwise a superblock is not believed.
     pub(crate) fn check(&self, physical: Sectors) -> Result<(), &'static str> {

@@ -89,8 +89,7 @@ impl Layout {
             return Err(Unfit::Structures);
         }
         let parts = Parts { columns, snapshot, images, ..self.parts.clone() };
-        let runs = parts.runs.len() as u64 + u64::from(columns.is_some());
-        if runs > runs_that_fit(parts.superblock) {
+        if parts.entries() as u64 > runs_that_fit(parts.superblock) {
             return Err(Unfit::TooManyRuns);
         }
         parts.check_runs(physical).map_err(|_| Unfit::PartOfStripe { stripe })?;

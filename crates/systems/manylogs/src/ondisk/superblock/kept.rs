@@ -11,10 +11,7 @@ impl Superblock {
     /// Whether all runs fit if the settings of kept versions take some of their room.
     pub(crate) fn may_keep(&self) -> bool {
         let parts = self.layout.parts();
-        let anchors = if parts.anchors.is_some() { 2 } else { 0 };
-        let columns = usize::from(parts.columns.is_some());
-        let runs = parts.runs.len() + anchors + columns;
-        let behind = runs.saturating_sub(RUNS_BEFORE_DURABLE);
+        let behind = parts.entries().saturating_sub(RUNS_BEFORE_DURABLE);
         HEAD_BYTES + behind * RUN_BYTES <= to_usize(parts.superblock.bytes())
     }
 
