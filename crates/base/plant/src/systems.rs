@@ -61,6 +61,8 @@ macro_rules! with_systems {
                 DeadEpochGoesOn,
                 /// What is in doubt after a crash is written again in one log after the other.
                 SettledOneByOne,
+                /// After an orderly close an opening writes nothing once more.
+                ClosedNotSettled,
             }
             /// Bugs of a chain of drives that its crash histories show.
             GECKO {

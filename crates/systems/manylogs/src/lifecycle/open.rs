@@ -115,15 +115,13 @@ impl Opening {
             apart::settle(&**memory)?;
         }
         let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
-        let (mut store, mut in_doubt) = found.await?;
+        let (mut store, in_doubt) = found.await?;
         // Nothing is appended where a record would share a sector with a durable one.
         let has_copies = reads.has_copies() && !has_short_sectors;
         let may_differ = has_copies && !report.was_closed;
-        if !may_differ {
-            // Nothing was appended. But a change of the closed volume's superblock may be on one
-            // copy only.
-            in_doubt = InDoubt::default();
-        }
+        // To a closed volume nothing was appended. But a change of its superblock may be on one
+        // copy only.
+        let mut in_doubt = if may_differ { in_doubt } else { InDoubt::default() };
         for place in layout.superblocks().into_iter().chain([layout.roots()[root_slot]]) {
             in_doubt.add_structure(Device::default(), place);
         }
@@ -135,7 +133,8 @@ impl Opening {
             in_doubt.add_structure(Device::default(), rows.place);
             report.mended_rows = rows.count();
         }
-        let in_doubt = Some(in_doubt).filter(|_| has_copies);
+        let is_settled = has_copies && (may_differ || !plant::is(Bug::ClosedNotSettled));
+        let in_doubt = Some(in_doubt).filter(|_| is_settled);
         if may_differ && !plant::is(Bug::DeadEpochGoesOn) {
             store.end_dead_epochs();
         }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs::{DrainOptions, LogPlacement, OpenOptions, Volume, VolumeConfig};
+use manylogs::{DrainOptions, LogPlacement, OpenOptions, Settings, Volume, VolumeConfig};
 use manylogs_array::{Copies, Mirror};
 use manylogs_block::{BlockDevice, Extent, Handle, MemoryDevice, Nanos, Payload, Request, Sectors};
 use manylogs_filters::{Delay, Trace};
@@ -156,4 +156,30 @@ pub(crate) fn an_epoch_that_may_have_ended_on_another_copy_does_not_go_on() {
         let found = content(&volume, Extent::new(300, 4)).await;
         assert_eq!(found.to_bytes(), bytes(4, 4).to_bytes());
     });
+}
+
+/// A power cut may leave a change of a closed volume on one drive alone. If the other one is read,
+/// the volume is as it was, and stays so without the drive that was read.
+#[test]
+pub(crate) fn a_change_that_reached_one_copy_alone_is_gone_once_the_other_was_read() {
+    let drive = || Rc::new(Trace::new(Rc::new(MemoryDevice::new(Sectors(8000)))));
+    let drives = [drive(), drive()];
+    let options = OpenOptions::default;
+    on_drives(&drives, [false; 2], async move |runtime, mirror| {
+        let volume = Volume::create(runtime, mirror, &one_log()).await.unwrap();
+        volume.drain(&DrainOptions::default()).await.unwrap();
+    });
+    on_drives(&drives, [true, false], async move |_, mirror| {
+        let changed = VolumeConfig { swap: 0.3, ..one_log() };
+        Volume::set_closed(mirror, &Settings::of(&changed), &options()).await.unwrap();
+    });
+    let swap_without = |lost: [bool; 2]| {
+        on_drives(&drives, lost, async move |runtime, mirror| {
+            let (volume, _) = Volume::open(runtime, mirror, &options()).await.unwrap();
+            volume.config().swap
+        })
+    };
+    let read = swap_without([false; 2]);
+    assert!((read - 0.3).abs() > 1e-9, "the first drive was read");
+    assert!((swap_without([true, false]) - read).abs() < 1e-9);
 }

@@ -6,13 +6,17 @@ use crate::{copies, draining, growing, logs, reshaped, structures};
 
 #[test]
 fn planted_bugs_are_noticed() {
-    let cases: [(Bug, fn()); 20] = [
+    let cases: [(Bug, fn()); 21] = [
         (
             Bug::DrainWithoutBarrier,
             draining::a_drain_forgets_nothing_before_what_replaced_it_is_durable,
         ),
         (Bug::DeadEpochGoesOn, copies::an_epoch_that_may_have_ended_on_another_copy_does_not_go_on),
         (Bug::SettledOneByOne, copies::what_is_in_doubt_is_written_again_in_many_logs_at_a_time),
+        (
+            Bug::ClosedNotSettled,
+            copies::a_change_that_reached_one_copy_alone_is_gone_once_the_other_was_read,
+        ),
         (Bug::FirstSuperblockFirst, growing::nothing_of_the_old_end_shows_in_a_volume_that_grew),
         (Bug::OldEndExposed, growing::nothing_of_the_old_end_shows_in_a_volume_that_grew),
         (Bug::ChangeLeftUnfinished, growing::growth_that_was_used_is_not_forgotten_with_one_copy),
