@@ -46,8 +46,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The file system on the device called `source`, with the time that its mount took. The volume of its logs, if it has one, was
-    /// opened with `probe`.
+    /// The file system on the device called `source`, with the time that its mount took. The
+    /// volume of its logs, if it has one, was opened with `probe`.
     pub(crate) fn new(
         (mounted, mounting): (Mounted, Nanos),
         (source, target): (&Path, &Path),
