@@ -34,6 +34,7 @@ printf '\n     Running %s (%s s)\n' "$program" "$took"
 cat "$said"
 rm "$said"
 RUN
+export MANYLOGS_REMARKS="$out/remarks"
 xargs -P "$(nproc)" -L 1 sh "$out/run" "$out" < "$out/ordered"
 
 # Tests in documentation belong to no program.
@@ -46,6 +47,7 @@ case " $* " in
 esac
 
 printf '\n%s programs with tests ran.\n' "$(wc -l < "$out/programs")"
+[ ! -f "$out/remarks" ] || { echo "What deserves a look:"; sort -u "$out/remarks"; }
 [ -f "$out/failed" ] || exit 0
 echo "These failed:"
 sort "$out/failed"

@@ -1,5 +1,7 @@
 //! Helpers that the tests of several crates share.
 
+#![allow(clippy::print_stdout, reason = "a test may tell what it found")]
+
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -8,6 +10,8 @@ use std::path::Path;
 
 /// The environment variable that names the file in which skipped tests are noted.
 pub const SKIPPED: &str = "MANYLOGS_SKIPPED";
+/// The environment variable that names the file for [`remark`].
+pub const REMARKS: &str = "MANYLOGS_REMARKS";
 
 /// Reports that the calling test cannot run here, and why: `needs mkfs.ext4`.
 ///
@@ -20,9 +24,26 @@ pub const SKIPPED: &str = "MANYLOGS_SKIPPED";
 /// If the file cannot be written: otherwise nobody would notice the skipped test.
 pub fn skip(reason: impl Display) {
     eprintln!("skipped: {reason}");
-    let Some(file) = std::env::var_os(SKIPPED).filter(|file| !file.is_empty()) else { return };
-    if let Err(error) = note(Path::new(&file), &reason.to_string()) {
-        panic!("{} ({SKIPPED}) cannot be written: {error}", file.display());
+    note_in(SKIPPED, &reason.to_string());
+}
+
+/// Tells whoever runs the tests what deserves a look though the calling test passes.
+///
+/// What a test that passes prints is not shown. A line is added to the file that [`REMARKS`] names,
+/// as [`skip`] does; `make test` shows these lines at its end.
+///
+/// # Panics
+///
+/// If the file cannot be written.
+pub fn remark(what: impl Display) {
+    println!("{what}");
+    note_in(REMARKS, &what.to_string());
+}
+
+fn note_in(variable: &str, text: &str) {
+    let Some(file) = std::env::var_os(variable).filter(|file| !file.is_empty()) else { return };
+    if let Err(error) = note(Path::new(&file), text) {
+        panic!("{} ({variable}) cannot be written: {error}", file.display());
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) enum Broken {
 pub(super) fn use_broken(
     image: &DiskImage,
     journal: &JournalAt,
-    models: &[Model],
+    models: &[&Model],
 ) -> Result<Broken, String> {
     let JournalAt::Own { log, mode: Mode::Lazy } = journal else { return Ok(Broken::Spared) };
     let mut rng = Rng::new(image.fingerprint() ^ 0x0b0b);
@@ -49,7 +49,7 @@ pub(super) fn use_broken(
 fn use_one(
     image: &DiskImage,
     journal: &JournalAt,
-    models: &[Model],
+    models: &[&Model],
     rng: &mut Rng,
 ) -> Result<Broken, String> {
     let world = World::new(rng.next_u64(), SMALL_MIB, image.clone());
@@ -80,7 +80,7 @@ fn use_one(
 
 /// Repairs a journal that a mount refused. If something is lost, the file system must say after
 /// that that it has errors; else all files must be as promised.
-fn repair(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
+fn repair(image: &DiskImage, models: &[&Model], seed: u64) -> Result<(), String> {
     let world = World::new(seed, SMALL_MIB, image.clone());
     let (device, runtime) = (Rc::new(world.disk.clone()), world.runtime());
     let options = options(runtime.clone());

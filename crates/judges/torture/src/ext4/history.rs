@@ -173,7 +173,9 @@ impl History<'_> {
         if let Some(left) = self.states.verdict(fingerprint, moment) {
             return Ok(left);
         }
-        let models: Vec<Model> = self.models.iter().map(|model| model.borrow().clone()).collect();
+        let models = self.models.clone();
+        let models: Vec<_> = models.iter().map(|model| model.borrow()).collect();
+        let models: Vec<&Model> = models.iter().map(|model| &**model).collect();
         let tally = &mut self.report.tally;
         tally.judged += 1;
         tally.judged_by_e2fsck += u64::from(sampled);

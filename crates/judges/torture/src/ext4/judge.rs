@@ -75,7 +75,7 @@ pub(super) enum Left {
 pub(super) fn by_ourselves(
     image: &DiskImage,
     journal: &JournalAt,
-    models: &[Model],
+    models: &[&Model],
     seed: u64,
     sampled: bool,
 ) -> Result<Left, String> {
@@ -147,7 +147,7 @@ pub(crate) fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
 
 /// Lets e2fsck replay the crashed image; it may clear orphans. After that neither e2fsck nor our
 /// own check may find anything, and the files must be as promised.
-pub(super) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
+pub(super) fn by_e2fsck(image: &DiskImage, models: &[&Model], seed: u64) -> Result<(), String> {
     let replayed = replayed_by_e2fsck(image, &[])?;
     compare(models, &use_plain(&replayed, models, seed)?.0)
 }
@@ -155,7 +155,7 @@ pub(super) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Resul
 /// Returns the content of the clients' directories on a plain ext4, and the disk after its unmount.
 pub(super) fn use_plain(
     image: &DiskImage,
-    models: &[Model],
+    models: &[&Model],
     seed: u64,
 ) -> Result<(AllHeld, DiskImage), String> {
     let world = World::new(seed, SMALL_MIB, image.clone());
@@ -269,7 +269,7 @@ pub async fn names(fs: &Ext4, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, manylogs_
     Ok(names)
 }
 
-pub(super) fn compare(models: &[Model], found: &[Option<Held>]) -> Result<(), String> {
+pub(super) fn compare(models: &[&Model], found: &[Option<Held>]) -> Result<(), String> {
     for (number, (model, found)) in models.iter().zip(found).enumerate() {
         let Some((names, contents)) = found else { continue };
         let checked = model.check(names, contents);

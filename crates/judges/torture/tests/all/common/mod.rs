@@ -115,8 +115,13 @@ impl Hunt<'_> {
         };
         let (is_new, problem) = (last != Some(seed), problem.to_string());
         let first = problem.lines().next().unwrap_or("");
-        let again = if is_new { ", which is new: NOTICED=write notes it" } else { "" };
-        println!("{bug:?}: noticed by history {seed}{again}: {first}");
+        println!("{bug:?}: noticed by history {seed}: {first}");
+        if is_new && !is_written() {
+            let histories = self.histories;
+            manylogs_testkit::remark(format_args!(
+                "{histories} {bug:?}: history {seed}, not the one noted: NOTICED=write notes it"
+            ));
+        }
         match history(seed) {
             Ok(_) => Ok(seed),
             Err(problem) => Err(format!("history {seed} of {bug:?} without it: {problem:?}")),
