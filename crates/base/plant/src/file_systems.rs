@@ -50,6 +50,12 @@ macro_rules! with_file_systems {
                 LazySavedStale,
                 /// Blocks of a map are written over what was committed there meanwhile.
                 LazyMapOverCommits,
+                /// The log of a longer journal is in use before its file is durable.
+                LengthenLogEarly,
+                /// What a longer journal gets keeps what it held.
+                LengthenNotZeroed,
+                /// The superblock keeps a copy of where the journal lay before it was lengthened.
+                LengthenBackupForgotten,
                 /// With what went home the copies of the next transaction are forgotten.
                 LazyForgetsNewer,
                 /// The tail moves to another transaction, and stays at the place of the old one.
