@@ -48,6 +48,26 @@ macro_rules! with_file_systems {
                 LazySavedTorn,
                 /// A saved map is believed though somebody else used the log since.
                 LazySavedStale,
+                /// Blocks of a map are written over what was committed there meanwhile.
+                LazyMapOverCommits,
+                /// The log of a longer journal is in use before its file is durable.
+                LengthenLogEarly,
+                /// What a longer journal gets keeps what it held.
+                LengthenNotZeroed,
+                /// The superblock keeps a copy of where the journal lay before it was lengthened.
+                LengthenBackupForgotten,
+                /// With what went home the copies of the next transaction are forgotten.
+                LazyForgetsNewer,
+                /// The tail moves to another transaction, and stays at the place of the old one.
+                LazyTailStartStays,
+                /// A copy goes home as it is in the journal, without the word that was replaced.
+                LazyEscapedGoesHome,
+                /// Of two copies of a block the older one is found.
+                LazyOldCopyWins,
+                /// A saved map is opened with copies of transactions that went home since.
+                LazySavedKeepsGone,
+                /// A saved map says that it has the newest transaction, without its copies.
+                LazySavedMissesNewest,
                 /// A mount leaves the note that nothing was committed since the last one.
                 LazyLeftStays,
                 /// What is too old in the journal does not go home in idle time.

@@ -46,6 +46,8 @@ pub(crate) enum FsCommand {
     /// Write the metadata of a file system that is mounted in the mode lazy to its journal anew, in
     /// the order in which a walk of the tree meets it, so that walks read it in sequence.
     Arrange(FsArrangeArgs),
+    /// Lengthen the journal of a file system that nobody uses. What it holds goes home first.
+    Journal(FsJournalArgs),
     /// Measure small durable writes beside a stream on modelled drives, in each mode of the
     /// journal.
     Interfere(FsInterfereArgs),
@@ -172,6 +174,15 @@ pub(crate) struct FsCheckpointArgs {
 pub(crate) struct FsArrangeArgs {
     /// The directory that it is mounted on, or the disk, partition or image file.
     pub(crate) place: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsJournalArgs {
+    /// The disk, partition or image file, which is not mounted and not adopted.
+    pub(crate) source: PathBuf,
+    /// How long the journal becomes, as 10G. At most 39 GiB; it is never shortened.
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::size)]
+    pub(crate) size: Sectors,
 }
 
 #[derive(Debug, Args)]

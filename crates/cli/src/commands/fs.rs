@@ -7,6 +7,7 @@ mod check;
 mod contents;
 mod durable;
 mod interfere;
+mod journal;
 mod keeping;
 mod known;
 pub(crate) mod listed;
@@ -48,6 +49,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Top(args) => operate::top(args),
         FsCommand::Checkpoint(args) => operate::checkpoint(args),
         FsCommand::Arrange(args) => operate::arrange(args),
+        FsCommand::Journal(args) => journal::run(args),
         FsCommand::Set(args) => operate::set(args),
         FsCommand::Interfere(args) => interfere::run(args),
         FsCommand::Applications(args) => applications::run(args),

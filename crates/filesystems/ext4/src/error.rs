@@ -201,6 +201,24 @@ pub enum Refusal {
         /// The fewest.
         least: u32,
     },
+    /// The journal has more blocks than it should get.
+    #[error(
+        "its journal has {blocks} blocks, {} MiB, and {} MiB were asked for: a journal is never \
+         shortened; a new one is made with tune2fs -O ^has_journal, and then tune2fs -J size=MIB",
+        blocks / 256, asked / 256
+    )]
+    JournalIsLong {
+        /// Its blocks.
+        blocks: u32,
+        /// What was asked for.
+        asked: u32,
+    },
+    /// The journal's blocks are mapped as ext3 does it.
+    #[error(
+        "its journal is of ext3: make a new one, with tune2fs -O ^has_journal, and then tune2fs \
+         -O extent -J size=MIB"
+    )]
+    JournalWithoutExtents,
     /// The newest durable versions may be in logs that only MLFS knows.
     #[error(
         "it belongs to MLFS, and only its logs may know what is durable: manylogs fs release gives \

@@ -1,6 +1,7 @@
 //! The layout of a mounted file system, which never changes: where its structures are, checked
 //! once.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use rangemap::RangeSet;
@@ -51,6 +52,8 @@ pub(crate) struct Geometry {
     /// Number of these blocks, once the journal is known. The kernel does not count them in a file
     /// system's size.
     pub(crate) overhead_blocks: u64,
+    /// Whether the journal's file is being changed: it alone may have the journal's blocks.
+    pub(crate) changes_journal: Cell<bool>,
 }
 
 impl Geometry {
@@ -118,6 +121,7 @@ impl Geometry {
             reserved_descriptor_blocks: superblock.reserved_descriptor_blocks().into(),
             system: RangeSet::new(),
             overhead_blocks: 0,
+            changes_journal: Cell::new(false),
         })
     }
 
@@ -281,6 +285,13 @@ impl Geometry {
     /// Whether a file may have these blocks: they are inside the file system, and not its own.
     pub(crate) fn is_data(&self, run: Run) -> bool {
         self.is_inside(run) && !self.system.overlaps(&run.range())
+    }
+
+    /// Whether this file may have these blocks. Those of the journal were looked at before they
+    /// were added.
+    pub(crate) fn may_have(&self, ino: Ino, run: Run) -> bool {
+        let is_journal = self.changes_journal.get() && ino == self.journal;
+        self.is_data(run) || is_journal && self.is_inside(run)
     }
 
     /// Whether these blocks are inside the file system.

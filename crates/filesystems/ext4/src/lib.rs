@@ -119,8 +119,8 @@ pub use ondisk::jbd2::Tid;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
     AccessTimes, Arranged, Attributes, Caller, Change, Changed, Credentials, Durability, Ext4,
-    JournalRepaired, LOG_FILE_NAME, LogFile, New, NewTime, OpenFor, Options, SetIds, SetXattr,
-    Taken, Usage, Wanted,
+    JOURNAL_BLOCKS_MOST, JournalRepaired, LOG_FILE_NAME, Lengthened, LogFile, New, NewTime,
+    OpenFor, Options, SetIds, SetXattr, Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

@@ -126,6 +126,17 @@ impl Metadata {
         }))
     }
 
+    /// The free runs of a group with at least so many blocks, in order. The caller holds the tree
+    /// lock.
+    pub(crate) async fn free_runs(&self, group: GroupNo, least: u32) -> Result<Vec<Run>> {
+        if self.group(group, |group| group.free_blocks()) < least {
+            return Ok(Vec::new());
+        }
+        let bits = self.bits(group, BitmapKind::Blocks).await?;
+        let runs = self.allowed(group, &bits, 0..self.geometry.blocks_in(group));
+        Ok(runs.filter(|run| run.blocks >= least).collect())
+    }
+
     /// Searches the group of `goal`, then those behind it that may have a run that is long enough,
     /// then any with free blocks. Each look may read a bitmap: after [`LOOKS_MOST`] looks the
     /// longest run found so far is taken.

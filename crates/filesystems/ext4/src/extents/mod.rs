@@ -145,8 +145,9 @@ impl Metadata {
 
     fn check_extents(&self, ino: Ino, node: &Entries) -> Result<()> {
         let Entries::Leaf(extents) = node else { return Ok(()) };
-        let is_data = |e: &Extent| self.geometry.is_data(Run { start: e.block, blocks: e.blocks });
-        if extents.iter().all(is_data) {
+        let may_be =
+            |e: &Extent| self.geometry.may_have(ino, Run { start: e.block, blocks: e.blocks });
+        if extents.iter().all(may_be) {
             return Ok(());
         }
         Err(Corruption::inode(ino, "an extent lies where no file can be").into())

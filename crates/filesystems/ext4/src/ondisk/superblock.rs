@@ -8,6 +8,7 @@ use crate::checksum::{NO_SEED, crc};
 use crate::error::{Corruption, Location, Refusal, Result};
 use crate::ondisk::bytes::{high32, join32, le16, le32, low32, put_le16, put_le32};
 use crate::ondisk::features::{Features, compat, incompat, ro_compat};
+use crate::ondisk::inode::{MAP_BYTES, RawInode};
 use crate::ondisk::pointer::{POINTER, Pointer};
 use crate::units::{BLOCK, Ino};
 
@@ -22,6 +23,9 @@ const MAGIC: u16 = 0xEF53;
 const CHECKSUM: usize = 0x3FC;
 const LAST_ORPHAN: usize = 0xE8;
 const STATE: usize = 0x3A;
+/// Which copy of the journal's inode there is: 1 is that of the map of its blocks and its size.
+const JOURNAL_BACKUP_TYPE: usize = 0xFD;
+const JOURNAL_BACKUP: usize = 0x10C;
 /// The file system was unmounted cleanly.
 const STATE_VALID: u16 = 1;
 /// State bit: errors were found.
@@ -318,6 +322,15 @@ impl Superblock {
 
     pub(crate) fn free_inodes(&self) -> u32 {
         self.u32(0x10)
+    }
+
+    /// Keeps a copy of where the journal lies, which e2fsck takes if the journal's inode is
+    /// damaged: what the inode says of it.
+    pub(crate) fn back_up_journal(&mut self, raw: &RawInode) {
+        self.0[JOURNAL_BACKUP_TYPE] = 1;
+        self.0[JOURNAL_BACKUP..JOURNAL_BACKUP + MAP_BYTES].copy_from_slice(raw.map());
+        put_le32(&mut *self.0, JOURNAL_BACKUP + MAP_BYTES, high32(raw.size()));
+        put_le32(&mut *self.0, JOURNAL_BACKUP + MAP_BYTES + 4, low32(raw.size()));
     }
 
     /// The totals, which programs like `dumpe2fs` show.

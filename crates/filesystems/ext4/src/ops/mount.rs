@@ -16,7 +16,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::file::Backlog;
 use crate::geometry::{Geometry, check_state};
 use crate::inode::{Ends, Losses, Nodes};
-use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
+use crate::journal::jbd2::{self, Jbd2Sink, Journalled, LogPlace};
 use crate::journal::{CommitSink, Journal};
 use crate::marks::without_bit;
 use crate::memory::Memory;
@@ -99,7 +99,7 @@ impl Ext4 {
         let none = || Journal::none(&options.memory);
         let early = Self::load(mode, none(), &device, &runtime, &options).await?;
         let runs = early.core.journal_runs().await?;
-        let journal = jbd2::read_superblock(&device, runs.clone()).await?;
+        let journal = jbd2::read_superblock(&device, runs).await?;
         let geometry = &early.core.geometry;
         if !superblock.needs_recovery() && journal.superblock.start().is_some() {
             return Err(Refusal::NeedsCheck("the journal holds what no mount announced").into());
@@ -108,7 +108,8 @@ impl Ext4 {
             let (format, blocks) = (geometry.journal_format(), geometry.blocks);
             let opened = jbd2::open(&device, &journal, format, blocks, &options.memory).await?;
             if let Some(sink) = opened
-                && let Some(fs) = Self::go_on(sink, &runs, &device, &runtime, &options).await?
+                && let Some(fs) =
+                    Self::go_on(sink, &journal.place, &device, &runtime, &options).await?
             {
                 return Ok(fs);
             }
@@ -123,7 +124,7 @@ impl Ext4 {
         };
         // The replay may have changed all metadata that was read so far.
         let loaded = Self::load(mode, none(), &device, &runtime, &options).await?;
-        loaded.check_journal(&runs).await?;
+        let runs = loaded.check_journal(&journal.place).await?;
         loaded.begin(journal, &runs, replayed).await
     }
 
@@ -132,7 +133,7 @@ impl Ext4 {
     /// needs: a replay says what is lost.
     async fn go_on(
         sink: Jbd2Sink,
-        runs: &[Run],
+        place: &LogPlace,
         device: &Rc<dyn BlockDevice>,
         runtime: &Executor,
         options: &Options,
@@ -141,14 +142,14 @@ impl Ext4 {
         let journal = Journal::new(Rc::new(sink), next, &options.memory);
         let loading = async {
             let loaded = Self::load(Mode::Lazy, journal, device, runtime, options).await?;
-            loaded.check_journal(runs).await.map(|()| loaded)
+            loaded.check_journal(place).await.map(|runs| (loaded, runs))
         };
-        let loaded = match loading.await {
+        let (loaded, runs) = match loading.await {
             Err(Error::Io(IoError::Checksum { .. })) => return Ok(None),
             loaded => loaded?,
         };
         let mut core = loaded.alone();
-        core.metadata_mut().geometry.add_journal(runs);
+        core.metadata_mut().geometry.add_journal(&runs);
         if core.read_only {
             return Ok(Some(Self::of(Rc::new(core))));
         }
@@ -157,10 +158,12 @@ impl Ext4 {
         Ok(Some(fs))
     }
 
-    /// Checks that the journal lies where it was found before the replay.
-    pub(super) async fn check_journal(&self, runs: &[Run]) -> Result<()> {
-        if self.core.journal_runs().await? == runs {
-            return Ok(());
+    /// Checks that the log lies where it was found before the replay, and returns the blocks of
+    /// the journal's file: it may have grown ([`Ext4::lengthen_journal`]).
+    pub(super) async fn check_journal(&self, place: &LogPlace) -> Result<Vec<Run>> {
+        let runs = self.core.journal_runs().await?;
+        if place.lies_in(&runs) {
+            return Ok(runs);
         }
         Err(Refusal::NeedsCheck("the journal's own inode changed").into())
     }

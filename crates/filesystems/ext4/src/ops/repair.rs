@@ -54,7 +54,7 @@ impl Ext4 {
         device.submit(Request::Flush).await?;
         let fs = Self::load_whatever(&superblock, &device, &runtime, &options).await?;
         let runs = fs.core.journal_runs().await?;
-        let mut journal = jbd2::read_superblock(&device, runs.clone()).await?;
+        let mut journal = jbd2::read_superblock(&device, runs).await?;
         let geometry = &fs.core.geometry;
         let whole = jbd2::replay_whole(&device, &journal, geometry, &options.memory).await;
         let (next, loss) = match whole {
@@ -67,7 +67,7 @@ impl Ext4 {
         };
         let mut superblock = Self::superblock_of(&device).await?;
         let fs = Self::load_whatever(&superblock, &device, &runtime, &options).await?;
-        fs.check_journal(&runs).await?;
+        fs.check_journal(&journal.place).await?;
         let format = fs.core.geometry.journal_format();
         jbd2::reset(&device, &mut journal, next, format).await?;
         superblock.set_needs_recovery(false);
@@ -83,7 +83,7 @@ impl Ext4 {
     }
 
     /// Loads a file system even if errors were found in it, to read its journal.
-    async fn load_whatever(
+    pub(super) async fn load_whatever(
         superblock: &Superblock,
         device: &Rc<dyn BlockDevice>,
         runtime: &Executor,

@@ -216,6 +216,22 @@ fn planted_bugs_are_noticed() {
     assert!(found.is_err(), "what is at home is old");
 }
 
+/// Bugs that one of these tests shows, which others need a crash for.
+#[cfg(feature = "plant")]
+#[test]
+fn bugs_planted_in_checkpoints_are_noticed() {
+    use crate::common::assert_noticed;
+    use manylogs_plant::Bug;
+    for bug in [
+        Bug::LazyForgetsNewer,
+        Bug::LazyTailStartStays,
+        Bug::LazyEscapedGoesHome,
+        Bug::LazyOldCopyWins,
+    ] {
+        assert_noticed(bug, a_journal_of_any_age_has_room);
+    }
+}
+
 /// Shorter than what counts as idle.
 const BUSY: Nanos = Nanos::from_secs(8);
 const HOUR: Nanos = Nanos::from_secs(3600);

@@ -16,6 +16,7 @@ mod data;
 mod failing;
 mod kernel;
 mod lazy;
+mod lengthen;
 mod limits;
 mod lists;
 mod memory;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use crate::broken_log::{full_with_map, middle, note, set_note, used, with_flipped};
-use crate::common::{SMALL, SMALL_MIB, World, mkfs, mount_in};
+use crate::common::{SMALL, SMALL_MIB, World, content, mkfs, mount_in};
 use crate::lazy::{again, check_tree, left_full, make_tree, run_in};
 use manylogs_block::{Extent, Lba, Nanos, Rng, Sector, to_usize};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, Mode, New};
@@ -250,6 +250,49 @@ fn a_map_is_of_use_after_a_crash() {
     });
 }
 
+/// What went home after the map was saved is not in the journal any more, though the map has it. A
+/// block of it is freed then, for which no transaction has a word, and becomes content of a file.
+fn what_went_home_since_is_left_out() {
+    let Some(empty) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, empty);
+    let length = run_in(Mode::Lazy, &world, async |fs: Ext4| {
+        for number in 0..40 {
+            let new = New::plain(FileKind::Directory, 0o755);
+            fs.create(Ino::ROOT, format!("{number}").as_bytes(), new).await.unwrap();
+        }
+        fs.sync_all().await.unwrap();
+        fs.save_map().await.unwrap();
+        fs.bring_home().await.unwrap();
+        for number in 0..40 {
+            fs.remove_directory(Ino::ROOT, format!("{number}").as_bytes()).await.unwrap();
+        }
+        fs.sync_all().await.unwrap();
+        let ino = fs.create(Ino::ROOT, b"file", file()).await.unwrap().ino;
+        // All that is free, so that the blocks of the directories are among them.
+        let mut length = 0;
+        while fs.write(ino, length, content(length, 4096)).await.is_ok() {
+            length += 4096;
+        }
+        fs.sync_all().await.unwrap();
+        length
+    });
+    let image = world.disk.after_power_cut(Survival::Everything, &mut Rng::new(7));
+    run_in(Mode::Lazy, &again(image), async move |fs: Ext4| {
+        fs.bring_home().await.unwrap();
+        let ino = fs.lookup(Ino::ROOT, b"file").await.unwrap().ino;
+        for offset in (0..length).step_by(4096) {
+            let found = fs.read(ino, offset, 4096).await.unwrap();
+            assert!(found == content(offset, 4096), "block {offset} is another");
+        }
+        fs.unmount().await.unwrap();
+    });
+}
+
+#[test]
+fn a_map_is_left_without_what_went_home_since() {
+    what_went_home_since_is_left_out();
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn bugs_planted_in_saved_maps_are_noticed() {
@@ -260,6 +303,8 @@ fn bugs_planted_in_saved_maps_are_noticed() {
         (Bug::LazySavedStale, a_map_of_a_journal_that_others_used_is_stale),
         (Bug::LazySavedAhead, a_map_has_what_is_durable_alone),
         (Bug::LazyLeftStays, damage_behind_the_map_is_seen),
+        (Bug::LazySavedKeepsGone, what_went_home_since_is_left_out),
+        (Bug::LazySavedMissesNewest, a_map_has_what_is_durable_alone),
     ] {
         assert_noticed(bug, test);
     }

@@ -279,6 +279,20 @@ impl Site {
         Ok(manylogs_ext4::Ext4::repair_journal(device, self.runtime.clone(), options).await?)
     }
 
+    /// Gives the own journal of a file system that is not adopted and that nobody uses so many
+    /// blocks: see [`manylogs_ext4::Ext4::lengthen_journal`].
+    ///
+    /// # Errors
+    /// Those of [`manylogs_ext4::Ext4::lengthen_journal`].
+    pub async fn lengthen_journal(
+        &self,
+        blocks: u32,
+    ) -> Result<manylogs_ext4::Lengthened, AdoptError> {
+        let (device, options) = (Rc::clone(&self.device), self.options(false));
+        let runtime = self.runtime.clone();
+        Ok(manylogs_ext4::Ext4::lengthen_journal(device, runtime, options, blocks).await?)
+    }
+
     /// Mounts it as ext4 with its own journal, which is replayed.
     async fn mount(&self, read_only: bool) -> Result<manylogs_ext4::Ext4, AdoptError> {
         let device = Rc::clone(&self.device);

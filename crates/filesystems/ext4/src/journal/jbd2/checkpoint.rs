@@ -96,7 +96,10 @@ impl Jbd2Sink {
     async fn bring_up_to(&self, newest: Tid) -> IoResult<()> {
         self.write_up_to(newest).await?;
         let newest = if is(Bug::LazyTailTooFar) { newest.next() } else { newest };
-        let (tid, start) = self.tail_behind(newest);
+        let (tid, mut start) = self.tail_behind(newest);
+        if is(Bug::LazyTailStartStays) {
+            start = self.state.borrow().superblock.start().unwrap_or(start);
+        }
         self.write_superblock(tid, Some(start)).await?;
         // Only now a replay does not look for these transactions any more.
         let mut state = self.state.borrow_mut();
@@ -106,7 +109,8 @@ impl Jbd2Sink {
             state.used -= oldest.blocks;
             state.transactions.pop_front();
         }
-        state.copies.forget(newest);
+        let is_more = is(Bug::LazyForgetsNewer);
+        state.copies.forget(if is_more { newest.next() } else { newest });
         state.count();
         Ok(())
     }
@@ -180,7 +184,8 @@ impl Jbd2Sink {
                     let extent = self.place.home(waiting.copy.at).sectors();
                     return Err(IoError::Checksum { extent });
                 }
-                contents.push((waiting.home, unescaped(block, waiting.copy.escaped)));
+                let escaped = waiting.copy.escaped && !is(Bug::LazyEscapedGoesHome);
+                contents.push((waiting.home, unescaped(block, escaped)));
             }
             rest = later;
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use manylogs_block::{Extent, Lba, Sectors, narrow};
 use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
+use manylogs_plant::{Bug, is};
 
 use crate::ondisk::jbd2::{Record, Tid};
 use crate::units::{BlockNo, Run};
@@ -113,7 +114,7 @@ impl Copies {
         let live = &mut self.live;
         *live += usize::from(copy.is_live);
         let gone = |_, old: Mapped<InMap>| *live -= usize::from(old.value.is_live);
-        self.newest.insert_where(one(home), copy.mapped(), |_| true, gone);
+        self.newest.insert_where(one(home), copy.mapped(), |_| !is(Bug::LazyOldCopyWins), gone);
         if let Some(bytes) = bytes {
             self.bytes.insert(home, bytes);
         }

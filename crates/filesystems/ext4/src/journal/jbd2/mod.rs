@@ -315,7 +315,7 @@ impl CommitSink for Jbd2Sink {
     fn save_map(&self, is_left: bool) -> Step<'_> {
         Box::pin(async move {
             match self.stays() {
-                true => self.save(is_left).await,
+                true => self.save(is_left, save::AT_ONCE).await,
                 false => Ok(()),
             }
         })

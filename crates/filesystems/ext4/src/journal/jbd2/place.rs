@@ -34,6 +34,26 @@ impl LogPlace {
         self.end - self.first
     }
 
+    /// The block of the journal behind the log.
+    pub(crate) const fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// The log in the same journal that ends before block `end`; `None` if that is impossible.
+    pub(crate) fn with_end(&self, end: u32) -> Option<Self> {
+        Self::new(self.runs.clone(), self.first, end)
+    }
+
+    /// In how many pieces of the device the log lies.
+    pub(crate) fn pieces(&self) -> usize {
+        first_of(&self.runs, self.end).len()
+    }
+
+    /// Whether the log lies in the same places if these are the blocks of the journal.
+    pub(crate) fn lies_in(&self, runs: &[Run]) -> bool {
+        first_of(&self.runs, self.end) == first_of(runs, self.end)
+    }
+
     /// Whether block `at` of the journal is in the log.
     pub(crate) const fn contains(&self, at: u32) -> bool {
         at >= self.first && at < self.end
@@ -76,6 +96,21 @@ impl LogPlace {
     }
 }
 
+/// The first `blocks` blocks of a file in these runs, neighbours together.
+fn first_of(runs: &[Run], blocks: u32) -> Vec<Run> {
+    let (mut left, mut first) = (blocks, Vec::<Run>::new());
+    for run in runs {
+        let blocks = run.blocks.min(left);
+        left -= blocks;
+        match first.last_mut() {
+            Some(last) if last.range().end == run.start.0 => last.blocks += blocks,
+            _ if blocks > 0 => first.push(Run { blocks, ..*run }),
+            _ => {}
+        }
+    }
+    first
+}
+
 /// Begins to write blocks, neighbours in one request. The caller waits for the completions.
 pub(super) fn write_blocks(
     device: &Rc<dyn BlockDevice>,
@@ -105,4 +140,20 @@ const RUN_MOST: u32 = 256;
 fn write(device: &Rc<dyn BlockDevice>, run: Run, payload: Payload) -> Completion {
     let extent = run.sectors();
     device.submit(Request::Write { extent, payload, fua: false, hint: Hint::None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_grew_has_its_log_where_it_was() {
+        let run = |start, blocks| Run { start: BlockNo(start), blocks };
+        let log = LogPlace::new(vec![run(100, 50), run(300, 50)], 1, 80).unwrap();
+        assert_eq!((log.end(), log.pieces()), (80, 2));
+        assert!(log.lies_in(&[run(100, 20), run(120, 30), run(300, 90), run(7, 1)]), "grown");
+        assert!(!log.lies_in(&[run(100, 50), run(301, 50)]), "moved");
+        assert!(!log.lies_in(&[run(100, 50), run(300, 29)]), "cut");
+        assert!(log.with_end(100).is_some() && log.with_end(101).is_none());
+    }
 }

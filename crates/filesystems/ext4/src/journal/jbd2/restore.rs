@@ -205,7 +205,7 @@ fn copies_of(
         if place.distance(holder.start, copy.at) >= holder.blocks {
             return None;
         }
-        if holder.tid.is_at_least(oldest) {
+        if holder.tid.is_at_least(oldest) || is(Bug::LazySavedKeepsGone) {
             copies.insert(home, Copy { tid: holder.tid, ..copy }, None);
         }
     }

@@ -19,8 +19,11 @@ use crate::memory::Part;
 use crate::ondisk::jbd2::{RECORDS, Record, SavedMap, Tid, saved_block};
 use crate::units::{BLOCK_BYTES, BlockNo};
 
+#[cfg(test)]
+mod tests;
+
 /// Blocks of the map written at a time: 1 MiB.
-const AT_ONCE: usize = 256;
+pub(super) const AT_ONCE: usize = 256;
 /// Blocks of the log after which the map is saved again: 256 MiB. An opening after a crash looks
 /// through so much, and an eighth of it is what a map of a million blocks takes.
 const SAVED_EVERY: u32 = 1 << 16;
@@ -32,6 +35,8 @@ struct Cursor {
     transactions: usize,
     /// The block whose copy, or one behind it, is next; `None` behind the last.
     home: Option<BlockNo>,
+    /// Most records that are taken at a time.
+    most: usize,
 }
 
 impl InLog {
@@ -59,8 +64,8 @@ impl Jbd2Sink {
     }
 
     /// Saves the map durably, if the log has room for it. `is_left` if nothing will be committed
-    /// before the next opening.
-    pub(super) async fn save(&self, is_left: bool) -> IoResult<()> {
+    /// before the next opening. So many blocks of it are written at a time.
+    pub(super) async fn save(&self, is_left: bool, at_once: usize) -> IoResult<()> {
         // The tail stays where it is, and the superblock as it is.
         let _alone = self.checkpointing.take().await;
         if self.is_saved() {
@@ -68,7 +73,7 @@ impl Jbd2Sink {
         }
         let Some(mut saved) = self.planned() else { return Ok(()) };
         self.state.borrow_mut().unsaved = 0;
-        self.write_map(&mut saved).await?;
+        self.write_map(&mut saved, at_once).await?;
         self.device.submit(Request::Flush).await?;
         if !self.is_free(saved.start) {
             return Ok(());
@@ -134,19 +139,21 @@ impl Jbd2Sink {
     /// Whether no transaction takes a block of the log from `at` to the oldest transaction.
     fn is_free(&self, at: u32) -> bool {
         let state = self.state.borrow();
-        self.place.distance(state.head, at) <= self.place.blocks() - state.used
+        let is_free = self.place.distance(state.head, at) <= self.place.blocks() - state.used;
+        is_free || is(Bug::LazyMapOverCommits)
     }
 
     /// Writes the blocks of a map, and counts its copies.
-    async fn write_map(&self, saved: &mut SavedMap) -> IoResult<()> {
+    async fn write_map(&self, saved: &mut SavedMap, at_once: usize) -> IoResult<()> {
         let seed = self.state.borrow().superblock.saved_seed(saved);
         let newest = (saved.transactions > 0).then(|| Tid(saved.next().0.wrapping_sub(1)));
-        let mut cursor = Cursor { newest, transactions: 0, home: Some(BlockNo(0)) };
+        let most = at_once * RECORDS;
+        let mut cursor = Cursor { newest, transactions: 0, home: Some(BlockNo(0)), most };
         let (mut rest, mut number) = (Vec::new(), 0);
         loop {
             let is_last = self.more(saved, &mut cursor, &mut rest);
             let whole = if is_last { rest.len() } else { rest.len() / RECORDS * RECORDS };
-            let _held = self.memory.hold(Part::Journal, (2 * AT_ONCE * BLOCK_BYTES) as u64);
+            let _held = self.memory.hold(Part::Journal, (2 * at_once * BLOCK_BYTES) as u64);
             let now: Vec<Record> = rest.drain(..whole).collect();
             let blocks = now.chunks(RECORDS).zip(number..).map(|(records, number)| {
                 let at = self.place.ahead(saved.start, number);
@@ -169,7 +176,7 @@ impl Jbd2Sink {
 
     /// Adds the next records of a map to `records`. Returns whether these are the last.
     fn more(&self, saved: &mut SavedMap, cursor: &mut Cursor, records: &mut Vec<Record>) -> bool {
-        let most = AT_ONCE * RECORDS - records.len();
+        let most = cursor.most - records.len();
         let state = self.state.borrow();
         let left = saved.transactions as usize - cursor.transactions;
         if left > 0 {
@@ -182,7 +189,9 @@ impl Jbd2Sink {
         let some = state.copies.some_from(home, most);
         cursor.home = some.last().map(|(last, _)| BlockNo(last.0 + 1));
         // A newer copy may be in a transaction whose commit block is not written yet.
-        let old = some.into_iter().filter(|(_, copy)| newest.is_at_least(copy.tid));
+        let misses = |tid| is(Bug::LazySavedMissesNewest) && tid == newest;
+        let is_old = |tid: Tid| newest.is_at_least(tid) && !misses(tid);
+        let old = some.into_iter().filter(|(_, copy)| is_old(copy.tid));
         let old: Vec<Record> = old.map(|(home, copy)| copy.record(home)).collect();
         saved.copies += narrow::<_, u32>(old.len());
         records.extend(old);

@@ -10,7 +10,7 @@ use super::place::LogPlace;
 use crate::cache::read_block;
 use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::ondisk::jbd2::{self, BlockKind, Format, JournalSuperblock, Tag, Tid, incompat};
-use crate::units::{BlockNo, Run, Timestamp};
+use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
 /// Most blocks of the log that are read at a time: 1 MiB.
 pub(super) const READ_MOST: u32 = 256;
@@ -220,22 +220,40 @@ impl<'a> Scan<'a> {
         contents: Contents,
         found: &mut Found,
     ) -> Result<()> {
-        for tag in tags {
-            let at = found.behind;
-            let mut is_bad = false;
-            if contents == Contents::Compared {
-                is_bad = match self.read_if_readable(at).await? {
-                    Some(block) => {
-                        let sum = self.format.checksum(tid, &block);
-                        sum.is_some_and(|sum| sum != tag.checksum)
-                    }
-                    None => true,
-                };
-            }
-            found.copies.push(Announced { tag, at, is_bad });
+        let bad = match contents {
+            Contents::Compared => self.bad(tid, &tags, found.behind).await?,
+            Contents::Skipped => vec![false; tags.len()],
+        };
+        for (tag, is_bad) in tags.into_iter().zip(bad) {
+            found.copies.push(Announced { tag, at: found.behind, is_bad });
             self.step(found);
         }
         Ok(())
+    }
+
+    /// Which copies from block `at` on do not have the checksums that their tags say. Neighbours
+    /// are read together: a transaction may have 4096 copies, and each read of one costs a turn of
+    /// the disk.
+    async fn bad(&self, tid: Tid, tags: &[Tag], mut at: u32) -> Result<Vec<bool>> {
+        let mut bad = Vec::with_capacity(tags.len());
+        while bad.len() < tags.len() {
+            let left = &tags[bad.len()..];
+            let most = manylogs_block::narrow(left.len() as u64);
+            let (run, content) = self.read_run(at, most).await?;
+            for (number, tag) in (0..run.blocks).zip(left) {
+                let from = number as usize * BLOCK_BYTES;
+                let block = match &content {
+                    Some(all) => Some(all.slice(from..from + BLOCK_BYTES)),
+                    None => self.read_if_readable(at + number).await?,
+                };
+                let is_bad = |block: Bytes| {
+                    self.format.checksum(tid, &block).is_some_and(|sum| sum != tag.checksum)
+                };
+                bad.push(block.is_none_or(is_bad));
+            }
+            at = self.place.after(at + run.blocks - 1);
+        }
+        Ok(bad)
     }
 
     /// Checks the tags of a transaction with a commit block.

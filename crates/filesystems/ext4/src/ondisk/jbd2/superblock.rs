@@ -55,6 +55,11 @@ impl JournalSuperblock {
         self.u32(0x10)
     }
 
+    /// Sets the blocks of the journal: the log ends with them.
+    pub(crate) fn set_blocks(&mut self, blocks: u32) {
+        put_be32(&mut *self.0, 0x10, blocks);
+    }
+
     /// The first block of the log.
     pub(crate) fn first(&self) -> u32 {
         self.u32(0x14)
