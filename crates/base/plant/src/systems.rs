@@ -149,6 +149,12 @@ macro_rules! with_systems {
                 SilentSsdAwaited,
                 /// What an added drive held is not made blank.
                 AddedLinkNotBlank,
+                /// With the checksums of dead versions that of a live one is forgotten.
+                LiveChecksumForgotten,
+                /// Dead versions are forgotten while a read of them is under way.
+                ForgottenUnderRead,
+                /// What is forgotten of a segment is more than what is dead in it.
+                LiveExtentForgotten,
             }
             /// Bugs of a chain's mirrored links that its crash histories show.
             PAIRS {
@@ -183,6 +189,8 @@ macro_rules! with_systems {
                 DamageNotMended,
                 /// An opening does not mend what a half has lost.
                 OpeningMendsNothing,
+                /// What no checksum was held against is written to a half that is mended.
+                UncheckedPartsMended,
             }
             /// Bugs of a client of several of Everest's stores, and of the stores' dealings with
             /// clients, that crash histories of many nodes show.

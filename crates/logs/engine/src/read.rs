@@ -90,7 +90,8 @@ pub(crate) async fn end_read_of_copies<S: System>(
     let mut result = check(found);
     if result.is_err() && !plant::is(Bug::OtherCopyNotAsked) {
         let copies = engine.members.of(read.device).device().copies();
-        if let Some((content, _)) = mend(copies, read.extent, check).await {
+        let parts = engine.with_store(|store| store.checked_parts(read));
+        if let Some((content, _)) = mend(copies, (read.extent, parts), check).await {
             result = Ok(content);
         }
     }
@@ -125,7 +126,8 @@ pub async fn check_copies<S: System>(
         copies.push(Rc::clone(device));
     }
     let check = |found| engine.with_store(|store| store.check_read(&read, found, home));
-    let found = mend(copies, read.extent, check).await;
+    let parts = engine.with_store(|store| store.checked_parts(&read));
+    let found = mend(copies, (read.extent, parts), check).await;
     engine.with_store(|store| store.unpin_read(&read));
     system.offer_room();
     let (_, damaged) = found.ok_or(IoError::Checksum { extent: home })?;
@@ -133,23 +135,32 @@ pub async fn check_copies<S: System>(
 }
 
 /// The content of `extent` that passes `check`, from any of `copies`, and how many others hold
-/// something else there. It is written to those.
+/// something else there. It is written to those, but only `parts` of it, which have checksums, and
+/// what a copy cannot read: what lies between them may be whole on those copies alone.
 async fn mend(
     copies: Copies,
-    extent: Extent,
+    (extent, parts): (Extent, Vec<Extent>),
     check: impl Fn(IoResult) -> IoResult,
 ) -> Option<(Payload, u64)> {
-    let (mut whole, mut damaged) = (None, Copies::new());
+    let (mut whole, mut damaged) = (None, Vec::new());
     for copy in copies {
         match check(copy.submit(Request::Read { extent }).await) {
             Ok(content) => whole = Some(content),
-            Err(_) => damaged.push(copy),
+            Err(error) => damaged.push((copy, error)),
         }
     }
     let (content, count) = (whole?, damaged.len() as u64);
-    for copy in damaged {
-        if !plant::is(Bug::DamageNotMended) {
-            let _ = copy.submit(Request::write_fua(extent, content.clone())).await;
+    for (copy, error) in damaged {
+        let unread = match error {
+            IoError::Medium { extent: bad } => {
+                Extent::between(bad.start.max(extent.start), bad.end().min(extent.end()))
+            }
+            _ => Extent::default(),
+        };
+        let written = parts.iter().copied().chain([unread].into_iter().filter(|it| it.len.0 > 0));
+        for part in written.filter(|_| !plant::is(Bug::DamageNotMended)) {
+            let content = content.slice(Sectors(part.start.0 - extent.start.0), part.len);
+            let _ = copy.submit(Request::write_fua(part, content)).await;
         }
     }
     Some((content, count))

@@ -1,6 +1,8 @@
-//! The extents of a log's entries, in the order of the log: they lead from a place to its address.
+//! The extents of a log's entries: they lead from a place to its address.
 
 use manylogs_block::{Extent, Lba, Sectors};
+
+use crate::ascending::Ascending;
 
 /// Sectors of a block of file systems: most entries are one such block, aligned.
 const BLOCK: u64 = 8;
@@ -11,25 +13,56 @@ const PAIR: u32 = u32::MAX;
 /// A pair without a length: two pairs follow, one with the address and one with the length.
 const LONG: u64 = 0;
 
-/// The extents of a log's entries, in the order of the log. An entry that is a block of 4 KiB takes
-/// four bytes, others take twelve, and 28 if they are long or in another address space. With this
-/// list the store finds a log's live versions without reading the log.
+/// The extents of a log's entries. An entry that is a block of 4 KiB takes four bytes, others take
+/// twelve, and 28 if they are long or in another address space. Once they are packed a block takes
+/// about two bytes. With this list the store finds a log's live versions without reading the log.
 #[derive(Clone, Debug, Default)]
-pub struct Inverse(Vec<u32>);
+pub struct Inverse {
+    /// Numbers of blocks, since the extents were last packed.
+    blocks: Ascending,
+    /// Other extents, and all that were appended since.
+    words: Vec<u32>,
+    /// Whether some were appended since.
+    is_loose: bool,
+}
+
+/// The number of the block that an extent is, if it is one.
+fn block_of(extent: Extent) -> Option<u32> {
+    let (start, len) = (extent.start.0, extent.len.0);
+    let block = u32::try_from(start / BLOCK).ok().filter(|block| *block != PAIR);
+    block.filter(|_| len == BLOCK && start.is_multiple_of(BLOCK))
+}
 
 impl Inverse {
+    /// These extents, packed. They must be in the order of their addresses, each once.
+    #[must_use]
+    pub fn packed(extents: &[Extent]) -> Self {
+        let (mut blocks, mut others) = (Vec::new(), Self::default());
+        for extent in extents {
+            match block_of(*extent) {
+                Some(block) => blocks.push(u64::from(block)),
+                None => others.push(*extent),
+            }
+        }
+        others.words.shrink_to_fit();
+        Self { blocks: Ascending::pack(&blocks), is_loose: false, ..others }
+    }
+
+    /// Whether extents were appended since the others were packed.
+    #[must_use]
+    pub const fn is_loose(&self) -> bool {
+        self.is_loose
+    }
+
     /// Appends the extent of an entry.
     pub fn push(&mut self, extent: Extent) {
-        let (start, len) = (extent.start.0, extent.len.0);
-        let block = u32::try_from(start / BLOCK).ok().filter(|block| *block != PAIR);
-        if let Some(block) = block
-            && len == BLOCK
-            && start.is_multiple_of(BLOCK)
-        {
-            self.0.push(block);
+        self.is_loose = true;
+        if let Some(block) = block_of(extent) {
+            self.words.push(block);
             return;
         }
-        self.0.push(PAIR);
+        let (start, len) = (extent.start.0, extent.len.0);
+        self.words.push(PAIR);
         if start >> (u64::BITS - LEN_BITS) == 0 && len >> LEN_BITS == 0 && len > 0 {
             self.push_pair(start << LEN_BITS | len);
         } else {
@@ -40,13 +73,14 @@ impl Inverse {
     fn push_pair(&mut self, pair: u64) {
         #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
         let low = pair as u32;
-        self.0.extend([low, (pair >> u32::BITS) as u32]);
+        self.words.extend([low, (pair >> u32::BITS) as u32]);
     }
 
-    /// The extents in order.
+    /// The packed extents by address, and then the others in the order of the log.
     pub fn iter(&self) -> impl Iterator<Item = Extent> {
-        let mut words = self.0.iter().copied();
-        std::iter::from_fn(move || {
+        let blocks = self.blocks.iter().map(|block| Extent::new(block * BLOCK, BLOCK));
+        let mut words = self.words.iter().copied();
+        blocks.chain(std::iter::from_fn(move || {
             let word = words.next()?;
             if word != PAIR {
                 return Some(Extent::new(u64::from(word) * BLOCK, BLOCK));
@@ -59,13 +93,13 @@ impl Inverse {
             }
             let start = Lba(pair()?);
             Some(Extent { start, len: Sectors(pair()?) })
-        })
+        }))
     }
 
     /// Bytes of memory in use.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.0.capacity() * size_of::<u32>()
+        self.blocks.bytes() + self.words.capacity() * size_of::<u32>()
     }
 }
 
@@ -95,5 +129,16 @@ mod tests {
         let mut blocks = Inverse::default();
         (0..1024).for_each(|block| blocks.push(Extent::new(block * BLOCK, BLOCK)));
         assert_eq!(blocks.bytes(), 4096);
+        let mut sorted = extents.to_vec();
+        sorted.sort_by_key(|extent| (extent.start, extent.len));
+        let mut packed = Inverse::packed(&sorted);
+        packed.push(Extent::new(3, 5));
+        sorted.push(Extent::new(3, 5));
+        sorted.sort_by_key(|extent| (extent.start, extent.len));
+        let mut found: Vec<Extent> = packed.iter().collect();
+        found.sort_by_key(|extent| (extent.start, extent.len));
+        assert_eq!(found, sorted);
+        let sorted: Vec<Extent> = blocks.iter().collect();
+        assert!(Inverse::packed(&sorted).bytes() < 200, "a block behind another takes a bit");
     }
 }

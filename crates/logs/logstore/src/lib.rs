@@ -5,6 +5,7 @@
 //! The byte-exact format is in `docs/format.md`.
 
 mod append;
+mod ascending;
 mod content;
 mod entry;
 mod inverse;

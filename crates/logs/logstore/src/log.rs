@@ -13,6 +13,7 @@ use crate::{
     UnitTable, units_of,
 };
 
+mod forget;
 mod needed;
 mod summarized;
 
@@ -58,6 +59,9 @@ pub struct Log {
     fresh: bool,
     /// The extents of its entries, if the log keeps them.
     inverse: Option<Inverse>,
+    /// What forgetting looks at, in sectors, and sectors that died since it last did.
+    listed: u64,
+    gone: u64,
     /// The device must be reset at this log before each epoch's first record.
     reset_first: bool,
     /// What the log holds, for an opening, if the log keeps it.
@@ -91,6 +95,8 @@ impl Log {
             resets: 0,
             fresh: true,
             inverse: None,
+            listed: 0,
+            gone: 0,
             reset_first: false,
             summary: None,
             held: false,
@@ -290,6 +296,7 @@ impl Log {
         let mut checksums = record.unit_checksums.iter();
         let mut offsets = Offsets::new();
         for entry in &record.entries {
+            self.listed += forget::weight_of(entry);
             if entry.kind != EntryKind::Supersede {
                 self.oldest = self.oldest.min(entry.data_sequence);
                 self.inverse.iter_mut().for_each(|inverse| inverse.push(entry.extent));
@@ -367,6 +374,7 @@ impl Log {
         // Dropped, not cleared: most logs of a volume are not in use at a time.
         self.units = UnitTable::default();
         self.inverse = self.inverse.take().map(|_| Inverse::default());
+        (self.listed, self.gone) = (0, 0);
         self.summary = None;
     }
 

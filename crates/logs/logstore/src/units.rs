@@ -129,6 +129,43 @@ impl UnitTable {
         })
     }
 
+    /// Forgets all units but those that overlap one of `parts` of the log, which are in order.
+    /// Returns the length of those that stay.
+    pub fn keep(&mut self, parts: &[Extent]) -> Sectors {
+        let (mut kept, mut sectors, mut parts) = (Self::default(), Sectors(0), parts.iter());
+        let mut part = parts.next();
+        for unit in self.iter() {
+            let at = Extent::new(unit.offset.0.into(), unit.len.0);
+            while part.is_some_and(|part| part.end() <= at.start) {
+                part = parts.next();
+            }
+            if part.is_some_and(|part| part.overlaps(at)) {
+                kept.push(unit);
+                sectors += unit.len;
+            }
+        }
+        kept.blocks.shrink_to_fit();
+        kept.steps.shrink_to_fit();
+        kept.checksums.shrink_to_fit();
+        *self = kept;
+        sectors
+    }
+
+    /// The parts of `extent` of the log that have checksums, each as long as possible. The units at
+    /// both ends of `extent` must be whole: see [`UnitTable::widen`].
+    #[must_use]
+    pub fn parts_of(&self, extent: Extent) -> Vec<Extent> {
+        let mut parts: Vec<Extent> = Vec::new();
+        let Ok(offset) = u32::try_from(extent.start.0) else { return parts };
+        for unit in self.covering(LogOffset(offset), extent.len) {
+            match parts.last_mut() {
+                Some(last) if last.end().0 == u64::from(unit.offset.0) => last.len += unit.len,
+                _ => parts.push(Extent::new(unit.offset.0.into(), unit.len.0)),
+            }
+        }
+        parts
+    }
+
     /// Every unit in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Unit> {
         self.units_from(0)
@@ -210,6 +247,15 @@ mod tests {
     }
 
     #[test]
+    fn parts_with_checksums_are_joined() {
+        let mut table = table(&Payload::tags(1, Sectors(20)));
+        let unit = Unit { offset: LogOffset(121), len: Sectors(3), checksum: 0 };
+        table.push(unit);
+        let parts = table.parts_of(Extent::new(90, 60));
+        assert_eq!(parts, [Extent::new(100, 20), Extent::new(121, 3)]);
+    }
+
+    #[test]
     fn one_changed_sector_is_noticed() {
         let payload = Payload::tags(1, Sectors(20));
         let table = table(&payload);
@@ -240,6 +286,16 @@ mod tests {
                 table.push(model[i]);
                 end = start + len;
             }
+            let third: Vec<Extent> = model
+                .iter()
+                .step_by(3)
+                .map(|unit| Extent::new(u64::from(unit.offset.0) + unit.len.0 - 1, 1))
+                .collect();
+            let mut some = table.clone();
+            let kept: Vec<Unit> = model.iter().copied().step_by(3).collect();
+            let sectors = kept.iter().map(|unit| unit.len.0).sum();
+            prop_assert_eq!(some.keep(&third), Sectors(sectors));
+            prop_assert_eq!(some.iter().collect::<Vec<_>>(), kept);
             prop_assert_eq!(table.iter().len(), model.len());
             prop_assert_eq!(table.iter().collect::<Vec<_>>(), model.clone());
             for start in 0..end + 9 {

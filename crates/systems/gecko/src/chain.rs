@@ -46,6 +46,8 @@ pub struct ChainFigures {
     pub body_hits: u64,
     /// Memory of the map, of the checksums, and of what segments hold.
     pub table_bytes: u64,
+    /// The map alone.
+    pub map_bytes: u64,
     /// Segments of which a summary on another link told the opening what they hold.
     pub summarized: u64,
     /// Segments that the opening read, the blank ones left out.
@@ -96,6 +98,7 @@ impl Chain {
             tail_misses: cache.tail_misses,
             body_hits: cache.body_hits,
             table_bytes: state.store.table_bytes(),
+            map_bytes: state.store.map().bytes() as u64,
             summarized: self.0.opened_by.summaries,
             scanned: self.0.opened_by.scanned,
         }

@@ -48,11 +48,13 @@ impl Geometry {
     }
 }
 
-/// Memory of the map for each exported block of 4 KiB, if all was written at random: see
-/// `docs/gecko.md` for what was measured.
-const MAP_BYTES: u64 = 12;
+/// Memory of the map for each exported block of 4 KiB, if all was written at random, on a chain of
+/// 20 TB: see `docs/gecko.md` for what was measured on smaller ones.
+const MAP_BYTES: u64 = 14;
 /// Memory of the checksum of a block in a segment, and of the list of what the segment holds.
-const IN_SEGMENT_BYTES: u64 = 10;
+const LISTED_BYTES: u64 = 10;
+/// Of so many listed blocks one may be dead.
+const LISTED_DEAD: u64 = 8;
 const BLOCK: Sectors = Sectors(8);
 
 /// Memory in bytes that the map, the checksums and the segments' lists take at most, if clients
@@ -60,7 +62,10 @@ const BLOCK: Sectors = Sectors(8);
 /// writes take less, and shorter ones more.
 #[must_use]
 pub const fn table_bytes_most(export: Sectors, segments: Sectors) -> u64 {
-    export.0 / BLOCK.0 * MAP_BYTES + segments.0 / BLOCK.0 * IN_SEGMENT_BYTES
+    let (blocks, most) = (export.0 / BLOCK.0, segments.0 / BLOCK.0);
+    let listed = blocks * LISTED_DEAD / (LISTED_DEAD - 1);
+    let listed = if listed < most { listed } else { most };
+    blocks * MAP_BYTES + listed * LISTED_BYTES
 }
 
 /// Length that a drive with so many segments keeps for summaries of another link's segments.

@@ -219,6 +219,23 @@ fn a_scrub_mends_both_halves_and_tells_what_is_lost() {
     });
 }
 
+/// One half has lost the content of a piece, and the other one the header of a record beside it.
+#[test]
+fn what_has_no_checksum_is_not_mended_from_another_half() {
+    in_virtual_time(|world| async move {
+        let chain = created(&world).await;
+        fill(&chain, 1).await;
+        let content = world.place_of(0, tag(1, 2)).await;
+        let beside = world.place_of(1, tag(1, 3)).await;
+        let header = Extent::new(beside.start.0 - 8, 8);
+        world.spoil(0, content).await;
+        world.spoil(1, header).await;
+        assert_eq!(chain.scrub(|_, _| {}).await.unwrap().mended, 1);
+        assert!(!world.is_spoilt(0, content).await, "the content is mended");
+        assert!(!world.is_spoilt(0, header).await, "the only whole header is overwritten");
+    });
+}
+
 #[test]
 fn bad_sectors_are_read_from_the_other_half_and_written_anew() {
     in_virtual_time(|world| async move {
@@ -304,7 +321,8 @@ fn planted_bugs_are_noticed() {
 
     use manylogs_plant::{Bug, plant};
 
-    let cases: [(Bug, fn()); 4] = [
+    let cases: [(Bug, fn()); 5] = [
+        (Bug::UncheckedPartsMended, what_has_no_checksum_is_not_mended_from_another_half),
         (Bug::OtherCopyNotAsked, what_one_half_returns_damaged_is_read_from_the_other_and_mended),
         (Bug::DamageNotMended, what_one_half_returns_damaged_is_read_from_the_other_and_mended),
         (Bug::OpeningMendsNothing, an_opening_mends_what_a_half_has_lost),

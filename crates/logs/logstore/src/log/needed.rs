@@ -39,6 +39,7 @@ impl Log {
     pub const fn sub_live(&mut self, sectors: u64) {
         debug_assert!(self.live >= sectors);
         self.live = self.live.saturating_sub(sectors);
+        self.gone = self.gone.saturating_add(sectors);
     }
 
     /// Whether some of its entries say that older kept versions are dead.

@@ -8,7 +8,10 @@ use manylogs_block::{Extent, Lba, Sectors, narrow};
 use super::log_set::LogSet;
 use manylogs_plant::{self as plant, Bug};
 
+mod listed;
 mod shut;
+
+use listed::Listed;
 
 /// A log without live versions begins anew if more than this share of it is filled, as a divisor.
 pub(super) const KEPT_SHARE: u64 = 16;
@@ -40,8 +43,8 @@ pub struct Logs {
     retired: usize,
     /// Length of all logs together.
     sectors: u64,
-    /// Whether logs keep the extents of their entries: [`Log::inverse`].
-    inverse: bool,
+    /// Whether logs keep the extents of their entries ([`Log::inverse`]), and of which.
+    inverse: Option<Listed>,
     /// Whether the device must be reset at a log before each epoch.
     reset_first: bool,
     /// Devices whose logs take no records: see [`Logs::shut`].
@@ -67,7 +70,7 @@ impl Logs {
             used: 0,
             retired: 0,
             sectors: regions.iter().map(|region| region.len.0).sum::<u64>().max(1),
-            inverse: false,
+            inverse: None,
             reset_first: false,
             shut: Vec::new(),
             summaries: None,
@@ -96,17 +99,6 @@ impl Logs {
         let mut blank = Self { devices, inverse, reset_first, summaries, ..new };
         self.shut.iter().for_each(|device| blank.shut(*device));
         blank
-    }
-
-    /// The same logs; each of them keeps the extents of its entries: [`Log::inverse`].
-    #[must_use]
-    pub fn with_inverse(self) -> Self {
-        Self { inverse: true, ..self }
-    }
-
-    /// As [`Logs::with_inverse`], for logs that are in use: each begins with its next epoch.
-    pub const fn keep_inverse(&mut self) {
-        self.inverse = true;
     }
 
     /// The same logs on devices that must be reset before they are written again, such as the zones
@@ -188,7 +180,7 @@ impl Logs {
         let mut log = self.logs[id.0 as usize]
             .take()
             .unwrap_or_else(|| Box::new(Log::new(id, region, shape)));
-        if self.inverse {
+        if self.inverse.is_some() {
             log.keep_inverse();
         }
         if self.reset_first {

@@ -9,6 +9,7 @@ mod cleaner;
 mod entries;
 mod failure;
 mod fits;
+mod forget;
 mod homebound;
 mod kept;
 mod log_set;

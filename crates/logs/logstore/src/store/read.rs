@@ -119,6 +119,21 @@ impl Store {
         }
     }
 
+    /// The parts of what is read, on the device, that are held against checksums. What lies between
+    /// them, such as headers, is not.
+    #[must_use]
+    pub fn checked_parts(&self, read: &LogRead) -> Vec<Extent> {
+        if plant::is(Bug::UncheckedPartsMended) {
+            return vec![read.extent];
+        }
+        let parts = self.logs.get(read.log).map(|log| log.units().parts_of(read.within));
+        let on_device = |part: Extent| {
+            let skip = Sectors(part.start.0 - read.within.start.0);
+            Extent { start: read.extent.start + skip, len: part.len }
+        };
+        parts.unwrap_or_default().into_iter().map(on_device).collect()
+    }
+
     /// Ends a read that was checked: the log may be reset.
     pub fn unpin_read(&mut self, read: &LogRead) {
         if !plant::is(Bug::ResetUnderRead) {

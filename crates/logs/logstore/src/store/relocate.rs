@@ -139,7 +139,7 @@ impl Store {
 
     /// From now on the logs keep the extents of their entries, each from its next epoch on, for
     /// [`Store::live_by_inverse`].
-    pub const fn keep_inverse(&mut self) {
+    pub fn keep_inverse(&mut self) {
         self.logs.keep_inverse();
     }
 

@@ -176,6 +176,8 @@ impl Store {
         if worth {
             self.begin_anew(id);
             self.counters.log_resets += 1;
+        } else {
+            self.forget_dead(id);
         }
     }
 }
