@@ -17,6 +17,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 const BLOCK: u64 = 4096;
+const BLOCK_LEN: usize = 4096;
 const IMAGE: u64 = 64 << 20;
 
 /// A file system in memory that is full, with an image whose blocks are all there but for some:
@@ -54,8 +55,11 @@ impl FailingDisk {
         gone.iter().for_each(|block| fallocate(&image, hole, block * BLOCK, BLOCK).unwrap());
         // The room of the holes is taken by another file.
         let other = File::create_new(disk.memory().join("other")).unwrap();
-        let full = (0..).find(|at| other.write_at(&[1; BLOCK as usize], at * BLOCK).is_err());
-        assert!(full.unwrap() as usize >= gone.len(), "{full:?}");
+        let mut taken = 0_usize;
+        while other.write_at(&[1; BLOCK_LEN], taken as u64 * BLOCK).is_ok() {
+            taken += 1;
+        }
+        assert!(taken >= gone.len(), "{taken}");
         Some(disk)
     }
 
@@ -98,7 +102,7 @@ impl Drop for FailingDisk {
 
 /// Whether a program reads what the disk holds, once what was written has been given up.
 fn reads_what_is_there(planted: &str) -> Option<bool> {
-    const LEN: usize = 10 * BLOCK as usize;
+    const LEN: usize = 10 * BLOCK_LEN;
     let prepare = |root: &Path| fs::write(root.join("file"), [1; LEN]).unwrap();
     let disk = FailingDisk::new(prepare, ("/file", 0))?;
     disk.serve(planted);
@@ -178,7 +182,9 @@ fn a_disk_that_turned_read_only_is_seen_as_it_was_then() {
     let prepare = |root: &Path| {
         let dir = root.join("dir");
         fs::create_dir(&dir).unwrap();
-        ["kept", "chmod", "gone", "old"].map(|name| fs::write(dir.join(name), name).unwrap());
+        for name in ["kept", "chmod", "gone", "old"] {
+            fs::write(dir.join(name), name).unwrap();
+        }
         std::os::unix::fs::symlink("kept", dir.join("link")).unwrap();
     };
     // The journal keeps its superblock.
