@@ -60,8 +60,9 @@
 #               and PostgreSQL on MLFS whose servers are killed (root; about half an hour, FAST=1 for
 #               some minutes)
 #   make mlfs-bench  speed of MLFS beside the kernel's ext4 and beside what FUSE itself costs (root)
-#   make guest  guest kernels read a drained disk without this software, and use volumes through
-#               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
+#   make guest  guest kernels read a drained disk without this software, use volumes through ublk and
+#               the kernel's NBD client whose servers are killed, and MLFS with an older kernel (Debian;
+#               QEMU, kernels)
 #   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
 #               dm-flakey, in guests
 #   make guest-link  the kernel's block layer in a guest with an AHCI disk beside that of the model

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The tests with a guest kernel (make guest): a drained disk without this software, volumes served
-# through modules that few kernels have, and a disk with large sectors that loses its power.
+# through modules that few kernels have, a disk with large sectors that loses its power, and MLFS
+# with a kernel that lacks what newer ones have.
 #
 #   tests/guest/run.sh [SEED]
 set -euo pipefail
@@ -8,3 +9,4 @@ cd "$(dirname "$0")"
 ./drained.sh "${1:-1}"
 ./served.sh
 ./sectors.sh
+./mlfs.sh

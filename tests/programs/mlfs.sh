@@ -31,6 +31,29 @@ mlfs() {
     done
 }
 
+# Thousands of processes at once, and a directory that changes while it is listed.
+crowd() {
+    has mkfs.ext4 || { skip "crowd: mkfs.ext4 is missing" && return; }
+    local off=noattrcache,lookupcache=none,nodircache,noreaddirplus,nodatacache
+    crowd_in ordered noatime
+    crowd_in manylogs noatime
+    crowd_in ordered "$off"
+}
+
+# crowd_in MODE OPTIONS
+crowd_in() {
+    check "crowd, $1, $2: $processes processes" crowd_with crowd.py "$processes" "$@"
+    check "crowd, $1, $2: $names names" crowd_with large_directory.py "$names" "$@"
+}
+
+# crowd_with PROGRAM COUNT MODE OPTIONS
+crowd_with() {
+    rm -rf "$work/crowd"
+    python3 "$here/$1" "$manylogs" "$work/crowd" "$2" "$seed" "$3" "$4" >"$work/crowd.out" \
+        2>>"$log" || return 1
+    figures=$(tail -n 1 "$work/crowd.out")
+}
+
 # mlfs_has_logs MODE
 mlfs_has_logs() { [ "$1" = manylogs ] || [ "$1" = durable ]; }
 

@@ -88,8 +88,9 @@ pg_disk() {
     fi
     unserve
     image=$work/mlfs.img
+    # Half of the logs must hold the whole of pg_wal, or a part of it goes home: 120 of 240 MiB.
     rm -f "$image" && truncate -s 6G "$image" && quietly mkfs.ext4 -q -F -b 4096 "$image" &&
-        quietly "$manylogs" fs adopt "$image" --yes &&
+        quietly "$manylogs" fs adopt "$image" --yes --log-every 256M &&
         quietly "$manylogs" fs set "$image" checkpoint=every:60s && mlfs_serve "$1"
 }
 

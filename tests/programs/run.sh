@@ -26,6 +26,9 @@
 #          below a root that hands user.manylogs.durable down; images of many features, filled by
 #          the kernel and read by MLFS and the other way round (trees.py); a history of git checked
 #          out on both (checkouts.py)
+#   crowd  on a mounted file system in two modes and without caches: thousands of processes at once
+#          (crowd.py), and a large directory that is listed while others change it
+#          (large_directory.py)
 #   nbd    over NBD, by the engine and by nbdkit: fio, nbdinfo, nbdcopy, qemu-img, and a file system through nbdfuse
 #
 # From the environment:
@@ -36,6 +39,8 @@
 #   TREES         images of `mlfs` that both fill and read (200; FAST: 12)
 #   HISTORY       a repository of git for `mlfs` (this one), with the whole of its history
 #   REVISIONS     of it that are checked out (24; FAST: 6)
+#   PROCESSES     of `crowd` (10,000; FAST: 500)
+#   NAMES         of the directory of `crowd` (1,000,000; FAST: 20,000)
 #   PG_ROUNDS     kills of `pg` on each file system (10; FAST: 3)
 #   FSX_OPS       operations of each fsx (1,000,000; FAST: 50,000)
 #   FIO_PASSES    how often each fio run writes and verifies (5; FAST: 1)
@@ -61,6 +66,8 @@ rounds=${ROUNDS:-$([ "$fast" ] && echo 20 || echo 200)}
 trees=${TREES:-$([ "$fast" ] && echo 12 || echo 200)}
 history=${HISTORY:-$PWD}
 revisions=${REVISIONS:-$([ "$fast" ] && echo 6 || echo 24)}
+processes=${PROCESSES:-$([ "$fast" ] && echo 500 || echo 10000)}
+names=${NAMES:-$([ "$fast" ] && echo 20000 || echo 1000000)}
 pg_rounds=${PG_ROUNDS:-$([ "$fast" ] && echo 3 || echo 10)}
 fsx_ops=${FSX_OPS:-$([ "$fast" ] && echo 50000 || echo 1000000)}
 fio_passes=${FIO_PASSES:-$([ "$fast" ] && echo 1 || echo 5)}
@@ -152,10 +159,10 @@ everest_rounds() {
 
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs kills everest everest-fsx mlfs nbd
+[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs kills everest everest-fsx mlfs crowd nbd
 for name; do
     case $name in
-    raw | kills | everest | mlfs | nbd | short) "$name" ;;
+    raw | kills | everest | mlfs | crowd | nbd | short) "$name" ;;
     ext4 | xfs) file_system "$name" ;;
     everest-fsx) everest_fsx ;;
     fsx-ext4 | fsx-xfs) fsx_alone "${name#fsx-}" ;;

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use common::Place;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, XattrFlags, removexattr, setxattr, statx,
+    AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, XattrFlags, removexattr, setxattr, statat,
+    statx,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -113,10 +114,10 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Retries: a child that another test forks has our descriptors until it runs its program,
-        // and the file system is busy until then.
+impl Server {
+    /// Unmounts, with retries: a child that another test forks has our descriptors until it runs
+    /// its program, and the file system is busy until then.
+    fn unmount(&self) {
         const BUSY: i32 = 5;
         let stop = || self.place.run(&["fs", "unmount", "mnt"]);
         let mut stopped = stop();
@@ -129,6 +130,20 @@ impl Drop for Server {
         }
         if !thread::panicking() {
             stopped.succeeds();
+        }
+    }
+
+    fn is_mounted(&self) -> bool {
+        let device = |path| fs::metadata(path).map(|found| found.dev());
+        // That of a dead mount cannot be read.
+        !matches!((device(self.path("")), device(self.place.path(""))), (Ok(of), Ok(at)) if of == at)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            self.unmount();
         }
     }
 }
@@ -177,6 +192,24 @@ fn what_was_looked_at_is_not_asked_for_again() {
 }
 
 #[test]
+fn a_cold_list_takes_one_request_for_many_names() {
+    const NAMES: u64 = 1000;
+    let _alone = CACHES.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(server) = Server::start("noatime", "") else { return };
+    fs::create_dir(server.path("tree")).unwrap();
+    (0..NAMES).for_each(|name| fs::write(server.path(&format!("tree/{name}")), "x").unwrap());
+    server.forget();
+    // As `find` and `du` look at a file. Whoever asks for the time of birth as well, as the standard
+    // library does, has the server asked for each: a list does not tell it.
+    let cold = server.asked(|server| {
+        let entries = fs::read_dir(server.path("tree")).unwrap().map(|entry| entry.unwrap().path());
+        let found = entries.map(|path| statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).unwrap());
+        assert_eq!(found.filter(|found| found.st_size == 1).count() as u64, NAMES);
+    });
+    assert!(cold.values().sum::<u64>() <= NAMES / 32 + 8, "{cold:?}");
+}
+
+#[test]
 fn options_turn_each_cache_off() {
     let options = "noattrcache,lookupcache=none,nodircache,noreaddirplus";
     let Some(server) = Server::start(options, "") else { return };
@@ -189,6 +222,127 @@ fn options_turn_each_cache_off() {
     let missing = server.path("missing");
     let asked = server.asked(|_| (0..50).for_each(|_| assert!(!missing.exists())));
     assert!(asked["lookup"] >= 50, "{asked:?}");
+}
+
+/// What programs do to names, attributes, lists, links and content, each looked at in between. All
+/// of it is as if nothing were cached.
+fn uses(server: &Server) {
+    let path = |name: &str| server.path(&format!("used/{name}"));
+    let listed = || {
+        let entries = fs::read_dir(server.path("used")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    fs::create_dir(server.path("used")).unwrap();
+    for round in 0..3_usize {
+        assert!(listed().is_empty() && !path("a").exists() && !path("b").exists());
+        fs::write(path("a"), vec![1; 5000]).unwrap();
+        assert_eq!(fs::metadata(path("a")).unwrap().len(), 5000);
+        let file = File::options().write(true).open(path("a")).unwrap();
+        file.write_all_at(&[2; 100], 9000).unwrap();
+        assert_eq!(fs::read(path("a")).unwrap().len(), 9100);
+        file.set_len(10).unwrap();
+        assert_eq!(fs::read(path("a")).unwrap(), [1; 10]);
+        file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(fs::metadata(path("a")).unwrap().mode() & 0o777, 0o600);
+        fs::rename(path("a"), path("b")).unwrap();
+        assert!(!path("a").exists() && path("b").exists());
+        fs::hard_link(path("b"), path("c")).unwrap();
+        assert_eq!(fs::metadata(path("b")).unwrap().nlink(), 2);
+        assert_eq!(listed(), ["b", "c"]);
+        std::os::unix::fs::symlink("b", path("link")).unwrap();
+        assert_eq!(fs::read_link(path("link")).unwrap(), Path::new("b"));
+        fs::remove_file(path("link")).unwrap();
+        std::os::unix::fs::symlink(format!("c{round}"), path("link")).unwrap();
+        assert_eq!(fs::read_link(path("link")).unwrap(), PathBuf::from(format!("c{round}")));
+        fs::remove_file(path("b")).unwrap();
+        assert_eq!(fs::metadata(path("c")).unwrap().nlink(), 1);
+        assert_eq!(fs::read(path("c")).unwrap(), [1; 10]);
+        assert_eq!(listed(), ["c", "link"]);
+        ["c", "link"].iter().for_each(|name| fs::remove_file(path(name)).unwrap());
+    }
+}
+
+/// How often each look at something is repeated.
+const LOOKS: u64 = 20;
+
+/// What programs look at again and again, and the requests that this takes if nothing is kept.
+type Look = (&'static str, fn(&Server), &'static str);
+
+const LOOKED_AT: [Look; 7] = [
+    (
+        "attributes",
+        |server| assert!(fs::metadata(server.path("file")).unwrap().is_file()),
+        "getattr",
+    ),
+    ("names", |server| assert!(server.path("file").exists()), "lookup"),
+    ("missing names", |server| assert!(!server.path("missing").exists()), "lookup"),
+    ("lists", |server| assert_eq!(fs::read_dir(server.path("dir")).unwrap().count(), 1), "opendir"),
+    ("links", |server| drop(fs::read_link(server.path("link")).unwrap()), "readlink"),
+    ("content", |server| assert_eq!(fs::read(server.path("file")).unwrap(), [7; 100]), "read"),
+    // No cache: a list does not come with attributes.
+    ("lists with inodes", |server| drop(fs::read_dir(server.path("dir")).unwrap()), "readdirplus"),
+];
+
+/// What is asked for at each look.
+fn looked_at_each_time(server: &Server) -> Vec<&'static str> {
+    fs::write(server.path("file"), [7; 100]).unwrap();
+    std::os::unix::fs::symlink("file", server.path("link")).unwrap();
+    fs::create_dir(server.path("dir")).unwrap();
+    File::create(server.path("dir/file")).unwrap();
+    let each_time = |(what, look, kind): &Look| {
+        look(server);
+        let asked = server.asked(|server| (0..LOOKS).for_each(|_| look(server)));
+        let count = asked.get(*kind).copied().unwrap_or(0);
+        // Whoever reads the counts asks for a few things too.
+        (count >= LOOKS).then_some(*what)
+    };
+    LOOKED_AT.iter().filter_map(each_time).collect()
+}
+
+#[test]
+fn each_option_turns_one_cache_off_and_all_stays_right() {
+    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    for (option, asked_for) in [
+        ("noatime", &[][..]),
+        ("noattrcache", &["attributes"]),
+        ("lookupcache=positive", &["missing names"]),
+        ("lookupcache=none", &["names", "missing names"]),
+        ("nodircache", &["lists"]),
+        ("nolinkcache", &["links"]),
+        ("noreaddirplus", &[]),
+        ("nodatacache", &["content"]),
+        ("noawake", &[]),
+        ("nouring", &[]),
+        ("uring", &[]),
+    ] {
+        let Some(server) = Server::start(&format!("noatime,{option}"), "") else { return };
+        uses(&server);
+        assert_eq!(looked_at_each_time(&server), asked_for, "{option}");
+        server.unmount();
+        let image = server.place.path("disk.img");
+        let checked = Command::new("e2fsck").arg("-fn").arg(image).output().unwrap();
+        assert!(checked.status.success(), "{option}: {checked:?}");
+    }
+}
+
+#[test]
+fn wrong_values_of_these_options_are_refused_with_what_to_give() {
+    let place = Place::new();
+    fs::create_dir(place.path("mnt")).unwrap();
+    for (option, words) in [
+        ("lookupcache=some", "give all, positive or none"),
+        ("noattrcache=1", "it takes no value"),
+        ("uring=maybe", "it takes no value"),
+        ("noawake=yes", "it takes no value"),
+        ("attr_timeout=0", "noattrcache"),
+        ("writeback_cache", "leave it out"),
+        ("nodatacaches", "unknown mount option nodatacaches: see manylogs fs mount --help"),
+    ] {
+        let refused = place.run(&["fs", "mount", "disk.img", "mnt", "-o", option]);
+        refused.fails(2, &[option, words]);
+    }
 }
 
 /// Whether programs see blocks that write-back adds to a file, because the server tells the kernel.
@@ -358,6 +512,39 @@ fn an_unpacked_file_takes_ten_requests() {
         assert!(count <= each * UNPACKED + 8, "{kind}: {asked:?}");
     }
     assert!(asked.values().sum::<u64>() <= 10 * UNPACKED + 20, "{asked:?}");
+}
+
+/// `fs top` and `metrics` count by kind as `fs status` does, while programs work.
+#[test]
+fn requests_are_shown_by_kind() {
+    let Some(server) = Server::start("noatime", "") else { return };
+    let (stop, stopped) = mpsc::channel::<()>();
+    let dir = server.path("");
+    let busy = thread::spawn(move || {
+        while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            unpack(&dir, 20);
+            (0..20).for_each(|number| fs::remove_file(dir.join(number.to_string())).unwrap());
+        }
+    });
+    let kinds = ["lookup", "create", "write", "setattr", "getattr", "release", "unlink"];
+    let top = server.place.run(&["fs", "top", "mnt", "--count", "1"]);
+    drop(stop);
+    busy.join().unwrap();
+    for kind in kinds {
+        let row = top.stdout.lines().find(|line| line.starts_with(kind));
+        let rate = row.and_then(|row| row.split_whitespace().nth(1));
+        let rate = rate.and_then(|rate| rate.parse::<f64>().ok());
+        assert!(rate.is_some_and(|rate| rate > 0.0), "{kind}: {top:?}");
+    }
+    let requests = server.requests();
+    let metrics = server.place.run(&["metrics", "disk.img"]);
+    for kind in kinds {
+        let row = format!("kind=\"{kind}\"}} {}", requests[kind]);
+        let of_kind = |line: &str| line.contains("kernel_requests_total") && line.ends_with(&row);
+        // Asking for the counts looks at the root.
+        let same = metrics.stdout.lines().any(of_kind) || kind == "getattr";
+        assert!(same, "{row}: {metrics:?}");
+    }
 }
 
 /// How often a process has called `read`.

@@ -212,6 +212,8 @@ macro_rules! with_file_systems {
                 MlfsMissingStays,
                 /// The kernel goes on with a listing that it began before a name was added.
                 MlfsListStale,
+                /// The kernel is not told that content is lost which the disk refuses.
+                MlfsLossUntold,
             }
             /// Bugs of requests and answers through the ring (FUSE over io_uring).
             FUSE_RING {

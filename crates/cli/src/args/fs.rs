@@ -78,6 +78,9 @@ pub(crate) struct FsMountArgs {
     /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, memory=SIZE,
     /// durable=PATTERN:PATTERN, nodev, nosuid, noexec, sync, dirsync, auto_da_alloc,
     /// noauto_da_alloc, commit=SECONDS, max-age=SPAN, savemap, emulate=DRIVE, write_cache=WORD.
+    /// What the kernel keeps is turned off by noattrcache, lookupcache=positive or none,
+    /// nodircache, nolinkcache, noreaddirplus, nodatacache; requests come as uring, nouring and
+    /// noawake say.
     /// Others of ext4 are taken where nothing is lost by it.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,

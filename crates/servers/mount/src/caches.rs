@@ -29,6 +29,8 @@ pub(crate) struct Caches {
     pub(crate) links: bool,
     /// Lists come with attributes: `readdirplus`.
     pub(crate) plus: bool,
+    /// Content of files, also after the last program has closed them: `datacache`.
+    pub(crate) content: bool,
     /// That files may be opened. Nothing on a read-only mount has to know of openings: nobody
     /// writes, so nothing is lost, and no file is protected from some of the writers.
     pub(crate) openings: bool,
@@ -43,6 +45,7 @@ impl Default for Caches {
             lists: true,
             links: true,
             plus: true,
+            content: true,
             openings: false,
         }
     }
@@ -65,9 +68,43 @@ impl Caches {
             "nolinkcache" => self.links = false,
             "readdirplus" => self.plus = true,
             "noreaddirplus" => self.plus = false,
+            "datacache" => self.content = true,
+            "nodatacache" => self.content = false,
             _ => return false,
         }
         true
+    }
+
+    /// What to give instead of an option that [`Caches::add`] does not take; `None` if it is not
+    /// about caches or how requests come. Options of libfuse are named, as people try them.
+    pub(crate) fn advice(option: &str) -> Option<&'static str> {
+        const SWITCHES: [&str; 7] =
+            ["attrcache", "dircache", "linkcache", "readdirplus", "datacache", "awake", "uring"];
+        let (name, has_value) = match option.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (option, false),
+        };
+        if has_value && SWITCHES.contains(&name.strip_prefix("no").unwrap_or(name)) {
+            return Some("it takes no value: with no before its name it is off");
+        }
+        Some(match name {
+            "lookupcache" => "give all, positive or none",
+            "attr_timeout" | "ac_attr_timeout" => {
+                "attributes stay valid until they change: noattrcache asks for them each time"
+            }
+            "entry_timeout" | "negative_timeout" => {
+                "names stay valid until they change: lookupcache=none asks for them each time, and \
+                 lookupcache=positive for missing ones"
+            }
+            "kernel_cache" | "auto_cache" | "direct_io" => {
+                "the kernel keeps content: nodatacache drops it whenever a file is opened"
+            }
+            "writeback_cache" | "nowriteback_cache" => {
+                "the kernel keeps no writes back: leave it out, and use noattrcache, nodatacache \
+                 and others for what it does keep"
+            }
+            _ => return None,
+        })
     }
 
     /// The caches that remain where readings of files and directories must change times of access.
@@ -82,7 +119,8 @@ impl Caches {
     /// The caches of a mount that is read-only or not. Where each reading must be noticed, an
     /// opening drops cached content, so it is asked for.
     pub(crate) fn read_only(self, read_only: bool, files: AccessTimes) -> Self {
-        Self { openings: read_only && files != AccessTimes::Strict, ..self }
+        let content = self.content && files != AccessTimes::Strict;
+        Self { content, openings: read_only && content, ..self }
     }
 
     /// The protocol flags for these caches.
@@ -136,8 +174,30 @@ mod tests {
         assert_eq!(with(&["nodircache"]), Caches { lists: false, ..all });
         assert_eq!(with(&["nolinkcache"]), Caches { links: false, ..all });
         assert_eq!(with(&["noreaddirplus"]), Caches { plus: false, ..all });
+        assert_eq!(with(&["nodatacache"]), Caches { content: false, ..all });
         assert_eq!(with(&["nodircache", "dircache", "lookupcache=none", "lookupcache=all"]), all);
         assert!(!Caches::default().add("lookupcache=some"));
+    }
+
+    #[test]
+    fn wrong_values_and_words_of_libfuse_get_advice() {
+        for (option, words) in [
+            ("lookupcache=some", "positive or none"),
+            ("lookupcache", "positive or none"),
+            ("noattrcache=1", "takes no value"),
+            ("uring=maybe", "takes no value"),
+            ("attr_timeout=0", "noattrcache"),
+            ("negative_timeout=3", "lookupcache=positive"),
+            ("direct_io", "nodatacache"),
+            ("writeback_cache", "leave it out"),
+        ] {
+            let advice = Caches::advice(option).unwrap();
+            assert!(advice.contains(words), "{option}: {advice}");
+            assert!(!Caches::default().add(option), "{option}");
+        }
+        for option in ["noatimes", "cache=none", "no", "", "nodev=1"] {
+            assert_eq!(Caches::advice(option), None, "{option}");
+        }
     }
 
     #[test]
@@ -148,7 +208,9 @@ mod tests {
         assert_eq!(all.noticing(off, off), all);
         assert_eq!(all.noticing(relative, relative), Caches { links: false, ..all });
         assert!(all.read_only(true, relative).openings);
-        assert_eq!(all.read_only(true, strict), all);
+        let asked_anew = Caches { content: false, ..all };
+        assert_eq!(all.read_only(true, strict), asked_anew);
+        assert_eq!(asked_anew.read_only(true, off), asked_anew, "openings drop content");
         assert_eq!(all.read_only(false, off), all);
         let none = Caches { links: false, lists: false, ..all };
         assert_eq!(all.noticing(strict, strict), none);

@@ -67,13 +67,13 @@ impl Front {
         self.hidden.has(to_ino(dir), name)
     }
 
-    /// How a file is opened. Where each reading must change the time of access, the kernel drops
-    /// cached content at each open: it then asks for the content again, so that the reading is
-    /// noticed.
+    /// How a file is opened. Where content is not cached, as when each reading must change the time
+    /// of access, the kernel drops it at each open: it then asks for the content again, so that the
+    /// reading is noticed.
     fn opened(&self) -> Opened {
-        match self.files {
-            AccessTimes::Strict => Opened { flags: OpenedFlags::NO_FLUSH, ..OPENED },
-            AccessTimes::Off | AccessTimes::Relative => OPENED,
+        match self.jobs.caches.content {
+            true => OPENED,
+            false => Opened { flags: OpenedFlags::NO_FLUSH, ..OPENED },
         }
     }
 }

@@ -128,10 +128,10 @@ impl MountOptions {
     /// `durable=PATTERN:PATTERN`, `durable_dsync`,
     /// `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec` and their
     /// opposites, `noattrcache`, `lookupcache=all|positive|none`, `nodircache`, `nolinkcache`,
-    /// `noreaddirplus`, `awake`, `noawake`, `uring`, `nouring`, and further options of ext4:
-    /// `commit=SECONDS` has effect; others are accepted and change nothing if no program can rely
-    /// on them ([`MountOptions::ignored`]). Options for programs that read fstab (`defaults`,
-    /// `nofail`, `x-systemd.automount` ...) change nothing.
+    /// `noreaddirplus`, `nodatacache`, `awake`, `noawake`, `uring`, `nouring`, and further options
+    /// of ext4: `commit=SECONDS` has effect; others are accepted and change nothing if no program
+    /// can rely on them ([`MountOptions::ignored`]). Options for programs that read fstab
+    /// (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
     /// If an option is not among these; the options before it may have taken effect.
@@ -248,7 +248,10 @@ impl MountOptions {
                 self.commit = NonZeroU32::new(seconds);
                 Ok(())
             }
-            None => Err(OptionError::Unknown(option.to_owned())),
+            None => Err(match Caches::advice(option) {
+                Some(why) => not_offered(why),
+                None => OptionError::Unknown(option.to_owned()),
+            }),
         }
     }
 

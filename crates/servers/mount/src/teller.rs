@@ -87,6 +87,9 @@ impl Teller {
     /// Tells that an inode changed although no program asked for that.
     pub(crate) fn changed(&self, ino: Ino, what: Changed) {
         let node = to_node(ino);
+        if what == Changed::Content && is(Bug::MlfsLossUntold) {
+            return;
+        }
         drop(self.inodes.send(match what {
             Changed::Attributes => OfInodes::Attributes(node),
             Changed::Content => OfInodes::Content(node),

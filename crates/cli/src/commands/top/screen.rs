@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use manylogs_block::Nanos;
 use manylogs_operate::status::{
-    ChainStatus, KindStatus, LentStatus, OffloadStatus, Reason, Status, TROUBLES, TurnStatus,
-    VolumeStatus,
+    ChainStatus, FileSystemStatus, KindStatus, LentStatus, OffloadStatus, Reason, Status, TROUBLES,
+    TurnStatus, VolumeStatus,
 };
 
 use super::Sample;
@@ -43,6 +43,9 @@ pub(super) fn text(before: &Sample, now: &Sample, columns: usize) -> String {
         held(&mut out, &volume.turns);
         let line = shades(&volume.occupancy);
         let _ = writeln!(out, "\nlogs along the disk, . empty to # full\n[{line}]");
+    }
+    if let Some(file_system) = &new.file_system {
+        of_file_system(&mut out, old.file_system.as_ref(), file_system, seconds);
     }
     if let Some(chain) = &new.chain {
         of_chain(&mut out, old.chain.as_ref(), chain, seconds);
@@ -145,6 +148,28 @@ fn reasons(out: &mut String, before: &[Reason], now: &[Reason], seconds: f64) {
     }
 }
 
+/// Requests of the kernel by kind, and how much memory they take.
+fn of_file_system(
+    out: &mut String,
+    before: Option<&FileSystemStatus>,
+    now: &FileSystemStatus,
+    seconds: f64,
+) {
+    let memory = &now.memory;
+    let (used, bound) = (human(memory.used_bytes), human(memory.bound_bytes));
+    let _ = writeln!(out, "\nthe mode is {}; memory {used} of at most {bound}", now.mode);
+    let _ = writeln!(out, "{:<14}{:>9}{:>12}", "kernel asks", "a second", "all");
+    let old = before.map_or(&[][..], |before| &before.kernel_requests);
+    for kind in &now.kernel_requests {
+        let earlier = old.iter().find(|old| old.kind == kind.kind).map_or(0, |old| old.requests);
+        let more = kind.requests.saturating_sub(earlier);
+        if more > 0 {
+            let (rate, all) = (more as f64 / seconds, kind.requests);
+            let _ = writeln!(out, "{:<14}{rate:>9.1}{all:>12}", kind.kind);
+        }
+    }
+}
+
 fn of_chain(out: &mut String, before: Option<&ChainStatus>, now: &ChainStatus, seconds: f64) {
     let since = |of: fn(&ChainStatus) -> u64| of(now).saturating_sub(before.map_or(0, of));
     let mib_s = |bytes: u64| bytes as f64 / MIB / seconds;
@@ -240,6 +265,26 @@ mod tests {
         let mut out = String::new();
         reasons(&mut out, &[reason(30, 1)], &[reason(30, 1)], 2.0);
         assert!(out.ends_with("nothing is written\n"), "{out}");
+    }
+
+    #[test]
+    fn requests_of_the_kernel_are_shown_as_rates_by_kind() {
+        let kinds = |counts: &[(&str, u64)]| {
+            let kinds = counts
+                .iter()
+                .map(|(kind, requests)| serde_json::json!({ "kind": kind, "requests": requests }));
+            FileSystemStatus {
+                kernel_requests: kinds.map(|kind| serde_json::from_value(kind).unwrap()).collect(),
+                ..FileSystemStatus::default()
+            }
+        };
+        let (old, new) = (kinds(&[("lookup", 7)]), kinds(&[("lookup", 7), ("getattr", 30)]));
+        let mut out = String::new();
+        of_file_system(&mut out, Some(&old), &new, 2.0);
+        assert!(out.ends_with("all\ngetattr            15.0          30\n"), "{out}");
+        let mut out = String::new();
+        of_file_system(&mut out, None, &new, 2.0);
+        assert!(out.contains("lookup              3.5           7\n"), "{out}");
     }
 
     #[test]
