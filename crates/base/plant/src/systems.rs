@@ -274,6 +274,16 @@ macro_rules! with_systems {
                 LossKept,
                 /// Stores keep what is older than a lost range until that is written.
                 LossOutlived,
+                /// A store has all of its disk's time, whatever its share is.
+                ShareIgnored,
+                /// A store spends the room for cleaning on logs that do not become free by it.
+                ReserveSpentBetween,
+                /// A store cleans its logs as long as they look sparse, whatever that gains.
+                CleansForEver,
+                /// Whoever waits for a store to become empty is not told that the rest is damaged.
+                DamageNotTold,
+                /// It is not noted on the base that a damaged range is lost when stores forget it.
+                DamageNotNoted,
                 /// A store believes the table that an earlier close left, whatever came after it.
                 OldTableBelieved,
                 /// A store believes a table although its checksum is wrong.

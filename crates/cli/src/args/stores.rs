@@ -93,6 +93,11 @@ pub(crate) struct LendArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 75,
         value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) each: u8,
+    /// What the store has of the disk's time while the disk's own clients wait, in per cent. Its
+    /// clients wait longer then. 100 is no bound. `manylogs set DEVICE share=15%` changes it.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100,
+        value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) share: u8,
     /// Where clients come to: unix:PATH or tcp:HOST:PORT, from other machines only with --allow. A
     /// socket of its own when not given.
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
@@ -129,7 +134,8 @@ pub(crate) struct StoresArgs {
     /// The key of this machine; made if it is not there.
     #[arg(long, value_name = "FILE", default_value = KEY_FILE)]
     pub(crate) key: PathBuf,
-    /// To forget a store: give up the ranges that only it had. They are read errors until they are
+    /// To forget a store: give up the ranges that only it had. To remove one: give up the ranges
+    /// that it returns damaged, and no other store has. They are read errors until they are
     /// written.
     #[arg(long)]
     pub(crate) accept_loss: bool,
@@ -149,7 +155,8 @@ pub(crate) enum StoresAsk {
     /// start; add calls the store back.
     Evacuate,
     /// Give a store up, while the base volume is served: evacuate it, and drop it when it holds
-    /// nothing.
+    /// nothing. If what is left there is damaged, that is listed, and lost only with
+    /// --accept-loss.
     Remove,
     /// Forget a store that is gone for good, whether the base volume is served or not. Lists what
     /// is lost, and does it only with --accept-loss.

@@ -1,11 +1,11 @@
-//! `manylogs stores BASE forget STORE`.
+//! `manylogs stores BASE forget STORE` and `remove STORE`, which may lose data.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
 
 use manylogs_block::BlockDevice;
 use manylogs_everest::{BaseLabel, Forgotten, Offloaded, StoreId};
-use manylogs_operate::control::Order;
+use manylogs_operate::control::{Order, connect};
 use manylogs_serve::{StackError, forgotten_answer, parse_store};
 use manylogs_storage::{OpenMode, VolumeLock};
 use serde_json::Value;
@@ -30,25 +30,45 @@ pub(super) fn run(args: &StoresArgs, store: &str) -> Result<(), Failure> {
         }
         None => forgotten_answer(store, &closed(args, id)?),
     };
-    let lost = lost_of(&answer);
+    let when = "give --accept-loss if it is gone for good (what is lost reads as errors then";
+    match told(args, &answer)? {
+        Some(loss) => Err(Failure::Loss(format!(
+            "{}: forgetting store {store} loses {loss}: {when} until it is written)",
+            args.device.display()
+        ))),
+        None if args.json => Ok(()),
+        None => print(&format!("store {store} is forgotten\n")),
+    }
+}
+
+/// Empties a store of a base volume that is served, and drops it.
+pub(super) fn remove(args: &StoresArgs, store: &str) -> Result<(), Failure> {
+    let (named, accept_loss) = (store.to_owned(), args.accept_loss);
+    let mut server = connect(&args.device).map_err(control_failure)?;
+    let order = Order::RemoveStore { store: named, accept_loss };
+    let answer = server.ask(&order).map_err(control_failure)?;
+    let when = "mend that store's disk and try again, or give --accept-loss (they stay read errors";
+    match told(args, &answer)? {
+        Some(loss) => Err(Failure::Loss(format!(
+            "{}: no store returns {loss} whole, so store {store} cannot be emptied: {when} until \
+             they are written)",
+            args.device.display()
+        ))),
+        None if args.json => Ok(()),
+        None => print(&format!("store {store} holds nothing any more\n")),
+    }
+}
+
+/// Prints an answer. Returns how much is lost if that was not accepted.
+fn told(args: &StoresArgs, answer: &Value) -> Result<Option<String>, Failure> {
+    let lost = lost_of(answer);
     match args.json {
-        true => print(&(serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"))?,
+        true => print(&(serde_json::to_string_pretty(answer).unwrap_or_default() + "\n"))?,
         false => print(&listed(&lost))?,
     }
-    if answer["forgotten"] != true {
-        let bytes: u64 = lost.iter().map(|(_, bytes)| bytes).sum();
-        return Err(Failure::Loss(format!(
-            "{}: forgetting store {store} loses {} in {}: give --accept-loss if it is gone for \
-             good (what is lost reads as errors then until it is written)",
-            args.device.display(),
-            human(bytes),
-            counted(lost.len() as u64, "range")
-        )));
-    }
-    match args.json {
-        true => Ok(()),
-        false => print(&format!("store {store} is forgotten\n")),
-    }
+    let bytes = human(lost.iter().map(|(_, bytes)| bytes).sum());
+    let loss = format!("{bytes} in {}", counted(lost.len() as u64, "range"));
+    Ok((answer["forgotten"] != true).then_some(loss))
 }
 
 /// Forgets a store of a base volume that is not served, on a disk or on a volume.

@@ -119,6 +119,7 @@ fn lend(args: &LendArgs, make: bool, guard: Option<Guard>) -> Result<(), Failure
         make,
         size: args.size,
         each_percent: args.each,
+        share_percent: args.share,
         guard,
     };
     let key = options.guard.as_ref().map(|guard| guard.identity.public());
@@ -158,17 +159,20 @@ fn show(engine: &Engine, address: StoreAddress) -> Result<Shown, Failure> {
 /// `manylogs stores`: the stores of a base volume, by its server, or by its header if it is not
 /// served.
 pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
-    if args.accept_loss && args.ask != Some(StoresAsk::Forget) {
-        return Err(Failure::input("--accept-loss is for manylogs stores BASE forget STORE"));
+    if args.accept_loss && !matches!(args.ask, Some(StoresAsk::Forget | StoresAsk::Remove)) {
+        return Err(Failure::input("--accept-loss is for forget and remove"));
     }
     if args.ask == Some(StoresAsk::Key) {
         return print(&format!("{}\n", identity(&args.key)?.public()));
     }
-    if let Some(ask @ (StoresAsk::Add | StoresAsk::Evacuate | StoresAsk::Remove)) = args.ask {
+    if let Some(ask @ (StoresAsk::Add | StoresAsk::Evacuate)) = args.ask {
         return change(args, ask);
     }
     if args.ask == Some(StoresAsk::Forget) {
         return super::forget::run(args, named(args)?);
+    }
+    if args.ask == Some(StoresAsk::Remove) {
+        return super::forget::remove(args, named(args)?);
     }
     if args.store.is_some() {
         return Err(Failure::input("only add, evacuate, remove and forget take a store"));
@@ -213,12 +217,11 @@ fn named(args: &StoresArgs) -> Result<&str, Failure> {
     args.store.as_deref().ok_or_else(none)
 }
 
-/// `manylogs stores BASE add`, `evacuate` and `remove`.
+/// `manylogs stores BASE add` and `evacuate`.
 fn change(args: &StoresArgs, ask: StoresAsk) -> Result<(), Failure> {
     let given = named(args)?.to_owned();
     let (order, done) = match ask {
         StoresAsk::Evacuate => (Order::EvacuateStore { store: given }, "takes no more writes"),
-        StoresAsk::Remove => (Order::RemoveStore { store: given }, "holds nothing any more"),
         _ => {
             let address: StoreAddress = given.parse().map_err(Failure::input)?;
             let address = address.absolute().to_string();

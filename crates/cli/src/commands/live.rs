@@ -103,6 +103,10 @@ pub(crate) fn text(status: &Status) -> String {
             counted(lent.clients, "base volume"),
             counted(lent.connections, "connection"),
         );
+        if (1..100).contains(&lent.share_percent) {
+            let share = lent.share_percent;
+            let _ = writeln!(out, "share           {share} % of its disk's time while others wait");
+        }
         for held in &lent.held_for {
             let _ = writeln!(out, "  base volume {}: {}", held.base, human(held.held_bytes));
         }

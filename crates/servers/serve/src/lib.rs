@@ -66,5 +66,6 @@ pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
 pub use stores::{
     Borrowing, Guard, Identity, KEY_FILE, KeyError, LendOptions, PlaceError, PublicKey,
     PublicKeyError, StoreAddress, StoreFrontEnd, forgotten_answer, parse_store, peer_at,
+    share_percent,
 };
 pub use translate::{Around, Call, Operation, Untranslatable};

@@ -1,14 +1,52 @@
 //! Cleaning from the tail: live versions in the oldest log are appended at the head, and then the
 //! floor rises.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{IoError, Sectors};
+use manylogs_block::{IoError, Sectors, TaskLock};
 use manylogs_engine::{lose_member, raise_floor_to_oldest, renew_log};
 use manylogs_logstore::store::{Cleaner, Device, Job};
+use manylogs_plant::{self as plant, Bug};
 
 use crate::ring::FromTail;
-use crate::store::Inner;
+use crate::store::{Inner, State};
+
+/// Cleaning, and what it has gained since clients last changed something: a store whose versions
+/// fill records badly, however they are arranged, has nothing to gain from logs that look sparse.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaning {
+    /// Held while a log is cleaned.
+    pub(crate) turns: TaskLock,
+    /// Changes of clients so far.
+    changes: Cell<u64>,
+    /// The most room that there was between two logs since the last change.
+    most: Cell<u64>,
+    /// Logs that were emptied, or begun, since there was so much.
+    in_vain: Cell<usize>,
+}
+
+impl Cleaning {
+    /// Whether a whole round of the ring has gained nothing since the clients' last change.
+    fn is_in_vain(&self, state: &State) -> bool {
+        if self.changes.replace(state.versions.changes()) != state.versions.changes() {
+            self.most.set(0);
+            self.in_vain.set(0);
+        }
+        let (room, count) = (state.store.logs().room(), state.store.logs().count());
+        if room > self.most.get() {
+            self.most.set(room);
+            self.in_vain.set(0);
+        }
+        self.in_vain.get() > count && !plant::is(Bug::CleansForEver)
+    }
+
+    /// Counts a log that is about to be emptied. If there is more room after it, the count begins
+    /// anew.
+    fn begins(&self) {
+        self.in_vain.set(self.in_vain.get() + 1);
+    }
+}
 
 impl Inner {
     pub(crate) async fn run_cleaner(self: Rc<Self>) {
@@ -28,13 +66,13 @@ impl Inner {
 
     /// Empties one log; false if there is nothing to gain.
     async fn clean_one(&self) -> Result<bool, IoError> {
-        let _turn = self.cleaning.take().await;
+        let _turn = self.cleaning.turns.take().await;
         if self.is_over() {
             return Ok(false);
         }
         let job = {
             let state = self.engine.state.borrow();
-            if state.store.read_only().is_some() {
+            if state.store.read_only().is_some() || self.cleaning.is_in_vain(&state) {
                 return Ok(false);
             }
             let [for_cleaning, for_deletions] = self.spared;
@@ -45,6 +83,7 @@ impl Inner {
             FromTail { head: state.head, wanted, gone: gone.collect() }.next(&state.store)
         };
         let Some(Job::Renew(log)) = job else { return Ok(false) };
+        self.cleaning.begins();
         let resets = || self.engine.state.borrow().store.counters().log_resets;
         let before = resets();
         match renew_log(self, log).await {

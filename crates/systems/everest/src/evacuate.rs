@@ -92,8 +92,11 @@ impl Client {
             let mut old = self.table.borrow().holders(part);
             old.retain(|one| leaving >> one.store & 1 == 1);
             if old.iter().any(|one| one.version >= version) {
-                // What cannot be read now is left to a later pass.
-                let Ok(newest) = self.read_newest(part, &mut 0).await else { continue };
+                let Ok(newest) = self.read_newest(part, &mut 0).await else {
+                    // Left to a later pass.
+                    self.note_if_damaged(Range { extent: part, version }).await;
+                    continue;
+                };
                 if plant::is(Bug::EvacuatedEarly) {
                     some |= self.forget_at(&old).await;
                 }

@@ -13,12 +13,12 @@ use crate::locks::Use;
 use crate::offload::{Client, Offloaded};
 use crate::versions::{Range, Version};
 
-/// What forgetting a store costs.
+/// What forgetting or removing a store costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forgotten {
     /// Ranges that are lost, in addresses of the base volume's clients, in order.
     pub lost: Vec<Extent>,
-    /// Whether the store is forgotten: ranges are lost only if that was accepted.
+    /// Whether the store is dropped: ranges are lost only if that was accepted.
     pub done: bool,
 }
 
@@ -39,8 +39,7 @@ impl Offloaded {
         let client = &self.0;
         let Some(number) = client.peers.iter().position(|peer| peer.id == store) else {
             // It is kept at most, and holds nothing: an opening has all stores that are listed.
-            self.remove(store).await?;
-            return Ok(Forgotten { lost: Vec::new(), done: true });
+            return self.remove(store, false).await;
         };
         let peer = &client.peers[number];
         if peer.is_live() {
@@ -124,16 +123,22 @@ impl Client {
         {
             let mut table = self.table.borrow_mut();
             table.forgotten(number, Range { extent: all, version: Version(u64::MAX) });
-            lost.iter().for_each(|&extent| table.lost(Range { extent, version }));
+            ranges.iter().for_each(|range| table.lost(*range));
             table.tidy(all);
         }
-        for &extent in &lost {
-            // What others have of it counts no more. Where one cannot be reached, it forgets that
+        self.count_lost(&ranges).await;
+        Ok(Forgotten { lost, done: true })
+    }
+
+    /// Counts ranges as lost of which the header says so already.
+    pub(crate) async fn count_lost(self: &Rc<Self>, lost: &[Range]) {
+        lost.iter().for_each(|range| self.table.borrow_mut().lost(*range));
+        for Range { extent, version } in lost {
+            // What stores have of it counts no more. Where one cannot be reached, it forgets that
             // when the range is written.
-            drop(self.settle(extent, version, false).await);
+            drop(self.settle(*extent, *version, false).await);
         }
         self.weigh();
-        Ok(Forgotten { lost, done: true })
     }
 }
 

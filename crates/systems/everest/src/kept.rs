@@ -9,9 +9,10 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::begin::OffloadError;
 use crate::call::StoreId;
+use crate::forget::Forgotten;
 use crate::header::{Content, Header, STORES_MAX};
 use crate::lender::Lender;
-use crate::offload::Offloaded;
+use crate::offload::{Client, Offloaded};
 use crate::peer::Peer;
 
 /// Longest address, in bytes.
@@ -134,38 +135,60 @@ impl Offloaded {
     /// neither lists nor keeps it. That is at once if the store is empty already. If the base
     /// volume is opened anew before that, the store goes on to be emptied, and is kept.
     ///
+    /// Ranges that no store returns whole can go nowhere. When nothing else is left in the store,
+    /// this returns and names them, with [`Forgotten::done`] false: the store is not dropped. With
+    /// `accept` they are lost, as by [`Offloaded::forget`], and the store is dropped.
+    ///
     /// # Errors
     /// [`OffloadError::Unknown`] if it is no store of this base volume, [`OffloadError::Stores`] if
     /// more stores leave than the header has room for, and [`OffloadError::Base`] if the header
     /// cannot be written, or the base volume is closed meanwhile. If
     /// [`Offloaded::add`] calls it back meanwhile, this returns, and it stays.
-    pub async fn remove(&self, store: StoreId) -> Result<(), OffloadError> {
+    pub async fn remove(&self, store: StoreId, accept: bool) -> Result<Forgotten, OffloadError> {
         let client = &self.0;
         let known = client.peers.iter().position(|peer| peer.id == store);
+        let mut lost = Vec::new();
         let Some(number) = known else {
             // A store of which nothing is needed may be kept though no opening can reach it.
             let forget =
                 |content: &mut Content| !content.stores.contains(&store) && content.forget(store);
-            let is_forgotten = client.header.update(forget).await?;
-            return is_forgotten.then_some(()).ok_or(OffloadError::Unknown { store });
+            return match client.header.update(forget).await? {
+                true => Ok(Forgotten { lost, done: true }),
+                false => Err(OffloadError::Unknown { store }),
+            };
         };
         client.leave(number).await?;
-        let peer = &client.peers[number];
-        loop {
-            let forget = |content: &mut Content| {
-                let is_idle = peer.busy.get() == 0 && !content.stores.contains(&store);
-                peer.leaving.get().is_some() && is_idle && content.forget(store)
-            };
-            if client.header.update(forget).await? || peer.leaving.get().is_none() {
-                return Ok(());
-            }
-            if !client.header.is_listed(store) && peer.busy.get() == 0 {
-                return Ok(());
-            }
+        while !client.has_left(number).await? {
             if client.is_over() {
                 return Err(IoError::Gone.into());
             }
-            client.runtime.sleep(client.options.reclaim_every).await;
+            let stuck = client.stuck(Some(number));
+            if stuck.is_empty() {
+                client.runtime.sleep(client.options.reclaim_every).await;
+                continue;
+            }
+            let given_up = client.give_up(&stuck, accept).await?;
+            if !accept && !given_up.lost.is_empty() {
+                return Ok(given_up);
+            }
+            lost.extend(given_up.lost);
         }
+        Ok(Forgotten { lost, done: true })
+    }
+}
+
+impl Client {
+    /// Drops a store that leaves from the header once it holds nothing. True if it is dropped, or
+    /// was called back.
+    async fn has_left(&self, number: usize) -> Result<bool, IoError> {
+        let peer = &self.peers[number];
+        let forget = |content: &mut Content| {
+            let is_idle = peer.busy.get() == 0 && !content.stores.contains(&peer.id);
+            peer.leaving.get().is_some() && is_idle && content.forget(peer.id)
+        };
+        if self.header.update(forget).await? || peer.leaving.get().is_none() {
+            return Ok(true);
+        }
+        Ok(!self.header.is_listed(peer.id) && peer.busy.get() == 0)
     }
 }

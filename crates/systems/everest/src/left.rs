@@ -169,7 +169,7 @@ impl Inner {
 
     /// Waits until cleaning has ended, and all that was taken is durable.
     async fn come_to_rest(self: &Rc<Self>) -> Result<(), IoError> {
-        drop(self.cleaning.take().await);
+        drop(self.cleaning.turns.take().await);
         let last = self.engine.state.borrow().store.entries().tickets.last();
         match last {
             Some(last) => wait_durable(&**self, last).await,

@@ -18,7 +18,7 @@ use crate::peer::Peer;
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::table::Table;
-use crate::versions::Version;
+use crate::versions::{Range, Version, Versions};
 use crate::written::Written;
 
 /// Options of a client.
@@ -90,6 +90,8 @@ pub(crate) struct Client {
     pub(crate) opening: Opening,
     pub(crate) peers: Peers,
     pub(crate) table: RefCell<Table>,
+    /// Versions that stores returned damaged when they should go home.
+    pub(crate) damaged: RefCell<Versions>,
     pub(crate) locks: Locks,
     pub(crate) options: OffloadOptions,
     writes: Cell<u64>,
@@ -135,6 +137,7 @@ impl Client {
             opening,
             peers: Peers::new(peers),
             table,
+            damaged: RefCell::new(Versions::new()),
             locks: Locks::default(),
             options,
             writes: Cell::default(),
@@ -213,7 +216,8 @@ impl Offloaded {
     /// meanwhile.
     ///
     /// # Errors
-    /// If the base volume fails, or a store that holds something cannot be reached. Ranges that
+    /// If the base volume fails, or a store that holds something cannot be reached;
+    /// [`IoError::Medium`] if nothing is left but ranges that no store returns whole. Ranges that
     /// were not moved are still in the stores.
     pub async fn reclaim(&self) -> Result<(), IoError> {
         loop {
@@ -221,6 +225,9 @@ impl Offloaded {
                 return Ok(());
             }
             if !self.0.reclaim_some(usize::MAX).await? {
+                if let Some(Range { extent, .. }) = self.0.stuck(None).first().copied() {
+                    return Err(IoError::Medium { extent });
+                }
                 if !self.0.may_reclaim_all() {
                     let extent = Extent { start: Lba(0), len: self.capabilities().capacity };
                     return Err(IoError::Transient { extent });

@@ -3,9 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{
-    BlockDevice, Extent, Handle, IoError, Nanos, Payload, Request, Sectors, TaskLock,
-};
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Nanos, Payload, Request, Sectors};
 use manylogs_engine::{
     Engine, FoundRoot, Member, Members, PatientReads, PhaseProbe, RootSlot, Scanner,
     begin_incarnation, find_root, read_copy, reserve_sequences, retire_failed, run_committer,
@@ -22,6 +20,7 @@ use manylogs_schedule::Targets;
 
 use crate::ages::Ages;
 use crate::call::StoreId;
+use crate::cleaning::Cleaning;
 use crate::error::StoreError;
 use crate::left::{LeftTable, load};
 use crate::ondisk::{Superblock, root_places, root_slots};
@@ -309,7 +308,7 @@ impl Found {
             spared: [for_cleaning, for_deletions],
             table,
             closing: Cell::default(),
-            cleaning: TaskLock::default(),
+            cleaning: Cleaning::default(),
         });
         CircularStore(inner)
     }

@@ -237,8 +237,11 @@ impl Client {
                 continue;
             }
             let whole = self.whole_sectors(part.range.extent);
-            // Left to a later pass, or lost if it is damaged in the store.
-            let Ok(newest) = self.read_beside_losses(whole).await else { continue };
+            let Ok(newest) = self.read_beside_losses(whole).await else {
+                // Left to a later pass.
+                self.note_if_damaged(part.range).await;
+                continue;
+            };
             let same =
                 |one: &&Newest| one.known.is_some_and(|(version, _)| version == part.range.version);
             for one in newest.iter().filter(same) {

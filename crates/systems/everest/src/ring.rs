@@ -4,6 +4,7 @@
 use manylogs_block::Sectors;
 use manylogs_logstore::store::{Cleaner, Device, Job, Logs, Placement, Store};
 use manylogs_logstore::{Log, LogId};
+use manylogs_plant::{self as plant, Bug};
 
 /// A log with at least this live share is not worth cleaning for its room.
 const DENSE: f64 = 0.75;
@@ -53,8 +54,20 @@ impl Cleaner for FromTail {
         // Logs that hold only old supersede entries become free when the floor passes these
         // entries.
         let waits_for_floor = used.iter().any(|log| log.live() == 0);
-        let sparse = |log: &&&Log| (log.live() as f64) < DENSE * log.used().0 as f64;
-        let chosen = if waits_for_floor { used.first() } else { used.iter().find(sparse) };
+        let sparse = |log: &Log| (log.live() as f64) < DENSE * log.used().0 as f64;
+        let oldest = used.first()?.id();
+        // A log between others that has such entries does not become free by being emptied. What
+        // is moved out of it takes room that is spared for cleaning, and then the oldest log might
+        // find none: nothing could be written or deleted any more.
+        let frees = |log: &Log| {
+            log.id() == oldest || log.supersedes().is_empty() || plant::is(Bug::ReserveSpentBetween)
+        };
+        let best = used.iter().find(|log| sparse(log) && frees(log));
+        let chosen = match best {
+            Some(best) if !waits_for_floor => Some(best),
+            _ if waits_for_floor || used.iter().any(|log| sparse(log)) => used.first(),
+            _ => None,
+        };
         chosen.map(|log| Job::Renew(log.id()))
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    Completer, Completion, Extent, IoError, Payload, Sectors, Signal, TaskLock, completion,
+    Completer, Completion, Extent, IoError, Payload, Sectors, Signal, completion,
 };
 use manylogs_engine::{Engine, begin_read, wait_durable};
 use manylogs_logstore::store::{Batch, NewEntry, Place, Room, Store, Stream, Ticket};
@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::ages::Ages;
 use crate::call::StoreId;
+use crate::cleaning::Cleaning;
 use crate::versions::{Range, Version, Versions};
 
 /// The stream of all batches of a store. They become durable in order, so that all batches before
@@ -81,8 +82,7 @@ pub(crate) struct Inner {
     pub(crate) table: Option<Extent>,
     /// The store is being closed: it takes no changes.
     pub(crate) closing: Cell<bool>,
-    /// Held while a log is cleaned.
-    pub(crate) cleaning: TaskLock,
+    pub(crate) cleaning: Cleaning,
 }
 
 /// A circular store. Clones are the same store. Its tasks run until [`CircularStore::close`], even
@@ -125,8 +125,7 @@ impl CircularStore {
         version: Version,
         content: Option<Payload>,
     ) -> Completion {
-        let [for_cleaning, for_deletions] = self.0.spared;
-        self.put(base, extent, version, content, for_cleaning + for_deletions)
+        self.put(base, extent, version, content, self.0.spared[0] + self.0.spared[1])
     }
 
     /// As [`CircularStore::write`], but waits for room and may use that of deletions: for versions

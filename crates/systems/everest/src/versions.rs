@@ -82,11 +82,13 @@ pub(crate) struct Versions {
     map: ExtentMap<Stored>,
     /// What is held in each space: a store looks at it for each write.
     held: BTreeMap<Space, Sectors>,
+    /// How often something was inserted or removed.
+    changes: u64,
 }
 
 impl Versions {
     pub(crate) const fn new() -> Self {
-        Self { map: ExtentMap::new(), held: BTreeMap::new() }
+        Self { map: ExtentMap::new(), held: BTreeMap::new(), changes: 0 }
     }
 
     pub(crate) fn insert(&mut self, extent: Extent, version: Version) {
@@ -94,9 +96,15 @@ impl Versions {
         // A part that has a newer version stays as it is: so what counts is the difference.
         let had = self.sectors(extent);
         self.map.insert(extent, mapped, |_, _| ());
+        self.changes += 1;
         let has = self.sectors(extent);
         let held = self.held.entry(Space::of(extent).0).or_default();
         *held = Sectors(held.0 + has.0 - had.0);
+    }
+
+    /// A number that grows whenever something is inserted or removed.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Bytes of memory in use.
@@ -135,6 +143,7 @@ impl Versions {
         let all = plant::is(Bug::DeleteIgnoresVersion);
         let newer = DataSequence(if all { u64::MAX } else { version.0.saturating_add(1) });
         self.map.remove_older(extent, newer, |part, _| gone.push(part));
+        self.changes += u64::from(!gone.is_empty());
         let sectors: u64 = gone.iter().map(|part| part.len.0).sum();
         if let Some(held) = self.held.get_mut(&Space::of(extent).0) {
             held.0 -= sectors;

@@ -159,7 +159,7 @@ fn at_a_peak_what_a_store_holds_goes_to_others() {
         check(&volume, 2).await;
         // It is emptied, so that this needs no more than a change of the header.
         let from = runtime.now();
-        volume.remove(bench.id(0)).await.unwrap();
+        volume.remove(bench.id(0), false).await.unwrap();
         assert!(runtime.now().since(from) < Nanos::from_millis(50));
         assert_eq!(bench.label().await.leaving, Vec::<StoreId>::new());
         stop.set(true);

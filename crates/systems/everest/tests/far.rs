@@ -669,7 +669,7 @@ fn a_store_that_is_removed_goes_home_first() {
                 put(&writing, 20 + number % 40, 7000 + 8 * number).await.unwrap();
             }
         });
-        volume.remove(two.id()).await.unwrap();
+        volume.remove(two.id(), false).await.unwrap();
         assert_eq!(two.store.store().ranges(Space(0)), []);
         let label = Offloaded::identify(&runtime, Rc::clone(&base)).await.unwrap().unwrap();
         assert!(label.kept.len() == 1 && label.kept[0].id == one.id(), "{label:?}");
@@ -680,7 +680,7 @@ fn a_store_that_is_removed_goes_home_first() {
             assert_eq!(get(&volume, number).await.unwrap(), tags(100 * number + 1));
         }
         let unknown = OffloadError::Unknown { store: [7; 16] };
-        assert_eq!(volume.remove([7; 16]).await, Err(unknown));
+        assert_eq!(volume.remove([7; 16], false).await, Err(unknown));
         // It may come again.
         two.set_cut(false);
         assert_eq!(volume.add(Rc::new(two.clone()), "unix:/two").await, Ok(false));

@@ -3,6 +3,7 @@
 use manylogs::{GeometryReport, OpenOptions, Settings, Volume, VolumeError, identify};
 use manylogs_block::Geometry;
 use manylogs_operate::control::Order;
+use manylogs_serve::share_percent;
 use manylogs_storage::OpenMode;
 
 use super::Session;
@@ -13,6 +14,9 @@ use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
+    if args.changes.iter().any(|change| change.starts_with("share=")) {
+        return set_lent(args);
+    }
     // Checked before the device is opened, so that a typing error is reported at once.
     check(&args.changes)?;
     if args.geometry.is_some() {
@@ -32,6 +36,19 @@ pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
         change(&session, &args.changes)?
     };
     show(&as_json(&settings.list()), args.json)
+}
+
+/// Changes the share of a part that is lent, which its server alone knows.
+fn set_lent(args: &SetArgs) -> Result<(), Failure> {
+    args.changes
+        .iter()
+        .try_for_each(|change| share_percent(change).map(drop))
+        .map_err(Failure::input)?;
+    let device = &args.volume.device;
+    let none = || Failure::input(format!("{}: no server lends it", device.display()));
+    let mut server = live::server(device)?.ok_or_else(none)?;
+    let changes = args.changes.clone();
+    show(&server.ask(&Order::Set { changes }).map_err(control_failure)?, args.json)
 }
 
 /// Checks that the changes are valid settings, whatever the volume.

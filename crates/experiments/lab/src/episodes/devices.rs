@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Handle, MemoryDevice, Payload, Request, Sectors,
 };
-use manylogs_everest::{CircularStore, Lending, Meter, StoreOptions};
+use manylogs_everest::{CircularStore, DiskLoad, Lending, Meter, Shared, StoreOptions};
 
 use super::world::EpisodeFailure;
 
@@ -23,7 +23,8 @@ pub(crate) fn end_of(drive: &dyn BlockDevice) -> Extent {
     Extent::new(capacity / 8 * 8 - len, len)
 }
 
-/// A store on `extent` of a drive, whose load the drive's meter tells.
+/// A store on `extent` of a drive, whose load the drive's meter tells. It has `share` per cent of
+/// the drive's time while others wait.
 ///
 /// # Errors
 /// If the store cannot be made.
@@ -31,12 +32,19 @@ pub(crate) async fn lend(
     runtime: &Handle,
     meter: Meter,
     extent: Extent,
+    share: u8,
 ) -> Result<Lending, EpisodeFailure> {
-    let device: Rc<dyn BlockDevice> = Rc::new(meter.clone());
+    let mut device: Rc<dyn BlockDevice> = Rc::new(meter.clone());
+    let mut load: Rc<dyn DiskLoad> = Rc::new(meter);
+    if share < 100 {
+        let shared = Shared::new(runtime.clone(), device, load);
+        shared.set_percent(share);
+        (device, load) = (Rc::new(shared.clone()), Rc::new(shared));
+    }
     let part: Rc<dyn BlockDevice> = Rc::new(Part { device, extent });
     let options = StoreOptions { log: LOG, table: Sectors(0) };
     let store = CircularStore::create(runtime.clone(), vec![part], options).await?;
-    Ok(Lending::open(store, Some(Rc::new(meter))).await?)
+    Ok(Lending::open(store, Some(load)).await?)
 }
 
 /// A part of a device.

@@ -248,7 +248,7 @@ fn borrow(
         let mut lenders: Vec<Rc<dyn Lender>> = Vec::new();
         for meter in meters {
             let extent = end_of(&meter);
-            lenders.push(Rc::new(lend(&runtime, meter, extent).await?));
+            lenders.push(Rc::new(lend(&runtime, meter, extent, 100).await?));
         }
         Offloaded::create(&runtime, Rc::clone(&base)).await?;
         Ok(Offloaded::open(runtime, base, lenders, policy.options(DRIVES)).await?)

@@ -51,6 +51,8 @@ pub struct LentCase {
     pub own: bool,
     /// Whether there is a volume that lends, and becomes busy itself after the warm-up.
     pub wakes: bool,
+    /// What stores have of their drives' time while others wait there, in per cent.
+    pub share: u8,
     /// What clients of each busy volume ask for.
     pub load: LentLoad,
     /// Time before the measurement.

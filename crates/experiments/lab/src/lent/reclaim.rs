@@ -49,7 +49,7 @@ pub struct ReclaimFigures {
 /// If volumes cannot be made, or a request fails.
 pub fn reclaim(case: &ReclaimCase) -> Result<ReclaimFigures, EpisodeFailure> {
     let world = World::new(&case.drive, 2, case.seed);
-    let lender = world.lend(1, None)?;
+    let lender = world.lend(1, None, 100)?;
     let base = world.base(0);
     filled(&world, Rc::clone(&base), &lender, case)?;
     let options = OffloadOptions {

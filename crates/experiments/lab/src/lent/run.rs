@@ -72,7 +72,7 @@ impl Volumes {
         let behind = case.own.then_some(case.load.over + HEADER);
         let mut stores: Vec<(usize, Lending)> = Vec::new();
         for drive in (0..world.drives.len()).filter(|drive| lends(*drive)) {
-            stores.push((drive, world.lend(drive, behind)?));
+            stores.push((drive, world.lend(drive, behind, case.share)?));
         }
         let (mut devices, mut offloaded): (Vec<Rc<dyn BlockDevice>>, _) = (vec![], vec![]);
         for drive in 0..clients {
@@ -117,6 +117,7 @@ mod tests {
             mutual: false,
             own: false,
             wakes: false,
+            share: 100,
             load,
             warm: Nanos::from_secs(1),
             span: Nanos::from_secs(2),

@@ -43,16 +43,18 @@ impl World {
         self.sim.handle(self.host)
     }
 
-    /// A store on the drive of this number: at its end, or from `behind` on.
+    /// A store on the drive of this number: at its end, or from `behind` on. While others wait it
+    /// has `share` per cent of the drive's time.
     pub(super) fn lend(
         &self,
         drive: usize,
         behind: Option<Sectors>,
+        share: u8,
     ) -> Result<Lending, EpisodeFailure> {
         let (runtime, meter) = (self.runtime(), self.drives[drive].clone());
         let end = end_of(&meter);
         let extent = behind.map_or(end, |from| Extent::new(from.0, end.len.0));
-        self.sim.block_on(self.host, async move { lend(&runtime, meter, extent).await })
+        self.sim.block_on(self.host, async move { lend(&runtime, meter, extent, share).await })
     }
 
     /// The device on which a base volume of the drive of this number is made.

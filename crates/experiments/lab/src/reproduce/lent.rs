@@ -47,6 +47,9 @@ pub struct Lent {
     /// Another volume lends, and becomes busy after the warm-up.
     #[serde(default)]
     wakes: bool,
+    /// What stores have of their drives' time while others wait there, in per cent.
+    #[serde(default = "whole")]
+    share: u8,
     /// Reads among the requests, per cent.
     reads: Vec<u64>,
     request: String,
@@ -102,6 +105,11 @@ pub struct Recovery {
     pub(super) explains: Option<String>,
 }
 
+/// A store without a bound.
+const fn whole() -> u8 {
+    100
+}
+
 /// Clients that fill a store before it is emptied.
 const FILLING: u32 = 32;
 
@@ -121,9 +129,12 @@ impl LentWork {
         let (kind, drive, rest) = match self {
             Self::Run(case) => {
                 let LentCase { drive, policy, copies, clients, idle, load, seed, .. } = case;
-                let LentCase { mutual, own, wakes, warm, span, .. } = case;
-                let volumes =
+                let LentCase { mutual, own, wakes, share, warm, span, .. } = case;
+                let mut volumes =
                     format!("{policy:?} {copies} {clients} {idle} {mutual} {own} {wakes}");
+                if *share != whole() {
+                    volumes += &format!(" {share} %");
+                }
                 ("lent", drive, format!("{volumes} {load:?} {warm:?} {span:?} {seed}"))
             }
             Self::Reclaim(ReclaimCase { drive, load, writes, together, seed }) => {
@@ -200,6 +211,7 @@ impl Planned {
             idle: 0,
             mutual: false,
             own: false,
+            share: whole(),
             ..case.clone()
         };
         let plain = self.add_lent(LentWork::Run(plain));
@@ -244,6 +256,7 @@ pub(super) fn plan(part: &Lent, scale: Scale, planned: &mut Planned) -> Planning
                     mutual: part.mutual,
                     own: part.own,
                     wakes: part.wakes,
+                    share: part.share,
                     load,
                     warm: Nanos::from_secs(scale.of(part.warm_s)),
                     span: Nanos::from_secs(scale.of(part.seconds)),

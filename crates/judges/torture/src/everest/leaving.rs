@@ -133,7 +133,7 @@ impl Operator {
     async fn remove(&self, wire: &Wire) -> Result<(), OffloadError> {
         self.evacuated.set(wire, false);
         let from = self.clock.now();
-        self.volume.remove(wire.id()).await?;
+        self.volume.remove(wire.id(), false).await?;
         let took = self.clock.now().since(from);
         if took > REMOVED_WITHIN {
             self.machines.object(format!("removing an empty store took {} ms", took.0 / 1_000_000));

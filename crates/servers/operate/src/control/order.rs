@@ -32,10 +32,13 @@ pub enum Order {
         /// Its name.
         store: String,
     },
-    /// Give a store up, and return when it holds nothing any more.
+    /// Give a store up, and return when it holds nothing any more, or nothing that can be read.
     RemoveStore {
         /// Its name.
         store: String,
+        /// Whether what no store returns whole may be lost: otherwise it keeps the store.
+        #[serde(default)]
+        accept_loss: bool,
     },
     /// Forget a store that is gone for good; the ranges that only it had are listed, and lost if
     /// that is accepted.
@@ -85,7 +88,10 @@ impl Order {
             Self::Snapshot => "snapshot".to_owned(),
             Self::AddStore { address } => format!("add-store {address}"),
             Self::EvacuateStore { store } => format!("evacuate-store {store}"),
-            Self::RemoveStore { store } => format!("remove-store {store}"),
+            Self::RemoveStore { store, accept_loss: true } => {
+                format!("remove-store {store}, accept loss")
+            }
+            Self::RemoveStore { store, .. } => format!("remove-store {store}"),
             Self::ForgetStore { store, accept_loss: true } => format!("forget-store {store}"),
             Self::ForgetStore { store, .. } => format!("would forget-store {store}"),
             Self::ReplaceMember { old, new } => format!("replace {old} by {}", new.display()),

@@ -26,9 +26,12 @@ const STORES: [Row<StoreStatus>; 2] = [
         store.only_copy_bytes
     }),
 ];
-const LENT: [Row<LentStatus>; 4] = [
+const LENT: [Row<LentStatus>; 5] = [
     ("lent_used_bytes", "What the store holds for base volumes.", |lent| lent.used_bytes),
     ("lent_each_bytes", "Most that it holds for one of them.", |lent| lent.each_bytes),
+    ("lent_share_percent", "Its share of the disk's time while others wait.", |lent| {
+        lent.share_percent
+    }),
     ("lent_clients", "Base volumes for which it holds data.", |lent| lent.clients),
     ("lent_connections", "Connections of clients.", |lent| lent.connections),
 ];

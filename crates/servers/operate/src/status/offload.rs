@@ -77,6 +77,10 @@ pub struct LentStatus {
     /// Most bytes that it holds for one of them; zero if its server does not say.
     #[serde(default)]
     pub each_bytes: u64,
+    /// What it has of its disk's time while the disk's own clients wait, in per cent; zero if its
+    /// server does not say.
+    #[serde(default)]
+    pub share_percent: u64,
     /// Connections of clients.
     pub connections: u64,
     /// These base volumes, and how much it holds of each, whether or not they are connected.

@@ -90,7 +90,10 @@ impl ServedSystem for Base {
             match order {
                 Order::AddStore { address } => connecting.add(&volume, &address).await,
                 Order::EvacuateStore { store } => evacuate(&volume, &store).await,
-                Order::RemoveStore { store } => remove(&volume, &store).await,
+                Order::RemoveStore { store, accept_loss } => {
+                    let removed = volume.remove(named(&store)?, accept_loss).await;
+                    Ok(forgotten_answer(&store, &removed.map_err(|error| refused(&error))?))
+                }
                 Order::ForgetStore { store, accept_loss } => {
                     let forgotten = volume.forget(named(&store)?, accept_loss).await;
                     Ok(forgotten_answer(&store, &forgotten.map_err(|error| refused(&error))?))
@@ -237,18 +240,13 @@ async fn evacuate(volume: &Offloaded, store: &str) -> Answer {
     Ok(serde_json::json!({ "store": store, "held_bytes": held }))
 }
 
-async fn remove(volume: &Offloaded, store: &str) -> Answer {
-    volume.remove(named(store)?).await.map_err(|error| refused(&error))?;
-    Ok(serde_json::json!({ "store": store }))
-}
-
 fn named(store: &str) -> Result<StoreId, OrderError> {
     let name = || OrderError::bad_input(format!("{store}: a store's name has 32 digits, 0 to f"));
     parse_store(store).ok_or_else(name)
 }
 
-/// What is answered when a store was forgotten, or would be: its name, whether it is, and the lost
-/// ranges in bytes of the base volume.
+/// What is answered when a store was forgotten or removed, or would be: its name, whether it is,
+/// and the lost ranges in bytes of the base volume.
 #[must_use]
 pub fn forgotten_answer(store: &str, forgotten: &Forgotten) -> serde_json::Value {
     let range = |extent: &Extent| {

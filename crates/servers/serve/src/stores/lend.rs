@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use manylogs_block::{BlockDevice, SECTOR_BYTES, Sectors, Signal};
-use manylogs_everest::{BaseId, CircularStore, Lender, Lending, Meter, StoreError, StoreOptions};
+use manylogs_everest::{
+    BaseId, CircularStore, Lender, Lending, Meter, Shared, StoreError, StoreOptions,
+};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::status::{HeldFor, LentStatus, Status};
 use manylogs_operate::{Operated, Subject};
@@ -41,6 +43,9 @@ pub struct LendOptions {
     pub size: Option<Sectors>,
     /// The most that is held of one base volume, in per cent of the part.
     pub each_percent: u8,
+    /// What the store has of the disk's time while the disk's own clients wait, in per cent; 100 is
+    /// no bound.
+    pub share_percent: u8,
     /// Who is let in; whoever reaches the socket, if not given.
     pub guard: Option<Guard>,
 }
@@ -114,6 +119,7 @@ struct Lent {
     operated: Rc<Operated>,
     server: Rc<LentServer>,
     lending: Lending,
+    shared: Shared,
 }
 
 fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
@@ -125,8 +131,10 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
         return Err(ServeError::OtherSize { path: path.clone(), asked, have });
     }
     let meter = Meter::new(stack.runtime(), Rc::clone(&stack.device));
-    let device: Rc<dyn BlockDevice> = Rc::new(meter.clone());
-    let disk = KernelLoad::of(stack.runtime(), path, meter);
+    let disk = KernelLoad::of(stack.runtime(), path, meter.clone());
+    let shared = Shared::new(stack.runtime(), Rc::new(meter), Rc::new(disk));
+    shared.set_percent(options.share_percent);
+    let device: Rc<dyn BlockDevice> = Rc::new(shared.clone());
     let (store, _lock) = if options.make {
         let store = make(&stack, device).map_err(failed)?;
         let lock = VolumeLock::take(store.id(), path).map_err(StackError::from)?;
@@ -134,8 +142,8 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
     } else {
         open(&stack, device, path)?
     };
-    let (runtime, closed) = (stack.runtime(), store.clone());
-    let lending = stack.run(async move { Lending::open(store, Some(Rc::new(disk))).await });
+    let (runtime, closed, disk) = (stack.runtime(), store.clone(), Rc::new(shared.clone()));
+    let lending = stack.run(async move { Lending::open(store, Some(disk)).await });
     let lending = lending.map_err(|error| failed(error.into()))?;
     lending.bound_each(Sectors(have.0 * u64::from(options.each_percent) / 100));
     let (listener, count, inbox, ready) = serving.into_parts();
@@ -160,8 +168,20 @@ fn run(options: &LendOptions, serving: Serving) -> Result<Left, ServeError> {
     let about = About { capabilities, volume: Some(closed.id()), recovery: None };
     // Fails only if the thread that started the engine has ended.
     let _ = ready.send(about);
-    let lent = Rc::new(Lent { operated, server, lending });
+    let lent = Rc::new(Lent { operated, server, lending, shared });
     stack.run(async move { lent.serve(inbox).await })
+}
+
+/// The share of `share=15%`, in per cent.
+///
+/// # Errors
+/// If it is something else, with a sentence that says so.
+pub fn share_percent(change: &str) -> Result<u8, String> {
+    let digits = change.strip_prefix("share=").map(|share| share.trim_end_matches('%'));
+    let percent = digits.and_then(|digits| digits.parse().ok());
+    percent.filter(|percent| (1..=100).contains(percent)).ok_or_else(|| {
+        format!("{change}: of a part that is lent, share=1% to share=100% can be set, no more")
+    })
 }
 
 fn make(stack: &Stack, device: Rc<dyn BlockDevice>) -> Result<CircularStore, StoreError> {
@@ -207,6 +227,9 @@ impl Lent {
                 match message {
                     Message::Stop => stop.notify(),
                     Message::Order(Order::Status, reply) => reply.send(self.told()),
+                    Message::Order(Order::Set { changes }, reply) => {
+                        reply.send(self.set(&changes));
+                    }
                     Message::Order(order, reply) => {
                         let operated = Rc::clone(&self.operated);
                         let obeyed = async move { reply.send(operated.obey(order).await) };
@@ -217,6 +240,15 @@ impl Lent {
                 }
             }
         }
+    }
+
+    /// Changes what can be changed while a part is lent. Answers with how it is then.
+    fn set(&self, changes: &[String]) -> Answer {
+        for change in changes {
+            let share = share_percent(change).map_err(OrderError::bad_input)?;
+            self.shared.set_percent(share);
+        }
+        Ok(serde_json::json!({ "share": format!("{}%", self.shared.percent()) }))
     }
 
     fn told(&self) -> Answer {
@@ -231,6 +263,7 @@ impl Lent {
             used_bytes: used.bytes(),
             clients,
             each_bytes: self.lending.most_each().bytes(),
+            share_percent: self.shared.percent().into(),
             connections: self.server.connections() as u64,
             held_for,
         };

@@ -29,6 +29,6 @@ mod wire;
 pub use address::{PlaceError, StoreAddress, parse_store, peer_at};
 pub use borrow::{Borrowing, forgotten_answer};
 pub use keys::{Identity, KEY_FILE, KeyError, PublicKey, PublicKeyError};
-pub use lend::{Guard, LendOptions, StoreFrontEnd};
+pub use lend::{Guard, LendOptions, StoreFrontEnd, share_percent};
 
 pub(crate) use borrow::open_base;

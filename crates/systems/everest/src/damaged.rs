@@ -1,0 +1,140 @@
+//! Ranges that no store returns whole: nothing can bring them home. Who waits for a store to become
+//! empty is told of them, and may give them up.
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, IoError, Sectors};
+use manylogs_plant::{self as plant, Bug};
+
+use crate::begin::OffloadError;
+use crate::forget::{Forgotten, joined};
+use crate::header::{Content, HEADER};
+use crate::locks::Use;
+use crate::offload::Client;
+use crate::read::Again;
+use crate::table::Candidate;
+use crate::versions::Range;
+
+/// What cannot be read is told in units of this, or of physical sectors if they are longer.
+const UNIT: Sectors = Sectors(8);
+
+impl Client {
+    /// Notes a range that could not be read, if that is because stores return it damaged. It is
+    /// locked, and off-loaded as a whole.
+    pub(crate) async fn note_if_damaged(self: &Rc<Self>, range: Range) {
+        if self.is_damaged(range.extent).await {
+            self.damaged.borrow_mut().insert(range.extent, range.version);
+        }
+    }
+
+    /// Whether all stores that have the newest version of `extent` answer, and none returns it
+    /// whole.
+    async fn is_damaged(self: &Rc<Self>, extent: Extent) -> bool {
+        let read = self.read_newest(extent, &mut 0).await;
+        matches!(read, Err(Again::Failed(IoError::Medium { .. })))
+    }
+
+    /// The ranges that keep a store, or any if none is named, from becoming empty for ever: those
+    /// that were noted as damaged, and those that a store has lost that came back with less than it
+    /// had. Empty as long as others can go home.
+    pub(crate) fn stuck(&self, store: Option<usize>) -> Vec<Range> {
+        let table = self.table.borrow();
+        let is_held = |extent: Extent| match store {
+            Some(store) => table.is_held_by(store, extent),
+            None => (0..self.peers.len()).any(|store| table.is_held_by(store, extent)),
+        };
+        // What is home, or hidden by a noted loss, is forgotten without being read.
+        let is_needed = |one: &Candidate| one.dirty && !self.header.is_all_lost(one.range.extent);
+        let all: Vec<Candidate> = table.candidates();
+        let mut needed = all.iter().filter(|one| is_needed(one) && is_held(one.range.extent));
+        let is_stuck = |one: &Candidate| one.copies == 0 || self.is_noted(one.range);
+        let stuck: Option<Vec<Range>> = needed.try_fold(Vec::new(), |mut stuck, one| {
+            stuck.push(one.range);
+            is_stuck(one).then_some(stuck)
+        });
+        stuck.filter(|_| !plant::is(Bug::DamageNotTold)).unwrap_or_default()
+    }
+
+    /// Whether all of this version of a range was noted as damaged.
+    fn is_noted(&self, range: Range) -> bool {
+        let damaged = self.damaged.borrow();
+        let same = damaged.lookup(range.extent).filter(|(_, version)| *version == range.version);
+        same.map(|(part, _)| part.len.0).sum::<u64>() == range.extent.len.0
+    }
+
+    /// Looks again at ranges that are stuck. Returns the parts that cannot be read. With `accept`
+    /// these are lost: durably, and then stores forget them. If the header has no room for all,
+    /// those closest to one another are joined with what lies between, as by
+    /// [`crate::Offloaded::forget`].
+    ///
+    /// # Errors
+    /// If the header cannot be written, or the base volume is closed.
+    pub(crate) async fn give_up(
+        self: &Rc<Self>,
+        stuck: &[Range],
+        accept: bool,
+    ) -> Result<Forgotten, OffloadError> {
+        let all = Extent::new(0, self.base.capabilities().capacity.0.saturating_sub(HEADER.0));
+        // No version is on its way to any store meanwhile, and none on its way home.
+        let _locked = self.locks.take(all, Use::Home).await;
+        if self.is_over() {
+            return Err(IoError::Gone.into());
+        }
+        let mut found = Vec::new();
+        for range in stuck {
+            drop(self.damaged.borrow_mut().remove(range.extent, range.version));
+            for extent in self.damaged_parts(*range).await {
+                self.damaged.borrow_mut().insert(extent, range.version);
+                found.push(extent);
+            }
+        }
+        let most = self.header.content().room_for_losses([0; 16]).max(1);
+        let lost = joined(found, most);
+        if accept && !lost.is_empty() {
+            self.lose_for_good(&lost).await?;
+        }
+        Ok(Forgotten { lost, done: accept })
+    }
+
+    /// The parts of a version that cannot be read, found by halving its range.
+    async fn damaged_parts(self: &Rc<Self>, range: Range) -> Vec<Extent> {
+        let unit = UNIT.0.max(self.base.capabilities().physical_sector.0);
+        let (mut left, mut found) = (vec![range.extent], Vec::new());
+        while let Some(extent) = left.pop() {
+            let mut parts = self.table.borrow().lookup(extent);
+            // Others were written, brought home or lost since they were noted.
+            parts.retain(|(_, known)| {
+                known.is_some_and(|(version, copies)| version == range.version && !copies.clean)
+            });
+            for (part, _) in parts {
+                if !self.is_damaged(part).await {
+                    continue;
+                }
+                if part.len.0 <= unit {
+                    found.push(part);
+                    continue;
+                }
+                let half = (part.len.0 / 2).next_multiple_of(unit).min(part.len.0 - 1);
+                let middle = part.start + Sectors(half);
+                left.push(Extent::between(part.start, middle));
+                left.push(Extent::between(middle, part.end()));
+            }
+        }
+        found
+    }
+
+    /// Notes durably that these locked ranges are lost, and makes stores forget them.
+    async fn lose_for_good(self: &Rc<Self>, lost: &[Extent]) -> Result<(), OffloadError> {
+        let version = self.last_version();
+        let ranges: Vec<Range> = lost.iter().map(|&extent| Range { extent, version }).collect();
+        let change = |content: &mut Content| {
+            content.lose(&ranges);
+            content.make_room()
+        };
+        if !plant::is(Bug::DamageNotNoted) && !self.header.update(change).await? {
+            return Err(IoError::ReadOnly { reason: "too many ranges are lost or void" }.into());
+        }
+        self.count_lost(&ranges).await;
+        Ok(())
+    }
+}
