@@ -36,8 +36,8 @@
 #   make medium    10,000 power cuts of the disk below the served program (STATES=N; root)
 #   make coverage  which lines of the volume the campaign reaches (cargo-tarpaulin, some minutes)
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
-#               killed; pjdfstest, fsx and stress-ng use MLFS (root; an hour or more, FAST=1 for
-#               some minutes)
+#               killed; pjdfstest, fsx, stress-ng, thousands of processes and a directory of a
+#               million names use MLFS (root; some hours, FAST=1 for some minutes)
 #   make soak   served volumes under a changing load for an hour, in which nothing may grow
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change

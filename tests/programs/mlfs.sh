@@ -48,8 +48,9 @@ crowd_in() {
 
 # crowd_with PROGRAM COUNT MODE OPTIONS
 crowd_with() {
+    unmount "$work/crowd/root"
     rm -rf "$work/crowd"
-    python3 "$here/$1" "$manylogs" "$work/crowd" "$2" "$seed" "$3" "$4" >"$work/crowd.out" \
+    limit=14400 limited python3 "$here/$1" "$manylogs" "$work/crowd" "$2" "$seed" "$3" "$4" >"$work/crowd.out" \
         2>>"$log" || return 1
     figures=$(tail -n 1 "$work/crowd.out")
 }

@@ -37,7 +37,11 @@ class Mounted:
     def __enter__(self):
         # Whoever ends this program early leaves nothing mounted.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
-        self.mount()
+        try:
+            self.mount()
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
         return self
 
     def mount(self):
@@ -70,8 +74,9 @@ class Mounted:
         run("e2fsck", "-fn", self.image)
 
     def __exit__(self, kind, *_):
-        if kind is not None and os.path.ismount(self.root):
-            subprocess.run(["umount", "-l", self.root])
+        if kind is not None:
+            # Also what a dead server leaves, of which os.path.ismount says that it is no mount.
+            subprocess.run(["umount", "-l", self.root], capture_output=True)
         if os.path.exists(self.image):
             os.remove(self.image)
 
@@ -83,17 +88,17 @@ def kill_all(children):
 
 def wait_for(children, seconds, what):
     """Waits until all have ended; what they say ends this program. Kills them if it takes long."""
-    until, bad = time.monotonic() + seconds, 0
-    while children and time.monotonic() < until:
-        pid, code = os.waitpid(-1, os.WNOHANG)
+    until, bad, left = time.monotonic() + seconds, 0, sorted(children)
+    while left and time.monotonic() < until:
+        pid, code = os.waitpid(left[-1], os.WNOHANG)
         if pid == 0:
             time.sleep(0.01)
             continue
-        children.discard(pid)
+        left.pop()
         bad += code != 0
-    kill_all(children)
-    if children:
-        raise SystemExit(f"{len(children)} {what} hang after {seconds} s")
+    kill_all(left)
+    if left:
+        raise SystemExit(f"{len(left)} {what} hang after {seconds} s")
     if bad:
         raise SystemExit(f"{bad} {what} found something wrong")
 

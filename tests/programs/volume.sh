@@ -113,6 +113,7 @@ clean_up() {
     end_others
     unmount "$work/nbd/mnt"
     unmount "$mnt"
+    unmount "$work/crowd/root"
     [ -z "${fuse_loop:-}" ] || losetup -d "$fuse_loop" 2>/dev/null
     unmount "$work/nbd/file"
     unserve

@@ -11,14 +11,15 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{PoisonError, RwLock, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Place;
+use common::image::caches;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, XattrFlags, removexattr, setxattr, statat,
-    statx,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RawDir, StatxFlags, XattrFlags, removexattr,
+    setxattr, statat, statx,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -29,9 +30,6 @@ const FILES: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait where a planted bug keeps it from being told.
 const IN_VAIN: Duration = Duration::from_secs(1);
-
-/// Held while a test drops the kernel's caches: other tests depend on what is cached.
-static CACHES: RwLock<()> = RwLock::new(());
 
 /// A mounted image.
 struct Server {
@@ -112,9 +110,7 @@ impl Server {
         File::open(self.path("")).and_then(|root| root.sync_all()).unwrap();
         fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
     }
-}
 
-impl Server {
     /// Unmounts, with retries: a child that another test forks has our descriptors until it runs
     /// its program, and the file system is busy until then.
     fn unmount(&self) {
@@ -166,7 +162,7 @@ fn patience(planted: &str) -> Duration {
 
 #[test]
 fn what_was_looked_at_is_not_asked_for_again() {
-    let _alone = CACHES.write().unwrap_or_else(PoisonError::into_inner);
+    let _alone = caches(FlockOperation::LockExclusive);
     let Some(server) = Server::start("noatime", "") else { return };
     server.plant_tree();
     server.forget();
@@ -194,7 +190,7 @@ fn what_was_looked_at_is_not_asked_for_again() {
 #[test]
 fn a_cold_list_takes_one_request_for_many_names() {
     const NAMES: u64 = 1000;
-    let _alone = CACHES.write().unwrap_or_else(PoisonError::into_inner);
+    let _alone = caches(FlockOperation::LockExclusive);
     let Some(server) = Server::start("noatime", "") else { return };
     fs::create_dir(server.path("tree")).unwrap();
     (0..NAMES).for_each(|name| fs::write(server.path(&format!("tree/{name}")), "x").unwrap());
@@ -281,8 +277,11 @@ const LOOKED_AT: [Look; 7] = [
     ("lists", |server| assert_eq!(fs::read_dir(server.path("dir")).unwrap().count(), 1), "opendir"),
     ("links", |server| drop(fs::read_link(server.path("link")).unwrap()), "readlink"),
     ("content", |server| assert_eq!(fs::read(server.path("file")).unwrap(), [7; 100]), "read"),
-    // No cache: a list does not come with attributes.
-    ("lists with inodes", |server| drop(fs::read_dir(server.path("dir")).unwrap()), "readdirplus"),
+    (
+        "lists with inodes",
+        |server| assert_eq!(fs::read_dir(server.path("dir")).unwrap().count(), 1),
+        "readdirplus",
+    ),
 ];
 
 /// What is asked for at each look.
@@ -303,15 +302,16 @@ fn looked_at_each_time(server: &Server) -> Vec<&'static str> {
 
 #[test]
 fn each_option_turns_one_cache_off_and_all_stays_right() {
-    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    let _kept = caches(FlockOperation::LockShared);
     for (option, asked_for) in [
         ("noatime", &[][..]),
         ("noattrcache", &["attributes"]),
         ("lookupcache=positive", &["missing names"]),
         ("lookupcache=none", &["names", "missing names"]),
-        ("nodircache", &["lists"]),
+        ("nodircache", &["lists", "lists with inodes"]),
         ("nolinkcache", &["links"]),
         ("noreaddirplus", &[]),
+        ("noreaddirplus,nodircache", &["lists"]),
         ("nodatacache", &["content"]),
         ("noawake", &[]),
         ("nouring", &[]),
@@ -347,7 +347,7 @@ fn wrong_values_of_these_options_are_refused_with_what_to_give() {
 
 /// Whether programs see blocks that write-back adds to a file, because the server tells the kernel.
 fn tells_blocks(planted: &str) -> Option<bool> {
-    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    let _kept = caches(FlockOperation::LockShared);
     let server = Server::start("noatime", planted)?;
     let path = server.path("holes");
     let file = File::create(&path).unwrap();
@@ -393,7 +393,7 @@ fn a_block_of_extended_attributes_counts_at_once() {
 /// Whether a name is found that was created although the call reported an error.
 fn finds_what_failed(planted: &str) -> Option<bool> {
     let all = format!("MlfsCreateFails,{planted}");
-    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    let _kept = caches(FlockOperation::LockShared);
     let server = Server::start("noatime", &all)?;
     let path = server.path("fails");
     assert!(!path.exists(), "the kernel keeps that it is missing");
@@ -442,7 +442,7 @@ impl Reader {
 
 /// Whether a reader sees a name that existed when it began, although another reader began earlier.
 fn lists_what_is_new(planted: &str) -> Option<bool> {
-    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    let _kept = caches(FlockOperation::LockShared);
     let server = Server::start("noatime", planted)?;
     let dir = server.path("dir");
     fs::create_dir(&dir).unwrap();
@@ -557,7 +557,7 @@ fn reads(process: u32) -> u64 {
 /// Read-only mounts have no statistics: each request is a `read` of the server.
 #[test]
 fn a_read_only_mount_is_not_asked_for_openings() {
-    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    let _kept = caches(FlockOperation::LockShared);
     let Some(server) = Server::start("noatime", "") else { return };
     server.plant_tree();
     server.place.run(&["fs", "unmount", "mnt"]).succeeds();
@@ -581,7 +581,7 @@ fn a_read_only_mount_is_not_asked_for_openings() {
 /// where it runs until it has. The server answers it all the same.
 #[test]
 fn a_program_that_begins_another_one_with_many_open_files_goes_on() {
-    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    let _kept = caches(FlockOperation::LockShared);
     let Some(server) = Server::start("noatime", "") else { return };
     fs::write(server.path("file"), b"x").unwrap();
     let status = server.place.run(&["fs", "status", "mnt", "--json"]);

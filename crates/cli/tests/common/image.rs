@@ -5,6 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{FlockOperation, flock};
+
 use super::Place;
 
 /// A file system of `mib` MiB; prints why and returns `None` if there is no mkfs.ext4.
@@ -21,6 +23,14 @@ pub(crate) fn image(place: &Place, mib: u64, options: &[&str]) -> Option<PathBuf
         }
     }
     Some(path)
+}
+
+/// Held shared while a test depends on what the kernel caches, and alone while a test drops the
+/// caches of the machine: test programs run side by side.
+pub(crate) fn caches(how: FlockOperation) -> File {
+    let lock = File::open(env!("CARGO_MANIFEST_DIR")).unwrap();
+    flock(&lock, how).unwrap();
+    lock
 }
 
 /// A command for a program that may be in /usr/sbin.

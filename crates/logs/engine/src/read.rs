@@ -135,8 +135,8 @@ pub async fn check_copies<S: System>(
 }
 
 /// The content of `extent` that passes `check`, from any of `copies`, and how many others hold
-/// something else there. It is written to those, but only `parts` of it, which have checksums, and
-/// what a copy cannot read: what lies between them may be whole on those copies alone.
+/// something else there. Writes it to the others: only `parts` of it, which have checksums, and what
+/// a copy could not read. Between the parts a damaged copy may be the only whole one.
 async fn mend(
     copies: Copies,
     (extent, parts): (Extent, Vec<Extent>),
@@ -152,15 +152,18 @@ async fn mend(
     let (content, count) = (whole?, damaged.len() as u64);
     for (copy, error) in damaged {
         let unread = match error {
-            IoError::Medium { extent: bad } => {
-                Extent::between(bad.start.max(extent.start), bad.end().min(extent.end()))
-            }
+            IoError::Medium { extent: bad } => bad.intersection(extent),
             _ => Extent::default(),
         };
-        let written = parts.iter().copied().chain([unread].into_iter().filter(|it| it.len.0 > 0));
+        // First what cannot be read: a drive may refuse to write a part of a bad sector.
+        let rest = parts.iter().copied().filter(|part| !unread.contains(*part));
+        let written = std::iter::once(unread).filter(|it| it.len.0 > 0).chain(rest);
         for part in written.filter(|_| !plant::is(Bug::DamageNotMended)) {
             let content = content.slice(Sectors(part.start.0 - extent.start.0), part.len);
-            let _ = copy.submit(Request::write_fua(part, content)).await;
+            // The member deals with a copy that refuses a write.
+            if copy.submit(Request::write_fua(part, content)).await.is_err() {
+                break;
+            }
         }
     }
     Some((content, count))

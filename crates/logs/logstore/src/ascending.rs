@@ -1,4 +1,4 @@
-//! Ascending numbers in about two bits more each than their mean distance takes.
+//! Ascending numbers, packed: each takes about two bits more than their mean distance.
 
 /// Bits of a byte.
 const BYTE: u64 = 8;

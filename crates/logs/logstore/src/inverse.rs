@@ -54,6 +54,11 @@ impl Inverse {
         self.is_loose
     }
 
+    /// From now on the extents count as packed, as they are.
+    pub const fn settle(&mut self) {
+        self.is_loose = false;
+    }
+
     /// Appends the extent of an entry.
     pub fn push(&mut self, extent: Extent) {
         self.is_loose = true;

@@ -378,7 +378,7 @@ impl Log {
         self.summary = None;
     }
 
-    /// Checksums of the log's content.
+    /// Checksums of the log's content. Those of dead versions may be left out.
     #[must_use]
     pub const fn units(&self) -> &UnitTable {
         &self.units

@@ -36,11 +36,12 @@ pub fn units_of(len: Sectors) -> impl Iterator<Item = (Sectors, Sectors)> {
     })
 }
 
-/// The checksums of one log's payload, by position: less than six bytes a unit.
+/// The checksums of one log's payload, by position: less than six bytes a unit, if most are near the
+/// one before.
 ///
 /// Units are in ascending order, because logs grow, and most begin near the end of the one before.
-/// One byte holds that distance and the length of the unit. An offset is stored only for one unit
-/// in 16.
+/// One byte holds that distance and the length of the unit. An offset is stored for one unit
+/// in 16, and for each that is far from the one before.
 #[derive(Clone, Debug, Default)]
 pub struct UnitTable {
     blocks: Vec<Block>,

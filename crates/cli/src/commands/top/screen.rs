@@ -148,7 +148,7 @@ fn reasons(out: &mut String, before: &[Reason], now: &[Reason], seconds: f64) {
     }
 }
 
-/// Requests of the kernel by kind, and how much memory they take.
+/// The mode, the memory of the server, and requests of the kernel by kind.
 fn of_file_system(
     out: &mut String,
     before: Option<&FileSystemStatus>,

@@ -6,9 +6,8 @@ use manylogs_plant::{self as plant, Bug};
 use super::Log;
 use crate::{Entry, EntryKind, Inverse};
 
-/// Dead versions are forgotten when they are one part in so many of those that are listed. To
-/// forget takes as many look-ups as entries are listed, so about this many for each block that
-/// dies.
+/// Dead versions are forgotten when they are one part in so many of what is listed. Forgetting
+/// looks each listed entry up, so a block that dies costs about this many look-ups.
 const PART_GONE: u64 = 8;
 /// Sectors for which an entry counts at least, as it takes a look-up: a block of file systems.
 const WEIGHT: u64 = 8;
@@ -34,6 +33,12 @@ impl Log {
         let is_worth = self.gone > 0 && self.gone * PART_GONE >= self.listed
             || self.sealed && inverse.is_loose();
         is_worth && !is_read && self.in_flight.is_empty()
+    }
+
+    /// What an opening listed stays until enough of it died. Else each log would be looked through
+    /// at its first read or death, and all logs soon after the opening.
+    pub fn keep_found(&mut self) {
+        self.inverse.iter_mut().for_each(Inverse::settle);
     }
 
     /// Forgets the checksums of all but `parts` of the log, which are in order, and all extents but

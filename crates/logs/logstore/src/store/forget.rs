@@ -18,13 +18,10 @@ impl Store {
     /// Forgets what is dead in `log`, if that is worth its time. Does nothing if the store's logs
     /// keep all: see [`super::Logs::with_inverse`].
     pub(super) fn forget_dead(&mut self, log: LogId) {
-        let forgets = self.logs.forget_dead() && self.logs.get(log).is_some_and(Log::forgets);
-        let inverse = self.logs.get(log).and_then(Log::inverse);
-        let Some(inverse) = inverse.filter(|_| forgets) else { return };
-        let mut named: Vec<Extent> = inverse.iter().collect();
-        // In the order of the table.
-        named.sort_unstable_by_key(|extent| (extent.start, extent.len));
-        named.dedup();
+        if !self.logs.forget_dead() || !self.logs.get(log).is_some_and(Log::forgets) {
+            return;
+        }
+        let Some(mut named) = self.named_in(log) else { return };
         let mut parts: Vec<Extent> = Vec::new();
         named.retain(|named| {
             let mut is_named = named.len > LOOKED_UP;

@@ -143,16 +143,21 @@ impl Store {
         self.logs.keep_inverse();
     }
 
+    /// The extents that entries of `log` name, each once, by address as the table is. `None` if the
+    /// log does not keep them.
+    pub(super) fn named_in(&self, log: LogId) -> Option<Vec<Extent>> {
+        let mut named: Vec<Extent> = self.logs.get(log)?.inverse()?.iter().collect();
+        named.sort_unstable_by_key(|extent| (extent.start, extent.len));
+        named.dedup();
+        Some(named)
+    }
+
     /// As [`Store::live_in`], without a read of the log: by the kept extents of its entries. `None`
     /// if the logs do not keep them.
     #[must_use]
     pub fn live_by_inverse(&self, log: LogId) -> Option<Vec<Live>> {
-        // In order of address, as the table is, and without those that were written again.
-        let mut named: Vec<Extent> = self.logs.get(log)?.inverse()?.iter().collect();
-        named.sort_unstable_by_key(|extent| (extent.start, extent.len));
-        named.dedup();
         let mut live: Vec<Live> = Vec::new();
-        for named in named {
+        for named in self.named_in(log)? {
             for (extent, mapped) in self.map.lookup(named) {
                 if let Some(mapped) = mapped.filter(|mapped| mapped.value.log() == Some(log)) {
                     live.push(Live { extent, mapped, version: 0 });

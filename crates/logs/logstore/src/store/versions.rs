@@ -167,6 +167,7 @@ impl Store {
         self.logs = versions.logs;
         for id in self.logs.ids() {
             if self.logs.get(id).is_some() {
+                self.logs.adjust(id, Log::keep_found);
                 self.reset_candidates.push(id);
             }
         }
