@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    DataSequence, EntryKind, ExtentMap, Floors, LogId, LogOffset, MapValue, Mapped, Record,
+    DataSequence, EntryKind, ExtentMap, Floors, Log, LogId, LogOffset, MapValue, Mapped, Record,
 };
 use manylogs_block::{Extent, Sectors};
 
