@@ -89,22 +89,36 @@ impl Client {
         stuck: &[Range],
         accept: bool,
     ) -> Result<Forgotten, OffloadError> {
+        // Several may lie in one physical sector, which is read once.
+        let whole = stuck.iter().map(|range| self.whole_sectors(range.extent)).collect();
+        let (whole, mut bad) = (joined(whole, usize::MAX), Vec::new());
+        for whole in &whole {
+            bad.extend(self.damaged_parts(*whole).await);
+        }
+        // Who reads them again on their way home is waited for first: whatever is asked for after
+        // the whole base volume waits for that.
+        let own: Vec<_> = whole.iter().map(|whole| self.locks.ask(*whole, Use::Home)).collect();
+        for locked in &own {
+            locked.wait().await;
+        }
         let all = Extent::new(0, self.base.capabilities().capacity.0.saturating_sub(HEADER.0));
         // No version is on its way to any store meanwhile, and none on its way home.
-        let _locked = self.locks.take(all, Use::Home).await;
+        let locked = self.locks.ask(all, Use::Home);
+        drop(own);
+        locked.wait().await;
         if self.is_over() {
             return Err(IoError::Gone.into());
         }
-        let (mut whole, mut found) = (Vec::new(), Vec::new());
         for range in stuck {
             drop(self.damaged.borrow_mut().remove(range.extent, range.version));
-            whole.push(self.whole_sectors(range.extent));
         }
-        // Several may lie in one physical sector, which is read once.
-        for whole in joined(whole, usize::MAX) {
-            for Range { extent, version } in self.damaged_parts(whole).await {
-                self.damaged.borrow_mut().insert(extent, version);
-                found.push(extent);
+        let mut found = Vec::new();
+        for Range { extent, version } in bad {
+            // What was written, brought home or lost since it was read is not given up.
+            let same = |one: &Range| one.version == version;
+            for one in self.needed_in(extent).into_iter().filter(same) {
+                self.damaged.borrow_mut().insert(one.extent, version);
+                found.push(one.extent);
             }
         }
         let most = self.header.content().room_for_losses([0; 16]).max(1);
@@ -112,17 +126,22 @@ impl Client {
         if accept && !lost.is_empty() {
             self.lose_for_good(&lost).await?;
         }
+        drop(locked);
         Ok(Forgotten { lost, done: accept })
     }
 
-    /// The parts of `whole` that cannot be read, found by halving it.
+    /// The parts of `whole` that cannot be read, found by halving it. A disk may take seconds for
+    /// each that it cannot read, so writes wait only while their own range is read.
     async fn damaged_parts(self: &Rc<Self>, whole: Extent) -> Vec<Range> {
         let unit = UNIT.0.max(self.base.capabilities().physical_sector.0);
         let (mut left, mut found) = (vec![whole], Vec::new());
         while let Some(extent) = left.pop() {
             for one in self.needed_in(extent) {
                 let part = one.extent;
-                if !self.is_damaged(part).await {
+                let locked = self.locks.take(part, Use::Read).await;
+                let is_damaged = self.is_damaged(part).await;
+                drop(locked);
+                if !is_damaged {
                     continue;
                 }
                 if part.len.0 <= unit {
