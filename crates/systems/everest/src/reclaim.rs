@@ -87,7 +87,8 @@ impl Client {
     }
 
     /// The ranges that go home next, sorted by address: first those with too few copies on stores
-    /// that stay, and those of which a store that leaves has something; then the oldest.
+    /// that stay, and those of which a store that leaves has something; then the oldest. What is
+    /// noted as damaged comes last: it cannot go home unless the store's disk reads again.
     fn next_pass(&self) -> Vec<Candidate> {
         let live = |store: &usize| self.peers[*store].is_live();
         let reachable: u32 = (0..self.peers.len()).filter(live).map(|store| 1 << store).sum();
@@ -104,8 +105,10 @@ impl Client {
             false => self.may_settle(one.range.extent),
         });
         let is_urgent = |one: &Candidate| few(one) || self.holds(leaving, one.range.extent);
-        found
-            .sort_by_cached_key(|one| (!is_urgent(one), one.range.version, one.range.extent.start));
+        found.sort_by_cached_key(|one| {
+            let Range { extent, version } = one.range;
+            (self.is_noted(one), !is_urgent(one), version, extent.start)
+        });
         found.truncate(PASS);
         found.sort_unstable_by_key(|one| one.range.extent.start);
         for one in &mut found {
