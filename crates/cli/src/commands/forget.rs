@@ -68,7 +68,7 @@ fn told(args: &StoresArgs, answer: &Value) -> Result<Option<String>, Failure> {
     }
     let bytes = human(lost.iter().map(|(_, bytes)| bytes).sum());
     let loss = format!("{bytes} in {}", counted(lost.len() as u64, "range"));
-    Ok((answer["forgotten"] != true).then_some(loss))
+    Ok((answer["forgotten"] == false).then_some(loss))
 }
 
 /// Forgets a store of a base volume that is not served, on a disk or on a volume.

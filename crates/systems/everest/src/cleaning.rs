@@ -22,7 +22,7 @@ pub(crate) struct Cleaning {
     changes: Cell<u64>,
     /// The most room that there was between two logs since the last change.
     most: Cell<u64>,
-    /// Logs that were emptied, or begun, since there was so much.
+    /// Logs that were emptied, or had no room to go to, since there was so much.
     in_vain: Cell<usize>,
 }
 
@@ -41,9 +41,9 @@ impl Cleaning {
         self.in_vain.get() > count && !plant::is(Bug::CleansForEver)
     }
 
-    /// Counts a log that is about to be emptied. If there is more room after it, the count begins
-    /// anew.
-    fn begins(&self) {
+    /// Counts a log that was emptied, or for which there was no room. If there is more room after
+    /// it, the count begins anew. An error does not count: the disk may read again.
+    fn counts(&self) {
         self.in_vain.set(self.in_vain.get() + 1);
     }
 }
@@ -83,12 +83,14 @@ impl Inner {
             FromTail { head: state.head, wanted, gone: gone.collect() }.next(&state.store)
         };
         let Some(Job::Renew(log)) = job else { return Ok(false) };
-        self.cleaning.begins();
         let resets = || self.engine.state.borrow().store.counters().log_resets;
         let before = resets();
         match renew_log(self, log).await {
             Ok(true) => {}
-            Ok(false) => return Ok(false),
+            Ok(false) => {
+                self.cleaning.counts();
+                return Ok(false);
+            }
             Err(error) => {
                 // Perhaps nobody writes to that device any more, so that no record would find out
                 // that it is gone.
@@ -100,6 +102,7 @@ impl Inner {
             }
         }
         raise_floor_to_oldest(self).await?;
+        self.cleaning.counts();
         self.engine.notify_progress();
         Ok(resets() > before)
     }

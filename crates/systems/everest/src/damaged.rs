@@ -19,12 +19,27 @@ use crate::versions::Range;
 const UNIT: Sectors = Sectors(8);
 
 impl Client {
-    /// Notes a range that could not be read, if that is because stores return it damaged. It is
-    /// locked, and off-loaded as a whole.
-    pub(crate) async fn note_if_damaged(self: &Rc<Self>, range: Range) {
-        if self.is_damaged(range.extent).await {
-            self.damaged.borrow_mut().insert(range.extent, range.version);
+    /// Notes a range that cannot go anywhere, if that is because stores return a part of `whole`
+    /// damaged, with which alone it goes: the whole physical sectors, or the range itself. Both
+    /// are locked.
+    pub(crate) async fn note_if_damaged(self: &Rc<Self>, range: Range, whole: Extent) {
+        for Range { extent, .. } in self.needed_in(whole) {
+            if self.is_damaged(extent).await {
+                self.damaged.borrow_mut().insert(range.extent, range.version);
+                return;
+            }
         }
+    }
+
+    /// The parts of `whole` that are not home, without those of which a noted loss says that
+    /// nobody needs them.
+    fn needed_in(&self, whole: Extent) -> Vec<Range> {
+        let parts = self.table.borrow().lookup(whole).into_iter();
+        let needed = parts.filter_map(|(extent, known)| {
+            let (version, _) = known.filter(|(_, copies)| !copies.clean)?;
+            (!self.header.is_all_lost(extent)).then_some(Range { extent, version })
+        });
+        needed.collect()
     }
 
     /// Whether all stores that have the newest version of `extent` answer, and none returns it
@@ -47,7 +62,7 @@ impl Client {
         let is_needed = |one: &Candidate| one.dirty && !self.header.is_all_lost(one.range.extent);
         let all: Vec<Candidate> = table.candidates();
         let mut needed = all.iter().filter(|one| is_needed(one) && is_held(one.range.extent));
-        let is_stuck = |one: &Candidate| one.copies == 0 || self.is_noted(one.range);
+        let is_stuck = |one: &Candidate| one.copies == 0 || self.is_noted(one);
         let stuck: Option<Vec<Range>> = needed.try_fold(Vec::new(), |mut stuck, one| {
             stuck.push(one.range);
             is_stuck(one).then_some(stuck)
@@ -55,11 +70,11 @@ impl Client {
         stuck.filter(|_| !plant::is(Bug::DamageNotTold)).unwrap_or_default()
     }
 
-    /// Whether all of this version of a range was noted as damaged.
-    fn is_noted(&self, range: Range) -> bool {
-        let damaged = self.damaged.borrow();
+    /// Whether all of a range that is not home was noted as damaged.
+    pub(crate) fn is_noted(&self, one: &Candidate) -> bool {
+        let (range, damaged) = (one.range, self.damaged.borrow());
         let same = damaged.lookup(range.extent).filter(|(_, version)| *version == range.version);
-        same.map(|(part, _)| part.len.0).sum::<u64>() == range.extent.len.0
+        one.dirty && same.map(|(part, _)| part.len.0).sum::<u64>() == range.extent.len.0
     }
 
     /// Looks again at ranges that are stuck. Returns the parts that cannot be read. With `accept`
@@ -74,18 +89,36 @@ impl Client {
         stuck: &[Range],
         accept: bool,
     ) -> Result<Forgotten, OffloadError> {
+        // Several may lie in one physical sector, which is read once.
+        let whole = stuck.iter().map(|range| self.whole_sectors(range.extent)).collect();
+        let (whole, mut bad) = (joined(whole, usize::MAX), Vec::new());
+        for whole in &whole {
+            bad.extend(self.damaged_parts(*whole).await);
+        }
+        // Who reads them again on their way home is waited for first: whatever is asked for after
+        // the whole base volume waits for that.
+        let own: Vec<_> = whole.iter().map(|whole| self.locks.ask(*whole, Use::Home)).collect();
+        for locked in &own {
+            locked.wait().await;
+        }
         let all = Extent::new(0, self.base.capabilities().capacity.0.saturating_sub(HEADER.0));
         // No version is on its way to any store meanwhile, and none on its way home.
-        let _locked = self.locks.take(all, Use::Home).await;
+        let locked = self.locks.ask(all, Use::Home);
+        drop(own);
+        locked.wait().await;
         if self.is_over() {
             return Err(IoError::Gone.into());
         }
-        let mut found = Vec::new();
         for range in stuck {
             drop(self.damaged.borrow_mut().remove(range.extent, range.version));
-            for extent in self.damaged_parts(*range).await {
-                self.damaged.borrow_mut().insert(extent, range.version);
-                found.push(extent);
+        }
+        let mut found = Vec::new();
+        for Range { extent, version } in bad {
+            // What was written, brought home or lost since it was read is not given up.
+            let same = |one: &Range| one.version == version;
+            for one in self.needed_in(extent).into_iter().filter(same) {
+                self.damaged.borrow_mut().insert(one.extent, version);
+                found.push(one.extent);
             }
         }
         let most = self.header.content().room_for_losses([0; 16]).max(1);
@@ -93,25 +126,26 @@ impl Client {
         if accept && !lost.is_empty() {
             self.lose_for_good(&lost).await?;
         }
+        drop(locked);
         Ok(Forgotten { lost, done: accept })
     }
 
-    /// The parts of a version that cannot be read, found by halving its range.
-    async fn damaged_parts(self: &Rc<Self>, range: Range) -> Vec<Extent> {
+    /// The parts of `whole` that cannot be read, found by halving it. A disk may take seconds for
+    /// each that it cannot read, so writes wait only while their own range is read.
+    async fn damaged_parts(self: &Rc<Self>, whole: Extent) -> Vec<Range> {
         let unit = UNIT.0.max(self.base.capabilities().physical_sector.0);
-        let (mut left, mut found) = (vec![range.extent], Vec::new());
+        let (mut left, mut found) = (vec![whole], Vec::new());
         while let Some(extent) = left.pop() {
-            let mut parts = self.table.borrow().lookup(extent);
-            // Others were written, brought home or lost since they were noted.
-            parts.retain(|(_, known)| {
-                known.is_some_and(|(version, copies)| version == range.version && !copies.clean)
-            });
-            for (part, _) in parts {
-                if !self.is_damaged(part).await {
+            for one in self.needed_in(extent) {
+                let part = one.extent;
+                let locked = self.locks.take(part, Use::Read).await;
+                let is_damaged = self.is_damaged(part).await;
+                drop(locked);
+                if !is_damaged {
                     continue;
                 }
                 if part.len.0 <= unit {
-                    found.push(part);
+                    found.push(one);
                     continue;
                 }
                 let half = (part.len.0 / 2).next_multiple_of(unit).min(part.len.0 - 1);

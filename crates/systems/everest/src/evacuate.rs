@@ -94,7 +94,7 @@ impl Client {
             if old.iter().any(|one| one.version >= version) {
                 let Ok(newest) = self.read_newest(part, &mut 0).await else {
                     // Left to a later pass.
-                    self.note_if_damaged(Range { extent: part, version }).await;
+                    self.note_if_damaged(Range { extent: part, version }, part).await;
                     continue;
                 };
                 if plant::is(Bug::EvacuatedEarly) {

@@ -123,7 +123,6 @@ impl Client {
         {
             let mut table = self.table.borrow_mut();
             table.forgotten(number, Range { extent: all, version: Version(u64::MAX) });
-            ranges.iter().for_each(|range| table.lost(*range));
             table.tidy(all);
         }
         self.count_lost(&ranges).await;

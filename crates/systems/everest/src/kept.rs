@@ -173,6 +173,7 @@ impl Offloaded {
             }
             lost.extend(given_up.lost);
         }
+        lost.sort_unstable_by_key(|one| one.start);
         Ok(Forgotten { lost, done: true })
     }
 }

@@ -87,7 +87,8 @@ impl Client {
     }
 
     /// The ranges that go home next, sorted by address: first those with too few copies on stores
-    /// that stay, and those of which a store that leaves has something; then the oldest.
+    /// that stay, and those of which a store that leaves has something; then the oldest. What is
+    /// noted as damaged comes last: it cannot go home unless the store's disk reads again.
     fn next_pass(&self) -> Vec<Candidate> {
         let live = |store: &usize| self.peers[*store].is_live();
         let reachable: u32 = (0..self.peers.len()).filter(live).map(|store| 1 << store).sum();
@@ -104,8 +105,10 @@ impl Client {
             false => self.may_settle(one.range.extent),
         });
         let is_urgent = |one: &Candidate| few(one) || self.holds(leaving, one.range.extent);
-        found
-            .sort_by_cached_key(|one| (!is_urgent(one), one.range.version, one.range.extent.start));
+        found.sort_by_cached_key(|one| {
+            let Range { extent, version } = one.range;
+            (self.is_noted(one), !is_urgent(one), version, extent.start)
+        });
         found.truncate(PASS);
         found.sort_unstable_by_key(|one| one.range.extent.start);
         for one in &mut found {
@@ -189,24 +192,26 @@ impl Client {
 
     /// The extent, widened to whole physical sectors of the base volume. A power cut during the
     /// write of a part of one may damage the other logical sectors in it.
-    fn whole_sectors(&self, extent: Extent) -> Extent {
+    pub(crate) fn whole_sectors(&self, extent: Extent) -> Extent {
         let told = self.base.capabilities();
         let all = Extent::new(0, told.capacity.0.saturating_sub(HEADER.0));
         extent.widened_to(told.physical_sector).intersection(all)
     }
 
     /// The ranges that share no physical sector with a range before them. The others are left to a
-    /// later pass.
+    /// later pass. One that is noted as damaged goes after those beside it that are not.
     fn apart<'a>(&self, ranges: &'a [Candidate]) -> impl Iterator<Item = &'a Candidate> {
-        let mut next = Lba(0);
-        ranges.iter().filter(move |one| {
-            let whole = self.whole_sectors(one.range.extent);
-            let is_apart = whole.start >= next;
-            if is_apart {
-                next = whole.end();
-            }
-            is_apart
-        })
+        let (mut next, whole) = (Lba(0), |one: &Candidate| self.whole_sectors(one.range.extent));
+        let apart = move |(index, one): (usize, &'a Candidate)| {
+            let (start, end) = (whole(one).start, whole(one).end());
+            let mut beside =
+                ranges[index + 1..].iter().take_while(|other| whole(other).start < end);
+            let waits = self.is_noted(one) && beside.any(|other| !self.is_noted(other));
+            let is_apart = start >= next && !waits;
+            next = if is_apart { end } else { next };
+            is_apart.then_some(one)
+        };
+        ranges.iter().enumerate().filter_map(apart)
     }
 
     /// Writes the newest version of a range home, unless it is there.
@@ -239,7 +244,7 @@ impl Client {
             let whole = self.whole_sectors(part.range.extent);
             let Ok(newest) = self.read_beside_losses(whole).await else {
                 // Left to a later pass.
-                self.note_if_damaged(part.range).await;
+                self.note_if_damaged(part.range, whole).await;
                 continue;
             };
             let same =

@@ -101,8 +101,8 @@ impl Shared {
 
     fn send(&self, request: Request, urgent: bool) -> Completion {
         let state = &self.0;
-        if !state.is_sending.get() && !state.others_wait() {
-            // The disk gets the request before this returns.
+        if state.gathered.borrow().is_empty() && !state.others_wait() {
+            // The disk gets the request before this returns, and after those that were gathered.
             return state.pass(request, urgent);
         }
         let (completer, answer): (Completer<Payload>, Completion) = completion();

@@ -3,16 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request, RequestKind,
-    Sectors,
+    BlockDevice, Capabilities, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request,
+    RequestKind, Sectors,
 };
 use manylogs_everest::{
     CircularStore, Lender, Lending, OffloadError, OffloadOptions, Offloaded, Policy, StoreOptions,
 };
-use manylogs_filters::{Faults, Rule};
+use manylogs_filters::{Delay, Faults, Reported, Rule};
 use manylogs_sim::{Sim, TaskOrder};
 
 const BLOCKS: u64 = 20;
@@ -27,24 +28,38 @@ struct Bench {
     runtime: Handle,
     base: Rc<dyn BlockDevice>,
     device: Device,
+    /// Before the device: how long it takes for each request.
+    slow: Rc<Delay<Device>>,
     store: Lending,
 }
 
 fn in_virtual_time<T: 'static, F: Future<Output = T> + 'static>(
     test: impl FnOnce(Bench) -> F + 'static,
 ) -> T {
+    with_sectors_of(1, test)
+}
+
+/// A base volume with physical sectors of so many logical ones.
+fn with_sectors_of<T: 'static, F: Future<Output = T> + 'static>(
+    physical: u64,
+    test: impl FnOnce(Bench) -> F + 'static,
+) -> T {
     let sim = Sim::new(1, TaskOrder::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
     sim.block_on(node, async move {
-        let base: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(256 + 800)));
+        let base: Rc<dyn BlockDevice> =
+            Rc::new(Reported::new(MemoryDevice::new(Sectors(256 + 800)), move |told| {
+                Capabilities { physical_sector: Sectors(physical), ..told }
+            }));
         Offloaded::create(&runtime, Rc::clone(&base)).await.unwrap();
         let device = Rc::new(Faults::new(MemoryDevice::new(Sectors(64 + LOGS.len.0 + 16))));
+        let slow = Rc::new(Delay::new(runtime.clone(), Rc::clone(&device), Nanos(0)));
         let options = StoreOptions { log: Sectors(512), table: Sectors(0) };
-        let disks = vec![Rc::clone(&device) as Rc<dyn BlockDevice>];
+        let disks = vec![Rc::clone(&slow) as Rc<dyn BlockDevice>];
         let made = CircularStore::create(runtime.clone(), disks, options).await.unwrap();
         let store = Lending::open(made, None).await.unwrap();
-        test(Bench { runtime, base, device, store }).await
+        test(Bench { runtime, base, device, slow, store }).await
     })
 }
 
@@ -145,6 +160,57 @@ fn damage_is_told() -> bool {
 #[test]
 fn removing_a_store_ends_if_it_returns_ranges_damaged() {
     assert!(damage_is_told());
+}
+
+/// A disk may take seconds for each request that fails. Writes to other ranges go on meanwhile.
+#[test]
+fn writes_go_on_while_damaged_ranges_are_looked_at() {
+    in_virtual_time(|bench| async move {
+        let volume = bench.spoiled(&SPOILT).await;
+        let id = bench.store.id();
+        assert_eq!(volume.remove(id, false).await.unwrap().lost, SPOILT);
+        bench.slow.set(Nanos::from_secs(2));
+        let (remover, ended) = (volume.clone(), Rc::new(Cell::new(None)));
+        let told = Rc::clone(&ended);
+        let removing = async move { told.set(Some(remover.remove(id, false).await.unwrap())) };
+        bench.runtime.spawn(removing);
+        let (began, mut longest) = (bench.runtime.now(), Nanos(0));
+        let removed = loop {
+            if let Some(removed) = ended.take() {
+                break removed;
+            }
+            let before = bench.runtime.now();
+            put(&volume, Extent::new(700, 8), 1).await;
+            longest = longest.max(bench.runtime.now().since(before));
+            bench.runtime.sleep(Nanos::from_millis(10)).await;
+        };
+        assert_eq!(removed.lost, SPOILT);
+        let took = bench.runtime.now().since(began);
+        assert!(took > Nanos::from_secs(4), "the disk was slow: {took:?}");
+        assert!(longest < Nanos::from_millis(100), "a write waited for {longest:?}");
+    });
+}
+
+/// A good range goes home only together with the damaged one in its physical sector: both are stuck,
+/// and the damaged one alone is named.
+#[test]
+fn a_good_range_beside_a_damaged_one_does_not_wait_for_ever() {
+    // The damaged range is the second and the first of its sector.
+    for bad in [3, 4].map(block) {
+        with_sectors_of(16, move |bench| async move {
+            let volume = bench.spoiled(&[bad]).await;
+            let (id, minute) = (bench.store.id(), Nanos::from_secs(60));
+            let reclaimed = bench.runtime.within(minute, volume.reclaim()).await;
+            assert!(matches!(reclaimed, Some(Err(IoError::Medium { .. }))), "{reclaimed:?}");
+            let removed = bench.runtime.within(minute, volume.remove(id, false)).await;
+            let removed = removed.expect("it ends").unwrap();
+            assert!(!removed.done && removed.lost == [bad], "{removed:?}");
+            let removed = bench.runtime.within(minute, volume.remove(id, true)).await;
+            let removed = removed.expect("it ends").unwrap();
+            assert!(removed.done && removed.lost == [bad], "{removed:?}");
+            assert!(is_right_beside(&volume, &[bad]).await);
+        });
+    }
 }
 
 /// Whether ranges that were given up with their store are errors until they are written, also after

@@ -5,7 +5,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, MemoryDevice, Nanos, Request, Sectors};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Handle, MemoryDevice, Nanos, Request, Sectors,
+};
 use manylogs_everest::{DiskLoad, Load, Shared};
 use manylogs_filters::Delay;
 use manylogs_sim::{Sim, TaskOrder};
@@ -110,6 +112,62 @@ fn requests_gather_and_go_when_nobody_waits() {
         runtime.sleep(Nanos::from_millis(5)).await;
         assert_eq!(answered.get(), 42);
     });
+}
+
+/// A disk that takes ten times as long for all but its first sectors.
+struct Uneven([Delay<MemoryDevice>; 2]);
+
+const SLOW: Request = Request::Read { extent: Extent::new(512, 8) };
+
+impl BlockDevice for Uneven {
+    fn capabilities(&self) -> Capabilities {
+        self.0[0].capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        let is_slow = matches!(request, Request::Read { extent } if extent.start.0 >= 512);
+        self.0[usize::from(is_slow)].submit(request)
+    }
+}
+
+/// Requests are not gathered any more when the others stop, or when the bound is taken away, though
+/// at every moment some are under way.
+#[test]
+fn gathering_ends_under_load() {
+    for bound_goes in [false, true] {
+        let done = in_virtual_time(move |runtime| async move {
+            let others = Others::default();
+            others.0.set(10);
+            let disk = [EACH, Nanos(10 * EACH.0)]
+                .map(|each| Delay::new(runtime.clone(), MemoryDevice::new(Sectors(1024)), each));
+            let (disk, load) = (Rc::new(Uneven(disk)), Rc::new(others.clone()));
+            let shared = Shared::new(runtime.clone(), disk, load);
+            shared.set_percent(50);
+            let counts = [READ, SLOW].map(|read| {
+                let (shared, count) = (shared.clone(), Rc::new(Cell::new(0)));
+                let counted = Rc::clone(&count);
+                runtime.spawn(async move {
+                    loop {
+                        shared.submit(read.clone()).await.unwrap();
+                        counted.set(counted.get() + 1);
+                    }
+                });
+                count
+            });
+            runtime.sleep(SPAN).await;
+            match bound_goes {
+                true => shared.set_percent(100),
+                false => others.0.set(0),
+            }
+            runtime.sleep(SPAN).await;
+            let before = counts.each_ref().map(|count| count.get());
+            runtime.sleep(SPAN).await;
+            [counts[0].get() - before[0], counts[1].get() - before[1]]
+        });
+        let most = |each: Nanos| SPAN.0 / each.0;
+        assert!(done[0] > most(EACH) * 9 / 10, "{done:?}");
+        assert!(done[1] > most(Nanos(10 * EACH.0)) * 9 / 10, "{done:?}");
+    }
 }
 
 #[test]

@@ -215,6 +215,8 @@ impl Lent {
         let runtime = self.server.runtime();
         runtime.spawn(async move { lent.take_messages(&inbox, &stop).await });
         told.await;
+        // The last requests do not wait for their turn.
+        self.shared.set_percent(100);
         self.operated.stop();
         self.server.close().await.map_err(|error| ServeError::Close(error.into()))?;
         Ok(Left::default())
