@@ -62,11 +62,14 @@ impl Cleaner for FromTail {
         let frees = |log: &Log| {
             log.id() == oldest || log.supersedes().is_empty() || plant::is(Bug::ReserveSpentBetween)
         };
-        let best = used.iter().find(|log| sparse(log) && frees(log));
-        let chosen = match best {
-            Some(best) if !waits_for_floor => Some(best),
-            _ if waits_for_floor || used.iter().any(|log| sparse(log)) => used.first(),
-            _ => None,
+        // Until such a log is the oldest, what keeps the floor from rising is emptied. That is not
+        // always in the log that was begun first: it may be empty already.
+        let holding = used.iter().filter(|log| log.live() > 0);
+        let tail = holding.min_by_key(|log| log.oldest_needed()).or(used.first());
+        let chosen = match used.iter().find(|log| sparse(log)) {
+            Some(first) if !waits_for_floor && frees(first) => Some(first),
+            None if !waits_for_floor => None,
+            _ => tail,
         };
         chosen.map(|log| Job::Renew(log.id()))
     }

@@ -191,8 +191,8 @@ fn writes_go_on_while_damaged_ranges_are_looked_at() {
     });
 }
 
-/// A good range goes home only together with the damaged one in its physical sector: both are stuck,
-/// and the damaged one alone is named.
+/// A good range goes home only together with the damaged one in its physical sector: both are
+/// stuck, and the damaged one alone is named.
 #[test]
 fn a_good_range_beside_a_damaged_one_does_not_wait_for_ever() {
     // The damaged range is the second and the first of its sector.

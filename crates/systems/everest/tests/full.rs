@@ -85,8 +85,8 @@ fn a_full_store_does_not_clean_for_ever() {
 }
 
 /// Whether all deletions find room in stores that are written to until they are full, and deleted
-/// from all the time.
-fn deletions_find_room(seed: u64) -> bool {
+/// from all the time. With `is_dense` long versions that nobody deletes come first.
+fn deletions_find_room(seed: u64, is_dense: bool) -> bool {
     in_virtual_time(move |runtime| async move {
         let mut rng = Rng::new(seed);
         let log = Sectors(64 << rng.below(3));
@@ -94,6 +94,10 @@ fn deletions_find_room(seed: u64) -> bool {
         let (ranges, deletes) = (1 + rng.below(400), 1 + rng.below(40));
         let longest = 1 + rng.below(log.0 / 4 - 8);
         let is_even = rng.below(2) == 0;
+        // The oldest logs are dense then.
+        for nth in 0..if is_dense { rng.below(16) } else { 0 } {
+            put(&store, range(400 + nth, log.0 / 4 - 8), 1).await;
+        }
         for version in 1..=1500 {
             let sectors = if is_even { longest } else { 1 + rng.below(longest) };
             let extent = range(rng.below(ranges), sectors);
@@ -114,7 +118,10 @@ fn deletions_find_room(seed: u64) -> bool {
 #[test]
 fn deletions_find_room_however_full_the_store_is() {
     for seed in 1..=30 {
-        assert!(deletions_find_room(seed), "a deletion waits for ever: seed {seed}");
+        for is_dense in [false, true] {
+            let found = deletions_find_room(seed, is_dense);
+            assert!(found, "a deletion waits for ever: seed {seed}, {is_dense}");
+        }
     }
 }
 
@@ -125,7 +132,7 @@ fn planted_bugs_are_noticed() {
     plant(Some(Bug::CleansForEver));
     let requests = requests_while_full();
     plant(Some(Bug::ReserveSpentBetween));
-    let blocked = (1..=30).find(|seed| !deletions_find_room(*seed));
+    let blocked = (1..=30).find(|seed| !deletions_find_room(*seed, false));
     plant(None);
     println!("{requests} requests, deletions wait in history {blocked:?}");
     assert!(requests > 1000 && blocked.is_some(), "{requests} {blocked:?}");
