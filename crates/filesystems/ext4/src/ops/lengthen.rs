@@ -1,12 +1,20 @@
 //! A longer journal for a file system that nobody uses.
 //!
 //! First its file grows, by transactions of the journal as it is: each leaves a whole file, and a
-//! log that does not use what is new. Programs of ext4 take the length of the log from the
-//! journal's superblock, and ignore what its file has behind that. When the journal is empty again,
+//! log that does not use what is new. A replay finds the log through the file's inode and tree as
+//! they are at home, where a crash can leave any part of what was on its way. So no node of the
+//! tree is changed where it lies: each transaction gives the nodes on the way to the new blocks
+//! other places, and writes them there durably before it is committed. It goes home before the
+//! next one begins. So the inode at home, which lies in one sector, names a whole tree at any time,
+//! the old one or the new one.
+//!
+//! Programs of ext4 take the length of the log from the journal's superblock, and ignore what its
+//! file has behind that. When the journal is empty again,
 //! what is new is zeroed, so that no replay finds an old transaction there; then one sector of the
 //! journal's superblock gives the log its new length. So a crash leaves the old log or the new one,
 //! and a second call goes on with the file as the first one left it.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
@@ -17,9 +25,10 @@ use crate::alloc::ClaimedFor;
 use crate::core::Core;
 use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::extents::MAP_CREDITS;
+use crate::journal::Handle;
 use crate::journal::jbd2::{self, Journalled};
 use crate::ondisk::extent::Extent;
-use crate::ondisk::inode::{TimeField, flags};
+use crate::ondisk::inode::{RawInode, TimeField, flags};
 use crate::units::{BLOCK, BLOCK_BYTES, BLOCK_SECTORS, BlockNo, FileBlock, GroupNo, Run};
 
 /// The longest journal, which is also the longest that mkfs makes: 39 GiB.
@@ -130,7 +139,9 @@ impl Core {
         if left > 0 { Err(Error::NoSpace) } else { Ok(found) }
     }
 
-    /// Adds a run of free blocks at the end of the journal's file, durably.
+    /// Adds a run of free blocks at the end of the journal's file, durably. A replay finds the log
+    /// through the file's inode and tree as they are at home. So blocks go home before the next
+    /// run is added: what the tree at home no longer has is not used before.
     async fn add_to_journal(&self, run: Run) -> Result<()> {
         let ino = self.geometry.journal;
         let mut handle = self.begin(2 * MAP_CREDITS).await?;
@@ -147,7 +158,26 @@ impl Core {
         if !is(Bug::LengthenBackupForgotten) {
             self.change_superblock(&mut handle, |held| held.back_up_journal(&raw))?;
         }
-        self.journal.commit(handle.finish()).await
+        self.write_nodes(&handle, &raw, FileBlock(file)).await?;
+        self.journal.commit(handle.finish()).await?;
+        Ok(self.healing(|sink| sink.bring_home()).await?)
+    }
+
+    /// Writes new nodes of the journal's tree home, durably: those that lead to block `at`, which
+    /// is new, and to the one before it. Nothing at home refers to them yet.
+    async fn write_nodes(&self, handle: &Handle<'_>, raw: &RawInode, at: FileBlock) -> Result<()> {
+        let mut nodes = BTreeMap::new();
+        for at in [at.0.saturating_sub(1), at.0] {
+            let path = self.nodes_to(self.geometry.journal, raw, FileBlock(at)).await?;
+            nodes.extend(path.into_iter().map(|node| (node.block(), node)));
+        }
+        for (block, node) in nodes {
+            if handle.has_made(block) && !is(Bug::LengthenNodesLater) {
+                let node = Payload::bytes(node.bytes());
+                self.device.submit(Request::write_fua(block.sectors(), node)).await?;
+            }
+        }
+        Ok(())
     }
 }
 
