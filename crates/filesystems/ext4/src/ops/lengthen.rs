@@ -21,7 +21,7 @@ use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
 use manylogs_plant::{Bug, is};
 
 use super::{Ext4, Options};
-use crate::alloc::ClaimedFor;
+use crate::alloc::{Claim, ClaimedFor};
 use crate::core::Core;
 use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::extents::MAP_CREDITS;
@@ -98,12 +98,12 @@ impl Ext4 {
         let goal = runs.last().map_or(BlockNo(0), |run| run.start);
         let found = core.room_for_journal(goal, blocks.saturating_sub(file)).await?;
         if is(Bug::LengthenLogEarly) {
-            let longer = runs.iter().chain(&found).copied().collect();
+            let longer = runs.iter().copied().chain(found.iter().map(Claim::run)).collect();
             let journal = jbd2::read_superblock(&core.device, longer).await?;
             use_all(&core.device, journal, blocks).await?;
         }
-        for run in found {
-            core.add_to_journal(run).await?;
+        for claim in found {
+            core.add_to_journal(claim).await?;
         }
         Ok(before)
     }
@@ -111,43 +111,41 @@ impl Ext4 {
 
 impl Core {
     /// Free runs of so many blocks together, those of the group of `goal` and of the groups behind
-    /// it first, and long ones before short ones.
-    async fn room_for_journal(&self, goal: BlockNo, blocks: u32) -> Result<Vec<Run>> {
+    /// it first, and long ones before short ones. They are claimed, so that nodes of the file's
+    /// tree take others.
+    async fn room_for_journal(&self, goal: BlockNo, blocks: u32) -> Result<Vec<Claim>> {
         let _tree = self.journal.tree.read().await;
         if u64::from(blocks) + SPARE > self.space.unpromised() {
             return Err(Error::NoSpace);
         }
         let (first, groups) = (self.geometry.group_of(goal).0, self.geometry.groups);
         let (mut left, mut found) = (blocks, Vec::new());
-        let mut longest = u32::MAX;
         for least in LEAST {
             let mut rest = (0..groups).map(|step| GroupNo((first.0 + step) % groups));
             while left > 0
                 && let Some(group) = rest.next()
             {
                 for run in self.free_runs(group, least.min(left)).await? {
-                    // What is longer was taken before.
-                    if left > 0 && run.blocks < longest {
-                        let blocks = run.blocks.min(left);
-                        found.push(Run { blocks, ..run });
-                        left -= blocks;
+                    let run = Run { blocks: run.blocks.min(left), ..run };
+                    if left > 0 {
+                        left -= run.blocks;
+                        found.push(self.space.claim(run, ClaimedFor::Others));
                     }
                 }
             }
-            longest = least;
         }
         if left > 0 { Err(Error::NoSpace) } else { Ok(found) }
     }
 
-    /// Adds a run of free blocks at the end of the journal's file, durably. A replay finds the log
+    /// Adds claimed blocks at the end of the journal's file, durably. A replay finds the log
     /// through the file's inode and tree as they are at home. So blocks go home before the next
     /// run is added: what the tree at home no longer has is not used before.
-    async fn add_to_journal(&self, run: Run) -> Result<()> {
-        let ino = self.geometry.journal;
+    async fn add_to_journal(&self, claim: Claim) -> Result<()> {
+        let (ino, run) = (self.geometry.journal, claim.run());
         let mut handle = self.begin(2 * MAP_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
         let file = u32::try_from(raw.size() / BLOCK).map_err(|_| Error::TooLarge)?;
-        self.use_claim(&mut handle, self.space.claim(run, ClaimedFor::Others)).await?;
+        self.use_claim(&mut handle, claim).await?;
         let new =
             Extent { file: FileBlock(file), block: run.start, blocks: run.blocks, written: true };
         self.insert_extent(&mut handle, ino, &mut raw, new).await?;
