@@ -115,9 +115,7 @@ impl Core {
     /// tree take others.
     async fn room_for_journal(&self, goal: BlockNo, blocks: u32) -> Result<Vec<Claim>> {
         let _tree = self.journal.tree.read().await;
-        if u64::from(blocks) + SPARE > self.space.unpromised() {
-            return Err(Error::NoSpace);
-        }
+        self.space.check_room(blocks.into(), SPARE)?;
         let (first, groups) = (self.geometry.group_of(goal).0, self.geometry.groups);
         let (mut left, mut found) = (blocks, Vec::new());
         for least in LEAST {
