@@ -96,6 +96,10 @@ impl Ext4 {
         }
         let file: u32 = runs.iter().map(|run| run.blocks).sum();
         let goal = runs.last().map_or(BlockNo(0), |run| run.start);
+        // The mount may have deleted orphans.
+        while core.space.holds_back() {
+            core.free_held_back().await?;
+        }
         let found = core.room_for_journal(goal, blocks.saturating_sub(file)).await?;
         if is(Bug::LengthenLogEarly) {
             let longer = runs.iter().copied().chain(found.iter().map(Claim::run)).collect();
