@@ -27,9 +27,9 @@ use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::extents::MAP_CREDITS;
 use crate::journal::Handle;
 use crate::journal::jbd2::{self, Journalled};
-use crate::ondisk::extent::Extent;
-use crate::ondisk::inode::{RawInode, TimeField, flags};
-use crate::units::{BLOCK, BLOCK_BYTES, BLOCK_SECTORS, BlockNo, FileBlock, GroupNo, Run};
+use crate::ondisk::bytes::low32;
+use crate::ondisk::inode::{RawInode, flags};
+use crate::units::{BLOCK, BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Run};
 
 /// The longest journal, which is also the longest that mkfs makes: 39 GiB.
 pub const JOURNAL_BLOCKS_MOST: u32 = 10_240_000;
@@ -145,20 +145,12 @@ impl Core {
     async fn add_to_journal(&self, claim: Claim) -> Result<()> {
         let (ino, run) = (self.geometry.journal, claim.run());
         let mut handle = self.begin(2 * MAP_CREDITS).await?;
-        let mut raw = self.inode(ino).await?;
-        let file = u32::try_from(raw.size() / BLOCK).map_err(|_| Error::TooLarge)?;
-        self.use_claim(&mut handle, claim).await?;
-        let new =
-            Extent { file: FileBlock(file), block: run.start, blocks: run.blocks, written: true };
-        self.insert_extent(&mut handle, ino, &mut raw, new).await?;
-        raw.set_sectors(raw.sectors() + u64::from(run.blocks) * BLOCK_SECTORS);
-        raw.set_size(u64::from(file + run.blocks) * BLOCK);
-        raw.set_time(TimeField::Change, self.now());
-        self.put_inode(&mut handle, ino, &mut raw).await?;
+        let raw = self.append_run(&mut handle, ino, claim, true).await?;
         if !is(Bug::LengthenBackupForgotten) {
             self.change_superblock(&mut handle, |held| held.back_up_journal(&raw))?;
         }
-        self.write_nodes(&handle, &raw, FileBlock(file)).await?;
+        let at = FileBlock(low32(raw.size() / BLOCK) - run.blocks);
+        self.write_nodes(&handle, &raw, at).await?;
         self.journal.commit(handle.finish()).await?;
         Ok(self.healing(|sink| sink.bring_home()).await?)
     }
