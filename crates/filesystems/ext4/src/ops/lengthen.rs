@@ -29,7 +29,7 @@ use crate::journal::Handle;
 use crate::journal::jbd2::{self, Journalled};
 use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{RawInode, flags};
-use crate::units::{BLOCK, BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Run};
+use crate::units::{BLOCK, BlockNo, FileBlock, GroupNo, Run};
 
 /// The longest journal, which is also the longest that mkfs makes: 39 GiB.
 pub const JOURNAL_BLOCKS_MOST: u32 = 10_240_000;
@@ -193,9 +193,6 @@ async fn use_all(
     }
     device.submit(Request::Flush).await?;
     journal.superblock.set_blocks(blocks);
-    let mut block = vec![0; BLOCK_BYTES];
-    journal.superblock.encode(&mut block);
-    let request = Request::write_fua(place.home(0).sectors(), Payload::bytes(block));
-    device.submit(request).await?;
+    device.submit(place.write_of(&mut journal.superblock)).await?;
     Ok(place.pieces())
 }
