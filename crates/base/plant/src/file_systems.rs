@@ -52,6 +52,10 @@ macro_rules! with_file_systems {
                 LazyMapOverCommits,
                 /// The log of a longer journal is in use before its file is durable.
                 LengthenLogEarly,
+                /// New nodes of a journal's tree go home together with the inode that names them.
+                LengthenNodesLater,
+                /// Nodes of a journal's tree are changed where they lie.
+                LengthenNodesInPlace,
                 /// What a longer journal gets keeps what it held.
                 LengthenNotZeroed,
                 /// The superblock keeps a copy of where the journal lay before it was lengthened.

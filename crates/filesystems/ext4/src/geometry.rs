@@ -290,8 +290,12 @@ impl Geometry {
     /// Whether this file may have these blocks. Those of the journal were looked at before they
     /// were added.
     pub(crate) fn may_have(&self, ino: Ino, run: Run) -> bool {
-        let is_journal = self.changes_journal.get() && ino == self.journal;
-        self.is_data(run) || is_journal && self.is_inside(run)
+        self.is_data(run) || self.is_changing_journal(ino) && self.is_inside(run)
+    }
+
+    /// Whether this file is the journal's, which is being changed.
+    pub(crate) fn is_changing_journal(&self, ino: Ino) -> bool {
+        self.changes_journal.get() && ino == self.journal
     }
 
     /// Whether these blocks are inside the file system.

@@ -1,12 +1,14 @@
 //! Mapping blocks.
 
+use manylogs_plant::{Bug, is};
+
 use super::{Level, room};
 use crate::error::{Corruption, Error, Result};
 use crate::journal::Handle;
 use crate::metadata::Metadata;
 use crate::ondisk::extent::{DEPTH_MOST, Entries, Extent, Index};
 use crate::ondisk::inode::{RawInode, flags};
-use crate::units::{BLOCK_SECTORS, Ino};
+use crate::units::{BLOCK_SECTORS, Ino, Run};
 
 impl Metadata {
     /// Maps blocks of a file where it has a hole. The caller writes the inode.
@@ -24,6 +26,9 @@ impl Metadata {
             return self.insert_pointers(handle, ino, raw, new).await;
         }
         let mut path = self.path(ino, raw, new.file.0.into()).await?;
+        if self.geometry.is_changing_journal(ino) && !is(Bug::LengthenNodesInPlace) {
+            self.move_nodes(handle, ino, raw, &mut path).await?;
+        }
         let leaf = path.len() - 1;
         let Entries::Leaf(extents) = &mut path[leaf].node else {
             return Err(Corruption::inode(ino, "its tree has no leaf").into());
@@ -37,6 +42,28 @@ impl Metadata {
         }
         let at = insert_joined(extents, at, new);
         self.spread(handle, ino, raw, &mut path, at).await?;
+        Ok(())
+    }
+
+    /// Gives the nodes of `path` new blocks. Those that they had stay as they are at home.
+    async fn move_nodes(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: Ino,
+        raw: &mut RawInode,
+        path: &mut [Level],
+    ) -> Result<()> {
+        for at in 1..path.len() {
+            let Some(old) = path[at].buffer.as_ref().map(|buffer| buffer.block()) else { continue };
+            let new = self.take_block(handle, self.goal(ino)).await?;
+            self.free(handle, ino, Run { start: old, blocks: 1 }, true).await?;
+            path[at].buffer = Some(handle.create(new));
+            let parent = &mut path[at - 1];
+            if let Entries::Inner(_, children) = &mut parent.node {
+                children[parent.child].child = new;
+            }
+        }
+        path.iter().rev().for_each(|level| self.put_node(handle, ino, raw, level));
         Ok(())
     }
 

@@ -92,7 +92,7 @@ impl Core {
 
     /// Waits until freed blocks can be used again, i.e. until the transaction that freed them is
     /// durable. The caller found some held back, and holds no lock that a commit needs.
-    pub(super) async fn free_held_back(&self) -> Result<()> {
+    pub(crate) async fn free_held_back(&self) -> Result<()> {
         let held_back = self.space.changed.wait();
         self.journal.commit(self.journal.running()).await?;
         if self.space.holds_back() {

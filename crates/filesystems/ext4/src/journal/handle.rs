@@ -158,6 +158,11 @@ impl Handle<'_> {
         self.undo.contains_key(&block)
     }
 
+    /// Whether the update made the block, so that nothing at home refers to it.
+    pub(crate) fn has_made(&self, block: BlockNo) -> bool {
+        self.undo.get(&block).is_some_and(|undo| undo.before.is_none())
+    }
+
     /// How many blocks may still be changed; 0 when no more runs can be freed.
     pub(crate) fn credits_left(&self) -> usize {
         if self.effects.freed.len() >= FREED_MOST { 0 } else { self.credits - self.undo.len() }

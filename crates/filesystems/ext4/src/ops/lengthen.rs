@@ -1,26 +1,35 @@
 //! A longer journal for a file system that nobody uses.
 //!
 //! First its file grows, by transactions of the journal as it is: each leaves a whole file, and a
-//! log that does not use what is new. Programs of ext4 take the length of the log from the
-//! journal's superblock, and ignore what its file has behind that. When the journal is empty again,
+//! log that does not use what is new. A replay finds the log through the file's inode and tree as
+//! they are at home, where a crash can leave any part of what was on its way. So no node of the
+//! tree is changed where it lies: each transaction gives the nodes on the way to the new blocks
+//! other places, and writes them there durably before it is committed. It goes home before the
+//! next one begins. So the inode at home, which lies in one sector, names a whole tree at any time,
+//! the old one or the new one.
+//!
+//! Programs of ext4 take the length of the log from the journal's superblock, and ignore what its
+//! file has behind that. When the journal is empty again,
 //! what is new is zeroed, so that no replay finds an old transaction there; then one sector of the
 //! journal's superblock gives the log its new length. So a crash leaves the old log or the new one,
 //! and a second call goes on with the file as the first one left it.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
 use manylogs_plant::{Bug, is};
 
 use super::{Ext4, Options};
-use crate::alloc::ClaimedFor;
+use crate::alloc::{Claim, ClaimedFor};
 use crate::core::Core;
 use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::extents::MAP_CREDITS;
+use crate::journal::Handle;
 use crate::journal::jbd2::{self, Journalled};
-use crate::ondisk::extent::Extent;
-use crate::ondisk::inode::{TimeField, flags};
-use crate::units::{BLOCK, BLOCK_BYTES, BLOCK_SECTORS, BlockNo, FileBlock, GroupNo, Run};
+use crate::ondisk::bytes::low32;
+use crate::ondisk::inode::{RawInode, flags};
+use crate::units::{BLOCK, BlockNo, FileBlock, GroupNo, Run};
 
 /// The longest journal, which is also the longest that mkfs makes: 39 GiB.
 pub const JOURNAL_BLOCKS_MOST: u32 = 10_240_000;
@@ -87,14 +96,18 @@ impl Ext4 {
         }
         let file: u32 = runs.iter().map(|run| run.blocks).sum();
         let goal = runs.last().map_or(BlockNo(0), |run| run.start);
+        // The mount may have deleted orphans.
+        while core.space.holds_back() {
+            core.free_held_back().await?;
+        }
         let found = core.room_for_journal(goal, blocks.saturating_sub(file)).await?;
         if is(Bug::LengthenLogEarly) {
-            let longer = runs.iter().chain(&found).copied().collect();
+            let longer = runs.iter().copied().chain(found.iter().map(Claim::run)).collect();
             let journal = jbd2::read_superblock(&core.device, longer).await?;
             use_all(&core.device, journal, blocks).await?;
         }
-        for run in found {
-            core.add_to_journal(run).await?;
+        for claim in found {
+            core.add_to_journal(claim).await?;
         }
         Ok(before)
     }
@@ -102,52 +115,61 @@ impl Ext4 {
 
 impl Core {
     /// Free runs of so many blocks together, those of the group of `goal` and of the groups behind
-    /// it first, and long ones before short ones.
-    async fn room_for_journal(&self, goal: BlockNo, blocks: u32) -> Result<Vec<Run>> {
+    /// it first, and long ones before short ones. They are claimed, so that nodes of the file's
+    /// tree take others.
+    async fn room_for_journal(&self, goal: BlockNo, blocks: u32) -> Result<Vec<Claim>> {
         let _tree = self.journal.tree.read().await;
-        if u64::from(blocks) + SPARE > self.space.unpromised() {
-            return Err(Error::NoSpace);
-        }
+        self.space.check_room(blocks.into(), SPARE)?;
         let (first, groups) = (self.geometry.group_of(goal).0, self.geometry.groups);
         let (mut left, mut found) = (blocks, Vec::new());
-        let mut longest = u32::MAX;
         for least in LEAST {
             let mut rest = (0..groups).map(|step| GroupNo((first.0 + step) % groups));
             while left > 0
                 && let Some(group) = rest.next()
             {
                 for run in self.free_runs(group, least.min(left)).await? {
-                    // What is longer was taken before.
-                    if left > 0 && run.blocks < longest {
-                        let blocks = run.blocks.min(left);
-                        found.push(Run { blocks, ..run });
-                        left -= blocks;
+                    let run = Run { blocks: run.blocks.min(left), ..run };
+                    if left > 0 {
+                        left -= run.blocks;
+                        found.push(self.space.claim(run, ClaimedFor::Others));
                     }
                 }
             }
-            longest = least;
         }
         if left > 0 { Err(Error::NoSpace) } else { Ok(found) }
     }
 
-    /// Adds a run of free blocks at the end of the journal's file, durably.
-    async fn add_to_journal(&self, run: Run) -> Result<()> {
-        let ino = self.geometry.journal;
+    /// Adds claimed blocks at the end of the journal's file, durably. A replay finds the log
+    /// through the file's inode and tree as they are at home. So blocks go home before the next
+    /// run is added: what the tree at home no longer has is not used before.
+    async fn add_to_journal(&self, claim: Claim) -> Result<()> {
+        let (ino, run) = (self.geometry.journal, claim.run());
         let mut handle = self.begin(2 * MAP_CREDITS).await?;
-        let mut raw = self.inode(ino).await?;
-        let file = u32::try_from(raw.size() / BLOCK).map_err(|_| Error::TooLarge)?;
-        self.use_claim(&mut handle, self.space.claim(run, ClaimedFor::Others)).await?;
-        let new =
-            Extent { file: FileBlock(file), block: run.start, blocks: run.blocks, written: true };
-        self.insert_extent(&mut handle, ino, &mut raw, new).await?;
-        raw.set_sectors(raw.sectors() + u64::from(run.blocks) * BLOCK_SECTORS);
-        raw.set_size(u64::from(file + run.blocks) * BLOCK);
-        raw.set_time(TimeField::Change, self.now());
-        self.put_inode(&mut handle, ino, &mut raw).await?;
+        let raw = self.append_run(&mut handle, ino, claim, true).await?;
         if !is(Bug::LengthenBackupForgotten) {
             self.change_superblock(&mut handle, |held| held.back_up_journal(&raw))?;
         }
-        self.journal.commit(handle.finish()).await
+        let at = FileBlock(low32(raw.size() / BLOCK) - run.blocks);
+        self.write_nodes(&handle, &raw, at).await?;
+        self.journal.commit(handle.finish()).await?;
+        Ok(self.healing(|sink| sink.bring_home()).await?)
+    }
+
+    /// Writes new nodes of the journal's tree home, durably: those that lead to block `at`, which
+    /// is new, and to the one before it. Nothing at home refers to them yet.
+    async fn write_nodes(&self, handle: &Handle<'_>, raw: &RawInode, at: FileBlock) -> Result<()> {
+        let mut nodes = BTreeMap::new();
+        for at in [at.0.saturating_sub(1), at.0] {
+            let path = self.nodes_to(self.geometry.journal, raw, FileBlock(at)).await?;
+            nodes.extend(path.into_iter().map(|node| (node.block(), node)));
+        }
+        for (block, node) in nodes {
+            if handle.has_made(block) && !is(Bug::LengthenNodesLater) {
+                let node = Payload::bytes(node.bytes());
+                self.device.submit(Request::write_fua(block.sectors(), node)).await?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -171,9 +193,6 @@ async fn use_all(
     }
     device.submit(Request::Flush).await?;
     journal.superblock.set_blocks(blocks);
-    let mut block = vec![0; BLOCK_BYTES];
-    journal.superblock.encode(&mut block);
-    let request = Request::write_fua(place.home(0).sectors(), Payload::bytes(block));
-    device.submit(request).await?;
+    device.submit(place.write_of(&mut journal.superblock)).await?;
     Ok(place.pieces())
 }

@@ -11,13 +11,13 @@ use manylogs_block::{BlockDevice, Handle as Executor};
 use manylogs_plant::{Bug, is};
 
 use super::{Ext4, Options};
-use crate::alloc::ClaimedFor;
+use crate::alloc::{Claim, ClaimedFor};
 use crate::core::Mode;
 use crate::dir::{NAME_CREDITS, touch};
 use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping};
 use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
-use crate::journal::Journal;
+use crate::journal::{Handle, Journal};
 use crate::memory::Memory;
 use crate::metadata::Metadata;
 use crate::ondisk::extent::Extent;
@@ -126,20 +126,9 @@ impl Ext4 {
     pub async fn add_log(&self, ino: Ino, run: Run) -> Result<()> {
         let core = &self.core;
         let mut handle = core.begin(2 * MAP_CREDITS).await?;
-        let mut raw = core.inode(ino).await?;
-        if u64::from(run.blocks) > core.space.unpromised() {
-            return Err(Error::NoSpace);
-        }
-        let file = u32::try_from(raw.size() / BLOCK).map_err(|_| Error::TooLarge)?;
-        file.checked_add(run.blocks).ok_or(Error::TooLarge)?;
-        core.use_claim(&mut handle, core.space.claim(run, ClaimedFor::Others)).await?;
-        let written = is(Bug::MlfsLogWritten);
-        let new = Extent { file: FileBlock(file), block: run.start, blocks: run.blocks, written };
-        core.insert_extent(&mut handle, ino, &mut raw, new).await?;
-        raw.set_sectors(raw.sectors() + u64::from(run.blocks) * BLOCK_SECTORS);
-        raw.set_size(u64::from(file + run.blocks) * BLOCK);
-        raw.set_time(TimeField::Change, core.now());
-        core.put_inode(&mut handle, ino, &mut raw).await?;
+        core.space.check_room(run.blocks.into(), 0)?;
+        let claim = core.space.claim(run, ClaimedFor::Others);
+        core.append_run(&mut handle, ino, claim, is(Bug::MlfsLogWritten)).await?;
         core.note_change(ino, handle.finish());
         Ok(())
     }
@@ -206,6 +195,32 @@ impl LogFile {
 }
 
 impl Metadata {
+    /// Adds claimed blocks at the end of a file of whole blocks. Returns its inode, which is
+    /// written.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], and [`Error::Corrupt`] if they are not free.
+    pub(super) async fn append_run(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: Ino,
+        claim: Claim,
+        written: bool,
+    ) -> Result<RawInode> {
+        let mut raw = self.inode(ino).await?;
+        let run = claim.run();
+        let file = u32::try_from(raw.size() / BLOCK).map_err(|_| Error::TooLarge)?;
+        let end = file.checked_add(run.blocks).ok_or(Error::TooLarge)?;
+        self.use_claim(handle, claim).await?;
+        let new = Extent { file: FileBlock(file), block: run.start, blocks: run.blocks, written };
+        self.insert_extent(handle, ino, &mut raw, new).await?;
+        raw.set_sectors(raw.sectors() + u64::from(run.blocks) * BLOCK_SECTORS);
+        raw.set_size(u64::from(end) * BLOCK);
+        raw.set_time(TimeField::Change, self.now());
+        self.put_inode(handle, ino, &mut raw).await?;
+        Ok(raw)
+    }
+
     /// The runs of a log file; `None` if the inode is no log file.
     async fn log_runs(&self, ino: Ino, raw: &RawInode) -> Result<Option<Vec<Run>>> {
         let plain = raw.kind() == Some(FileKind::File)

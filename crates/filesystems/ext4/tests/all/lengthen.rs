@@ -17,6 +17,10 @@ use manylogs_torture::ext4::options;
 const OLD: u32 = 1024;
 const NEW: u32 = 2500;
 const BLOCK: u32 = 4096;
+/// Blocks after a change that needs more extents than an inode has room for.
+const NEW_IN_PIECES: u32 = 1900;
+/// Blocks of each free run then.
+const PIECE: usize = 100;
 
 /// A disk whose journal holds a tree that is not home, and whose free blocks are not zero.
 fn left() -> Option<DiskImage> {
@@ -29,12 +33,43 @@ fn left() -> Option<DiskImage> {
         fs.unlink(Ino::ROOT, b"gone").await.unwrap();
         fs.unmount().await.unwrap();
     });
-    let world = again(world.settled());
+    Some(with_tree(world.settled()))
+}
+
+/// The disk, with a tree in its journal that is not home.
+fn with_tree(image: DiskImage) -> DiskImage {
+    let world = again(image);
     run_in(Mode::Lazy, &world, async |fs: Ext4| {
         make_tree(&fs).await;
         fs.unmount().await.unwrap();
     });
-    Some(world.settled())
+    world.settled()
+}
+
+/// As [`left`], with free blocks in short runs only.
+fn left_in_pieces() -> Option<DiskImage> {
+    let world = World::new(1, SMALL_MIB, mkfs(SMALL_MIB, SMALL)?);
+    run_in(Mode::Ordered, &world, async |fs: Ext4| {
+        let new = New::plain(FileKind::File, 0o644);
+        let mut files = 0;
+        for number in 0..u64::MAX {
+            let name = format!("file {number}");
+            let file = fs.create(Ino::ROOT, name.as_bytes(), new.clone()).await.unwrap().ino;
+            let bytes = content(number, PIECE * BLOCK as usize);
+            let written = fs.write(file, 0, bytes).await.is_ok();
+            fs.sync_all().await.unwrap();
+            files = number;
+            if !written {
+                break;
+            }
+        }
+        assert!(files > 26, "{files}");
+        for number in (0..26).step_by(2) {
+            fs.unlink(Ino::ROOT, format!("file {number}").as_bytes()).await.unwrap();
+        }
+        fs.unmount().await.unwrap();
+    });
+    Some(with_tree(world.settled()))
 }
 
 /// Lengthens the journal, until all requests behind the first `most` fail. Returns what came of it,
@@ -120,29 +155,46 @@ fn judge(image: &DiskImage, expected: &[u32]) -> Result<u32, String> {
 
 /// What is wrong with the first state that is not sound, with a crash after any request.
 fn crashed() -> Result<(), String> {
-    let Some(image) = left().filter(|_| has("debugfs")) else { return Ok(()) };
-    let (done, whole, requests) = lengthened(image.clone(), NEW, u64::MAX);
+    left().map_or(Ok(()), |image| crashed_on(&image, NEW).map(drop))
+}
+
+/// As [`crashed`], when the journal's tree gets nodes.
+fn crashed_with_nodes() -> Result<(), String> {
+    let Some(image) = left_in_pieces() else { return Ok(()) };
+    let pieces = crashed_on(&image, NEW_IN_PIECES)?;
+    assert!(pieces > 6, "{pieces} pieces");
+    Ok(())
+}
+
+/// As [`crashed`], on this disk. Returns in how many pieces the log lies.
+fn crashed_on(image: &DiskImage, new: u32) -> Result<usize, String> {
+    let (done, whole, requests) = lengthened(image.clone(), new, u64::MAX);
     let done = done.map_err(|error| error.to_string())?;
-    assert_eq!((done.before, done.blocks), (OLD, NEW));
+    assert_eq!((done.before, done.blocks), (OLD, new));
     assert!(requests > 20, "{requests}");
-    let mut found = vec![judge(&whole, &[NEW])?];
+    let mut found = vec![judge(&whole, &[new])?];
     for most in 0..requests {
-        let (done, image, _) = lengthened(image.clone(), NEW, most);
+        let (done, image, _) = lengthened(image.clone(), new, most);
         assert!(done.is_err(), "after {most}");
-        found.push(judge(&image, &[OLD, NEW]).map_err(|what| format!("after {most}: {what}"))?);
+        found.push(judge(&image, &[OLD, new]).map_err(|what| format!("after {most}: {what}"))?);
         if most % 4 == 0 {
-            let (again, image, _) = lengthened(image, NEW, u64::MAX);
+            let (again, image, _) = lengthened(image, new, u64::MAX);
             again.map_err(|error| format!("again after {most}: {error}"))?;
-            judge(&image, &[NEW]).map_err(|what| format!("again after {most}: {what}"))?;
+            judge(&image, &[new]).map_err(|what| format!("again after {most}: {what}"))?;
         }
     }
     assert!(found.contains(&OLD));
-    Ok(())
+    Ok(done.pieces)
 }
 
 #[test]
 fn a_crash_leaves_the_old_journal_or_the_new_one() {
     assert_eq!(crashed(), Ok(()));
+}
+
+#[test]
+fn a_crash_leaves_a_journal_whose_map_is_whole() {
+    assert_eq!(crashed_with_nodes(), Ok(()));
 }
 
 /// Whether what the journal got is zero, and the superblock says where the journal lies.
@@ -212,6 +264,8 @@ fn bugs_planted_in_lengthening_are_noticed() {
     }
     for (bug, test) in [
         (Bug::LengthenLogEarly, (|| crashed().is_ok()) as fn() -> bool),
+        (Bug::LengthenNodesLater, || crashed_with_nodes().is_ok()),
+        (Bug::LengthenNodesInPlace, || crashed_with_nodes().is_ok()),
         (Bug::LengthenNotZeroed, is_clean_and_noted),
         (Bug::LengthenBackupForgotten, is_clean_and_noted),
     ] {

@@ -1,7 +1,7 @@
 //! Checkpoints: writing blocks of the log home.
 
 use bytes::Bytes;
-use manylogs_block::{IoError, IoResult, Payload, Request, all_done};
+use manylogs_block::{IoError, IoResult, Request, all_done};
 use manylogs_plant::{Bug, is};
 
 use super::copies::Waiting;
@@ -215,9 +215,7 @@ impl Jbd2Sink {
     }
 
     pub(super) async fn put_superblock(&self) -> IoResult<()> {
-        let mut block = vec![0; BLOCK_BYTES];
-        self.state.borrow_mut().superblock.encode(&mut block);
-        let request = Request::write_fua(self.place.home(0).sectors(), Payload::bytes(block));
+        let request = self.place.write_of(&mut self.state.borrow_mut().superblock);
         self.device.submit(request).await.map(drop)
     }
 }

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use manylogs_block::{BlockDevice, Completion, Hint, Payload, Request};
 
-use crate::units::{BlockNo, Run};
+use crate::ondisk::jbd2::JournalSuperblock;
+use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 /// The blocks of the journal, and the part of them that is the log.
 #[derive(Clone, Debug)]
@@ -93,6 +94,13 @@ impl LogPlace {
             left -= run.blocks;
         }
         unreachable!("a block of the journal")
+    }
+
+    /// The request that writes the journal's superblock, durably.
+    pub(crate) fn write_of(&self, superblock: &mut JournalSuperblock) -> Request {
+        let mut block = vec![0; BLOCK_BYTES];
+        superblock.encode(&mut block);
+        Request::write_fua(self.home(0).sectors(), Payload::bytes(block))
     }
 }
 

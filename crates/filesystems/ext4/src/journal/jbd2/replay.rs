@@ -16,7 +16,7 @@ use crate::error::{Corruption, Error, JournalLoss, Location, Refusal, Result};
 use crate::geometry::Geometry;
 use crate::ondisk::jbd2::{JournalSuperblock, Tid, incompat};
 use crate::ondisk::superblock::Superblock;
-use crate::units::{BLOCK_BYTES, BlockNo, Run};
+use crate::units::{BlockNo, Run};
 
 /// Blocks that are written home in parallel.
 const BATCH: usize = 256;
@@ -236,9 +236,6 @@ pub(crate) async fn reset(
     let (wide, checksums) = format;
     journal.superblock.set_tail(next, None);
     journal.superblock.set_format(wide, checksums);
-    let mut block = vec![0; BLOCK_BYTES];
-    journal.superblock.encode(&mut block);
-    let at = journal.place.home(0).sectors();
-    device.submit(Request::write_fua(at, Payload::bytes(block))).await?;
+    device.submit(journal.place.write_of(&mut journal.superblock)).await?;
     Ok(())
 }
