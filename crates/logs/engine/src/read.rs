@@ -135,8 +135,8 @@ pub async fn check_copies<S: System>(
 }
 
 /// The content of `extent` that passes `check`, from any of `copies`, and how many others hold
-/// something else there. Writes it to the others: only `parts` of it, which have checksums, and what
-/// a copy could not read. Between the parts a damaged copy may be the only whole one.
+/// something else there. Writes it to the others: only `parts` of it, which have checksums, and
+/// what a copy could not read. Between the parts a damaged copy may be the only whole one.
 async fn mend(
     copies: Copies,
     (extent, parts): (Extent, Vec<Extent>),

@@ -36,8 +36,8 @@ pub fn units_of(len: Sectors) -> impl Iterator<Item = (Sectors, Sectors)> {
     })
 }
 
-/// The checksums of one log's payload, by position: less than six bytes a unit, if most are near the
-/// one before.
+/// The checksums of one log's payload, by position: less than six bytes a unit, if most are near
+/// the one before.
 ///
 /// Units are in ascending order, because logs grow, and most begin near the end of the one before.
 /// One byte holds that distance and the length of the unit. An offset is stored for one unit

@@ -12,8 +12,8 @@ impl Log {
         }
     }
 
-    /// The extents of its entries, if the log keeps them. Some may be of an earlier epoch, and those
-    /// of dead versions may be left out.
+    /// The extents of its entries, if the log keeps them. Some may be of an earlier epoch, and
+    /// those of dead versions may be left out.
     #[must_use]
     pub const fn inverse(&self) -> Option<&Inverse> {
         self.inverse.as_ref()
