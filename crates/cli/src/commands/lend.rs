@@ -160,7 +160,7 @@ fn show(engine: &Engine, address: StoreAddress) -> Result<Shown, Failure> {
 /// served.
 pub(crate) fn stores(args: &StoresArgs) -> Result<(), Failure> {
     if args.accept_loss && !matches!(args.ask, Some(StoresAsk::Forget | StoresAsk::Remove)) {
-        return Err(Failure::input("--accept-loss is for forget and remove"));
+        return Err(Failure::input("--accept-loss is for forget STORE and remove STORE"));
     }
     if args.ask == Some(StoresAsk::Key) {
         return print(&format!("{}\n", identity(&args.key)?.public()));
