@@ -7,7 +7,7 @@ use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::begin::OffloadError;
-use crate::forget::{Forgotten, joined};
+use crate::forget::joined;
 use crate::header::{Content, HEADER};
 use crate::locks::Use;
 use crate::offload::Client;
@@ -88,7 +88,7 @@ impl Client {
         self: &Rc<Self>,
         stuck: &[Range],
         accept: bool,
-    ) -> Result<Forgotten, OffloadError> {
+    ) -> Result<Vec<Extent>, OffloadError> {
         // Several may lie in one physical sector, which is read once.
         let whole = stuck.iter().map(|range| self.whole_sectors(range.extent)).collect();
         let (whole, mut bad) = (joined(whole, usize::MAX), Vec::new());
@@ -127,7 +127,7 @@ impl Client {
             self.lose_for_good(&lost).await?;
         }
         drop(locked);
-        Ok(Forgotten { lost, done: accept })
+        Ok(lost)
     }
 
     /// The parts of `whole` that cannot be read, found by halving it. A disk may take seconds for

@@ -168,10 +168,10 @@ impl Offloaded {
                 continue;
             }
             let given_up = client.give_up(&stuck, accept).await?;
-            if !accept && !given_up.lost.is_empty() {
-                return Ok(given_up);
+            if !accept && !given_up.is_empty() {
+                return Ok(Forgotten { lost: given_up, done: false });
             }
-            lost.extend(given_up.lost);
+            lost.extend(given_up);
         }
         lost.sort_unstable_by_key(|one| one.start);
         Ok(Forgotten { lost, done: true })

@@ -11,6 +11,7 @@ use manylogs_block::{
 use manylogs_plant::{self as plant, Bug};
 
 use crate::lender::{DiskLoad, Load};
+use crate::meter::Meter;
 
 /// The disk's own clients wait if a request of theirs would wait for longer than this: about three
 /// requests of a disk, which is also from when on other stores are chosen.
@@ -32,12 +33,11 @@ const ALL: u8 = 100;
 pub struct Shared(Rc<State>);
 
 struct State {
-    device: Rc<dyn BlockDevice>,
+    /// Counts the store's requests at the disk.
+    device: Meter,
     runtime: Handle,
     disk: Rc<dyn DiskLoad>,
     percent: Cell<u8>,
-    /// Requests of the store at the disk.
-    under_way: Cell<u64>,
     /// Requests that wait for their turn, in the order in which they came.
     gathered: RefCell<Vec<Gathered>>,
     /// Whether a task sends what is gathered.
@@ -52,33 +52,15 @@ struct Gathered {
     completer: Completer<Payload>,
 }
 
-/// A request at the disk, until this is dropped.
-struct Going(Rc<State>);
-
-impl Drop for Going {
-    fn drop(&mut self) {
-        self.0.under_way.set(self.0.under_way.get() - 1);
-    }
-}
-
 impl Shared {
     /// The device of a store on `device`, a part of the disk whose load `disk` tells. There is no
     /// bound until [`Shared::set_percent`] sets one.
     #[must_use]
     pub fn new(runtime: Handle, device: Rc<dyn BlockDevice>, disk: Rc<dyn DiskLoad>) -> Self {
-        let (under_way, next) = (Cell::default(), Cell::default());
+        let device = Meter::new(runtime.clone(), device);
         let (gathered, is_sending) = (RefCell::default(), Cell::default());
-        let percent = Cell::new(ALL);
-        Self(Rc::new(State {
-            device,
-            runtime,
-            disk,
-            percent,
-            under_way,
-            gathered,
-            is_sending,
-            next,
-        }))
+        let (percent, next) = (Cell::new(ALL), Cell::default());
+        Self(Rc::new(State { device, runtime, disk, percent, gathered, is_sending, next }))
     }
 
     /// Gives the store `percent` (1 to 100) per cent of the disk's time, from now on, while the
@@ -121,23 +103,16 @@ impl State {
             return false;
         }
         let all = self.disk.load();
-        let others = all.in_flight.saturating_sub(self.under_way.get());
+        let others = all.in_flight.saturating_sub(self.device.load().in_flight);
         let each = all.wait.0 / all.in_flight.max(1);
         others.saturating_mul(each) > OWN_WAIT.0
     }
 
-    fn pass(self: &Rc<Self>, request: Request, urgent: bool) -> Completion {
-        self.under_way.set(self.under_way.get() + 1);
-        let going = Going(Rc::clone(self));
-        let sent = match urgent {
+    fn pass(&self, request: Request, urgent: bool) -> Completion {
+        match urgent {
             true => self.device.submit_urgent(request),
             false => self.device.submit(request),
-        };
-        Completion::of_others(async move {
-            let result = sent.await;
-            drop(going);
-            result
-        })
+        }
     }
 
     /// Sends what is gathered, again and again until nothing is.
