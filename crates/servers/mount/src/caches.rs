@@ -85,7 +85,7 @@ impl Caches {
             None => (option, false),
         };
         if has_value && SWITCHES.contains(&name.strip_prefix("no").unwrap_or(name)) {
-            return Some("it takes no value: with no before its name it is off");
+            return Some("it takes no value: noNAME turns it off");
         }
         Some(match name {
             "lookupcache" => "give all, positive or none",
@@ -112,15 +112,15 @@ impl Caches {
         Self {
             lists: self.lists && directories != AccessTimes::Strict,
             links: self.links && files == AccessTimes::Off,
+            content: self.content && files != AccessTimes::Strict,
             ..self
         }
     }
 
-    /// The caches of a mount that is read-only or not. Where each reading must be noticed, an
-    /// opening drops cached content, so it is asked for.
-    pub(crate) fn read_only(self, read_only: bool, files: AccessTimes) -> Self {
-        let content = self.content && files != AccessTimes::Strict;
-        Self { content, openings: read_only && content, ..self }
+    /// The caches of a mount that is read-only or not. Where content is not cached, an opening drops
+    /// it, so the kernel asks for each opening.
+    pub(crate) fn read_only(self, read_only: bool) -> Self {
+        Self { openings: read_only && self.content, ..self }
     }
 
     /// The protocol flags for these caches.
@@ -207,12 +207,13 @@ mod tests {
             (AccessTimes::Off, AccessTimes::Relative, AccessTimes::Strict);
         assert_eq!(all.noticing(off, off), all);
         assert_eq!(all.noticing(relative, relative), Caches { links: false, ..all });
-        assert!(all.read_only(true, relative).openings);
+        assert!(all.noticing(relative, off).read_only(true).openings);
         let asked_anew = Caches { content: false, ..all };
-        assert_eq!(all.read_only(true, strict), asked_anew);
-        assert_eq!(asked_anew.read_only(true, off), asked_anew, "openings drop content");
-        assert_eq!(all.read_only(false, off), all);
-        let none = Caches { links: false, lists: false, ..all };
+        let noticed = Caches { links: false, ..asked_anew };
+        assert_eq!(all.noticing(strict, off).read_only(true), noticed);
+        assert_eq!(asked_anew.read_only(true), asked_anew, "openings drop content");
+        assert_eq!(all.read_only(false), all);
+        let none = Caches { lists: false, ..noticed };
         assert_eq!(all.noticing(strict, strict), none);
         assert!(!none.flags().contains(InitFlags::CACHE_SYMLINKS));
     }

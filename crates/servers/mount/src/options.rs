@@ -155,8 +155,7 @@ impl MountOptions {
     pub(crate) fn caches(&self) -> Caches {
         let directories =
             if self.no_directory_times { AccessTimes::Off } else { self.access_times };
-        let caches = self.caches.noticing(self.access_times, directories);
-        caches.read_only(self.read_only, self.access_times)
+        self.caches.noticing(self.access_times, directories).read_only(self.read_only)
     }
 
     /// Whether idle processors may be kept awake while one request follows another, where that
