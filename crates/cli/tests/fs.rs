@@ -74,6 +74,27 @@ fn a_check_finds_damage_and_changes_nothing() {
     assert_eq!(fs::metadata(place.path("disk.img")).unwrap().modified().unwrap(), before);
 }
 
+/// A journal is lengthened, and never shortened; an adopted file system is refused.
+#[test]
+fn a_journal_gets_the_length_that_was_asked_for() {
+    let place = Place::new();
+    if !image(&place) {
+        return;
+    }
+    let journal = |size| place.run(&["fs", "journal", "disk.img", "--size", size]);
+    journal("4M").fails(2, &["disk.img", "MiB, and 4 MiB were asked for", "tune2fs"]);
+    journal("2G").fails(2, &["disk.img", "no room", "2048 MiB"]);
+    journal("40G").fails(2, &["--size", "40000 MiB at most"]);
+    let done = journal("100M");
+    assert!(done.succeeds().stdout.contains("and has 100 MiB"), "{done:?}");
+    let shown = Command::new("dumpe2fs").arg("-h").arg(place.path("disk.img")).output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("100M"), "{shown:?}");
+    let check = Command::new("e2fsck").arg("-fn").arg(place.path("disk.img")).output().unwrap();
+    assert!(check.status.success(), "{check:?}");
+    place.run(&["fs", "adopt", "disk.img", "--yes"]).succeeds();
+    journal("200M").fails(2, &["disk.img", "fs release"]);
+}
+
 #[test]
 fn a_mount_goes_on_in_the_background_and_its_end_is_waited_for() {
     let place = Place::new();
