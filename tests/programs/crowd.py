@@ -87,8 +87,9 @@ def work(root, process, processes, seed):
     write(f"{own}/{process}-last", content(process, "last", 100 + process % 5_000), False)
 
 
-def begin(start, *arguments):
-    """Waits until all are there: nobody has the other end of the pipe open any more."""
+def begin(tell, start, *arguments):
+    """Waits until all are there: nobody has `tell`, the other end of the pipe, open any more."""
+    os.close(tell)
     os.read(start, 1)
     work(*arguments)
 
@@ -102,7 +103,7 @@ def crowd(root, processes, seed):
     children = set()
     try:
         for process in range(processes):
-            children.add(fork(closing, tell, start, root, process, processes, seed))
+            children.add(fork(begin, tell, start, root, process, processes, seed))
     except OSError:
         kill_all(children)
         raise
@@ -110,11 +111,6 @@ def crowd(root, processes, seed):
     os.close(tell)
     wait_for(children, LIMIT, "processes")
     return time.perf_counter() - began
-
-
-def closing(tell, *arguments):
-    os.close(tell)
-    begin(*arguments)
 
 
 def left(root, processes):

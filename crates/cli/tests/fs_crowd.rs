@@ -15,9 +15,12 @@ const NO_CACHES: &str = "noattrcache,lookupcache=none,nodircache,noreaddirplus,n
 
 /// What the program says; prints why and returns `None` where it cannot run.
 fn run(name: &str, count: u32, (mode, options): (&str, &str), planted: &str) -> Option<Output> {
+    if !can_mount() {
+        return None;
+    }
     let missing = ["python3", "mkfs.ext4"].map(|name| program(name).arg("-V").output().is_err());
-    if !can_mount() || missing.contains(&true) {
-        manylogs_testkit::skip("needs root, FUSE, python3 and mkfs.ext4");
+    if missing.contains(&true) {
+        manylogs_testkit::skip("needs python3 and mkfs.ext4");
         return None;
     }
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
