@@ -45,7 +45,8 @@ impl Metadata {
         Ok(())
     }
 
-    /// Gives the nodes of `path` new blocks. Those that they had stay as they are at home.
+    /// Gives the nodes of `path` new blocks. The old blocks keep their content, because the inode at
+    /// home still names them.
     async fn move_nodes(
         &self,
         handle: &mut Handle<'_>,

@@ -158,9 +158,9 @@ impl Handle<'_> {
         self.undo.contains_key(&block)
     }
 
-    /// Whether the update made the block, so that nothing at home refers to it.
-    pub(crate) fn has_made(&self, block: BlockNo) -> bool {
-        self.undo.get(&block).is_some_and(|undo| undo.before.is_none())
+    /// The blocks that the update made: nothing at home refers to their content yet.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &Rc<Buffer>> {
+        self.undo.values().filter(|undo| undo.before.is_none()).map(|undo| &undo.buffer)
     }
 
     /// How many blocks may still be changed; 0 when no more runs can be freed.

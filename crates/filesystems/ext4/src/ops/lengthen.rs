@@ -4,17 +4,16 @@
 //! log that does not use what is new. A replay finds the log through the file's inode and tree as
 //! they are at home, where a crash can leave any part of what was on its way. So no node of the
 //! tree is changed where it lies: each transaction gives the nodes on the way to the new blocks
-//! other places, and writes them there durably before it is committed. It goes home before the
-//! next one begins. So the inode at home, which lies in one sector, names a whole tree at any time,
+//! other places, and writes them there durably before it is committed. A transaction goes home
+//! before the next one begins. So the inode at home, which lies in one sector, names a whole tree at any time,
 //! the old one or the new one.
 //!
 //! Programs of ext4 take the length of the log from the journal's superblock, and ignore what its
-//! file has behind that. When the journal is empty again,
-//! what is new is zeroed, so that no replay finds an old transaction there; then one sector of the
-//! journal's superblock gives the log its new length. So a crash leaves the old log or the new one,
-//! and a second call goes on with the file as the first one left it.
+//! file has behind that. When the journal is empty again, what is new is zeroed, so that no replay
+//! finds an old transaction there; then one sector of the journal's superblock gives the log its
+//! new length. So a crash leaves the old log or the new one, and a second call goes on with the
+//! file as the first one left it.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
@@ -27,9 +26,8 @@ use crate::error::{Corruption, Error, Location, Refusal, Result};
 use crate::extents::MAP_CREDITS;
 use crate::journal::Handle;
 use crate::journal::jbd2::{self, Journalled};
-use crate::ondisk::bytes::low32;
-use crate::ondisk::inode::{RawInode, flags};
-use crate::units::{BLOCK, BlockNo, FileBlock, GroupNo, Run};
+use crate::ondisk::inode::flags;
+use crate::units::{BlockNo, GroupNo, Run};
 
 /// The longest journal, which is also the longest that mkfs makes: 39 GiB.
 pub const JOURNAL_BLOCKS_MOST: u32 = 10_240_000;
@@ -96,7 +94,7 @@ impl Ext4 {
         }
         let file: u32 = runs.iter().map(|run| run.blocks).sum();
         let goal = runs.last().map_or(BlockNo(0), |run| run.start);
-        // The mount may have deleted orphans.
+        // The mount may have deleted orphans, whose blocks count as free and are held back.
         while core.space.holds_back() {
             core.free_held_back().await?;
         }
@@ -108,6 +106,7 @@ impl Ext4 {
         }
         for claim in found {
             core.add_to_journal(claim).await?;
+            self.bring_home().await?;
         }
         Ok(before)
     }
@@ -115,8 +114,8 @@ impl Ext4 {
 
 impl Core {
     /// Free runs of so many blocks together, those of the group of `goal` and of the groups behind
-    /// it first, and long ones before short ones. They are claimed, so that nodes of the file's
-    /// tree take others.
+    /// it first, and long ones before short ones. The runs are claimed, so that no node
+    /// of the file's tree takes a block of them.
     async fn room_for_journal(&self, goal: BlockNo, blocks: u32) -> Result<Vec<Claim>> {
         let _tree = self.journal.tree.read().await;
         self.space.check_room(blocks.into(), SPARE)?;
@@ -128,46 +127,38 @@ impl Core {
                 && let Some(group) = rest.next()
             {
                 for run in self.free_runs(group, least.min(left)).await? {
-                    let run = Run { blocks: run.blocks.min(left), ..run };
-                    if left > 0 {
-                        left -= run.blocks;
-                        found.push(self.space.claim(run, ClaimedFor::Others));
+                    if left == 0 {
+                        break;
                     }
+                    let run = Run { blocks: run.blocks.min(left), ..run };
+                    left -= run.blocks;
+                    found.push(self.space.claim(run, ClaimedFor::Others));
                 }
             }
         }
         if left > 0 { Err(Error::NoSpace) } else { Ok(found) }
     }
 
-    /// Adds claimed blocks at the end of the journal's file, durably. A replay finds the log
-    /// through the file's inode and tree as they are at home. So blocks go home before the next
-    /// run is added: what the tree at home no longer has is not used before.
+    /// Adds claimed blocks at the end of the journal's file. New nodes of its tree are durable when
+    /// this returns. The caller brings the update home before the next one: old nodes are free
+    /// then, and the inode at home still names them.
     async fn add_to_journal(&self, claim: Claim) -> Result<()> {
-        let (ino, run) = (self.geometry.journal, claim.run());
         let mut handle = self.begin(2 * MAP_CREDITS).await?;
-        let raw = self.append_run(&mut handle, ino, claim, true).await?;
+        let raw = self.append_run(&mut handle, self.geometry.journal, claim, true).await?;
         if !is(Bug::LengthenBackupForgotten) {
             self.change_superblock(&mut handle, |held| held.back_up_journal(&raw))?;
         }
-        let at = FileBlock(low32(raw.size() / BLOCK) - run.blocks);
-        self.write_nodes(&handle, &raw, at).await?;
-        self.journal.commit(handle.finish()).await?;
-        Ok(self.healing(|sink| sink.bring_home()).await?)
+        self.write_made(&handle).await?;
+        handle.finish();
+        Ok(())
     }
 
-    /// Writes new nodes of the journal's tree home, durably: those that lead to block `at`, which
-    /// is new, and to the one before it. Nothing at home refers to them yet.
-    async fn write_nodes(&self, handle: &Handle<'_>, raw: &RawInode, at: FileBlock) -> Result<()> {
-        let mut nodes = BTreeMap::new();
-        for at in [at.0.saturating_sub(1), at.0] {
-            let path = self.nodes_to(self.geometry.journal, raw, FileBlock(at)).await?;
-            nodes.extend(path.into_iter().map(|node| (node.block(), node)));
-        }
-        for (block, node) in nodes {
-            if handle.has_made(block) && !is(Bug::LengthenNodesLater) {
-                let node = Payload::bytes(node.bytes());
-                self.device.submit(Request::write_fua(block.sectors(), node)).await?;
-            }
+    /// Writes blocks that the update made home, durably: new nodes of the journal's tree, and
+    /// bitmaps of groups that had none, which nobody reads before the descriptor says so.
+    async fn write_made(&self, handle: &Handle<'_>) -> Result<()> {
+        for made in handle.made().filter(|_| !is(Bug::LengthenNodesLater)) {
+            let content = Payload::bytes(made.bytes());
+            self.device.submit(Request::write_fua(made.block().sectors(), content)).await?;
         }
         Ok(())
     }

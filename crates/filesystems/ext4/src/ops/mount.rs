@@ -130,7 +130,8 @@ impl Ext4 {
 
     /// Mounts with the log of `sink` as it is: its blocks are read in place of their homes. Before,
     /// at most the note of a saved map was changed. `None` if a copy is damaged that the mount
-    /// needs: a replay says what is lost.
+    /// needs, or if the journal's file has grown and its inode is not home: a replay says what is
+    /// lost, and brings the inode home.
     async fn go_on(
         sink: Jbd2Sink,
         place: &LogPlace,
@@ -148,6 +149,11 @@ impl Ext4 {
             Err(Error::Io(IoError::Checksum { .. })) => return Ok(None),
             loaded => loaded?,
         };
+        // The inode at home still names nodes that the log has freed. If somebody used these, nobody
+        // would find the log.
+        if !options.read_only && !place.is_all(&runs) && !is(Bug::LengthenedNotReplayed) {
+            return Ok(None);
+        }
         let mut core = loaded.alone();
         core.metadata_mut().geometry.add_journal(&runs);
         if core.read_only {

@@ -153,6 +153,38 @@ fn judge(image: &DiskImage, expected: &[u32]) -> Result<u32, String> {
     Ok(blocks)
 }
 
+/// Uses all room of what a crash left while the journal keeps what it holds, cuts the power, and
+/// checks that the journal is found then.
+fn judge_in_use(image: &DiskImage) -> Result<(), Error> {
+    let world = again(image.clone());
+    let mount = |world: &World| {
+        let disk = Rc::new(world.disk.clone());
+        Ext4::mount_in(Mode::Lazy, disk, world.runtime(), options(world.runtime()))
+    };
+    let mounting = mount(&world);
+    world.sim.block_on(world.user, async move {
+        let fs = mounting.await?;
+        let new = New::plain(FileKind::File, 0o644);
+        let file = fs.create(Ino::ROOT, b"takes all room", new).await?.ino;
+        let mut at = 0;
+        // Each takes what is left by pieces, down to one block.
+        for blocks in [PIECE as u64, 10, 1] {
+            let len = blocks * u64::from(BLOCK);
+            while fs.write(file, at, content(at, len as usize)).await.is_ok() {
+                at += len;
+            }
+        }
+        fs.sync_all().await
+    })?;
+    let world = again(world.disk.after_power_cut(Survival::Everything, &mut Rng::new(1)));
+    let mounting = mount(&world);
+    world.sim.block_on(world.user, async move {
+        let fs = mounting.await?;
+        check_tree(&fs).await?;
+        fs.unmount().await
+    })
+}
+
 /// What is wrong with the first state that is not sound, with a crash after any request.
 fn crashed() -> Result<(), String> {
     left().map_or(Ok(()), |image| crashed_on(&image, NEW).map(drop))
@@ -177,6 +209,7 @@ fn crashed_on(image: &DiskImage, new: u32) -> Result<usize, String> {
         let (done, image, _) = lengthened(image.clone(), new, most);
         assert!(done.is_err(), "after {most}");
         found.push(judge(&image, &[OLD, new]).map_err(|what| format!("after {most}: {what}"))?);
+        judge_in_use(&image).map_err(|what| format!("in use after {most}: {what}"))?;
         if most % 4 == 0 {
             let (again, image, _) = lengthened(image, new, u64::MAX);
             again.map_err(|error| format!("again after {most}: {error}"))?;
@@ -266,6 +299,7 @@ fn bugs_planted_in_lengthening_are_noticed() {
         (Bug::LengthenLogEarly, (|| crashed().is_ok()) as fn() -> bool),
         (Bug::LengthenNodesLater, || crashed_with_nodes().is_ok()),
         (Bug::LengthenNodesInPlace, || crashed_with_nodes().is_ok()),
+        (Bug::LengthenedNotReplayed, || crashed_with_nodes().is_ok()),
         (Bug::LengthenNotZeroed, is_clean_and_noted),
         (Bug::LengthenBackupForgotten, is_clean_and_noted),
     ] {

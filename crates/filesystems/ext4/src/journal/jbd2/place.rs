@@ -55,6 +55,11 @@ impl LogPlace {
         first_of(&self.runs, self.end) == first_of(runs, self.end)
     }
 
+    /// Whether these are all blocks of the journal's file, as they were found at home.
+    pub(crate) fn is_all(&self, runs: &[Run]) -> bool {
+        self.runs == runs
+    }
+
     /// Whether block `at` of the journal is in the log.
     pub(crate) const fn contains(&self, at: u32) -> bool {
         at >= self.first && at < self.end
