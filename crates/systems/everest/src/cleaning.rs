@@ -22,7 +22,7 @@ pub(crate) struct Cleaning {
     changes: Cell<u64>,
     /// The most room that there was between two logs since the last change.
     most: Cell<u64>,
-    /// Logs that were emptied, or had no room to go to, since there was so much.
+    /// Logs that were emptied, or whose versions found no room, since there was so much.
     in_vain: Cell<usize>,
 }
 

@@ -8,10 +8,11 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::begin::OffloadError;
 use crate::forget::joined;
-use crate::header::{Content, HEADER};
+use crate::header::Content;
 use crate::locks::Use;
 use crate::offload::Client;
 use crate::read::Again;
+use crate::reclaim::PIECE;
 use crate::table::Candidate;
 use crate::versions::Range;
 
@@ -19,9 +20,9 @@ use crate::versions::Range;
 const UNIT: Sectors = Sectors(8);
 
 impl Client {
-    /// Notes a range that cannot go anywhere, if that is because stores return a part of `whole`
-    /// damaged, with which alone it goes: the whole physical sectors, or the range itself. Both
-    /// are locked.
+    /// Notes a range that cannot leave its store, if stores return a part of `whole` damaged. The
+    /// range goes only together with `whole`: its physical sectors, or the range itself. `whole` is
+    /// locked.
     pub(crate) async fn note_if_damaged(self: &Rc<Self>, range: Range, whole: Extent) {
         for Range { extent, .. } in self.needed_in(whole) {
             if self.is_damaged(extent).await {
@@ -45,7 +46,7 @@ impl Client {
     /// Whether all stores that have the newest version of `extent` answer, and none returns it
     /// whole.
     async fn is_damaged(self: &Rc<Self>, extent: Extent) -> bool {
-        let read = self.read_newest(extent, &mut 0).await;
+        let read = self.read_newest(extent).await;
         matches!(read, Err(Again::Failed(IoError::Medium { .. })))
     }
 
@@ -70,11 +71,13 @@ impl Client {
         stuck.filter(|_| !plant::is(Bug::DamageNotTold)).unwrap_or_default()
     }
 
-    /// Whether all of a range that is not home was noted as damaged.
+    /// Whether the piece of a range that goes home first was noted as damaged: the rest waits for
+    /// it.
     pub(crate) fn is_noted(&self, one: &Candidate) -> bool {
         let (range, damaged) = (one.range, self.damaged.borrow());
-        let same = damaged.lookup(range.extent).filter(|(_, version)| *version == range.version);
-        one.dirty && same.map(|(part, _)| part.len.0).sum::<u64>() == range.extent.len.0
+        let first = Extent { len: range.extent.len.min(PIECE), ..range.extent };
+        let same = damaged.lookup(first).filter(|(_, version)| *version == range.version);
+        one.dirty && same.map(|(part, _)| part.len.0).sum::<u64>() == first.len.0
     }
 
     /// Looks again at ranges that are stuck. Returns the parts that cannot be read. With `accept`
@@ -95,39 +98,47 @@ impl Client {
         for whole in &whole {
             bad.extend(self.damaged_parts(*whole).await);
         }
-        // Who reads them again on their way home is waited for first: whatever is asked for after
-        // the whole base volume waits for that.
-        let own: Vec<_> = whole.iter().map(|whole| self.locks.ask(*whole, Use::Home)).collect();
-        for locked in &own {
+        let most = self.header.content().room_for_losses([0; 16]).max(1);
+        let extents = bad.iter().map(|one| one.extent).collect();
+        // Only what may be lost is locked: no version of it is on its way to a store, or home. All
+        // locks are asked for at once, so that none waits for a later request.
+        let ask = |extent: Extent| (extent, self.locks.ask(extent, Use::Home));
+        let asked: Vec<_> = joined(extents, most).into_iter().map(ask).collect();
+        for (_, locked) in &asked {
             locked.wait().await;
         }
-        let all = Extent::new(0, self.base.capabilities().capacity.0.saturating_sub(HEADER.0));
-        // No version is on its way to any store meanwhile, and none on its way home.
-        let locked = self.locks.ask(all, Use::Home);
-        drop(own);
-        locked.wait().await;
         if self.is_over() {
             return Err(IoError::Gone.into());
         }
         for range in stuck {
             drop(self.damaged.borrow_mut().remove(range.extent, range.version));
         }
-        let mut found = Vec::new();
-        for Range { extent, version } in bad {
-            // What was written, brought home or lost since it was read is not given up.
-            let same = |one: &Range| one.version == version;
-            for one in self.needed_in(extent).into_iter().filter(same) {
-                self.damaged.borrow_mut().insert(one.extent, version);
-                found.push(one.extent);
+        let (mut lost, mut spare) = (Vec::new(), most - asked.len());
+        for (within, _) in &asked {
+            let mut found = Vec::new();
+            for &Range { extent, version } in bad.iter().filter(|one| within.overlaps(one.extent)) {
+                // What was written, brought home or lost since it was read is not given up.
+                let same = |one: &Range| one.version == version;
+                for one in self.needed_in(extent).into_iter().filter(same) {
+                    self.damaged.borrow_mut().insert(one.extent, version);
+                    found.push(one.extent);
+                }
             }
+            // What is whole again between two of them stays, if the header has room for both.
+            let parts = joined(found, 1 + spare);
+            spare -= parts.len().saturating_sub(1);
+            lost.extend(parts);
         }
-        let most = self.header.content().room_for_losses([0; 16]).max(1);
-        let lost = joined(found, most);
         if accept && !lost.is_empty() {
             self.lose_for_good(&lost).await?;
         }
-        drop(locked);
         Ok(lost)
+    }
+
+    /// Whether no store has the newest version of any part of `extent`: there is nothing to read.
+    fn has_no_store(&self, extent: Extent) -> bool {
+        let parts = self.table.borrow().lookup(extent);
+        parts.iter().all(|(_, known)| known.is_some_and(|(_, copies)| copies.is_lost()))
     }
 
     /// The parts of `whole` that cannot be read, found by halving it. A disk may take seconds for
@@ -138,8 +149,12 @@ impl Client {
         while let Some(extent) = left.pop() {
             for one in self.needed_in(extent) {
                 let part = one.extent;
+                if self.has_no_store(part) {
+                    found.push(one);
+                    continue;
+                }
                 let locked = self.locks.take(part, Use::Read).await;
-                let is_damaged = self.is_damaged(part).await;
+                let is_damaged = part.len > PIECE || self.is_damaged(part).await;
                 drop(locked);
                 if !is_damaged {
                     continue;

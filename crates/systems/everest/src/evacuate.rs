@@ -92,7 +92,7 @@ impl Client {
             let mut old = self.table.borrow().holders(part);
             old.retain(|one| leaving >> one.store & 1 == 1);
             if old.iter().any(|one| one.version >= version) {
-                let Ok(newest) = self.read_newest(part, &mut 0).await else {
+                let Ok(newest) = self.read_newest(part).await else {
                     // Left to a later pass.
                     self.note_if_damaged(Range { extent: part, version }, part).await;
                     continue;

@@ -75,7 +75,7 @@ impl Client {
         loop {
             let changed = self.changed.wait();
             let locked = self.locks.take(extent, Use::Read).await;
-            let again = match self.read_newest(extent, &mut 0).await {
+            let again = match self.read_newest(extent).await {
                 Ok(parts) => return Ok(Newest::joined(parts)),
                 Err(again) => again,
             };
@@ -103,25 +103,24 @@ impl Client {
         }
     }
 
-    /// The newest content of a range that is locked, by parts. `bad` has a bit for each store that
-    /// failed to read.
-    pub(crate) async fn read_newest(
-        self: &Rc<Self>,
-        extent: Extent,
-        bad: &mut u32,
-    ) -> Result<Vec<Newest>, Again> {
+    /// The newest content of a range that is locked, by parts.
+    pub(crate) async fn read_newest(self: &Rc<Self>, extent: Extent) -> Result<Vec<Newest>, Again> {
+        // Parts that could not be read, each with its store: that store may have others whole.
+        let mut failed: Vec<(Extent, usize)> = Vec::new();
         loop {
             let parts = self.table.borrow().lookup(extent);
             let mut reads = Vec::with_capacity(parts.len());
             for (part, known) in parts {
-                reads.push((part, known, self.read_part(part, known, *bad)?));
+                let here = failed.iter().filter(|(failed, _)| failed.overlaps(part));
+                let bad = here.fold(0, |bad: u32, (_, store)| bad | 1 << store);
+                reads.push((part, known, self.read_part(part, known, bad)?));
             }
-            let (mut found, mut result, before) = (Vec::new(), Ok(()), *bad);
+            let (mut found, mut result, before) = (Vec::new(), Ok(()), failed.len());
             let mut gone = false;
             for (extent, known, read) in reads {
                 match read.await {
                     Ok(content) => found.push(Newest { extent, known, content }),
-                    Err(Wrong::Store(store)) => *bad |= 1 << store,
+                    Err(Wrong::Store(store)) => failed.push((extent, store)),
                     Err(Wrong::Home(error)) => result = Err(Again::Failed(error)),
                     Err(Wrong::Changed) => result = result.and(Err(Again::Changed)),
                     Err(Wrong::Gone) => gone = true,
@@ -129,7 +128,7 @@ impl Client {
             }
             result?;
             // Another round: other stores may have the parts.
-            if *bad == before && !gone {
+            if failed.len() == before && !gone {
                 return Ok(found);
             }
         }

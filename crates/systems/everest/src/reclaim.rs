@@ -22,7 +22,7 @@ const PASS: usize = 4096;
 /// While nothing can go home, the client looks less and less often, at most so many times apart.
 const RARELY: u64 = 16;
 /// The most of a range that goes home at a time: zeroes may be as long as the base volume.
-const PIECE: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
+pub(crate) const PIECE: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
 
 /// A range that was written home, perhaps not durably before the next flush.
 struct AtHome {
@@ -206,8 +206,8 @@ impl Client {
             let (start, end) = (whole(one).start, whole(one).end());
             let mut beside =
                 ranges[index + 1..].iter().take_while(|other| whole(other).start < end);
-            let waits = self.is_noted(one) && beside.any(|other| !self.is_noted(other));
-            let is_apart = start >= next && !waits;
+            let is_good = |other: &Candidate| other.dirty && !self.is_noted(other);
+            let is_apart = start >= next && !(self.is_noted(one) && beside.any(is_good));
             next = if is_apart { end } else { next };
             is_apart.then_some(one)
         };
@@ -269,7 +269,7 @@ impl Client {
         let is_lost =
             |known: Option<(Version, Copies)>| known.is_some_and(|(_, copies)| copies.is_lost());
         if !parts.iter().any(|(_, known)| is_lost(*known)) {
-            return self.read_newest(extent, &mut 0).await;
+            return self.read_newest(extent).await;
         }
         let mut found = Vec::new();
         for (extent, known) in parts {
@@ -282,7 +282,7 @@ impl Client {
                 };
                 found.push(Newest { extent, known, content });
             } else {
-                found.extend(self.read_newest(extent, &mut 0).await?);
+                found.extend(self.read_newest(extent).await?);
             }
         }
         Ok(found)

@@ -64,8 +64,7 @@ impl Cleaner for FromTail {
         };
         // Until such a log is the oldest, what keeps the floor from rising is emptied. That is not
         // always in the log that was begun first: it may be empty already.
-        let holding = used.iter().filter(|log| log.live() > 0);
-        let tail = holding.min_by_key(|log| log.oldest_needed()).or(used.first());
+        let tail = used.iter().min_by_key(|log| (log.live() == 0, log.oldest_needed()));
         let chosen = match used.iter().find(|log| sparse(log)) {
             Some(first) if !waits_for_floor && frees(first) => Some(first),
             None if !waits_for_floor => None,
