@@ -56,7 +56,7 @@ macro_rules! with_file_systems {
                 LengthenNodesLater,
                 /// Nodes of a journal's tree are changed where they lie.
                 LengthenNodesInPlace,
-                /// A mount goes on with a log whose file has grown, before the file's inode is home.
+                /// A mount goes on with a log whose file has grown, before its inode is home.
                 LengthenedNotReplayed,
                 /// What a longer journal gets keeps what it held.
                 LengthenNotZeroed,

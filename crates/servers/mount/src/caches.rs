@@ -117,8 +117,8 @@ impl Caches {
         }
     }
 
-    /// The caches of a mount that is read-only or not. Where content is not cached, an opening drops
-    /// it, so the kernel asks for each opening.
+    /// The caches of a mount that is read-only or not. Where content is not cached, an opening
+    /// drops it, so the kernel asks for each opening.
     pub(crate) fn read_only(self, read_only: bool) -> Self {
         Self { openings: read_only && self.content, ..self }
     }

@@ -45,8 +45,8 @@ impl Metadata {
         Ok(())
     }
 
-    /// Gives the nodes of `path` new blocks. The old blocks keep their content, because the inode at
-    /// home still names them.
+    /// Gives the nodes of `path` new blocks. The old blocks keep their content, because the inode
+    /// at home still names them.
     async fn move_nodes(
         &self,
         handle: &mut Handle<'_>,

@@ -5,8 +5,8 @@
 //! they are at home, where a crash can leave any part of what was on its way. So no node of the
 //! tree is changed where it lies: each transaction gives the nodes on the way to the new blocks
 //! other places, and writes them there durably before it is committed. A transaction goes home
-//! before the next one begins. So the inode at home, which lies in one sector, names a whole tree at any time,
-//! the old one or the new one.
+//! before the next one begins. So the inode at home, which lies in one sector, names a whole tree
+//! at any time, the old one or the new one.
 //!
 //! Programs of ext4 take the length of the log from the journal's superblock, and ignore what its
 //! file has behind that. When the journal is empty again, what is new is zeroed, so that no replay

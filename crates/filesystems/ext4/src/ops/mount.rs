@@ -149,8 +149,8 @@ impl Ext4 {
             Err(Error::Io(IoError::Checksum { .. })) => return Ok(None),
             loaded => loaded?,
         };
-        // The inode at home still names nodes that the log has freed. If somebody used these, nobody
-        // would find the log.
+        // The inode at home still names nodes that the log has freed. If somebody used these,
+        // nobody would find the log.
         if !options.read_only && !place.is_all(&runs) && !is(Bug::LengthenedNotReplayed) {
             return Ok(None);
         }

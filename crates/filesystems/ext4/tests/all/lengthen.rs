@@ -168,10 +168,10 @@ fn judge_in_use(image: &DiskImage) -> Result<(), Error> {
         let file = fs.create(Ino::ROOT, b"takes all room", new).await?.ino;
         let mut at = 0;
         // Each takes what is left by pieces, down to one block.
-        for blocks in [PIECE as u64, 10, 1] {
-            let len = blocks * u64::from(BLOCK);
-            while fs.write(file, at, content(at, len as usize)).await.is_ok() {
-                at += len;
+        for blocks in [PIECE, 10, 1] {
+            let len = blocks * BLOCK as usize;
+            while fs.write(file, at, content(at, len)).await.is_ok() {
+                at += len as u64;
             }
         }
         fs.sync_all().await
