@@ -11,9 +11,13 @@ use crate::{Completion, Extent, ExtentKind, Extents, Geometry, Payload, Sectors}
 pub struct Capabilities {
     /// Size of the device.
     pub capacity: Sectors,
-    /// The unit that the medium writes. A write of a whole aligned unit is atomic; a smaller one
-    /// makes the drive read and rewrite the rest of the unit.
+    /// The unit that the medium writes. A write of a whole aligned unit is atomic on a single drive,
+    /// see [`Capabilities::untorn`]; a smaller one makes the drive read and rewrite the rest of the unit.
     pub physical_sector: Sectors,
+    /// The longest aligned write that a crash leaves whole or undone. Of several drives the one
+    /// with the shortest physical sector decides, while [`Capabilities::physical_sector`] is that
+    /// of the one with the longest.
+    pub untorn: Sectors,
     /// Whether the medium turns: position matters.
     pub rotational: bool,
     /// Whether an acknowledged write may still be lost with the power until a flush.

@@ -21,6 +21,7 @@ impl MemoryDevice {
         let capabilities = Capabilities {
             capacity,
             physical_sector: Sectors(1),
+            untorn: Sectors(1),
             rotational: false,
             volatile_cache: false,
             native_fua: true,

@@ -78,6 +78,9 @@ macro_rules! with_systems {
                 TrimForgotten,
                 /// A chain is opened with sequences that its last opening used.
                 ChainReusesSequences,
+                /// The record that begins an epoch is written as long as the longest physical
+                /// sector, also on a drive with shorter ones.
+                BeginTorn,
                 /// A drive with an older state than the others counts as a member.
                 StaleDriveBelieved,
                 /// All segments under cleaning use the room that is spared for cleaning.

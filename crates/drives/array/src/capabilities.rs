@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Capabilities};
 
-/// What each of `members` can do: the least capacity, the longest physical sector, and a volatile
-/// cache if one of them has it.
+/// What each of `members` can do: the least capacity, the longest physical sector, the shortest
+/// write that is never torn, and a volatile cache if one of them has it.
 ///
 /// # Panics
 /// If `members` is empty.
@@ -14,6 +14,7 @@ pub(crate) fn of_each(members: &[Rc<dyn BlockDevice>]) -> Capabilities {
     let both = |all: Capabilities, one: Capabilities| Capabilities {
         capacity: all.capacity.min(one.capacity),
         physical_sector: all.physical_sector.max(one.physical_sector),
+        untorn: all.untorn.min(one.untorn),
         rotational: all.rotational || one.rotational,
         volatile_cache: all.volatile_cache || one.volatile_cache,
         native_fua: all.native_fua && one.native_fua,

@@ -71,6 +71,7 @@ impl ModelledDrive {
         let capabilities = Capabilities {
             capacity: drive.capacity(),
             physical_sector: Sectors(u64::from(profile.geometry.physical_sector_bytes / 512)),
+            untorn: Sectors(u64::from(profile.geometry.physical_sector_bytes / 512)),
             rotational: true,
             volatile_cache: options.write_cache,
             native_fua: !options.write_cache || options.link.fua,

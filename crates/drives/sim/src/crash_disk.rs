@@ -258,6 +258,7 @@ impl BlockDevice for CrashDisk {
         Capabilities {
             capacity: self.0.config.capacity,
             physical_sector: self.0.config.physical_sector,
+            untorn: self.0.config.physical_sector,
             rotational: true,
             volatile_cache: self.0.config.volatile_cache,
             native_fua: self.0.config.native_fua,

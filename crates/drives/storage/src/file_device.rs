@@ -272,6 +272,7 @@ fn capabilities(
             physical_sector: Sectors::from_bytes_ceil(
                 rustix::fs::ioctl_blkpbszget(&opened.file)?.into(),
             ),
+            untorn: disk.untorn(),
             rotational: disk.queue("rotational").is_none_or(|value| value != "0"),
             volatile_cache: is_volatile(Some(disk), access),
             native_fua: access.is_direct() && disk.queue("fua").is_some_and(|value| value == "1"),
@@ -287,6 +288,7 @@ fn capabilities(
         None => Capabilities {
             capacity,
             physical_sector: Sectors(1),
+            untorn: Sectors(1),
             rotational: true,
             volatile_cache: is_volatile(None, access),
             native_fua: false,
@@ -295,7 +297,9 @@ fn capabilities(
         },
     };
     let physical_sector = options.physical_sector.unwrap_or(told.physical_sector);
-    Ok(Capabilities { physical_sector, ..told })
+    // A file says nothing of what lies below it.
+    let untorn = if opened.disk.is_some() { told.untorn } else { physical_sector };
+    Ok(Capabilities { physical_sector, untorn, ..told })
 }
 
 /// Whether writes may be lost with the power until a flush. They are safe if all of this holds:

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use manylogs_block::Sectors;
+
 use crate::mapped::{Tables, table_of_kernel};
 
 /// Unit of lengths in sysfs, whatever the size of the disk's sectors.
@@ -138,6 +140,14 @@ impl Disk {
     pub(crate) fn members(&self) -> Vec<Self> {
         let below = fs::read_dir(self.dir.join("slaves")).into_iter().flatten().flatten();
         below.filter_map(|entry| Self::in_dir(entry.path())).collect()
+    }
+
+    /// See [`manylogs_block::Capabilities::untorn`]: of an array or a mapped device, what the member
+    /// with the shortest physical sector writes at once.
+    pub(crate) fn untorn(&self) -> Sectors {
+        let members = self.whole_disk().map(|disk| disk.members()).unwrap_or_default();
+        let own = || Sectors::from_bytes_ceil(self.limit("physical_block_size")).max(Sectors(1));
+        members.iter().map(Self::untorn).min().unwrap_or_else(own)
     }
 
     /// The loop devices that this disk is, or is made of.

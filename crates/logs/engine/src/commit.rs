@@ -2,11 +2,15 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Handle, Hint, IoError, IoResult, Request, Watchers};
+use manylogs_block::{
+    Extent, Handle, Hint, IoError, IoResult, Payload, Request, Sectors, Watchers,
+};
 use manylogs_logstore::store::Choice;
-use manylogs_logstore::{AppendSlot, EntryKind, LogId, RecordSequence};
+use manylogs_logstore::{AppendSlot, EntryKind, LogId, PHYSICAL_MOST, RecordSequence};
+use manylogs_plant::{self as plant, Bug};
 
 use crate::engine::RecordUnderWay;
+use crate::member::{Member, Reader};
 use crate::phase::Phase;
 use crate::root::lose_member;
 use crate::system::{Shared, System};
@@ -86,10 +90,11 @@ pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
     }
     let begun = engine.with_store(|store| store.begin_epoch(log));
     let Some((sequence, slot)) = begun else { return false };
-    let write = Request::write_fua(slot.target, slot.payload);
     let (device, region) =
         engine.with_store(|store| (store.logs().device(log), store.logs().region(log)));
     let member = engine.members.of(device);
+    let payload = untorn(member, slot.target, slot.payload).await;
+    let write = Request::write_fua(slot.target, payload);
     let begun = match member.reset(region).await {
         Ok(()) => member.submit(Phase::Reset, write).await,
         Err(error) => Err(error),
@@ -99,6 +104,29 @@ pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
         Err(error) => record_failed(system, log, sequence, &error),
     }
     true
+}
+
+/// The content of a record that begins an epoch, such that a crash leaves the old state of `place`
+/// or the new one on any drive. The record is as long as the longest physical sector of a chain or
+/// an array, and a drive with a shorter one may write a part of it. Without its first sector, which
+/// has the header, the first record of the epoch before would be damaged in front of records that
+/// say that it was durable. So the other sectors keep what they hold.
+async fn untorn(member: &Member, place: Extent, begin: Payload) -> Payload {
+    let at_once = member.capabilities().untorn;
+    // A row of an array with parity is written as a whole, and may be torn.
+    let is_torn = at_once < place.len && place.len <= PHYSICAL_MOST;
+    if !is_torn || member.is_reset_first() || plant::is(Bug::BeginTorn) {
+        return begin;
+    }
+    match member.read(Reader::System, place).await {
+        Ok(old) => {
+            let mut content = begin.slice(Sectors(0), at_once);
+            content.append(old.slice(at_once, place.len - at_once));
+            content
+        }
+        // What cannot be read is not made worse.
+        Err(_) => begin,
+    }
 }
 
 /// Writes the record. Its entries take effect once it and all records before it in the log are

@@ -124,6 +124,12 @@ impl Member {
         self.device.capabilities()
     }
 
+    /// See [`BlockDevice::is_reset_first`].
+    #[must_use]
+    pub fn is_reset_first(&self) -> bool {
+        self.device.is_reset_first()
+    }
+
     /// Submits a read.
     pub fn read(&self, reader: Reader, extent: Extent) -> Completion {
         let class = match reader {
@@ -150,7 +156,7 @@ impl Member {
     /// # Errors
     /// Those of the device.
     pub async fn reset(&self, log: Extent) -> Result<(), IoError> {
-        if self.device.is_reset_first() && !plant::is(Bug::ZoneNotReset) {
+        if self.is_reset_first() && !plant::is(Bug::ZoneNotReset) {
             self.device.reset(log).await?;
         }
         Ok(())

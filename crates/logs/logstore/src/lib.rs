@@ -33,7 +33,7 @@ pub use ondisk::NvramError;
 pub use record::{
     HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader, VolumeId, new_volume_id,
 };
-pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, ScanWork, Scanned, scan};
+pub use scan::{BLANK, Damage, PHYSICAL_MOST, RECORD_PAYLOAD_MAX, ScanOf, ScanWork, Scanned, scan};
 pub use sequence::{
     DataSequence, Epoch, Floors, Incarnation, LogId, LogOffset, RecordSequence, SequenceLimit,
 };

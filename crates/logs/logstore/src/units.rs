@@ -152,8 +152,8 @@ impl UnitTable {
         sectors
     }
 
-    /// The parts of `extent` of the log that have checksums, each as long as possible. The units at
-    /// both ends of `extent` must be whole: see [`UnitTable::widen`].
+    /// The parts of `extent` of the log that have checksums, each as long as possible. Of a unit that
+    /// lies there in part, that part: records may be appended while what was there is read.
     #[must_use]
     pub fn parts_of(&self, extent: Extent) -> Vec<Extent> {
         let mut parts: Vec<Extent> = Vec::new();
@@ -164,7 +164,7 @@ impl UnitTable {
                 _ => parts.push(Extent::new(unit.offset.0.into(), unit.len.0)),
             }
         }
-        parts
+        parts.iter().map(|part| part.intersection(extent)).collect()
     }
 
     /// Every unit in order.
@@ -254,6 +254,8 @@ mod tests {
         table.push(unit);
         let parts = table.parts_of(Extent::new(90, 60));
         assert_eq!(parts, [Extent::new(100, 20), Extent::new(121, 3)]);
+        let parts = table.parts_of(Extent::new(102, 20));
+        assert_eq!(parts, [Extent::new(102, 18), Extent::new(121, 1)]);
     }
 
     #[test]

@@ -51,6 +51,7 @@ mod tests {
     const VOLUME: Capabilities = Capabilities {
         capacity: Sectors(1 << 20),
         physical_sector: Sectors(8),
+        untorn: Sectors(8),
         rotational: true,
         volatile_cache: true,
         native_fua: true,

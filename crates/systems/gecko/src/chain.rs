@@ -173,6 +173,7 @@ impl BlockDevice for Chain {
         Capabilities {
             capacity: self.0.export,
             physical_sector: self.0.geometry.shape.physical,
+            untorn: self.0.geometry.shape.physical,
             rotational: false,
             volatile_cache: true,
             native_fua: true,

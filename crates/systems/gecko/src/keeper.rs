@@ -194,6 +194,11 @@ impl Keeper {
     async fn write(&self, next: Roster, changed: Option<usize>) -> Result<(), NotChanged> {
         let mut next = next;
         while let Err((id, error)) = self.write_all(&next, changed).await {
+            // The drive of a link that leaves may be gone. It is last, and the others say it.
+            let is_of_leaving = next.leaving.map(usize::from) == next.link_of(id);
+            if is_of_leaving && error == IoError::Gone {
+                break;
+            }
             match next.after(Change::Leave { id }) {
                 Ok(Some(fewer)) => next = self.numbered(fewer),
                 _ => return Err(NotChanged::Io(error)),

@@ -17,6 +17,7 @@ use crate::roster::LINKS;
 const NONE: Capabilities = Capabilities {
     capacity: Sectors(0),
     physical_sector: Sectors(1),
+    untorn: Sectors(1),
     rotational: false,
     volatile_cache: false,
     native_fua: true,

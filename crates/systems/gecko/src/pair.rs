@@ -258,6 +258,7 @@ fn together(drives: &[Drive]) -> Capabilities {
     Capabilities {
         capacity: least,
         physical_sector: each.iter().map(|one| one.physical_sector).max().unwrap_or_default(),
+        untorn: each.iter().map(|one| one.untorn).min().unwrap_or_default(),
         rotational: each.iter().any(|one| one.rotational),
         // Another drive may join, which has one.
         volatile_cache: true,

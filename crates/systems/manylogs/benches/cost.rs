@@ -100,6 +100,7 @@ impl BlockDevice for Nowhere {
         Capabilities {
             capacity: DEVICE,
             physical_sector: self.physical_sector,
+            untorn: self.physical_sector,
             rotational: false,
             volatile_cache: false,
             native_fua: true,

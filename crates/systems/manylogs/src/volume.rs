@@ -220,6 +220,7 @@ impl BlockDevice for Volume {
         Capabilities {
             capacity: self.0.layout.capacity(),
             physical_sector: self.0.below.physical_sector,
+            untorn: self.0.below.untorn,
             rotational: self.0.below.rotational,
             // Small writes without FUA wait in a buffer, so the volume has a volatile cache even if
             // the device has none.

@@ -80,6 +80,7 @@ fn bench_with(access: Access, answers: impl IntoIterator<Item = Result<usize, Er
     let capabilities = Capabilities {
         capacity,
         physical_sector: Sectors(1),
+        untorn: Sectors(1),
         rotational: true,
         volatile_cache: true,
         native_fua: false,

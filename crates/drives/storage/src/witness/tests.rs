@@ -143,6 +143,7 @@ fn the_path_for_files_in_memory_asks_for_what_requests_say() {
         capabilities: Capabilities {
             capacity: Sectors(SECTORS),
             physical_sector: Sectors(1),
+            untorn: Sectors(1),
             rotational: true,
             volatile_cache: true,
             native_fua: false,

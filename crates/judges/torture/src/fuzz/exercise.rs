@@ -31,6 +31,7 @@ impl Counting {
         let capabilities = Capabilities {
             capacity: image.sectors,
             physical_sector: physical,
+            untorn: physical,
             rotational: true,
             volatile_cache: true,
             native_fua: true,

@@ -203,3 +203,17 @@ fn a_history_repeats_itself() {
     let run = || run_gecko(&GeckoPlan::of_seed(3));
     assert_eq!(run(), run());
 }
+
+/// Histories beyond those of the other tests that once did not hold.
+#[test]
+fn histories_that_once_failed_hold() {
+    let plain = [464, 495].map(GeckoPlan::of_seed);
+    let mirrored = [237, 466].map(GeckoPlan::mirrored);
+    let bereft = [309, 1202].map(GeckoPlan::bereft);
+    for plan in [plain, mirrored, bereft].concat() {
+        let seed = plan.seed;
+        if let Err(problem) = run_gecko(&plan) {
+            panic!("history {seed}: {problem:?}");
+        }
+    }
+}

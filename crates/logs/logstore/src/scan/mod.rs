@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The longest physical sector of a drive.
-const PHYSICAL_MOST: Sectors = Sectors(8);
+pub const PHYSICAL_MOST: Sectors = Sectors(8);
 /// A log that begins with this many zeroes counts as never used. It may instead have lost a first
 /// record of that length, but to search every such log would take minutes on a large disk.
 pub const BLANK: Sectors = Sectors(512);

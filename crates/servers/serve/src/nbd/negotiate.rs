@@ -196,6 +196,7 @@ mod tests {
     const EXPORT: Capabilities = Capabilities {
         capacity: Sectors(16),
         physical_sector: Sectors(8),
+        untorn: Sectors(8),
         rotational: true,
         volatile_cache: true,
         native_fua: true,

@@ -82,7 +82,11 @@ impl Inner {
         let roster = self.keeper.roster();
         let leaves = roster.leaving.map(usize::from).filter(|leaving| *leaving != link);
         let drives = roster.in_use().filter(|of| *of != link && leaves != Some(*of)).count();
-        let has_room = self.has_room_without(&self.engine.state.borrow(), device(link));
+        let has_room = {
+            let state = self.engine.state.borrow();
+            // What takes no records has no room that others would have to make up for.
+            state.store.logs().is_shut(device(link)) || self.has_room_without(&state, device(link))
+        };
         let may_be = roster.has(link) && !self.is_mirrored() && self.keeper.lost().is_none();
         let goes_on = self.bear(drives).is_ok() && has_room && may_be;
         if goes_on {
