@@ -11,8 +11,9 @@ use crate::{Completion, Extent, ExtentKind, Extents, Geometry, Payload, Sectors}
 pub struct Capabilities {
     /// Size of the device.
     pub capacity: Sectors,
-    /// The unit that the medium writes. A write of a whole aligned unit is atomic on a single drive,
-    /// see [`Capabilities::untorn`]; a smaller one makes the drive read and rewrite the rest of the unit.
+    /// The unit that the medium writes. On a single drive a write of a whole aligned unit is atomic
+    /// (see [`Capabilities::untorn`]); a smaller one makes the drive read and rewrite the rest of
+    /// the unit.
     pub physical_sector: Sectors,
     /// The longest aligned write that a crash leaves whole or undone. Of several drives the one
     /// with the shortest physical sector decides, while [`Capabilities::physical_sector`] is that

@@ -142,8 +142,8 @@ impl Disk {
         below.filter_map(|entry| Self::in_dir(entry.path())).collect()
     }
 
-    /// See [`manylogs_block::Capabilities::untorn`]: of an array or a mapped device, what the member
-    /// with the shortest physical sector writes at once.
+    /// See [`manylogs_block::Capabilities::untorn`]: of an array or a mapped device, what the
+    /// member with the shortest physical sector writes at once.
     pub(crate) fn untorn(&self) -> Sectors {
         let members = self.whole_disk().map(|disk| disk.members()).unwrap_or_default();
         let own = || Sectors::from_bytes_ceil(self.limit("physical_block_size")).max(Sectors(1));

@@ -152,8 +152,8 @@ impl UnitTable {
         sectors
     }
 
-    /// The parts of `extent` of the log that have checksums, each as long as possible. Of a unit that
-    /// lies there in part, that part: records may be appended while what was there is read.
+    /// The parts of `extent` of the log that have checksums, each as long as possible. Of a unit
+    /// that lies there in part, that part: records may be appended while what was there is read.
     #[must_use]
     pub fn parts_of(&self, extent: Extent) -> Vec<Extent> {
         let mut parts: Vec<Extent> = Vec::new();
