@@ -103,6 +103,10 @@ pub async fn begin_epoch<S: System>(system: &S, log: LogId) -> bool {
         Ok(_) => engine.with_store(|store| store.record_written(log, sequence)),
         Err(error) => record_failed(system, log, sequence, &error),
     }
+    // Whoever closes the system waits for what is under way.
+    if engine.is_closed() {
+        engine.progress.notify();
+    }
     true
 }
 

@@ -207,7 +207,7 @@ fn a_history_repeats_itself() {
 /// Histories beyond those of the other tests that once did not hold.
 #[test]
 fn histories_that_once_failed_hold() {
-    let plain = [464, 495].map(GeckoPlan::of_seed);
+    let plain = [464, 495, 1814].map(GeckoPlan::of_seed);
     let mirrored = [237, 466].map(GeckoPlan::mirrored);
     let bereft = [309, 1202].map(GeckoPlan::bereft);
     for plan in [plain, mirrored, bereft].concat() {
