@@ -14,7 +14,8 @@ pub struct Scrubbed {
     pub read: Sectors,
     /// How often one half was damaged, and was written anew from the other.
     pub mended: u64,
-    /// Damage for which no half is whole, as clients address it: reads there fail.
+    /// Damage for which no half is whole, as clients address it and in this order: reads there
+    /// fail.
     pub damaged: Vec<Extent>,
 }
 
@@ -35,6 +36,9 @@ impl Chain {
             self.scrub_segment(*segment, &mut scrubbed).await?;
             progress(done + 1, segments.len() as u64);
         }
+        // Cleaning may have moved a range meanwhile, so that it was found twice.
+        scrubbed.damaged.sort_unstable_by_key(|extent| (extent.start, extent.len));
+        scrubbed.damaged.dedup();
         Ok(scrubbed)
     }
 

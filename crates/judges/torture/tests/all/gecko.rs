@@ -210,7 +210,7 @@ fn histories_that_once_failed_hold() {
     let plain = [464, 495, 1814].map(GeckoPlan::of_seed);
     let mirrored = [237, 466].map(GeckoPlan::mirrored);
     let bereft = [309, 1202].map(GeckoPlan::bereft);
-    for plan in [plain, mirrored, bereft].concat() {
+    for plan in plain.into_iter().chain(mirrored).chain(bereft) {
         let seed = plan.seed;
         if let Err(problem) = run_gecko(&plan) {
             panic!("history {seed}: {problem:?}");
