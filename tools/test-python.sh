@@ -21,18 +21,33 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	skip "Python is not here from 3.10 on"
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv" || skip "Python is not here with venv"
 needed='import distributed, mypy, numpy, pandas, polars, pyarrow, tqdm'
-"$venv/bin/python" -c "$needed" 2> /dev/null && [ -x "$venv/bin/maturin" ] || \
-	"$venv/bin/pip" install -q 'maturin>=1.9,<2' mypy pandas polars pyarrow tqdm \
-		'dask>=2026.3,<2027' 'distributed>=2026.3,<2027' || \
-	skip "Python packages cannot be fetched"
+fetch() {
+	"$venv/bin/pip" install -q "$@" || skip "Python packages cannot be fetched"
+}
+[ -x "$venv/bin/maturin" ] || fetch 'maturin>=1.9,<2'
+# The packages that only tests need arrive while the wheel is built.
+"$venv/bin/python" -c "$needed" 2> /dev/null || \
+	"$venv/bin/pip" install -q mypy pandas polars pyarrow tqdm \
+		'dask>=2026.3,<2027' 'distributed>=2026.3,<2027' &
+fetched=$!
 
 PATH=$(cd "$venv/bin" && pwd):$PATH
 wheels=$target/wheels
 rm -rf "$wheels"
 maturin build --profile "$profile" --locked --out "$wheels"
+wait "$fetched" || skip "Python packages cannot be fetched"
 pip install -q --no-deps --force-reinstall "$wheels"/manylogs-*-cp310-abi3-*.whl
 MANYLOGS=${MANYLOGS:-$(cd "$target/$folder" && pwd)/manylogs}
 export MANYLOGS
 [ -x "$MANYLOGS" ] || { echo "$MANYLOGS is not built"; exit 1; }
 cd crates/experiments/python/tests
-exec python -m unittest discover --verbose
+# As many modules at a time as there are cores, the longest first; each one's output in one piece.
+said=$(mktemp -d)
+trap 'rm -rf "$said"' EXIT
+modules=$(ls -S test_*.py)
+printf '%s\n' $modules | xargs -P "$(nproc)" -I MODULE sh -c \
+	'python -m unittest --verbose "$1" > "$2/$1" 2>&1 || touch "$2/failed"' - MODULE "$said"
+for module in $modules; do
+	cat "$said/$module"
+done
+[ ! -f "$said/failed" ]
