@@ -9,6 +9,7 @@ mod capabilities;
 mod columns;
 mod join;
 mod map;
+mod members;
 mod mirror;
 mod parity;
 mod plug;
@@ -17,7 +18,8 @@ mod stripe;
 
 pub use columns::Columns;
 pub use map::ColumnMap;
-pub use mirror::{Copies, Mirror};
+pub use members::{Members, Pace};
+pub use mirror::Mirror;
 pub use parity::{Parity, Rotation, completed, parity_of};
 pub use shape::{Level, Shape, ShapeError, Unknown, assemble};
 pub use stripe::Stripe;
