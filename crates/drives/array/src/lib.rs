@@ -13,6 +13,7 @@ mod members;
 mod mirror;
 mod parity;
 mod plug;
+mod said;
 mod shape;
 mod stripe;
 
@@ -21,5 +22,6 @@ pub use map::ColumnMap;
 pub use members::{Members, Pace};
 pub use mirror::Mirror;
 pub use parity::{Parity, Rotation, completed, parity_of};
+pub use said::Said;
 pub use shape::{Level, Shape, ShapeError, Unknown, assemble};
 pub use stripe::Stripe;

@@ -53,6 +53,18 @@ impl Layout {
         self.parts.columns
     }
 
+    /// Whether the array's shape is its user's word, because the device does not say it.
+    #[must_use]
+    pub const fn is_said(&self) -> bool {
+        self.parts.said
+    }
+
+    /// This layout with the array's shape as its user's word.
+    #[must_use]
+    pub(crate) fn as_said(&self) -> Self {
+        Self::from_parts(Parts { said: self.parts.columns.is_some(), ..self.parts.clone() })
+    }
+
     /// The same regions, as on a volume made for another array.
     pub(crate) fn on_columns(&self, columns: Option<Geometry>) -> Self {
         Self::from_parts(Parts { columns, ..self.parts.clone() })
@@ -88,7 +100,8 @@ impl Layout {
         if !snapshots.is_multiple_of(2 * unit) || snapshot.0 < least || !has_end {
             return Err(Unfit::Structures);
         }
-        let parts = Parts { columns, snapshot, images, ..self.parts.clone() };
+        let said = self.parts.said && columns == self.parts.columns;
+        let parts = Parts { columns, said, snapshot, images, ..self.parts.clone() };
         if parts.entries() as u64 > runs_that_fit(parts.superblock) {
             return Err(Unfit::TooManyRuns);
         }
@@ -106,6 +119,12 @@ impl Layout {
 }
 
 impl Parts {
+    /// Entries of the superblock's list of runs: anchors and the geometry are such entries, too.
+    pub(crate) fn entries(&self) -> usize {
+        let anchors = if self.anchors.is_some() { 2 } else { 0 };
+        self.runs.len() + anchors + usize::from(self.columns.is_some())
+    }
+
     /// Checks that on an array with parity structures are in rows of their own.
     pub(super) fn check_rows(&self) -> Result<(), &'static str> {
         let Some(columns) = self.columns.filter(|columns| columns.parity > 0) else {
