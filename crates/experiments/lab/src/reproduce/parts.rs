@@ -245,7 +245,12 @@ pub(super) fn replay(
         for load in &part.loads {
             let spec = spec(part, load, scale, folder, planned)?;
             let mut jobs = Jobs::default();
-            jobs.add(&Arc::new(spec), &[Arc::clone(&profile)], &policies, &seeds);
+            jobs.add(
+                &Arc::new(spec),
+                &[DriveSettings::new(Arc::clone(&profile), false)],
+                &policies,
+                &seeds,
+            );
             planned.left_out.append(&mut jobs.left_out);
             let keys = |policy: &str| -> Vec<RunKey> {
                 jobs.jobs.iter().filter(|job| job.ask.policy == policy).map(|job| job.key).collect()
