@@ -22,7 +22,8 @@ impl Layout {
     pub fn column_map(&self) -> Option<ColumnMap> {
         let columns = self.parts.columns?;
         let areas = self.parts.runs.iter().flat_map(|run| run.regions());
-        if columns.parity == 0 {
+        // An owner that gives the places of structures has not kept rows free for them.
+        if columns.parity == 0 || self.parts.anchors.is_some() {
             return Some(ColumnMap::new(columns, areas.collect()));
         }
         let [first, _] = self.snapshots();
@@ -39,6 +40,13 @@ impl Layout {
     pub fn record_unit(&self, physical: Sectors) -> Sectors {
         let row = self.parts.columns.and_then(|columns| columns.row());
         row.filter(|_| !plant::is(Bug::RecordsShareRow)).unwrap_or(physical)
+    }
+
+    /// Whether logs in places that an owner gives can be made for this array: on one with parity
+    /// chunks must have 16 KiB or more.
+    #[must_use]
+    pub fn may_have_logs(array: &Geometry) -> bool {
+        array.parity == 0 || array.chunk >= ROWS_CHUNK_LEAST
     }
 
     /// Room for an image of rows on their way home; empty if the volume has none.
@@ -134,6 +142,12 @@ impl Parts {
             };
         };
         columns.check()?;
+        if self.anchors.is_some() {
+            return match self.images {
+                Sectors(0) if Layout::may_have_logs(&columns) => Ok(()),
+                _ => Err("logs that do not fill rows of their array"),
+            };
+        }
         let own = self.images.0.is_multiple_of(columns.stripe().0)
             && self.snapshot.0.is_multiple_of(columns.stripe().0)
             && fits_rows(columns, self.device)
