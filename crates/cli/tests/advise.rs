@@ -124,3 +124,24 @@ fn a_replay_on_a_shingled_drive_begins_with_a_cache_as_full_as_asked_for() {
     let wrong = ["replay", "synthetic", "--drive", "st8000as0002", "--smr-cache", "fully"];
     place.run(&wrong).fails(2, &["empty, full or a share"]);
 }
+
+#[test]
+fn on_an_array_it_compares_the_array_that_is_known_with_one_that_is_not() {
+    let place = Place::new();
+    let args = ["--limit", "700", "--drive", "cheetah-15k5", "--array", "raid0:4"];
+    let (found, said) = advice(&place, "synthetic", &args);
+    assert_eq!(found["drive"], "raid0:4:chunk=64K of cheetah-15k5", "{said}");
+    let one_drive = &found["one_drive"];
+    assert_eq!(one_drive["policy"], found["policy"], "{said}");
+    let durable = |gain: &Value| gain["durable_mean"]["estimate"].as_f64().unwrap();
+    assert!(durable(&one_drive["gain"]) > 0.1 && durable(&found["gain"]) > 0.1, "{found}");
+    assert!(said.contains("with the array taken for one drive"), "{said}");
+    let ignored = ["--limit", "300", "--array", "raid0:4:placement=ignored"];
+    let (found, _) = advice(&place, "synthetic", &ignored);
+    assert!(found["one_drive"].is_null(), "it is one drive already");
+    for (array, words) in [("raid0:1", "2 to 64 members"), ("raid9:4", "unknown array")] {
+        place.run(&["advise", "synthetic", "--array", array]).fails(2, &[words]);
+    }
+    let shingled = ["advise", "synthetic", "--array", "raid0:2", "--drive", "st8000as0002"];
+    place.run(&shingled).fails(2, &["an array writes in place"]);
+}

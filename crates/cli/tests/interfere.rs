@@ -67,10 +67,33 @@ fn a_stream_with_a_rate_asks_for_a_burst_at_a_time() {
 }
 
 #[test]
+fn clients_may_sync_in_a_closed_loop_without_a_stream() {
+    let place = Place::new();
+    let args = ["--stream", "none", "--syncs", "closed", "--sync-clients", "8", "--seconds", "3"];
+    let common = ["interfere", "--drive", "cheetah-15k5", "--json", "a.json", "--report", "r.html"];
+    let sync = ["--sync-mode", "fua", "--writes-per-sync", "1", "--policy", "nologging"];
+    let shown = place.run(&[&common[..], &args, &sync].concat());
+    let shown = &shown.succeeds().stdout;
+    assert!(shown.contains("closed fua") && shown.contains("none"), "{shown}");
+    let found = cases(&place, "a.json");
+    let [case] = found.as_slice() else { panic!("{found:?}") };
+    assert!(case["syncs_asked"].is_null() && case["kept"].is_null(), "{case}");
+    assert_eq!(case["stream_mb_s"], 0.0);
+    // Eight clients that are always busy: each waits for what is in front of it.
+    let (rate, ms) = (case["syncs_per_second"].as_f64(), case["sync_ms"]["mean"].as_f64());
+    let in_flight = rate.unwrap() * ms.unwrap() / 1e3;
+    assert!((7.5..8.5).contains(&in_flight), "{case}");
+    assert!(rate.unwrap() > 150.0, "{case}");
+}
+
+#[test]
 fn what_makes_no_sense_is_named() {
     let place = Place::new();
     for (args, words) in [
-        (&["--stream", "sideways"][..], "there are: read, write, random"),
+        (&["--stream", "sideways"][..], "there are: read, write, random, none"),
+        (&["--stream", "none", "--syncs", "0"], "there is no load to measure"),
+        (&["--stream", "none", "--stream-rate", "8M"], "--stream-rate goes with a stream"),
+        (&["--syncs", "open"], "or closed"),
         (&["--sync-mode", "fsync"], "there are: fua, flush, journal"),
         (&["--queue", "bfq"], "there are: fcfs, elevator, sptf"),
         (&["--at", "middle"], "there are: outer, inner"),

@@ -308,3 +308,26 @@ fn ctrl_c_reports_what_is_finished() {
     assert_eq!(json(&place, "r.json")["interrupted"], true);
     assert!(outcome.stdout.contains("was interrupted after"), "{}", outcome.stdout);
 }
+
+#[test]
+fn a_trace_is_replayed_on_an_array() {
+    let place = Place::new();
+    let trace = place.trace("t.csv", 1_000);
+    for (array, name) in [
+        ("raid0:4", "raid0:4:chunk=64K of exos-x20"),
+        ("raid5:4:chunk=128K", "raid5:4:chunk=128K of exos-x20"),
+        ("raid1:2", "raid1:2:chunk=64K of exos-x20"),
+    ] {
+        let args = ["replay", text(&trace), "--array", array, "--policy", "nologging,mlb"];
+        let rest = ["--json", "r.json", "--seeds", "1"];
+        place.run(&[&args[..], &rest].concat()).succeeds();
+        let result = json(&place, "r.json");
+        assert_eq!(result["drive"], name);
+        for policy in ["nologging", "mlb"] {
+            assert_eq!(result["policies"][policy]["requests"], 1_000, "{array} {policy}");
+        }
+        assert!(result["policies"]["mlb"]["logged_writes"].as_u64().unwrap() > 300, "{array}");
+    }
+    let bad = ["replay", text(&trace), "--array", "raid5:2"];
+    place.run(&bad).fails(2, &["raid5 has 3 to 64 members"]);
+}

@@ -205,3 +205,24 @@ fn mistakes_are_found_first() {
         let _ = std::fs::remove_file(place.path("out.csv.journal"));
     }
 }
+
+#[test]
+fn a_sweep_runs_on_arrays_of_its_drives() {
+    let place = Place::new();
+    place.trace("t.csv", 300);
+    let arrays = "arrays = ['raid0:2', 'raid0:2:placement=ignored']\nparameters = {}\n";
+    let on = |drives: &str, arrays: &str| {
+        let sweep = format!(
+            "traces = ['t.csv']\ndrives = [{drives}]\npolicies = ['nologging', 'mlb']\nseeds = 1\n\
+             {arrays}[output]\ncsv = 'out.csv'\n"
+        );
+        let file = place.file("s.toml", &sweep);
+        place.run(&["sweep", text(&file)])
+    };
+    let outcome = on("'cheetah-15k5'", arrays);
+    let said = &outcome.succeeds().stdout;
+    assert!(said.contains("| raid0:2:chunk=64K of cheetah-15k5 | mlb |"), "{said}");
+    assert_eq!(rows(&place).len(), 1 + 2 * 2, "arrays x policies, and names");
+    on("'cheetah-15k5'", "arrays = ['raid3:4']\n").fails(2, &["arrays: unknown array"]);
+    on("'st8000as0002'", arrays).fails(2, &["shingled drive"]);
+}

@@ -451,3 +451,50 @@ fn a_table_in_non_volatile_ram_goes_with_its_volume() {
     let plain = volume.path();
     run(&["checkpoint", plain, "--table", &place], INPUT, "open it without --table");
 }
+
+#[test]
+fn an_array_that_only_the_user_knows_is_kept_and_shown() {
+    let said = |shape: &str, size: &str| {
+        let image = Image::formatted(&["--size", size, "--array", shape]);
+        let path = image.path();
+        run(&["status", path], CLOSED, ", as the user said");
+        run(&["status", path, "--json"], CLOSED, "\"said\": true");
+        run(&["dump", path], CLOSED, ", as the user said");
+        image
+    };
+    let image = said("raid0:4:chunk=64K", "256M");
+    let path = image.path();
+    run(&["status", path], CLOSED, "4 columns, chunks of 64 KiB, logs on each column, as");
+    logged(&image, 5);
+    let status = run(&["status", path], CLOSED, "20.0 KiB in 5 extents");
+    assert!(!status.contains("another shape"), "{status}");
+    run(&["drain", path], CLOSED, "5 extents");
+    run(&["set", path, "--geometry", "now"], CLOSED, "now        4 columns, chunks of 64 KiB");
+    run(&["status", path], CLOSED, ", as the user said");
+    // Records fill rows: 12 KiB at least.
+    let image = said("raid5:4", "192M");
+    run(&["status", image.path()], CLOSED, "3 columns and one of parity, chunks of 64 KiB");
+    logged(&image, 3);
+    run(&["status", image.path()], CLOSED, "36.0 KiB of");
+    run(&["check", image.path()], CLOSED, "not closed in order");
+}
+
+#[test]
+fn an_array_that_cannot_be_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("volume.img");
+    let path = image.to_str().unwrap();
+    for (shape, size, words) in [
+        ("raid1:2", "256M", "all drives hold the same"),
+        ("raid0:4:placement=ignored", "256M", "the placement is for models"),
+        ("raid7:4", "256M", "unknown array"),
+        ("raid5:4", "200M", "records can fill rows only where the device ends with a stripe"),
+        ("raid5:4:chunk=8K", "192M", "chunks have 16 KiB or more"),
+        ("raid0:4:chunk=64M", "256M", "is too small"),
+    ] {
+        run(&["format", path, "--size", size, "--array", shape], INPUT, words);
+        assert!(!image.exists(), "{shape}: nothing is left behind");
+    }
+    let args = ["format", path, "--size", "64M", "--array", "raid0:2", "--everest", "disk"];
+    run(&args, INPUT, "--array goes with a volume");
+}

@@ -37,6 +37,18 @@ macro_rules! with_systems {
                 /// A flush of an array with parity leaves one member out.
                 ParityFlushSkipsMember,
             }
+            /// Bugs of a volume on an array that resynchronises, or loses members in use; its crash
+            /// histories show them.
+            RESYNC {
+                /// A resynchronisation writes what it has read over what was written since.
+                ResyncOvertakesWrite,
+                /// Members are read in turn where the resynchronisation has not been yet.
+                MirrorReadBeforeResync,
+                /// The rows of a record go to the array in two batches: it reads in between.
+                RowsInTwoBatches,
+                /// A request goes on with zeroes for what a lost member should have answered.
+                LostReadTakenAsZeroes,
+            }
             /// Bugs of a volume with a closed write hole (`hole=closed`) that its crash histories
             /// show.
             HOLE {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use manylogs_block::{Nanos, Sectors};
 use manylogs_disk::{LinkKind, QueuePolicy};
-use manylogs_lab::interfere::{Place, StreamKind, SyncMode};
+use manylogs_lab::interfere::{Place, StreamKind, SyncMode, SyncRate};
 
 use super::arrays::ArrayArgs;
 use super::lab::DEFAULT_DRIVE;
@@ -25,7 +25,8 @@ pub(crate) struct InterfereArgs {
     #[arg(long, value_name = "LIST", default_value = "nologging,mlb", value_parser = POLICIES,
           hide_possible_values = true)]
     pub(crate) policy: Vec<String>,
-    /// What the streams do: read, write, random (reads anywhere in 7 % of the disk).
+    /// What the streams do: read, write, random (reads anywhere in 7 % of the disk); none: there is
+    /// no stream, and the syncs are alone.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "read")]
     pub(crate) stream: Vec<StreamKind>,
     /// Requests that each stream keeps in flight.
@@ -50,12 +51,12 @@ pub(crate) struct InterfereArgs {
     /// Where the streams begin: outer, inner.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "outer")]
     pub(crate) at: Vec<Place>,
-    /// Syncs a second, of all clients together.
+    /// Syncs a second, of all clients together; closed: each client syncs again at once.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16",
           value_parser = syncs)]
-    pub(crate) syncs: Vec<f64>,
-    /// Clients that share the syncs. One syncs at even intervals, each of several at a random
-    /// moment of each of its intervals.
+    pub(crate) syncs: Vec<SyncRate>,
+    /// Clients that share the syncs. At a rate one syncs at even intervals, each of several at a
+    /// random moment of each of its intervals.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) sync_clients: u32,
@@ -115,9 +116,12 @@ pub(crate) struct InterfereArgs {
     pub(crate) threads: Option<u64>,
 }
 
-fn syncs(text: &str) -> Result<f64, Unexpected> {
+fn syncs(text: &str) -> Result<SyncRate, Unexpected> {
+    if text == "closed" {
+        return Ok(SyncRate::Closed);
+    }
     let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=100_000.0).contains(rate));
-    expect(rate, text, "syncs a second from 0 to 100000")
+    expect(rate.map(SyncRate::PerSecond), text, "syncs a second from 0 to 100000, or closed")
 }
 
 fn switch(text: &str) -> Result<bool, Unexpected> {

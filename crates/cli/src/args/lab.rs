@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
+use manylogs_lab::Shape;
 use manylogs_lab::replay::Durability;
 
 use super::link::LinkArgs;
@@ -26,6 +27,11 @@ pub(crate) struct LoadArgs {
     /// if it notes that, or exos-x20.
     #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Option<String>,
+    /// An array of such drives: raid0:N, raid1:N, raid10:N, raid5:N or raid6:N, with :chunk=64K and
+    /// :placement=known|ignored; ignored takes the array for one drive. A single drive when not
+    /// given. `advise` compares the plain array, ignored and known.
+    #[arg(long, value_name = "ARRAY")]
+    pub(crate) array: Option<Shape>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
     /// How much of a shingled drive's persistent cache is in use when the load begins: empty, full,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
+use manylogs_lab::Shape;
 use manylogs_storage::Backend;
 
 use super::gecko::GeckoArgs;
@@ -126,6 +127,11 @@ pub(crate) struct FormatArgs {
     /// (hole=closed). After a crash with drives missing no block is lost that nobody was writing.
     #[arg(long)]
     pub(crate) close_hole: bool,
+    /// The array that the whole disk is, as raid5:4:chunk=64K, where Linux does not know it: a
+    /// controller's array looks like one disk. Kept in the superblock. Refused where Linux knows
+    /// better.
+    #[arg(long, value_name = "ARRAY", conflicts_with = "gecko")]
+    pub(crate) array: Option<Shape>,
     /// Size of the mapping table's file.
     #[arg(long, value_parser = size, value_name = "SIZE", requires = "table")]
     pub(crate) table_size: Option<Sectors>,

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use manylogs_block::{Nanos, Sectors};
 use manylogs_disk::{LinkSettings, Profile};
 use manylogs_lab::interfere::{
-    Bursts, Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, html, run_all,
-    text,
+    Bursts, Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, SyncRate, html,
+    run_all, text,
 };
 use manylogs_lab::replay::{DriveSettings, NamedPolicy, QueueSettings, parse_policies};
 
@@ -54,11 +54,13 @@ fn failure(error: &InterfereError) -> Failure {
 
 /// Every combination of the lists; the policies of one load are adjacent.
 fn cases(args: &InterfereArgs, policies: &[NamedPolicy]) -> Result<Vec<Case>, Failure> {
+    check_loads(args)?;
     let mut cases = Vec::new();
     for drive in drives(args)? {
         for stream in streams(args) {
-            let fits = drive.capacity();
-            stream.region(stream.streams - 1, fits).map_err(Failure::input)?;
+            if let Some(last) = stream.streams.checked_sub(1) {
+                stream.region(last, drive.capacity()).map_err(Failure::input)?;
+            }
             for syncs in syncs(args) {
                 for &seed in &args.seed {
                     cases.extend(policies.iter().map(|policy| Case {
@@ -74,6 +76,25 @@ fn cases(args: &InterfereArgs, policies: &[NamedPolicy]) -> Result<Vec<Case>, Fa
         }
     }
     Ok(cases)
+}
+
+/// Refuses options of streams where there are none, and a case without any load.
+fn check_loads(args: &InterfereArgs) -> Result<(), Failure> {
+    let has_none = args.stream.contains(&StreamKind::None);
+    let given = [
+        ("--stream-size", !args.stream_size.is_empty()),
+        ("--stream-rate", !args.stream_rate.is_empty()),
+        ("--stream-depth", args.stream_depth != [1]),
+        ("--streams", args.streams != [1]),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, given)| has_none && *given) {
+        let message = format!("{option} goes with a stream: leave it out, or --stream none");
+        return Err(Failure::input(message));
+    }
+    if has_none && args.syncs.contains(&SyncRate::PerSecond(0.0)) {
+        return Err(Failure::input("--stream none with --syncs 0: there is no load to measure"));
+    }
+    Ok(())
 }
 
 fn drives(args: &InterfereArgs) -> Result<Vec<DriveSettings>, Failure> {
@@ -129,6 +150,10 @@ fn or_profile<T: Copy>(given: &[T]) -> Vec<Option<T>> {
 fn streams(args: &InterfereArgs) -> Vec<StreamLoad> {
     let mut loads = Vec::new();
     for &kind in &args.stream {
+        if kind == StreamKind::None {
+            loads.push(StreamLoad::NONE);
+            continue;
+        }
         let default = [if kind == StreamKind::Random { RANDOM } else { SEQUENTIAL }];
         let sizes = if args.stream_size.is_empty() { &default } else { &*args.stream_size };
         for &at in &args.at {
@@ -165,14 +190,8 @@ fn syncs(args: &InterfereArgs) -> Vec<SyncLoad> {
         for &writes in &args.writes_per_sync {
             let clients = args.sync_clients;
             let (column, checkpoint) = (args.sync_column, args.checkpoint);
-            let load = |&per_second: &f64| SyncLoad {
-                per_second,
-                clients,
-                writes,
-                mode,
-                column,
-                checkpoint,
-            };
+            let load =
+                |&rate: &SyncRate| SyncLoad { rate, clients, writes, mode, column, checkpoint };
             loads.extend(args.syncs.iter().map(load));
         }
     }

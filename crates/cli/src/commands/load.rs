@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use manylogs_disk::Profile;
 use manylogs_lab::load::{Blame, Load, LoadError, LoadOptions, LoadRate};
 use manylogs_lab::prepare::TraceSpec;
-use manylogs_lab::replay::{Progress, ReplayError};
+use manylogs_lab::replay::{ArraySettings, Progress, ReplayError};
 
 use super::command_line;
 use super::drive::assumptions;
@@ -32,6 +32,7 @@ impl LoadArgs {
                 seed: self.change.seed,
             },
             link: self.link.settings(),
+            array: self.array.map(|shape| ArraySettings { shape, slow: None }),
             smr_cache: self.smr_cache,
             fit: self.fit,
             rate: match self.rate {

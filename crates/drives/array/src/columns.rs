@@ -146,7 +146,13 @@ impl Columns {
             Request::Write { extent, .. } => self.map.padding(*extent),
             _ => Vec::new(),
         };
-        let own = self.spread(&request, |column, part| send(&*self.ports[column], part));
+        let own = self.spread(&request, |column, part| {
+            if column > 0 && plant::is(Bug::RowsInTwoBatches) {
+                let port = Rc::clone(&self.ports[column]);
+                return Completion::of_others(async move { port.submit(part).await });
+            }
+            send(&*self.ports[column], part)
+        });
         let pads = padding.into_iter().map(|pad| {
             let (extent, payload) = (pad.extent, Payload::zeroes(pad.extent.len));
             let hint = manylogs_block::Hint::None;

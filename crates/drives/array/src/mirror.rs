@@ -1,68 +1,38 @@
 //! A model of RAID-1: all members hold the same content.
 
+mod resync;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Handle, IoError, Lba, Payload, Request, completion,
+    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, Lba, Payload, Request,
+    completion,
 };
 
 use manylogs_plant::{self as plant, Bug};
 
 use crate::capabilities::of_each;
 use crate::join::join;
+use crate::members::Members;
+use resync::Traffic;
 
 /// RAID-1 over members of equal size. Writes go to all members. A read goes, as with md, to the
 /// member whose last request it continues; else to an idle member; else to the one whose head is
 /// nearest. A read that fails is repeated on the other members. A member that fails a write or a
 /// flush is lost, unless it is the last: the request succeeds if another member carried it out. So
-/// is a member that fails a read while the members may differ ([`Copies::new`]).
+/// is a member that fails a read while the members may differ ([`Members::with_copies`]). Where
+/// they may, all reads go to the first of them, as with md, so that a reader gets the same content
+/// each time; [`Mirror::resync`] ends that.
 /// Clones are the same array.
 #[derive(Clone)]
 pub struct Mirror(Rc<Shared>);
 
-/// What a mirror knows of its members, and keeps when it is stopped and started again. Clones are
-/// the same knowledge.
-#[derive(Clone, Debug)]
-pub struct Copies(Rc<Known>);
-
-#[derive(Debug)]
-struct Known {
-    /// Whether each member is lost: it has missed a write.
-    lost: Vec<Cell<bool>>,
-    apart: bool,
-}
-
-impl Copies {
-    /// The knowledge that the members in `lost` are lost. `apart` says whether the others may
-    /// differ, because writes were in flight when the array stopped, and were not brought in step
-    /// since. Then all reads go to the first of them, as with md, so that a reader gets the same
-    /// content each time.
-    #[must_use]
-    pub fn new(lost: &[bool], apart: bool) -> Self {
-        Self(Rc::new(Known { lost: lost.iter().copied().map(Cell::new).collect(), apart }))
-    }
-
-    /// Whether the member is lost.
-    #[must_use]
-    pub fn is_lost(&self, member: usize) -> bool {
-        self.0.lost[member].get()
-    }
-
-    /// Takes the member out of the array; false if it is the last.
-    pub fn lose(&self, member: usize) -> bool {
-        let is_last = (0..self.0.lost.len()).all(|at| at == member || self.is_lost(at));
-        if !is_last {
-            self.0.lost[member].set(true);
-        }
-        !is_last
-    }
-}
-
 struct Shared {
     runtime: Handle,
-    members: Vec<Member>,
-    copies: Copies,
+    devices: Vec<Member>,
+    members: Members,
+    traffic: Traffic,
     capabilities: Capabilities,
 }
 
@@ -80,49 +50,81 @@ impl Mirror {
     /// If `members` is empty.
     #[must_use]
     pub fn new(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>) -> Self {
-        let copies = Copies::new(&vec![false; members.len()], false);
-        Self::with(runtime, members, copies)
+        let known = Members::with_copies(&vec![false; members.len()], false);
+        Self::with(runtime, members, known)
     }
 
-    /// An array of `members` of which `copies` is known.
+    /// An array of `members` of which `known` is known.
     ///
     /// # Panics
-    /// If `members` is empty, or not as many as `copies` knows.
+    /// If `members` is empty, or not as many as are known.
     #[must_use]
-    pub fn with(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>, copies: Copies) -> Self {
-        assert_eq!(members.len(), copies.0.lost.len(), "members of a mirror");
+    pub fn with(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>, known: Members) -> Self {
+        assert_eq!(members.len(), known.len(), "members of a mirror");
         let capabilities = of_each(&members);
         let member = |device| Member { device, head: Cell::default(), under_way: Cell::default() };
-        let members = members.into_iter().map(member).collect();
-        Self(Rc::new(Shared { runtime, members, copies, capabilities }))
+        let (devices, traffic) = (members.into_iter().map(member).collect(), Traffic::default());
+        Self(Rc::new(Shared { runtime, devices, members: known, traffic, capabilities }))
     }
 
     fn go(&self, request: &Request, urgent: bool) -> Completion {
         if let Err(error) = self.0.capabilities.check(request) {
             return Completion::ready(Err(error));
         }
-        if matches!(request, Request::Read { .. }) {
-            return self.read(request.clone(), urgent);
+        match request {
+            Request::Read { extent } => self.read(*extent, urgent),
+            _ if self.0.members.behind().is_none() => self.send_to_all(request, urgent),
+            _ => self.write_beside_resync(request, urgent),
         }
+    }
+
+    fn send_to_all(&self, request: &Request, urgent: bool) -> Completion {
         let skips = request == &Request::Flush && plant::is(Bug::MirrorFlushSkipsMember);
         let live = self.0.live().skip(usize::from(skips));
         let parts = live.map(|at| self.send(at, request.clone(), urgent));
         join(None, parts.collect())
     }
 
-    fn read(&self, request: Request, urgent: bool) -> Completion {
-        let first = self.0.choose(request.extent().unwrap_or_default().start);
+    /// Sends a write or a flush while members may differ: a write waits for the resynchronisation
+    /// if that is at the same place, and is known to it until it has ended.
+    fn write_beside_resync(&self, request: &Request, urgent: bool) -> Completion {
+        let Some(extent) = request.extent() else { return self.send_to_all(request, urgent) };
         let (completer, answer) = completion();
-        let array = self.clone();
+        let (array, request) = (self.clone(), request.clone());
+        let begun = (!self.0.traffic.is_taken(extent)).then(|| self.begin(&request, urgent));
+        self.0.runtime.spawn(async move {
+            let begun = match begun {
+                Some(begun) => begun,
+                None => {
+                    array.0.traffic.until_free(extent).await;
+                    array.begin(&request, urgent)
+                }
+            };
+            let result = begun.await;
+            array.0.traffic.end(extent);
+            completer.complete(result);
+        });
+        answer
+    }
+
+    fn begin(&self, request: &Request, urgent: bool) -> Completion {
+        self.0.traffic.begin(request.extent().unwrap_or_default());
+        self.send_to_all(request, urgent)
+    }
+
+    fn read(&self, extent: Extent, urgent: bool) -> Completion {
+        let first = self.0.choose(extent);
+        let (completer, answer) = completion();
+        let (array, request) = (self.clone(), Request::Read { extent });
         let begun = self.send(first, request.clone(), urgent);
         self.0.runtime.spawn(async move {
             let mut result = begun.await;
             let mut failed = if result.is_err() { vec![first] } else { Vec::new() };
-            for other in (0..array.0.members.len()).filter(|other| *other != first) {
+            for other in (0..array.0.devices.len()).filter(|other| *other != first) {
                 if result.is_ok() {
                     break;
                 }
-                if array.0.copies.is_lost(other) {
+                if array.0.members.is_lost(other) {
                     continue;
                 }
                 result = array.send(other, request.clone(), urgent).await;
@@ -131,9 +133,9 @@ impl Mirror {
                 }
             }
             // Members that may differ are not read in turn: the next read might find older content.
-            if result.is_ok() && array.0.copies.0.apart {
+            if result.is_ok() && array.0.members.behind().is_some() {
                 for at in failed {
-                    let _ = array.0.copies.lose(at);
+                    let _ = array.0.members.lose(at);
                 }
             }
             completer.complete(result);
@@ -142,7 +144,7 @@ impl Mirror {
     }
 
     fn send(&self, at: usize, request: Request, urgent: bool) -> Completion {
-        let member = &self.0.members[at];
+        let member = &self.0.devices[at];
         if let Some(extent) = request.extent() {
             member.head.set(extent.end());
         }
@@ -157,10 +159,10 @@ impl Mirror {
         self.0.runtime.spawn(async move {
             let mut result = answer.await;
             let failed = !matches!(result, Ok(_) | Err(IoError::Unsupported));
-            if failed && !reads && shared.copies.lose(at) {
+            if failed && !reads && shared.members.lose(at) {
                 result = Ok(Payload::default());
             }
-            let under_way = &shared.members[at].under_way;
+            let under_way = &shared.devices[at].under_way;
             under_way.set(under_way.get() - 1);
             completer.complete(result);
         });
@@ -171,24 +173,29 @@ impl Mirror {
 impl Shared {
     /// The members that are not lost.
     fn live(&self) -> impl Iterator<Item = usize> {
-        (0..self.members.len()).filter(|at| !self.copies.is_lost(*at))
+        (0..self.devices.len()).filter(|at| !self.members.is_lost(*at))
     }
 
-    fn choose(&self, start: Lba) -> usize {
-        if self.copies.0.apart && !plant::is(Bug::MirrorReadsAnyCopy) {
+    fn choose(&self, extent: Extent) -> usize {
+        if !self.reads_any(extent) {
             return self.live().next().unwrap_or_default();
         }
-        let goes_on = self.live().find(|at| self.members[*at].head.get() == start);
+        let distance = |at: &usize| self.devices[*at].head.get().distance(extent.start);
+        let goes_on = self.live().find(|at| self.devices[*at].head.get() == extent.start);
         let idle = || {
-            let idle = |at: &usize| self.members[*at].under_way.get() == 0;
-            let distance = |at: &usize| self.members[*at].head.get().distance(start);
+            let idle = |at: &usize| self.devices[*at].under_way.get() == 0;
             self.live().filter(idle).min_by_key(distance)
         };
-        let nearest = || {
-            let distance = |at: &usize| self.members[*at].head.get().distance(start);
-            self.live().min_by_key(distance)
-        };
+        let nearest = || self.live().min_by_key(distance);
         goes_on.or_else(idle).or_else(nearest).unwrap_or_default()
+    }
+
+    /// Whether any member may answer a read.
+    fn reads_any(&self, extent: Extent) -> bool {
+        let has_begun = || self.members.behind().is_some_and(|from| from > Lba(0));
+        self.members.in_step(extent)
+            || plant::is(Bug::MirrorReadsAnyCopy)
+            || (plant::is(Bug::MirrorReadBeforeResync) && has_begun())
     }
 }
 
@@ -206,27 +213,28 @@ impl BlockDevice for Mirror {
     }
 
     fn has_priorities(&self) -> bool {
-        self.0.members.iter().all(|member| member.device.has_priorities())
+        self.0.devices.iter().all(|member| member.device.has_priorities())
     }
 
     fn has_copies(&self) -> bool {
-        self.0.members.len() > 1
+        self.0.devices.len() > 1
     }
 }
 
 impl std::fmt::Debug for Mirror {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mirror").field("members", &self.0.members.len()).finish_non_exhaustive()
+        f.debug_struct("Mirror").field("members", &self.0.members).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use manylogs_block::{Extent, MemoryDevice, RequestKind, Sectors};
-    use manylogs_filters::{Faults, Rule, Trace};
+    use manylogs_block::{Extent, MemoryDevice, Nanos, RequestKind, Sector, Sectors};
+    use manylogs_filters::{Delay, Faults, Rule, Trace};
     use manylogs_sim::{Sim, TaskOrder};
 
     use super::*;
+    use crate::members::Pace;
 
     #[test]
     fn all_have_what_is_written_one_reads_it_and_another_if_that_fails() {
@@ -262,8 +270,8 @@ mod tests {
         let members: Vec<_> =
             (0..2).map(|_| Rc::new(Faults::new(MemoryDevice::new(Sectors(100))))).collect();
         let devices = members.iter().map(|member| Rc::clone(member) as Rc<_>).collect();
-        let copies = Copies::new(&[false; 2], false);
-        let mirror = Mirror::with(sim.handle(node), devices, copies.clone());
+        let known = Members::with_copies(&[false; 2], false);
+        let mirror = Mirror::with(sim.handle(node), devices, known.clone());
         let extent = Extent::new(10, 8);
         let write = move |tag| Request::write_fua(extent, Payload::tags(tag, extent.len));
         let medium = || Rule::new(&[RequestKind::Write], |extent| IoError::Medium { extent });
@@ -271,14 +279,58 @@ mod tests {
             mirror.submit(write(1)).await.unwrap();
             members[0].add(medium());
             mirror.submit(write(100)).await.unwrap();
-            assert!(copies.is_lost(0) && !copies.is_lost(1));
+            assert!(known.is_lost(0) && !known.is_lost(1));
             for _ in 0..3 {
                 let read = mirror.submit(Request::Read { extent }).await;
                 assert_eq!(read, Ok(Payload::tags(100, extent.len)), "never the older content");
             }
             members[1].add(medium());
             assert_eq!(mirror.submit(write(200)).await, Err(IoError::Medium { extent }));
-            assert!(!copies.is_lost(1));
+            assert!(!known.is_lost(1));
         });
+    }
+
+    #[test]
+    fn a_resynchronisation_brings_members_in_step_beside_writes() {
+        for seed in 0..20 {
+            let sim = Sim::new(seed, TaskOrder::Shuffled);
+            let node = sim.node();
+            let runtime = sim.handle(node);
+            let memory: Vec<_> = (0..3).map(|_| Rc::new(MemoryDevice::new(Sectors(200)))).collect();
+            let slow = |of: &Rc<MemoryDevice>| {
+                Rc::new(Delay::new(runtime.clone(), Rc::clone(of), Nanos::from_micros(50))) as Rc<_>
+            };
+            let known = Members::with_copies(&[false; 3], true);
+            let mirror =
+                Mirror::with(runtime.clone(), memory.iter().map(slow).collect(), known.clone());
+            let apart = Extent::new(50, 100);
+            let second = Rc::clone(&memory[1]);
+            sim.block_on(node, async move {
+                second
+                    .submit(Request::write_fua(apart, Payload::tags(7, apart.len)))
+                    .await
+                    .unwrap();
+                let (resync, clock) = (mirror.clone(), runtime.clone());
+                let pace = Pace { window: Sectors(16), pause: Nanos::from_micros(10) };
+                runtime.spawn(async move { resync.resync(clock, pace).await });
+                for tag in 0..40 {
+                    let extent = Extent::new((tag * 31) % 180, 12);
+                    let read = mirror.submit(Request::Read { extent: apart }).await.unwrap();
+                    let write =
+                        Request::write_fua(extent, Payload::tags(1000 + 20 * tag, extent.len));
+                    mirror.submit(write).await.unwrap();
+                    let old = read.sectors().flatten();
+                    let old = old.filter(|it| matches!(it, Sector::Tag(tag) if *tag < 1000));
+                    assert_eq!(old.count(), 0, "only the first member counts, seed {seed}");
+                }
+                while known.behind().is_some() {
+                    runtime.sleep(Nanos::from_micros(100)).await;
+                }
+            });
+            let whole = Extent::new(0, 200);
+            let content = |of: &Rc<MemoryDevice>| of.media().read(whole);
+            let contents: Vec<Payload> = memory.iter().map(content).collect();
+            assert!(contents.iter().all(|it| *it == contents[0]), "seed {seed}");
+        }
     }
 }

@@ -10,6 +10,7 @@ mod ask;
 mod brief;
 mod caches;
 mod fits;
+mod one_drive;
 mod outlook;
 mod ranges;
 mod run;
@@ -25,6 +26,7 @@ pub use ask::{Ask, Halt, NoAsk, Replays};
 pub use brief::{Brief, Part};
 pub use caches::{CacheChoice, Caches};
 pub use fits::TooMuch;
+pub use one_drive::OneDrive;
 pub use outlook::LogsOutlook;
 use outlook::cleaning_sentence;
 pub use ranges::{DriveRange, drive_range, plain_gain};
@@ -86,6 +88,9 @@ pub struct Advice {
     pub too_much: Option<TooMuch>,
     /// The advice for the other state of a shingled drive's persistent cache, if that was measured.
     pub other_cache: Option<PersistentCache>,
+    /// The same volume on the array, taken for one drive, if the load is on an array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub one_drive: Option<OneDrive>,
     /// The plain drive and the volume, each with the drive's write cache on and off.
     pub caches: Caches,
 }
@@ -176,6 +181,7 @@ impl Advice {
             tried: found.tried,
             too_much,
             other_cache: None,
+            one_drive: None,
             caches,
         }
     }
@@ -195,6 +201,14 @@ impl Advice {
             self.reasons.push(other.sentence());
             self.other_cache = Some(other);
         }
+        self
+    }
+
+    /// The advice with what the volume gains on an array that it takes for one drive.
+    #[must_use]
+    pub fn with_one_drive(mut self, other: OneDrive) -> Self {
+        self.reasons.push(other.sentence());
+        self.one_drive = Some(other);
         self
     }
 

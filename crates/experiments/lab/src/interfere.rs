@@ -14,7 +14,8 @@ mod sync;
 mod table;
 
 pub use case::{
-    Bursts, Case, Place, StreamKind, StreamLoad, SyncLoad, SyncMode, UnfitStream, UnknownName,
+    Bursts, Case, Place, StreamKind, StreamLoad, SyncLoad, SyncMode, SyncRate, UnfitStream,
+    UnknownName,
 };
 pub use drive_did::DriveDid;
 pub use page::html;

@@ -11,9 +11,9 @@ use thiserror::Error;
 use crate::assemble::{Setting, assemble};
 use crate::prepare::{PrepareError, TraceSpec, prepare};
 use crate::replay::{
-    DriveSettings, Durability, Loop, NamedPolicy, Outcome, Plan, PolicyListError, Progress,
-    PumpSettings, RateFound, ReplayError, SMALL_WRITE, Workload, exported_capacity, find_rate,
-    parse_policies,
+    ArraySettings, DriveSettings, Durability, Loop, NamedPolicy, Outcome, Plan, PolicyListError,
+    Progress, PumpSettings, RateFound, ReplayError, SMALL_WRITE, Workload, exported_capacity,
+    find_rate, parse_policies,
 };
 use crate::results::{RateDetails, Replay, TraceSummary};
 use crate::stats::round3;
@@ -26,6 +26,8 @@ pub struct LoadOptions {
     pub traces: TraceSpec,
     /// The drive's link to the host, where it differs from the profile's.
     pub link: LinkSettings,
+    /// The array of such drives that the load is put on; `None` for one drive.
+    pub array: Option<ArraySettings>,
     /// The share of a shingled drive's persistent cache that is in use at the start; `None` for an
     /// empty cache.
     pub smr_cache: Option<f64>,
@@ -48,6 +50,12 @@ pub enum LoadError {
     /// A conventional drive has no persistent cache.
     #[error("--smr-cache: {drive} is a conventional drive, without a persistent cache")]
     NoPersistentCache {
+        /// The drive profile's name.
+        drive: String,
+    },
+    /// An array's rows are written in place.
+    #[error("--array: {drive} is a shingled drive, and an array writes in place: leave it out")]
+    ShingledArray {
         /// The drive profile's name.
         drive: String,
     },
@@ -149,7 +157,11 @@ impl Load {
     ) -> Result<Self, LoadError> {
         let usual = DriveSettings::new(Arc::new(profile), false);
         let smr_cache = options.smr_cache.unwrap_or(0.0);
-        let mut drive = DriveSettings { link: options.link, smr_cache, ..usual };
+        let (link, array) = (options.link, options.array);
+        let mut drive = DriveSettings { link, smr_cache, array, ..usual };
+        if array.is_some() && drive.profile.shingled.is_some() {
+            return Err(LoadError::ShingledArray { drive: drive.profile.name.clone() });
+        }
         if options.smr_cache.is_some() && drive.profile.shingled.is_none() {
             return Err(LoadError::NoPersistentCache { drive: drive.profile.name.clone() });
         }
@@ -176,9 +188,10 @@ impl Load {
         let usual = DriveSettings::new(Arc::new(profile), false);
         let smr_cache = options.smr_cache.unwrap_or(0.0);
         let durability = options.durability.unwrap_or_else(|| Durability::of(&summary));
-        let (link, write_cache) = (options.link, durability.write_cache());
+        let (link, array) = (options.link, options.array);
+        let write_cache = durability.write_cache();
         Self {
-            drive: DriveSettings { link, smr_cache, write_cache, ..usual },
+            drive: DriveSettings { link, smr_cache, array, write_cache, ..usual },
             workload: Workload::of_summary(summary).repeated(options.repeat),
             transforms: Vec::new(),
             durability,
@@ -270,7 +283,7 @@ impl Load {
     pub fn setting(&self, plan: &Plan, rate: RateDetails, command: &str) -> Setting {
         let files = &self.options.traces.files;
         Setting {
-            drive: plan.drive.profile.name.clone(),
+            drive: plan.drive.name(),
             files: files.iter().map(|file| file.display().to_string()).collect(),
             transforms: self.transforms.clone(),
             rate,

@@ -26,7 +26,7 @@ fn options(rate: LoadRate) -> LoadOptions {
     };
     let (link, durability) = (LinkSettings::default(), Some(Durability::All));
     let (smr_cache, fit, repeat, seeds) = (None, true, 1, 2);
-    LoadOptions { traces, link, smr_cache, fit, rate, repeat, durability, seeds }
+    LoadOptions { traces, link, array: None, smr_cache, fit, rate, repeat, durability, seeds }
 }
 
 /// Does the wanted replays until the advice is complete; returns it with the number of steps and

@@ -9,7 +9,7 @@ use manylogs_disk::{LinkSettings, Profile};
 use manylogs_lab::advise::{Apart, Ask, Brief, Halt, Next, fitted_policies};
 use manylogs_lab::load::{Load, LoadOptions};
 use manylogs_lab::prepare::{TraceSpec, prepare_unplaced};
-use manylogs_lab::replay::parse_policies;
+use manylogs_lab::replay::{DriveSettings, parse_policies};
 use manylogs_lab::results::TraceSummary;
 use manylogs_lab::runs::content_of;
 use manylogs_lab::stats::{Window, compare};
@@ -123,6 +123,7 @@ fn load_of(file: PathBuf, named: &Named<'_, '_>) -> PyResult<LoadOptions> {
     Ok(LoadOptions {
         traces: TraceSpec { limit: named.get("limit")?, ..whole(file) },
         link: LinkSettings::default(),
+        array: None,
         smr_cache: None,
         fit: named.get("fit")?.unwrap_or(false),
         rate: rate(named)?,
@@ -213,7 +214,7 @@ fn runs(
 ) -> Result<Jobs, Failure> {
     let policies = parse_policies(policies).map_err(Failure::input)?;
     let mut jobs = Jobs::default();
-    jobs.add(&Arc::new(load), &[Arc::new(profile)], &policies, seeds);
+    jobs.add(&Arc::new(load), &[DriveSettings::new(Arc::new(profile), false)], &policies, seeds);
     match jobs.left_out.pop() {
         Some(error) => Err(error.into()),
         None => Ok(jobs),

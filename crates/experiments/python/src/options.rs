@@ -172,6 +172,7 @@ pub(crate) fn load_options(
             seed: named.get("seed")?.unwrap_or(1),
         },
         link: LinkSettings { kind, fua: named.get("fua")? },
+        array: None,
         smr_cache: smr_cache(named)?,
         fit: named.get("fit")?.unwrap_or(false),
         rate: rate(named)?,

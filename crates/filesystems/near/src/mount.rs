@@ -63,11 +63,13 @@ impl Placed {
     /// share is too short for the largest transaction. If more than half of the log space would be
     /// lost, e.g. because stripes are long, the places stay as they are: then a record may lie on
     /// several columns.
+    ///
+    /// On an array with parity an extent is one log, whose records fill rows. The structures share
+    /// rows with others, because they are where the file system has room for them.
     #[must_use]
     pub fn on_array(self, array: Option<Geometry>) -> Self {
-        // Journals do not fill rows of parity.
-        let Some(columns) = array.filter(|array| array.parity == 0) else { return self };
-        let least = LOG_LEAST.0 * u64::from(columns.columns);
+        let Some(columns) = array.filter(Layout::may_have_logs) else { return self };
+        let least = LOG_LEAST.0 * logs_in(columns);
         let whole = self.logs.iter().map(|log| columns.whole_within(*log));
         let logs: Vec<Extent> = whole.filter(|log| log.len.0 >= least).collect();
         let all = |logs: &[Extent]| logs.iter().map(|log| log.len.0).sum::<u64>();
@@ -79,10 +81,15 @@ impl Placed {
 
     /// Length of the shortest log.
     fn shortest(&self) -> Sectors {
-        let columns = self.columns.map_or(1, |columns| u64::from(columns.columns));
+        let logs = self.columns.map_or(1, logs_in);
         let shortest = self.logs.iter().map(|log| log.len.0).min().unwrap_or_default();
-        Sectors(shortest / columns)
+        Sectors(shortest / logs)
     }
+}
+
+/// Number of logs in each extent of logs on an array: one on each column, or one that fills rows.
+fn logs_in(array: Geometry) -> u64 {
+    if array.parity > 0 { 1 } else { array.columns.into() }
 }
 
 /// How a file system is mounted.

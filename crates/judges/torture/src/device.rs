@@ -1,6 +1,6 @@
 //! The disk as the volume sees it: each request carries the phase that the volume was in.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs::{Phase, PhaseProbe};
@@ -11,7 +11,8 @@ use manylogs_sim::CrashDisk;
 #[derive(Debug)]
 pub(crate) struct PhasedDisk {
     pub(crate) disk: CrashDisk,
-    pub(crate) probe: PhaseProbe,
+    /// The phase of the volume that uses the disk, which may be another one later.
+    pub(crate) probe: Rc<RefCell<PhaseProbe>>,
     /// The phase of the last request to this disk and those beside it.
     pub(crate) last: Rc<Cell<u8>>,
 }
@@ -22,7 +23,7 @@ impl BlockDevice for PhasedDisk {
     }
 
     fn submit(&self, request: Request) -> Completion {
-        let phase = self.probe.get() as u8;
+        let phase = self.probe.borrow().get() as u8;
         self.last.set(phase);
         self.disk.submit_labelled(request, phase)
     }

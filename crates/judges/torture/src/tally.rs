@@ -56,8 +56,8 @@ const RARE: [&str; 11] = [
     "nvram_histories",
 ];
 
-/// Counts that only histories of ext4, of chains and of Everest have.
-const OF_OTHERS: [&str; 30] = [
+/// Counts that only histories of ext4, of chains, of Everest and of arrays have.
+const OF_OTHERS: [&str; 33] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -88,6 +88,9 @@ const OF_OTHERS: [&str; 30] = [
     "emptied_stores",
     "moved_ranges",
     "noted_losses",
+    "members_left",
+    "resyncs",
+    "resyncs_ended",
 ];
 
 impl FaultCount {
@@ -161,6 +164,12 @@ tally! {
     noted_losses,
     /// Openings on a device that then failed requests.
     troubled,
+    /// Members of arrays that left in use.
+    members_left,
+    /// Resynchronisations that went on while a volume on the array was opened and used.
+    resyncs,
+    /// Those of them that came to their end.
+    resyncs_ended,
     /// Requests that the device failed.
     failed_requests,
     /// Failed requests that would succeed when sent again later.

@@ -33,6 +33,9 @@ pub enum VolumeError {
         /// Length of a stripe of the array.
         stripe: Sectors,
     },
+    /// A volume's logs cannot lie on the array that its user says the device is.
+    #[error("no volume fits the array: {0}")]
+    Array(crate::lifecycle::geometry::Unfit),
     /// A layout that was made for a device of another size.
     #[error("the layout is for a device of {} sectors, this one has {}", planned.0, device.0)]
     OtherDevice {

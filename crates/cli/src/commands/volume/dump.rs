@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use manylogs::{Inspection, MappedExtent, OpenOptions, inspect_log, inspect_with};
 use manylogs_logstore::{Entry, EntryKind, LogId, Record, Scanned, SequenceLimit};
+use manylogs_operate::status::ArrayStatus;
 use manylogs_storage::OpenMode;
 use serde_json::{Value, json};
 
-use super::status::left_text;
+use super::status::{array, left_text};
 use super::{Session, human, id_text};
 use crate::args::volume::DumpArgs;
 use crate::commands::{everest, gecko};
@@ -31,7 +32,8 @@ pub(crate) fn run(args: &DumpArgs) -> Result<(), Failure> {
     let options = OpenOptions { ignore_snapshot: args.ignore_snapshot, ..session.options() };
     let found = session.run(async move { inspect_with(&device, &options).await });
     let found = found.map_err(|error| session.failure(&error))?;
-    if args.json { print_json(&volume_json(&found)) } else { volume_text(&found) }
+    let array = array(&session, &found.layout);
+    if args.json { print_json(&volume_json(&found, array)) } else { volume_text(&found, array) }
 }
 
 fn print_json(value: &Value) -> Result<(), Failure> {
@@ -60,7 +62,7 @@ fn what(mapped: &MappedExtent) -> &'static str {
     }
 }
 
-fn volume_text(found: &Inspection) -> Result<(), Failure> {
+fn volume_text(found: &Inspection, array: Option<ArrayStatus>) -> Result<(), Failure> {
     let mut out = format!(
         "superblock  volume {} {:?}, generation {}\n\
          \u{20}           {} sectors, physical sector {}, exports {} sectors\n\
@@ -80,6 +82,9 @@ fn volume_text(found: &Inspection) -> Result<(), Failure> {
         found.opened_logs,
         found.retired.len(),
     );
+    if let Some(array) = array {
+        let _ = writeln!(out, "array       {}", array.words());
+    }
     for log in &found.logs {
         let _ = writeln!(
             out,
@@ -101,7 +106,7 @@ fn volume_text(found: &Inspection) -> Result<(), Failure> {
     print(&out)
 }
 
-fn volume_json(found: &Inspection) -> Value {
+fn volume_json(found: &Inspection, array: Option<ArrayStatus>) -> Value {
     json!({
         "volume": id_text(&found.volume),
         "label": found.label,
@@ -109,6 +114,7 @@ fn volume_json(found: &Inspection) -> Value {
         "device_sectors": found.layout.device().0,
         "exported_sectors": found.layout.capacity().0,
         "physical_sector_bytes": found.physical.bytes(),
+        "array": array,
         "root_generation": found.root_generation,
         "incarnation": found.incarnation,
         "floor": found.floor,

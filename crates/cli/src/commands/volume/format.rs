@@ -4,11 +4,12 @@ use std::path::Path;
 use std::rc::Rc;
 
 use manylogs::{CreateOptions, LogPlacement, Volume, VolumeConfig, measure_scattered};
-use manylogs_block::{BlockDevice, Sectors};
+use manylogs_block::{BlockDevice, Geometry, Sectors};
 use manylogs_disk::Profile;
 use manylogs_everest::Offloaded;
 use manylogs_storage::{Contents, ImageError, OpenMode, Zones, create_image, survey, zones};
 
+use super::said_array;
 use super::status::array;
 use super::{Session, human, id_text, table};
 use crate::args::volume::{EverestArg, FormatArgs};
@@ -87,6 +88,7 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
             human(SIZE_MOST.bytes())
         )));
     }
+    let said = known_array(args, &session, &path)?;
     if args.everest == Some(EverestArg::Disk) {
         let size = make_base(&session, Rc::clone(&session.device), &path)?;
         return print(&format!(
@@ -109,6 +111,7 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
         label: args.label.clone(),
         nvram,
         zero: args.zero,
+        said,
         ..CreateOptions::default()
     };
     let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
@@ -142,6 +145,21 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
         print(&format!("array      {}\nmkfs       {}\n", array.words(), array.mkfs()))?;
     }
     drive.map_or(Ok(()), |(_, said)| print(&format!("drive      {said}\n")))
+}
+
+/// The array that the device is by its user's word, if Linux does not know it.
+fn known_array(
+    args: &FormatArgs,
+    session: &Session,
+    path: &Path,
+) -> Result<Option<Geometry>, Failure> {
+    if args.array.is_some() && args.everest == Some(EverestArg::Disk) {
+        return Err(Failure::input("--array goes with a volume: leave it out, or --everest disk"));
+    }
+    if session.device.geometry().is_some() && args.array.is_none() {
+        return Ok(None);
+    }
+    said_array::geometry(path, args.array.as_ref())
 }
 
 /// Refuses a device with content, unless `force` says that the content may be lost.

@@ -5,6 +5,7 @@ pub(crate) mod dump;
 pub(crate) mod format;
 pub(crate) mod maintain;
 pub(crate) mod probe;
+mod said_array;
 pub(crate) mod set;
 pub(crate) mod status;
 mod table;

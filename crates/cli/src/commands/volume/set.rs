@@ -125,7 +125,8 @@ fn told(report: &GeometryReport, before: &Settings) -> String {
     text
 }
 
-fn in_words(array: Option<Geometry>) -> String {
+/// An array in words.
+pub(super) fn in_words(array: Option<Geometry>) -> String {
     let Some(array) = array else { return "one drive".to_owned() };
     let of = match (array.copies, array.parity) {
         (1, 0) => String::new(),

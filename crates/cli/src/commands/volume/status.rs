@@ -109,7 +109,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 
 /// The array that the volume was made for, if any.
 pub(super) fn array(session: &Session, layout: &Layout) -> Option<ArrayStatus> {
-    ArrayStatus::of_layout(layout, session.device.geometry() == layout.columns())
+    let today = session.device.geometry();
+    let known = today == layout.columns() || (layout.is_said() && today.is_none());
+    ArrayStatus::of_layout(layout, known)
 }
 
 /// How fast the device is where data would go home; `None` if it cannot be measured. Only the

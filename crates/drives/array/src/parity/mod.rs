@@ -2,6 +2,7 @@
 
 mod field;
 mod reads;
+mod resync;
 mod rotation;
 mod rows;
 mod stripe_content;
@@ -12,16 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Geometry, Handle, IoError, Payload, Request,
-    Sectors, Signal, narrow,
+    BlockDevice, Capabilities, Completion, Extent, Geometry, Handle, IoError, PAGE, Payload,
+    Request, Sectors, Signal, narrow,
 };
 
 use manylogs_plant::{self as plant, Bug};
 
 use crate::capabilities::of_each;
 use crate::join::join;
+use crate::members::Members;
 use crate::plug::Plug;
 
+use reads::MemberRead;
 pub use rotation::Rotation;
 use rows::Part;
 pub use stripe_content::{completed, parity_of};
@@ -36,6 +39,9 @@ pub use stripe_content::{completed, parity_of};
 /// Then the row's parity does not fit, and what a missing member held there is wrong (the write
 /// hole).
 ///
+/// A member that fails a request is lost, if the level bears it, and the array goes on without it:
+/// what it held is computed from the others. (md first tries to write what it could not read.)
+///
 /// Clones are the same array.
 #[derive(Clone)]
 pub struct Parity(Rc<Shared>);
@@ -44,8 +50,8 @@ struct Shared {
     runtime: Handle,
     geometry: Geometry,
     rotation: Rotation,
-    members: Vec<Plug>,
-    missing: Vec<bool>,
+    devices: Vec<Plug>,
+    members: Members,
     /// Whether the content of parity is computed.
     computes: bool,
     capabilities: Capabilities,
@@ -57,6 +63,8 @@ struct Shared {
     freed: Signal,
     /// Whether a task is spawned that will begin the waiting writes.
     armed: Cell<bool>,
+    /// Rows that were read because a write did not fill them.
+    read_first: RefCell<BTreeSet<u64>>,
 }
 
 impl Parity {
@@ -72,54 +80,68 @@ impl Parity {
         parity: u16,
         chunk: Sectors,
     ) -> Self {
-        let missing = vec![false; members.len()];
-        Self::made(runtime, members, (parity, chunk), missing, false)
+        let known = Members::with_parity(&vec![false; members.len()], parity, false);
+        Self::made(runtime, members, (parity, chunk), known, false)
     }
 
-    /// As [`Parity::timing_only`], with content. The members in `missing` are not used: what they
-    /// hold is computed from the others.
+    /// As [`Parity::timing_only`], with content. Of the members `known` is known. Those that are
+    /// lost are not used: what they hold is computed from the others.
     ///
     /// # Panics
-    /// If members, parity and chunk make no array, or more members are missing than parities.
+    /// If members, parity and chunk make no array, or more members are lost than parities.
     #[must_use]
     pub fn new(
         runtime: Handle,
         members: Vec<Rc<dyn BlockDevice>>,
         parity: u16,
         chunk: Sectors,
-        missing: Vec<bool>,
+        known: Members,
     ) -> Self {
-        Self::made(runtime, members, (parity, chunk), missing, true)
+        Self::made(runtime, members, (parity, chunk), known, true)
     }
 
     fn made(
         runtime: Handle,
         members: Vec<Rc<dyn BlockDevice>>,
         (parity, chunk): (u16, Sectors),
-        missing: Vec<bool>,
+        known: Members,
         computes: bool,
     ) -> Self {
         let rotation = Rotation { members: narrow(members.len() as u64), parity };
         let columns = rotation.columns();
         let geometry = Geometry { chunk, columns, copies: 1, parity, first: Sectors(0) };
         assert_eq!(geometry.check(), Ok(()), "{geometry:?}");
-        let gone = missing.iter().filter(|missing| **missing).count();
-        assert!(missing.len() == members.len() && gone <= usize::from(parity), "{missing:?}");
+        let gone = known.lost().into_iter().filter(|lost| *lost).count();
+        assert!(known.len() == members.len() && gone <= usize::from(parity), "{known:?}");
         let capabilities = of_all(&members, &geometry);
-        let members = members.into_iter().map(Plug::new).collect();
+        let devices = members.into_iter().map(Plug::new).collect();
         Self(Rc::new(Shared {
             runtime,
             geometry,
             rotation,
-            members,
-            missing,
+            devices,
+            members: known,
             computes,
             capabilities,
             waiting: RefCell::default(),
             busy: RefCell::default(),
             freed: Signal::default(),
             armed: Cell::default(),
+            read_first: RefCell::default(),
         }))
+    }
+
+    /// The rows that were read because a write did not fill them, in the addresses of the array. An
+    /// array that keeps times only does not remember them.
+    #[must_use]
+    pub fn read_first(&self) -> Vec<Extent> {
+        let rows = self.0.read_first.borrow();
+        let pages = |row: &u64| {
+            let place = Extent::new(row * PAGE.0, PAGE.0);
+            let columns = 0..self.0.geometry.columns;
+            columns.flat_map(move |column| self.0.geometry.addresses(column, place))
+        };
+        rows.iter().flat_map(pages).collect()
     }
 
     fn go(&self, request: &Request, urgent: bool) -> Completion {
@@ -136,9 +158,13 @@ impl Parity {
             }
             Request::Discard { .. } => Completion::ready(Err(IoError::Unsupported)),
             Request::Flush => {
-                let live = self.0.members.iter().zip(&self.0.missing).filter(|(_, gone)| !**gone);
+                let live = (0..self.0.rotation.members).filter(|member| self.is_live(*member));
                 let live = live.skip(usize::from(plant::is(Bug::ParityFlushSkipsMember)));
-                join(None, live.map(|(plug, _)| plug.member.submit(Request::Flush)).collect())
+                let flush = |member: u16| {
+                    let device = &self.0.devices[usize::from(member)].member;
+                    self.borne(member, device.submit(Request::Flush))
+                };
+                join(None, live.map(flush).collect())
             }
         }
     }
@@ -155,16 +181,14 @@ impl Parity {
     }
 
     fn unplug(&self) {
-        self.0.members.iter().for_each(|plug| plug.unplug(&self.0.runtime));
+        self.0.devices.iter().for_each(|plug| plug.unplug(&self.0.runtime));
     }
 
-    fn read_parities(&self, place: Extent, urgent: bool) -> Vec<Option<Completion>> {
+    /// Sends reads of a place to the members with parity that are not lost.
+    fn read_parities(&self, place: Extent, urgent: bool) -> Vec<MemberRead> {
         let stripe = self.stripe_of(place);
-        let read = |which| {
-            let member = self.0.rotation.of_parity(stripe, which);
-            let read = || self.push(member, Request::Read { extent: place }, urgent);
-            self.is_live(member).then(read)
-        };
+        let member = |which| self.0.rotation.of_parity(stripe, which);
+        let read = |which| self.read_member(member(which), place, urgent);
         (0..self.0.rotation.parity).map(read).collect()
     }
 
@@ -178,11 +202,33 @@ impl Parity {
     }
 
     fn push(&self, member: u16, request: Request, urgent: bool) -> Completion {
-        self.0.members[usize::from(member)].push(request, urgent)
+        self.0.devices[usize::from(member)].push(request, urgent)
+    }
+
+    /// As [`Parity::push`], of a write. A member that fails it is lost, if the level bears it.
+    fn push_write(&self, member: u16, write: Request, urgent: bool) -> Completion {
+        self.borne(member, self.push(member, write, urgent))
+    }
+
+    /// The answer of a member to a write or a flush: it does not matter if the array goes on
+    /// without the member.
+    fn borne(&self, member: u16, answer: Completion) -> Completion {
+        let array = self.clone();
+        Completion::of_others(async move {
+            match answer.await {
+                Err(error) if array.goes_on_without(member, &error) => Ok(Payload::default()),
+                other => other,
+            }
+        })
+    }
+
+    /// Whether the array goes on without a member that has failed a request.
+    fn goes_on_without(&self, member: u16, error: &IoError) -> bool {
+        *error != IoError::Unsupported && self.0.members.lose(usize::from(member))
     }
 
     fn is_live(&self, member: u16) -> bool {
-        !self.0.missing[usize::from(member)]
+        !self.0.members.is_lost(usize::from(member))
     }
 
     fn stripe_of(&self, place: Extent) -> u64 {
@@ -212,7 +258,7 @@ impl BlockDevice for Parity {
     }
 
     fn has_priorities(&self) -> bool {
-        self.0.members.iter().all(|plug| plug.member.has_priorities())
+        self.0.devices.iter().all(|plug| plug.member.has_priorities())
     }
 
     /// True: what a crash leaves of a row in flight may read differently once a member is lost.

@@ -3,10 +3,14 @@
 use manylogs_block::{
     Chunk, Completion, Extent, IoError, Lba, PAGE, Payload, Request, Sectors, Split, completion,
 };
+use manylogs_plant::{self as plant, Bug};
 
 use super::Parity;
 use super::stripe_content::completed;
 use crate::join::join;
+
+/// A read from a member; none if it was lost before.
+pub(super) type MemberRead = Option<(u16, Completion)>;
 
 impl Parity {
     /// Reads from the members. Each gets what follows on it as one request.
@@ -18,12 +22,29 @@ impl Parity {
         };
         let split = Split::of(self.0.geometry.chunks(extent).map(on_member));
         let parts = split.shares.iter().map(|share| match self.is_live(share.column) {
-            true => self.push(share.column, Request::Read { extent: share.extent }, urgent),
+            true => self.read_live(share.column, share.extent, urgent),
             false => self.reconstructed(share.column, share.extent, urgent),
         });
         let parts = parts.collect();
         self.arm();
         join(Some(split), parts)
+    }
+
+    /// Reads from a member, or computes what it holds if it is lost meanwhile.
+    fn read_live(&self, member: u16, extent: Extent, urgent: bool) -> Completion {
+        let answer = self.push(member, Request::Read { extent }, urgent);
+        let array = self.clone();
+        Completion::of_others(async move {
+            match answer.await {
+                Err(error) if array.goes_on_without(member, &error) => {
+                    if plant::is(Bug::LostReadTakenAsZeroes) {
+                        return Ok(Payload::zeroes(extent.len));
+                    }
+                    array.reconstructed(member, extent, urgent).await
+                }
+                other => other,
+            }
+        })
     }
 
     /// The content of a missing member, computed from the others stripe by stripe.
@@ -71,22 +92,50 @@ impl Parity {
 
     /// All data of rows of one stripe.
     async fn stripe_content(&self, place: Extent, urgent: bool) -> Result<Vec<Payload>, IoError> {
-        let stripe = self.stripe_of(place);
-        let read = |column| {
-            let member = self.0.rotation.of_data(stripe, column);
-            let read = || self.push(member, Request::Read { extent: place }, urgent);
-            self.is_live(member).then(read)
-        };
-        let data: Vec<_> = (0..self.0.geometry.columns).map(read).collect();
+        let data = self.read_data(place, urgent);
         let parities = self.read_parities(place, urgent);
         self.unplug();
-        let (data, parities) = (all(data).await, all(parities).await);
+        let (data, parities) = (self.all(data).await, self.all(parities).await);
         let lost = || IoError::Medium { extent: place };
         completed(data?, &parities?, place.len).ok_or_else(lost)
     }
 
+    /// Sends reads of a place to the members with data that are not lost, by column.
+    pub(super) fn read_data(&self, place: Extent, urgent: bool) -> Vec<MemberRead> {
+        let stripe = self.stripe_of(place);
+        let member = |column| self.0.rotation.of_data(stripe, column);
+        let read = |column| self.read_member(member(column), place, urgent);
+        (0..self.0.geometry.columns).map(read).collect()
+    }
+
+    /// Sends a read to a member, unless it is lost.
+    pub(super) fn read_member(&self, member: u16, extent: Extent, urgent: bool) -> MemberRead {
+        let read = || (member, self.push(member, Request::Read { extent }, urgent));
+        self.is_live(member).then(read)
+    }
+
+    /// What members answer; nothing of those that are lost, now or before.
+    pub(super) async fn all(
+        &self,
+        reads: Vec<MemberRead>,
+    ) -> Result<Vec<Option<Payload>>, IoError> {
+        let (mut contents, mut failed) = (Vec::with_capacity(reads.len()), None);
+        for read in reads {
+            let Some((member, answer)) = read else {
+                contents.push(None);
+                continue;
+            };
+            match answer.await {
+                Ok(content) => contents.push(Some(content)),
+                Err(error) if self.goes_on_without(member, &error) => contents.push(None),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(contents), Err)
+    }
+
     /// Waits until no write is in these rows, and keeps others out.
-    async fn take(&self, rows: std::ops::Range<u64>) {
+    pub(super) async fn take(&self, rows: std::ops::Range<u64>) {
         loop {
             let freed = self.0.freed.wait();
             if self.took(rows.clone()) {
@@ -105,19 +154,4 @@ impl Parity {
         }
         is_free
     }
-}
-
-async fn all(parts: Vec<Option<Completion>>) -> Result<Vec<Option<Payload>>, IoError> {
-    let (mut contents, mut failed) = (Vec::with_capacity(parts.len()), None);
-    for part in parts {
-        let Some(part) = part else {
-            contents.push(None);
-            continue;
-        };
-        match part.await {
-            Ok(content) => contents.push(Some(content)),
-            Err(error) => failed = failed.or(Some(error)),
-        }
-    }
-    failed.map_or(Ok(contents), Err)
 }

@@ -90,6 +90,11 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// The numbers of its rows.
+    pub(super) fn numbers(&self) -> std::ops::Range<u64> {
+        self.first..self.first + self.rows.len() as u64
+    }
+
     /// The sectors of the group on each member.
     pub(super) fn place(&self) -> Extent {
         let len = Sectors(self.rows.len() as u64 * PAGE.0);

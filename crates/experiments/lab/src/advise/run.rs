@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use super::ask::{Halt, Replays, Threads};
-use super::{Advice, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search};
+use super::{
+    Advice, OneDrive, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search,
+};
+use crate::Shape;
 use crate::assemble::assemble;
 use crate::load::Load;
-use crate::replay::{DriveSettings, NamedPolicy, Plan, Progress, ReplayError};
+use crate::replay::{ArraySettings, DriveSettings, NamedPolicy, Plan, Progress, ReplayError};
 use crate::results::{RateDetails, Replay};
 
 /// The question to which advice is the answer.
@@ -95,6 +98,18 @@ pub(super) fn advised<G>(
     if let Some(found) = &mut too_much {
         *found = found.with_volume(&plan, &advice.policy, replays)?;
         advice.too_much = Some(*found);
+    }
+    if let Some(array) = plan.drive.array.filter(|array| array.shape.known) {
+        let shape = Shape { known: false, ..array.shape };
+        let array = Some(ArraySettings { shape, ..array });
+        let drive = DriveSettings { array, ..plan.drive.clone() };
+        let unknown = Plan { drive, checkpoint_after: false, ..plan.clone() };
+        let outcomes = replays.judged(&unknown, &found.finalists)?;
+        let setting = load.setting(&unknown, rate.clone(), &command);
+        let unknown = assemble(&unknown, setting, &outcomes);
+        if let Some(other) = OneDrive::of(&unknown, &advice.policy) {
+            advice = advice.with_one_drive(other);
+        }
     }
     if plan.drive.profile.shingled.is_some() && !load.smr_cache_given() {
         let drive = DriveSettings { smr_cache: 1.0, ..plan.drive.clone() };

@@ -21,6 +21,8 @@ pub enum StreamKind {
     Write,
     /// Random reads within a part of the disk.
     Random,
+    /// No stream at all: the syncs are alone.
+    None,
 }
 
 /// Where on the disk a stream begins.
@@ -81,6 +83,15 @@ pub struct Bursts {
     pub burst: Sectors,
 }
 
+/// How often the clients of a case sync.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SyncRate {
+    /// So many syncs a second, of all clients together. Zero means no syncs.
+    PerSecond(f64),
+    /// In a closed loop: each client syncs again as soon as its last sync has ended.
+    Closed,
+}
+
 /// The streams of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamLoad {
@@ -92,7 +103,7 @@ pub struct StreamLoad {
     pub size: Sectors,
     /// How each stream pauses; `None` if it always goes on.
     pub bursts: Option<Bursts>,
-    /// Number of streams.
+    /// Number of streams; 0 for [`StreamKind::None`].
     pub streams: u32,
     /// Part of the disk.
     pub at: Place,
@@ -101,10 +112,10 @@ pub struct StreamLoad {
 /// The syncs of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SyncLoad {
-    /// Syncs per second of all clients together. Zero means no syncs.
-    pub per_second: f64,
-    /// Number of clients. A single client syncs at even intervals. Each of several clients syncs at
-    /// a random moment within each of its intervals.
+    /// How often the clients sync.
+    pub rate: SyncRate,
+    /// Number of clients. At a rate, a single client syncs at even intervals, and each of several
+    /// clients at a random moment within each of its intervals.
     pub clients: u32,
     /// Random 4 KiB writes in one sync.
     pub writes: u32,
@@ -134,7 +145,51 @@ pub struct Case {
     pub span: Nanos,
 }
 
+impl SyncRate {
+    /// Whether there are syncs at all.
+    #[must_use]
+    pub fn is_any(self) -> bool {
+        self != Self::PerSecond(0.0)
+    }
+
+    /// Syncs a second that the clients ask for; `None` in a closed loop, which has no rate.
+    #[must_use]
+    pub const fn per_second(self) -> Option<f64> {
+        match self {
+            Self::PerSecond(rate) => Some(rate),
+            Self::Closed => None,
+        }
+    }
+
+    /// The time after which each of so many clients syncs again.
+    pub(super) fn interval(self, clients: u32) -> Nanos {
+        match self {
+            Self::PerSecond(rate) => Nanos::from_secs_f64(f64::from(clients) / rate),
+            Self::Closed => Nanos(0),
+        }
+    }
+}
+
+impl fmt::Display for SyncRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PerSecond(rate) => rate.fmt(f),
+            Self::Closed => f.write_str("closed"),
+        }
+    }
+}
+
 impl StreamLoad {
+    /// No stream.
+    pub const NONE: Self = Self {
+        kind: StreamKind::None,
+        depth: 0,
+        size: Sectors(0),
+        bursts: None,
+        streams: 0,
+        at: Place::Outer,
+    };
+
     /// The first address of stream `index`, and the number of sectors after which the stream starts
     /// again at that address.
     ///
@@ -198,7 +253,8 @@ macro_rules! named {
     };
 }
 
-named!(StreamKind, "stream", "read" => Read, "write" => Write, "random" => Random);
+named!(StreamKind, "stream", "read" => Read, "write" => Write, "random" => Random,
+       "none" => None);
 named!(Place, "place", "outer" => Outer, "inner" => Inner);
 named!(SyncMode, "sync mode", "fua" => Fua, "flush" => Flush, "journal" => Journal, "read" => Read);
 

@@ -56,11 +56,11 @@ pub(super) fn text(found: &Interference) -> String {
 }
 
 fn figure_of(case: &CaseResult) -> String {
-    let kept = case.kept * 100.0;
+    let kept = case.kept_text();
     match case.sync_ms.max {
         // No sync that began within the measurement has an answer.
-        max if max <= 0.0 => format!("none ended, {kept:.1} %"),
-        _ => format!("{:.1} ms, {kept:.1} %", case.sync_ms.mean),
+        max if max <= 0.0 => format!("none ended, {kept}"),
+        _ => format!("{:.1} ms, {kept}", case.sync_ms.mean),
     }
 }
 

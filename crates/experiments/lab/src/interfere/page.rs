@@ -23,7 +23,8 @@ const MS: (f64, f64) = (1.0, 10_000.0);
 #[must_use]
 pub fn html(found: &Interference) -> String {
     let mut pictures: BTreeMap<String, Vec<&CaseResult>> = BTreeMap::new();
-    for case in &found.cases {
+    // Without a stream there is nothing to keep.
+    for case in found.cases.iter().filter(|case| case.kept.is_some()) {
         let title = format!("{}, {} at {}", case.drive, case.stream, case.at);
         pictures.entry(title).or_default().push(case);
     }
@@ -109,7 +110,7 @@ fn axes(out: &mut String) {
 }
 
 fn place(case: &CaseResult) -> (f64, f64) {
-    (across(case.sync_ms.mean), height(case.kept))
+    (across(case.sync_ms.mean), height(case.kept.unwrap_or_default()))
 }
 
 fn across(ms: f64) -> f64 {
@@ -128,7 +129,7 @@ fn words(case: &CaseResult) -> String {
         case.stream_depth,
         case.stream_size_bytes,
         case.syncs_per_second,
-        case.syncs_asked,
+        case.syncs_text(),
         case.sync_mode,
         case.age_limit_ms,
         case.stream_mb_s,

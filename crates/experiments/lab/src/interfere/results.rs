@@ -55,8 +55,8 @@ pub struct CaseResult {
     pub stream_burst_bytes: u64,
     /// Part of the disk in which the streams run.
     pub at: &'static str,
-    /// Syncs per second that the clients ask for, all clients together.
-    pub syncs_asked: f64,
+    /// Syncs per second that the clients ask for, all clients together; null in a closed loop.
+    pub syncs_asked: Option<f64>,
     /// Number of clients that sync.
     pub sync_clients: u32,
     /// Random 4 KiB writes in one sync.
@@ -73,8 +73,9 @@ pub struct CaseResult {
     pub stream_mb_s: f64,
     /// Throughput of each stream beside the syncs.
     pub each_mb_s: Vec<f64>,
-    /// `stream_mb_s` divided by the throughput of the streams alone under `nologging`.
-    pub kept: f64,
+    /// `stream_mb_s` divided by the throughput of the streams alone under `nologging`; null without
+    /// a stream.
+    pub kept: Option<f64>,
     /// Latency of the streams' requests beside the syncs, from the moment at which each was due.
     pub stream_ms: SyncMillis,
     /// Latency of a sync, from its first write to its last answer.
@@ -156,7 +157,7 @@ pub(super) fn result(
         stream_rate_bytes: stream.bursts.map_or(0, |it| it.bytes_per_second),
         stream_burst_bytes: stream.bursts.map_or(0, |it| it.burst.bytes()),
         at: stream.at.name(),
-        syncs_asked: syncs.per_second,
+        syncs_asked: syncs.rate.per_second(),
         sync_clients: syncs.clients,
         writes_per_sync: syncs.writes,
         sync_mode: syncs.mode.name(),
@@ -165,12 +166,30 @@ pub(super) fn result(
         stream_mb_s_alone: round3(own.stream_mb_s),
         stream_mb_s: round3(beside.stream_mb_s),
         each_mb_s: beside.each_mb_s.iter().copied().map(round3).collect(),
-        kept: (beside.stream_mb_s / base.stream_mb_s.max(1e-9) * 1e4).round() / 1e4,
+        kept: (stream.streams > 0).then(|| share(beside.stream_mb_s, base.stream_mb_s)),
         stream_ms: beside.stream_latencies.summary().into(),
         sync_ms: beside.latencies.summary().into(),
         syncs_per_second: round3(beside.syncs_per_second),
         drive_did,
         checkpoint: beside.checkpoint,
+    }
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    (part / whole.max(1e-9) * 1e4).round() / 1e4
+}
+
+impl CaseResult {
+    /// The load that the clients ask for in a word: syncs per second, or a closed loop.
+    #[must_use]
+    pub fn syncs_text(&self) -> String {
+        self.syncs_asked.map_or_else(|| "closed".to_owned(), |rate| rate.to_string())
+    }
+
+    /// The share of the stream that is kept, in percent; a dash without a stream.
+    #[must_use]
+    pub fn kept_text(&self) -> String {
+        self.kept.map_or_else(|| "-".to_owned(), |kept| format!("{:.1} %", kept * 100.0))
     }
 }
 

@@ -8,7 +8,7 @@ use manylogs_block::{IoError, Nanos, Time};
 use manylogs_sim::{Sim, Stopped, TaskOrder};
 use thiserror::Error;
 
-use super::case::{Case, SyncLoad, UnfitStream};
+use super::case::{Case, SyncLoad, SyncRate, UnfitStream};
 use super::drive_did::DriveDid;
 use super::results::{CaseResult, CheckpointPrice, SyncMillis, result};
 use super::stream::{self, Moved};
@@ -96,7 +96,7 @@ pub fn run_all(
 }
 
 fn without_syncs(case: &Case) -> Case {
-    Case { syncs: SyncLoad { per_second: 0.0, ..case.syncs }, ..case.clone() }
+    Case { syncs: SyncLoad { rate: SyncRate::PerSecond(0.0), ..case.syncs }, ..case.clone() }
 }
 
 fn base(case: &Case) -> Case {
@@ -136,7 +136,7 @@ fn key(case: &Case) -> String {
     let (name, cache, queue) = (drive.name(), drive.write_cache, drive.queue);
     let (link, slow) = (drive.link, drive.array.and_then(|array| array.slow));
     // If there are no syncs, their settings make no difference.
-    let syncs = Some(syncs).filter(|syncs| syncs.per_second > 0.0);
+    let syncs = Some(syncs).filter(|syncs| syncs.rate.is_any());
     let load = format!("{stream:?} {syncs:?} {seed} {} {slow:?}", span.0);
     format!("{name} {cache} {link:?} {queue:?} {} {load}", policy.name)
 }
@@ -210,7 +210,7 @@ fn checkpoint(
     stack: &Stack,
     synced: &Synced,
 ) -> Result<Option<CheckpointPrice>, manylogs::VolumeError> {
-    if !case.syncs.checkpoint || case.syncs.per_second <= 0.0 || stack.volume_stats().is_none() {
+    if !case.syncs.checkpoint || !case.syncs.rate.is_any() || stack.volume_stats().is_none() {
         return Ok(None);
     }
     let Some(done) = stack.checkpoint(sim)? else { return Ok(None) };

@@ -70,7 +70,7 @@ impl Cursor {
     fn request(&self) -> Request {
         let extent = Extent { start: manylogs_block::Lba(self.address()), len: self.size };
         match self.kind {
-            StreamKind::Read | StreamKind::Random => Request::Read { extent },
+            StreamKind::Read | StreamKind::Random | StreamKind::None => Request::Read { extent },
             StreamKind::Write => {
                 let payload = Payload::tags(extent.start.0, extent.len);
                 Request::Write { extent, payload, fua: false, hint: Hint::None }

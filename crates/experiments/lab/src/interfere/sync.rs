@@ -53,7 +53,7 @@ pub(super) fn start(
     seed: u64,
     synced: &Rc<Synced>,
 ) {
-    if load.per_second <= 0.0 {
+    if !load.rate.is_any() {
         return;
     }
     let syncer = Rc::new(Syncer {
@@ -65,7 +65,7 @@ pub(super) fn start(
         journal_at: Cell::new(0),
         rng: RefCell::new(Rng::new(seed)),
     });
-    let interval = Nanos::from_secs_f64(f64::from(load.clients) / load.per_second);
+    let interval = load.rate.interval(load.clients);
     for _ in 0..load.clients {
         synced.running.set(synced.running.get() + 1);
         let (syncer, synced) = (Rc::clone(&syncer), Rc::clone(synced));

@@ -64,6 +64,7 @@ fn row(case: &CaseResult) -> [String; TITLES.len()] {
     // Without a cache every link is the same.
     let fua = if case.drive_fua { "+fua" } else { "" };
     let link = if case.drive_cache { format!(" {}{fua}", case.drive_link) } else { String::new() };
+    let of_stream = |figure: String| if case.streams > 0 { figure } else { "-".to_owned() };
     let asks = match case.stream_burst_bytes {
         0 => "all".to_owned(),
         burst => format!("{}/s by {}", bytes_text(case.stream_rate_bytes), bytes_text(burst)),
@@ -72,16 +73,16 @@ fn row(case: &CaseResult) -> [String; TITLES.len()] {
         format!("{}{link}{priority}", case.drive),
         case.policy.clone(),
         format!("{streams}{}", case.stream),
-        asks,
-        case.stream_depth.to_string(),
-        bytes_text(case.stream_size_bytes),
-        case.at.to_owned(),
+        of_stream(asks),
+        of_stream(case.stream_depth.to_string()),
+        of_stream(bytes_text(case.stream_size_bytes)),
+        of_stream(case.at.to_owned()),
         format!("{} ms", case.age_limit_ms),
-        format!("{} {}", case.syncs_asked, case.sync_mode),
-        format!("{:.1}", case.stream_mb_s_alone),
-        format!("{:.1}", case.stream_mb_s),
-        format!("{:.1} %", case.kept * 100.0),
-        ms(case.stream_ms.mean),
+        format!("{} {}", case.syncs_text(), case.sync_mode),
+        of_stream(format!("{:.1}", case.stream_mb_s_alone)),
+        of_stream(format!("{:.1}", case.stream_mb_s)),
+        case.kept_text(),
+        of_stream(ms(case.stream_ms.mean)),
         ms(case.sync_ms.mean),
         ms(case.sync_ms.p50),
         ms(case.sync_ms.p99),

@@ -117,7 +117,7 @@ impl Stream {
                         self.fs.sync_content(self.file).await?;
                     }
                 }
-                StreamKind::Read | StreamKind::Random => {
+                StreamKind::Read | StreamKind::Random | StreamKind::None => {
                     self.fs.read(self.file, offset, STREAM_BYTES).await?;
                 }
             }

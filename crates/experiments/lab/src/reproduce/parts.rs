@@ -14,7 +14,7 @@ use super::folder::{Folder, options};
 use super::part::{FsInterfere, Interfere, Replay};
 use super::plan::{Place, PlaceKind, Planned, Scale};
 use super::work::{Run, Work};
-use crate::interfere::{Case, Place as At, StreamKind, StreamLoad, SyncLoad, SyncMode};
+use crate::interfere::{Case, Place as At, StreamKind, StreamLoad, SyncLoad, SyncMode, SyncRate};
 use crate::mlfs::{MlfsCase, WRITES_PER_SYNC};
 use crate::prepare::WindowChoice;
 use crate::replay::{ArraySettings, DriveSettings, Durability, NamedPolicy, parse_policies};
@@ -80,7 +80,7 @@ impl Planned {
             .key();
         let name = format!(
             "{} beside {} {} a second, {} on {}",
-            stream.kind, syncs.per_second, syncs.mode, policy.name, profile.name
+            stream.kind, syncs.rate, syncs.mode, policy.name, profile.name
         );
         self.add_run(key, name, Work::Interfere(Box::new(case)))
     }
@@ -163,7 +163,7 @@ pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -
         parse_policies(&part.policies).map_err(|error| in_field("policies")(error.to_string()))?;
     let request = size(&part.request).map_err(in_field("request"))?;
     let syncs = |per_second: f64, mode: SyncMode| SyncLoad {
-        per_second,
+        rate: SyncRate::PerSecond(per_second),
         clients: 1,
         writes: part.writes_per_sync,
         mode,
@@ -245,7 +245,12 @@ pub(super) fn replay(
         for load in &part.loads {
             let spec = spec(part, load, scale, folder, planned)?;
             let mut jobs = Jobs::default();
-            jobs.add(&Arc::new(spec), &[Arc::clone(&profile)], &policies, &seeds);
+            jobs.add(
+                &Arc::new(spec),
+                &[DriveSettings::new(Arc::clone(&profile), false)],
+                &policies,
+                &seeds,
+            );
             planned.left_out.append(&mut jobs.left_out);
             let keys = |policy: &str| -> Vec<RunKey> {
                 jobs.jobs.iter().filter(|job| job.ask.policy == policy).map(|job| job.key).collect()

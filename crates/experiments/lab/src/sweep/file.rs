@@ -20,6 +20,10 @@ pub struct Sweep {
     pub traces: Vec<TraceList>,
     /// Drives by name or profile file.
     pub drives: Vec<String>,
+    /// Arrays of such drives, in the form of `replay --array`; each drive is run on each of them.
+    /// Single drives if there are none.
+    #[serde(default)]
+    pub arrays: Vec<String>,
     /// Policies in the form of `replay --policy`, one in each item.
     pub policies: Vec<String>,
     /// Values of policies' parameters: each combination is added to each policy that is not the

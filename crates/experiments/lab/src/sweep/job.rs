@@ -12,9 +12,10 @@ use super::columns::{Column, Columns};
 use super::file::Sweep;
 use super::load::{LoadSpec, Shared};
 use super::row::{Ask, Row};
+use crate::ShapeError;
 use crate::replay::{
-    DriveSettings, LatencyClass, NamedPolicy, Plan, Progress, Recorder, ReplayError, Requests,
-    Served, run,
+    ArraySettings, DriveSettings, LatencyClass, NamedPolicy, Plan, Progress, Recorder, ReplayError,
+    Requests, Served, run,
 };
 use crate::results::TraceSummary;
 use crate::runs::{KeyBuilder, RunKey};
@@ -103,11 +104,34 @@ pub struct Jobs {
 /// # Errors
 /// If a drive or a policy is unknown.
 pub fn jobs(sweep: &Sweep) -> Result<Jobs, String> {
-    let drives = sweep.drives.iter().map(|name| drive(name)).collect::<Result<Vec<_>, _>>()?;
+    let drives = drives(sweep)?;
     let policies = sweep.grid().map_err(|error| error.to_string())?;
     let mut found = Jobs::default();
     for load in sweep.loads()? {
         found.add(&Arc::new(load), &drives, &policies, &sweep.seeds.list());
+    }
+    Ok(found)
+}
+
+/// The drives of a sweep, or its arrays of them.
+fn drives(sweep: &Sweep) -> Result<Vec<DriveSettings>, String> {
+    let mut found = Vec::new();
+    for name in &sweep.drives {
+        let one = DriveSettings::new(drive(name)?, false);
+        if sweep.arrays.is_empty() {
+            found.push(one);
+            continue;
+        }
+        if one.profile.shingled.is_some() {
+            return Err(format!(
+                "arrays: {name} is a shingled drive, and an array writes in place"
+            ));
+        }
+        for array in &sweep.arrays {
+            let shape = array.parse().map_err(|error: ShapeError| format!("arrays: {error}"))?;
+            let array = Some(ArraySettings { shape, slow: None });
+            found.push(DriveSettings { array, ..one.clone() });
+        }
     }
     Ok(found)
 }
@@ -117,7 +141,7 @@ impl Jobs {
     pub fn add(
         &mut self,
         load: &Arc<LoadSpec>,
-        drives: &[Arc<Profile>],
+        drives: &[DriveSettings],
         policies: &[NamedPolicy],
         seeds: &[u64],
     ) {
@@ -125,10 +149,9 @@ impl Jobs {
             Ok(contents) => contents,
             Err(error) => return self.left_out.push(error),
         };
-        for profile in drives {
-            let settings = DriveSettings::new(Arc::clone(profile), false);
-            match Shared::new(load, &contents, &settings, policies) {
-                Ok(shared) => self.add_grid(&Arc::new(shared), &profile.name, policies, seeds),
+        for drive in drives {
+            match Shared::new(load, &contents, drive, policies) {
+                Ok(shared) => self.add_grid(&Arc::new(shared), &drive.name(), policies, seeds),
                 Err(error) => self.left_out.push(error),
             }
         }

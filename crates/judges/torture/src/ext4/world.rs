@@ -1,5 +1,6 @@
 //! A disk in virtual time, and a node that uses the file system on it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use manylogs::{Anchors, DrainOptions, Layout, OpenOptions, Phase, PhaseProbe, Volume};
@@ -85,8 +86,8 @@ impl World {
             };
             let probe = PhaseProbe::default();
             let open = OpenOptions { anchors: Some(anchors), probe, ..OpenOptions::default() };
-            let device =
-                Rc::new(PhasedDisk { disk, probe: open.probe.clone(), last: Rc::default() });
+            let probe = Rc::new(RefCell::new(open.probe.clone()));
+            let device = Rc::new(PhasedDisk { disk, probe, last: Rc::default() });
             let near = NearOptions { open, keeps_metadata, ..NearOptions::default() };
             let mounted = Near::mount(runtime.clone(), device, &near, options(runtime)).await;
             mounted.map(|(near, _)| Mounted::Near(near)).map_err(|error| error.to_string())

@@ -1,8 +1,8 @@
 //! Plans of volumes on arrays.
 
 use manylogs::{LogPlacement, TablePlace, VolumeConfig};
-use manylogs_array::{Level, Shape as ArrayShape};
-use manylogs_block::{Geometry, Rng, Sectors};
+use manylogs_array::{Level, Pace, Shape as ArrayShape};
+use manylogs_block::{Geometry, Nanos, Rng, Sectors};
 
 use crate::volume::plan::{Between, Plan, Shape, Trouble};
 
@@ -23,6 +23,20 @@ const CHUNK_MOST: u64 = 32;
 const NVRAM_EACH_COLUMN: usize = 256;
 /// The shortest chunk of an array with parity, in sectors: a volume fills rows from there on.
 const ROWS_CHUNK_LEAST: u64 = 32;
+
+/// Salt that decides what an array does in use.
+const LIFE: u64 = 0x11fe;
+/// Salt that decides in which incarnations members leave.
+const LEAVES: u64 = 0x1ea7e;
+
+/// What an array does while the volume is opened and used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ArrayLife {
+    /// How fast it brings members in step that may differ after a crash; never if `None`.
+    pub(crate) pace: Option<Pace>,
+    /// Whether members leave: they fail all requests from some moment on.
+    pub(crate) leaves: bool,
+}
 
 impl Plan {
     /// This plan on RAID-0 of `members` disks, in chunks that the seed decides. Its devices do not
@@ -49,6 +63,7 @@ impl Plan {
     #[must_use]
     pub fn on(self, array: &ArrayShape, trouble: bool) -> Self {
         let planned = self.trouble;
+        let seed = self.seed;
         let plan = match array.level {
             Level::Raid0 => self.on_raid0(array.members),
             Level::Raid1 => self.on_raid1(array.members),
@@ -59,7 +74,36 @@ impl Plan {
                 if closes { plan.closing_hole() } else { plan }
             }
         };
-        if trouble { Self { trouble: planned, ..plan } } else { plan }
+        let plan = if trouble { Self { trouble: planned, ..plan } } else { plan };
+        let mut rng = Rng::new(seed ^ LIFE);
+        let (resyncs, loses) = (!rng.one_in(3), rng.one_in(2));
+        let plan = if resyncs { plan.resyncing() } else { plan };
+        // A member that fails requests by the plan fails no others.
+        if loses && !trouble { plan.losing_members() } else { plan }
+    }
+
+    /// This plan on an array that brings members in step while the volume is opened and used, if
+    /// they may differ after a crash.
+    #[must_use]
+    pub fn resyncing(mut self) -> Self {
+        let mut rng = Rng::new(!self.seed ^ LIFE);
+        let window = Sectors(8 << rng.below(6));
+        let pause = Nanos::from_micros(500 * rng.below(8));
+        self.array_life.pace = Some(Pace { window, pause });
+        self
+    }
+
+    /// This plan on an array whose members leave in use, as many as the level bears.
+    #[must_use]
+    pub fn losing_members(mut self) -> Self {
+        self.array_life.leaves = true;
+        self
+    }
+
+    /// Decides which members leave in an incarnation, if any do.
+    pub(crate) fn leaving(&self, incarnation: u64) -> Option<Rng> {
+        let mut rng = Rng::new(self.seed ^ LEAVES ^ incarnation << 32);
+        (self.array_life.leaves && rng.one_in(2)).then_some(rng)
     }
 
     /// As [`Plan::on_raid0`], on RAID-5 or 6 of `members` disks, `parity` of which hold parity in

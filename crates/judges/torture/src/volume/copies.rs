@@ -109,14 +109,15 @@ impl DiskImages {
         }
     }
 
-    /// Checks that the copies of each column hold the same; each member has the length `each`.
+    /// Checks that the copies of each column hold the same in its first sectors, as many as
+    /// `reached` says.
     ///
     /// # Errors
     /// The first place where they differ.
-    pub(crate) fn check_copies(&self, each: Sectors) -> Result<(), String> {
-        for column in 0..self.columns() {
+    pub(crate) fn check_copies(&self, reached: &[Sectors]) -> Result<(), String> {
+        for (column, len) in (0..).zip(reached) {
             let copies = self.copies(column);
-            let all = Extent { start: Lba(0), len: each };
+            let all = Extent { start: Lba(0), len: *len };
             let content = self.each[copies[0]].read(all);
             for other in &copies[1..] {
                 let own = self.each[*other].read(all);

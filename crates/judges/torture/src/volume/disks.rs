@@ -4,16 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs::{Layout, Phase, PhaseProbe};
-use manylogs_array::{Copies, Mirror, Parity, Stripe};
+use manylogs_array::Members;
 use manylogs_block::{
     BlockDevice, Extent, Geometry, Handle, Lba, Payload, Rng, Sector, Sectors, Split,
 };
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use crate::device::{PhasedDisk, last_phase};
+use crate::volume::arrays::ArrayLife;
 use crate::volume::copies::members_of;
-use crate::volume::failing_array::{FailingArray, Faults};
-use crate::volume::large::{LargeWrites, Noting};
+use crate::volume::failing_array::Faults;
+use crate::volume::in_use::InUse;
+use crate::volume::large::LargeWrites;
 
 /// Content of a disk, or of each member of an array: the copies of a column follow one another.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub(crate) struct DiskImages {
     pub(crate) homes: Option<Rc<[Extent]>>,
     /// The stripes that clients were writing, if a crash may cost only those of all homes.
     pub(crate) written: Option<Rc<[Extent]>>,
+    /// What the array does in use.
+    pub(crate) life: ArrayLife,
 }
 
 impl DiskImages {
@@ -46,7 +50,8 @@ impl DiskImages {
 
     fn of(each: Vec<DiskImage>, array: Option<Geometry>) -> Self {
         let (lost, member) = (vec![false; each.len()], Sectors(0));
-        Self { each, array, member, lost, apart: false, homes: None, written: None }
+        let (apart, homes, written, life) = (false, None, None, ArrayLife::default());
+        Self { each, array, member, lost, apart, homes, written, life }
     }
 
     /// The only disk, or the first member of an array.
@@ -87,7 +92,8 @@ impl DiskImages {
     /// All of it is durable.
     pub(crate) fn reshaped(mut self, to: Geometry, capacity: Sectors) -> Self {
         self.settle();
-        let mut new = Self { homes: self.homes.clone(), ..Self::blank(Some(to)) };
+        let (homes, life) = (self.homes.clone(), self.life);
+        let mut new = Self { homes, life, ..Self::blank(Some(to)) };
         let content = self.read(Extent { start: Lba(0), len: capacity });
         for (at, sector) in (0..).zip(content.sectors()) {
             let sector = sector.unwrap_or_default();
@@ -107,42 +113,54 @@ impl DiskImages {
 pub(crate) struct Disks {
     pub(crate) each: Vec<CrashDisk>,
     pub(crate) array: Option<Geometry>,
-    /// What the array knows of the copies in each column, if there are copies.
-    known: Vec<Copies>,
-    /// The members that an array with parity does without.
-    missing: Vec<bool>,
-    apart: bool,
+    /// What the array knows of its members: of each column if there are copies, or of all if it has
+    /// parity.
+    pub(crate) known: Vec<Members>,
+    /// What the array does in use.
+    pub(crate) life: ArrayLife,
+    /// The array that is in use, once it is. It is the kernel's, and outlives the volume's process.
+    pub(super) in_use: Rc<RefCell<Option<InUse>>>,
+    /// The phase of the volume that uses the array.
+    pub(super) probe: Rc<RefCell<PhaseProbe>>,
     homes: Rc<RefCell<Option<Rc<[Extent]>>>>,
     /// Whether the volume closes the write hole of its homes.
     closes_hole: Rc<Cell<bool>>,
-    large: LargeWrites,
+    pub(super) large: LargeWrites,
     /// Requests that the array fails, if it has parity.
     pub(crate) faults: Faults,
     /// The runtime of the array, which is the kernel's: it outlives the volume's process.
-    runtime: Handle,
+    pub(super) runtime: Handle,
     /// The phase of the last request to an array.
-    last: Rc<Cell<u8>>,
+    pub(super) last: Rc<Cell<u8>>,
 }
 
 impl Disks {
     /// Disks that hold `images` and together have the capacity in `config`; see [`CrashDisk::new`].
     pub(crate) fn new(runtime: Handle, config: CrashDiskConfig, images: DiskImages) -> Self {
-        let DiskImages { each, array, lost, apart, homes, .. } = images;
+        let DiskImages { each, array, lost, apart, homes, life, .. } = images;
         let copies = array.map_or(1, |array| usize::from(array.copies));
         let columns = array.map_or(1, |array| u64::from(array.columns));
         let capacity = Sectors(config.capacity.0 / columns);
         let config = CrashDiskConfig { capacity, ..config };
         let disk = |image| CrashDisk::new(runtime.clone(), config, image);
         let each = each.into_iter().map(disk).collect();
-        let columns = if copies > 1 { lost.chunks(copies) } else { [].chunks(1) };
-        let known = columns.map(|lost| Copies::new(lost, apart)).collect();
+        let known = match array {
+            Some(array) if array.parity > 0 => {
+                vec![Members::with_parity(&lost, array.parity, apart)]
+            }
+            _ if copies > 1 => {
+                lost.chunks(copies).map(|lost| Members::with_copies(lost, apart)).collect()
+            }
+            _ => Vec::new(),
+        };
         let homes = Rc::new(RefCell::new(homes));
         Self {
             each,
             array,
             known,
-            missing: lost,
-            apart,
+            life,
+            in_use: Rc::default(),
+            probe: Rc::default(),
             homes,
             closes_hole: Rc::default(),
             large: LargeWrites::default(),
@@ -159,45 +177,34 @@ impl Disks {
 
     /// The members of a column that are not lost.
     pub(crate) fn live(&self, column: u16) -> Vec<usize> {
-        let (members, known) =
-            (members_of(self.array, column), self.known.get(usize::from(column)));
+        let members = members_of(self.array, column);
+        let known = self.known.get(usize::from(column)).filter(|_| self.rows().is_none());
         let first = members.start;
         let is_live = |at: &usize| known.is_none_or(|known| !known.is_lost(*at - first));
         members.filter(is_live).collect()
     }
 
-    /// The disk for the volume. It labels requests with the phase of `probe`.
+    /// The disk for the volume. It labels requests with the phase of `probe`. An array is the same
+    /// one each time: the kernel's.
     pub(crate) fn device(&self, probe: &PhaseProbe) -> Rc<dyn BlockDevice> {
-        let member = |disk: &CrashDisk| -> Rc<dyn BlockDevice> {
-            let (disk, probe, last) = (disk.clone(), probe.clone(), Rc::clone(&self.last));
-            Rc::new(PhasedDisk { disk, probe, last })
+        self.probe.replace(probe.clone());
+        let Some(array) = self.array else {
+            let last = Rc::clone(&self.last);
+            let (disk, probe) = (self.first().clone(), Rc::clone(&self.probe));
+            return Rc::new(PhasedDisk { disk, probe, last });
         };
-        let Some(array) = self.array else { return member(self.first()) };
-        let mut columns: Vec<Rc<dyn BlockDevice>> = self.each.iter().map(member).collect();
-        if array.parity > 0 {
-            let (runtime, missing) = (self.runtime.clone(), self.missing.clone());
-            let parity = Parity::new(runtime, columns, array.parity, array.chunk, missing);
-            let (below, large) = (Rc::new(parity), self.large.clone());
-            let below = Rc::new(Noting { below, array, large });
-            let (faults, unit) = (self.faults.clone(), self.first().capabilities().physical_sector);
-            return Rc::new(FailingArray::new(below, faults, unit));
-        }
-        if array.copies > 1 {
-            let pairs = columns.chunks(usize::from(array.copies)).zip(&self.known);
-            let mirror = |(pair, known): (&[_], &Copies)| -> Rc<dyn BlockDevice> {
-                Rc::new(Mirror::with(self.runtime.clone(), pair.to_vec(), known.clone()))
-            };
-            columns = pairs.map(mirror).collect();
-            if array.columns == 1 {
-                return columns.remove(0);
-            }
-        }
-        Rc::new(Stripe::new(self.runtime.clone(), columns, array.chunk, array.copies))
+        let mut in_use = self.in_use.borrow_mut();
+        Rc::clone(&in_use.get_or_insert_with(|| self.start(array)).device)
+    }
+
+    /// Whether the copies of a column may differ, or parity may not fit.
+    pub(super) fn apart(&self) -> bool {
+        self.known.iter().any(|known| known.behind().is_some())
     }
 
     /// Tells the disks where the homes of the volume on them are: see [`DiskImages::resync`].
     pub(crate) fn set_homes(&self, layout: &Layout) {
-        if !self.known.is_empty() || self.rows().is_some() {
+        if !self.known.is_empty() {
             let homes = layout.homes().iter().map(|(_, extent)| *extent).collect();
             self.homes.replace(Some(homes));
             self.closes_hole.set(!layout.images().is_empty());
@@ -222,21 +229,20 @@ impl Disks {
     }
 
     fn images(&self, each: Vec<DiskImage>) -> DiskImages {
-        let copies = self.array.map_or(1, |array| usize::from(array.copies));
-        let lost = |known: &Copies| (0..copies).map(|at| known.is_lost(at)).collect::<Vec<_>>();
         let lost = match self.known.as_slice() {
-            [] => self.missing.clone(),
-            known => known.iter().flat_map(lost).collect(),
+            [] => vec![false; self.each.len()],
+            known => known.iter().flat_map(Members::lost).collect(),
         };
         let homes = self.homes.borrow().clone();
+        let (array, life, apart) = (self.array, self.life, self.apart());
         let member = self.first().capabilities().capacity;
         let closed = homes.as_ref().filter(|_| self.closes_hole.get());
         let written = closed.map(|homes| self.large.within(homes));
-        DiskImages { each, array: self.array, member, lost, apart: self.apart, homes, written }
+        DiskImages { each, array, member, lost, apart, homes, written, life }
     }
 
     /// The array, if it has parity.
-    fn rows(&self) -> Option<Geometry> {
+    pub(super) fn rows(&self) -> Option<Geometry> {
         self.array.filter(|array| array.parity > 0)
     }
 
@@ -244,7 +250,7 @@ impl Disks {
     /// other homes wrong, which is told: so writes to homes arrive as a whole then.
     fn crashed(&self, each: Vec<DiskImage>, rng: &mut Rng) -> DiskImages {
         let mut images = self.images(each);
-        if let Some(array) = self.rows().filter(|_| self.missing.contains(&true)) {
+        if let Some(array) = self.rows().filter(|_| self.is_degraded()) {
             let mut whole = |disk: &CrashDisk| disk.after_power_cut(Survival::Everything, rng);
             let whole = self.each.iter().map(&mut whole).collect();
             images.take_homes(array, self.images(whole));
@@ -287,7 +293,7 @@ impl Disks {
         if self.rows().is_some() {
             return self.homes.borrow().is_some();
         }
-        self.apart && !self.known.is_empty()
+        self.apart()
     }
 
     /// Content of the disks after a crash that takes the member with it that each column read from,
@@ -313,21 +319,21 @@ impl Disks {
         }
     }
 
-    /// Checks that the copies of each column hold the same, or that parity fits. Nothing may be in
-    /// flight.
+    /// Checks that the copies of each column hold the same, or that parity fits, as far as a
+    /// resynchronisation has come. Nothing may be in flight but that.
     ///
     /// # Errors
-    /// Where they differ, unless the array was started with copies that may.
+    /// Where they differ.
     pub(crate) fn check_copies(&self) -> Result<(), String> {
-        if self.apart || (self.known.is_empty() && self.rows().is_none()) {
-            return Ok(());
-        }
-        // Nothing is in flight, so there is nothing to draw.
+        // What is in flight is behind the place that was reached, so there is nothing to draw.
         let mut rng = Rng::new(0);
         let each = self.each.iter().map(|disk| disk.after_kill(&mut rng)).collect();
+        let images = self.images(each);
+        let all = Lba(self.first().capabilities().capacity.0);
+        let reached = |known: &Members| Sectors(known.behind().unwrap_or(all).min(all).0);
         if let Some(array) = self.rows() {
-            return self.images(each).check_parity(array);
+            return images.check_parity(array, reached(&self.known[0]));
         }
-        self.images(each).check_copies(self.first().capabilities().capacity)
+        images.check_copies(&self.known.iter().map(reached).collect::<Vec<_>>())
     }
 }

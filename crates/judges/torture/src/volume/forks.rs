@@ -21,6 +21,8 @@ use crate::volume::zones::Zones;
 
 /// One new crash state in this number is also damaged.
 const FAULT_EVERY: u64 = 4;
+/// An array resynchronises in one judged recovery in this number, because that takes long.
+const RESYNC_EVERY: u64 = 4;
 
 /// The moment at which the world is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +175,7 @@ impl Forks {
         if let Some(recovered) = self.recovered.get(&fingerprint) {
             return Ok(recovered.clone());
         }
+        let images = &as_it_resyncs(images, fingerprint);
         let recovered = Recovered::of(images, self.plan.disk, self.plan.seed, self.lossy.get())?;
         let recovered = recovered.map(Rc::new);
         let tally = &mut self.report.tally;
@@ -200,6 +203,15 @@ impl Forks {
         }
         Ok(())
     }
+}
+
+/// The images, with an array that resynchronises in one recovery in [`RESYNC_EVERY`].
+fn as_it_resyncs(images: &Images, fingerprint: u64) -> Images {
+    let mut images = images.clone();
+    if !Rng::new(fingerprint).one_in(RESYNC_EVERY) {
+        images.disk.life.pace = None;
+    }
+    images
 }
 
 /// The content of the homes in linear order.

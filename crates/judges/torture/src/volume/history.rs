@@ -72,6 +72,7 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
     let incarnations = plan.incarnations.max(if two { 2 } else { 1 });
     let mut images = Images::blank(plan.config.table, plan.array);
     let nvram = images.nvram.is_some();
+    images.disk.life = plan.array_life;
     for incarnation in 0..incarnations {
         if incarnation > 0
             && let Some(array) = plan.reshape(incarnation)
@@ -88,7 +89,7 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
             Ordering::Greater if trouble && !history.hidden => Device::Failed,
             _ => Device::Sound,
         };
-        images = history.live(incarnation == 0, images, device)?;
+        images = history.live(incarnation, images, device)?;
         let device = if history.hidden { Device::Sound } else { device };
         if let (0, Some(between)) = (incarnation, plan.between) {
             images = history.pass_between(between, images, device)?;
@@ -103,19 +104,23 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
 
 impl History<'_> {
     /// Runs one incarnation from opening to crash, and returns the content of the devices after it.
-    fn live(&mut self, fresh: bool, images: Images, device: Device) -> Result<Images, String> {
+    fn live(&mut self, incarnation: u64, images: Images, device: Device) -> Result<Images, String> {
         let sim = Sim::new(self.rng.next_u64(), TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let machine = Machine::new(sim.handle(drive), self.disk, images);
         if self.faults {
             machine.disk.remember_writes();
         }
+        let lost = machine.disk.lost_members();
+        if let Some(mut rng) = self.plan.leaving(incarnation) {
+            machine.disk.members_leave(&mut rng);
+        }
         let end = End::draw(&mut self.rng, self.plan.short_lives);
         let watch = Watch::default();
         let (failed, transient) = (self.told.failed.get(), self.told.transient.get());
-        let incarnation = Incarnation {
+        let clients = Incarnation {
             plan: self.plan.clone(),
-            fresh,
+            fresh: incarnation == 0,
             device,
             end,
             runtime: sim.handle(user),
@@ -129,11 +134,12 @@ impl History<'_> {
             rng: self.rng.split(),
             watch: watch.clone(),
         };
-        sim.handle(user).spawn(incarnation.run());
+        sim.handle(user).spawn(clients.run());
         let linger = if let End::Crash(linger) = end { linger } else { 0 };
         let lived = self.watch(&sim, &machine, &watch, Until { linger, cut: None });
         self.count(&watch, device, end);
         self.hidden |= watch.hidden.get();
+        self.count_array(&machine, lost);
         {
             let tally = &mut self.forks.borrow_mut().report.tally;
             tally.failed_requests += self.told.failed.get() - failed;
@@ -200,11 +206,13 @@ impl History<'_> {
     ) -> Result<Images, String> {
         self.kept.borrow_mut().crash();
         let copies = if watch.left.get() { machine.disk.check_copies() } else { Ok(()) };
+        let rows = watch.volume.borrow().as_ref().map(|volume| volume.layout().clone());
+        let rows = rows.map_or(Ok(()), |layout| machine.disk.check_rows(&layout));
         let images = machine.crash(&mut self.rng);
         // The next incarnation recovers by itself. Versions that it may or may not find stay
         // possible.
         let mut forks = self.forks.borrow_mut();
-        let ran = ran.and(copies);
+        let ran = ran.and(copies).and(rows);
         let ran = ran.and_then(|()| forks.judge(&images, None).map(drop));
         let ran = ran.and_then(|()| forks.check_homes(&images.disk, watch));
         let trouble = || watch.trouble.take().map(|words| format!(" ({words})"));
@@ -254,7 +262,17 @@ impl History<'_> {
         let events_most = if sound { EVENTS_MOST } else { EVENTS_MOST_IN_TROUBLE };
         // Every record goes to every member of an array with parity.
         let rows = self.plan.array.filter(|array| array.parity > 0);
-        events_most * rows.map_or(1, |it| u64::from(it.columns + it.parity))
+        let resyncs = 1 + u64::from(self.plan.array_life.pace.is_some());
+        events_most * rows.map_or(1, |it| u64::from(it.columns + it.parity)) * resyncs
+    }
+
+    /// Counts what became of the array's members; `lost` of them were lost before.
+    fn count_array(&self, machine: &Machine, lost: u64) {
+        let (begun, ended) = machine.disk.resync_state();
+        let tally = &mut self.forks.borrow_mut().report.tally;
+        tally.members_left += machine.disk.lost_members() - lost;
+        tally.resyncs += u64::from(begun);
+        tally.resyncs_ended += u64::from(ended);
     }
 
     fn count(&self, watch: &Watch, device: Device, end: End) {

@@ -11,6 +11,7 @@ pub(crate) mod fault;
 pub(crate) mod forks;
 pub(crate) mod history;
 pub(crate) mod image;
+pub(crate) mod in_use;
 pub(crate) mod incarnation;
 pub(crate) mod kept;
 mod large;

@@ -3,6 +3,8 @@
 use manylogs::{CheckpointPolicy, LogPlacement, VolumeConfig};
 use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 
+use crate::volume::plan::Trouble;
+
 /// Parameters of a volume so small that its logs fill and wrap all the time.
 pub fn small_config(rng: &mut Rng) -> VolumeConfig {
     let log = Sectors(8 * (12 + rng.below(8)));
@@ -37,5 +39,14 @@ pub(crate) fn changed(fixed: &VolumeConfig, rng: &mut Rng) -> VolumeConfig {
         snapshot: if rng.one_in(3) { Nanos(0) } else { Nanos::from_millis(5 + rng.below(60)) },
         logging: !rng.one_in(8),
         ..*fixed
+    }
+}
+
+/// One of the troubles, each as often as the others.
+pub(crate) fn any_trouble(rng: &mut Rng) -> Trouble {
+    match rng.below(3) {
+        0 => Trouble::Medium,
+        1 => Trouble::Any,
+        _ => Trouble::Opening,
     }
 }

@@ -173,11 +173,12 @@ impl DiskImages {
         }
     }
 
-    /// Checks that the parity of each row fits its data.
+    /// Checks that the parity of each row fits its data, in the first `reached` sectors of each
+    /// member.
     ///
     /// # Errors
     /// The first row where it does not.
-    pub(crate) fn check_parity(&self, array: Geometry) -> Result<(), String> {
+    pub(crate) fn check_parity(&self, array: Geometry, reached: Sectors) -> Result<(), String> {
         let Some(rotation) = rotation(Some(array)) else { return Ok(()) };
         if self.lost.contains(&true) {
             return Ok(());
@@ -189,9 +190,9 @@ impl DiskImages {
                 let member = usize::from(rotation.of_parity(stripe, which));
                 let (parity, own) =
                     (parity_of(which, &data, place.len), self.each[member].read(place));
-                let fits =
-                    parity.sectors().zip(own.sectors()).position(|(right, own)| right != own);
-                if let Some(at) = fits {
+                let known = to_usize(reached.0.saturating_sub(place.start.0));
+                let mut both = parity.sectors().zip(own.sectors()).take(known);
+                if let Some(at) = both.position(|(right, own)| right != own) {
                     let row = at as u64 / PAGE.0;
                     return Err(format!("parity {which} of stripe {stripe} is wrong in row {row}"));
                 }

@@ -4,7 +4,8 @@ use manylogs::{CheckpointPolicy, DurableOnly, LogPlacement, TablePlace, VolumeCo
 use manylogs_block::{Extent, Geometry, Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
-use crate::volume::parameters::{changed, small_config};
+use crate::volume::arrays::ArrayLife;
+use crate::volume::parameters::{any_trouble, changed, small_config};
 use crate::volume::runs::length_of;
 
 /// Factor by which clients pause longer in histories that take hours.
@@ -35,6 +36,7 @@ pub struct Plan {
     pub(crate) disk: CrashDiskConfig,
     /// The array that the disks form, if any; `disk` is all of it.
     pub(crate) array: Option<Geometry>,
+    pub(crate) array_life: ArrayLife,
     pub(crate) config: VolumeConfig,
     /// Number of openings of the volume, each after a crash.
     pub(crate) incarnations: u64,
@@ -160,6 +162,7 @@ impl Plan {
             seed,
             disk,
             array: None,
+            array_life: ArrayLife::default(),
             config: small_config(&mut rng),
             incarnations: 1 + rng.below(3),
             clients: 1 + rng.below(4),
@@ -388,13 +391,5 @@ impl Plan {
             },
             Shape::Small | Shape::LongZeroes | Shape::ManyLogs => now,
         }
-    }
-}
-
-fn any_trouble(rng: &mut Rng) -> Trouble {
-    match rng.below(3) {
-        0 => Trouble::Medium,
-        1 => Trouble::Any,
-        _ => Trouble::Opening,
     }
 }

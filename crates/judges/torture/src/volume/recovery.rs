@@ -166,6 +166,7 @@ fn open_once(
         let content = read_all(&volume, lossy).await;
         let content = content.map_err(|error| format!("read after recovery: {error}"))?;
         let settings = volume.settings();
+        machine.disk.check_rows(volume.layout())?;
         Ok(Some(Opened { content, table, from_snapshot: report.from_snapshot, settings }))
     })?;
     Ok((opened, used.lose_members(&mut Rng::new(seed))))
@@ -183,6 +184,9 @@ pub(crate) fn crash_in_recovery(
     let soon = images.nvram.is_some() && rng.one_in(2);
     let crash_at = 1 + rng.below(if soon { 16 } else { 60 });
     let machine = Machine::new(sim.handle(drive), config, images);
+    if machine.disk.life.leaves && rng.one_in(3) {
+        machine.disk.members_leave(rng);
+    }
     let (runtime, opened) = (sim.handle(user), machine.clone());
     runtime.clone().spawn(async move {
         let Ok((volume, _)) = opened.open(runtime, OpenOptions::default()).await else { return };

@@ -4,6 +4,7 @@ use manylogs_torture::{Campaign, Progress, System};
 
 #[test]
 fn nothing_is_lost_on_arrays() {
+    let (mut resyncs, mut ended, mut left) = (0, 0, 0);
     // Those with parity have several times as many states.
     for (array, seeds) in [
         ("raid0:2", 1..=2),
@@ -33,7 +34,12 @@ fn nothing_is_lost_on_arrays() {
         let repeated = format!("manylogs torture --array {array} --seeds SEED..SEED");
         assert_eq!(summary.failure, None, "repeat it with: {repeated}");
         assert!(summary.tally.phases.total() > 40, "{:?}", summary.tally.phases.total());
+        resyncs += summary.tally.resyncs;
+        ended += summary.tally.resyncs_ended;
+        left += summary.tally.members_left;
     }
+    // Arrays resynchronised while they were used, and members left.
+    assert!(ended > 0 && resyncs > ended && left > 0, "{resyncs}, {ended}, {left}");
 }
 
 #[test]
@@ -123,4 +129,27 @@ fn every_bug_planted_in_a_closed_write_hole_is_caught() {
         || (),
         |_, seed, ()| run_plan(&Plan::plain(FIRST + seed).on_parity(4, 1).closing_hole(), false),
     );
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn every_bug_planted_in_an_array_that_changes_in_use_is_caught() {
+    use crate::common::Hunt;
+    use manylogs_plant::{Bug, RESYNC};
+    use manylogs_torture::{Plan, run_plan};
+
+    const FIRST: u64 = 9000;
+    let plan_for = |bug: Bug, seed: u64| {
+        let plan = Plan::plain(FIRST + seed);
+        match bug {
+            Bug::ResyncOvertakesWrite if seed % 2 == 0 => plan.on_parity(4, 1).resyncing(),
+            Bug::ResyncOvertakesWrite | Bug::MirrorReadBeforeResync => {
+                plan.on_raid10(4).resyncing()
+            }
+            Bug::LostReadTakenAsZeroes => plan.on_parity(4, 1).losing_members(),
+            _ => plan.on_parity(4, 1),
+        }
+    };
+    let hunt = Hunt { histories: "resync", bugs: RESYNC, patience: 1000 };
+    hunt.run(|| (), |bug, seed, ()| run_plan(&plan_for(bug, seed), false));
 }

@@ -23,6 +23,9 @@ pub struct ArrayStatus {
     pub first_stripe_bytes: u64,
     /// Whether the array still has this shape. If not, it is used as one drive.
     pub known: bool,
+    /// Whether the shape is the user's word, from `format --array`: the device does not say it.
+    #[serde(default)]
+    pub said: bool,
 }
 
 impl ArrayStatus {
@@ -36,7 +39,8 @@ impl ArrayStatus {
     #[must_use]
     pub fn of_layout(layout: &Layout, known: bool) -> Option<Self> {
         let home = layout.homes().first().map_or(0, |(_, home)| home.start.0);
-        Some(Self::new(layout.columns()?, home, known))
+        let said = layout.is_said();
+        Some(Self { said, ..Self::new(layout.columns()?, home, known) })
     }
 
     /// The status for `array` and a volume whose homes begin at the device's sector `home`.
@@ -50,6 +54,7 @@ impl ArrayStatus {
             chunk_bytes: array.chunk.bytes(),
             first_stripe_bytes: (stripe - into) % stripe * 512,
             known,
+            said: false,
         }
     }
 
@@ -62,12 +67,13 @@ impl ArrayStatus {
             copies => format!(" of {copies} drives each"),
         };
         let now = if self.known { "" } else { "; now it has another shape, and is one drive" };
+        let said = if self.said { ", as the user said" } else { "" };
         let (parity, logs) = match self.parity {
             0 => (String::new(), "logs on each column"),
             1 => (" and one of parity".to_owned(), "records fill rows"),
             more => (format!(" and {more} of parity"), "records fill rows"),
         };
-        format!("{} columns{copies}{parity}, chunks of {kib} KiB, {logs}{now}", self.columns)
+        format!("{} columns{copies}{parity}, chunks of {kib} KiB, {logs}{said}{now}", self.columns)
     }
 
     /// Options of mkfs that align a file system's stripes with those of the array.
@@ -106,6 +112,8 @@ mod tests {
         let rows = ArrayStatus::new(Geometry { columns: 3, parity: 1, ..array }, 384, true);
         let words = "3 columns and one of parity, chunks of 64 KiB, records fill rows";
         assert_eq!((rows.words().as_str(), rows.first_stripe_bytes), (words, 0));
+        let said = ArrayStatus { said: true, ..rows }.words();
+        assert_eq!(said, format!("{words}, as the user said"));
         let pairs = Geometry { columns: 2, copies: 2, parity: 0, first: Sectors(56), ..array };
         let reshaped = ArrayStatus::new(pairs, 200, false);
         assert_eq!(reshaped.first_stripe_bytes, 0);

@@ -2,11 +2,20 @@
 
 use std::rc::Rc;
 
-use manylogs_array::Columns;
+use manylogs_array::{Columns, Said};
 use manylogs_block::BlockDevice;
 use manylogs_engine::Member;
 
 use crate::ondisk::layout::Layout;
+
+/// `device` with the shape that its user has said it has, if it says none itself.
+pub(crate) fn as_said(device: &Rc<dyn BlockDevice>, layout: &Layout) -> Rc<dyn BlockDevice> {
+    let said = layout.columns().filter(|_| layout.is_said() && device.geometry().is_none());
+    match said {
+        Some(geometry) => Rc::new(Said::new(Rc::clone(device), geometry)),
+        None => Rc::clone(device),
+    }
+}
 
 /// `device` as a volume with this layout uses it: if the volume was made for an array, each log is
 /// one run of addresses. The geometry in the volume's superblock gives the places of its logs. The

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_array::ColumnMap;
+use manylogs_array::{ColumnMap, Said};
 use manylogs_block::{BlockDevice, Handle};
 use manylogs_logstore::new_volume_id;
 use manylogs_logstore::ondisk::root::Root;
@@ -10,6 +10,7 @@ use manylogs_logstore::store::{Logs, Store, apart};
 
 use crate::error::VolumeError;
 use crate::lifecycle::columns::arranged;
+use crate::lifecycle::geometry::Unfit;
 use crate::lifecycle::options::{CreateOptions, table_place};
 use crate::lifecycle::superblocks::{write_superblock, zero};
 use crate::ondisk::layout::Layout;
@@ -47,6 +48,11 @@ impl Volume {
         config: &VolumeConfig,
         options: &CreateOptions,
     ) -> Result<Self, VolumeError> {
+        let said = options.said.filter(|_| device.geometry().is_none());
+        let device = match said {
+            Some(array) => Rc::new(Said::new(device, array)),
+            None => device,
+        };
         let device = Member::new(device, options.probe.clone());
         let below = device.capabilities();
         // A layout that the caller gives was made for the array already, and so were the
@@ -66,6 +72,13 @@ impl Volume {
                 layout.clone()
             }
             None => Layout::on_array(config, below.capacity, below.physical_sector, columns)?,
+        };
+        let layout = match said {
+            Some(array) if layout.columns().is_none() => {
+                return Err(VolumeError::Array(Unfit::NoRows { stripe: array.stripe() }));
+            }
+            Some(_) => layout.as_said(),
+            None => layout,
         };
         let volume = options.volume.unwrap_or_else(|| new_volume_id(&runtime));
         let root = Root::first(layout.regions().len());

@@ -8,7 +8,7 @@ use manylogs_logstore::ondisk::root::{Left, Root};
 use thiserror::Error;
 
 use crate::error::VolumeError;
-use crate::lifecycle::columns::arranged;
+use crate::lifecycle::columns::{arranged, as_said};
 use crate::lifecycle::old_end::finish_or_mend;
 use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
@@ -95,7 +95,8 @@ impl Volume {
         if root.left != Left::Drained && !plant::is(Bug::GeometryOfFullLogs) {
             return Err(VolumeError::NotDrained);
         }
-        let (new, unfit) = for_array(&old, device.device().geometry())?;
+        let today = as_said(device.device(), &old.layout).geometry();
+        let (new, unfit) = for_array(&old, today)?;
         let damaged = report.from_backup_superblock || report.backup_superblock_damaged;
         let in_old = arranged(device.clone(), &old.layout);
         // A change writes the last copy first: until then the first one must be whole.

@@ -11,6 +11,7 @@ use manylogs_logstore::store::{Device, Logs, Room, Store, apart};
 use manylogs_logstore::{Floors, Incarnation, RecordShape, SequenceLimit};
 
 use crate::error::VolumeError;
+use crate::lifecycle::columns::as_said;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::{OpenOptions, RecoveryReport, table_place};
 use crate::lifecycle::structures::{Structures, read_structures};
@@ -84,6 +85,9 @@ impl Opening {
         };
         let Structures { mut superblock, older, mut root, root_slot } =
             read_structures(&reads, options.anchors, &mut report).await?;
+        let device = as_said(device.device(), &superblock.layout);
+        let device = Member::new(device, options.probe.clone());
+        let reads = as_said(&reads, &superblock.layout);
         if plant::is(Bug::GeometryOfToday) {
             superblock.layout = superblock.layout.on_columns(device.device().geometry());
         }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, Lba, Nanos, Nvram, Sectors};
+use manylogs_block::{Extent, Geometry, Lba, Nanos, Nvram, Sectors};
 use manylogs_logstore::{LogId, VolumeId};
 
 use crate::ondisk::layout::{Anchors, Layout};
@@ -62,6 +62,8 @@ pub struct CreateOptions {
     /// the device's old content. This writes the whole device if it cannot zero faster. Ignored if
     /// the layout was given, because the homes then hold the owner's data.
     pub zero: bool,
+    /// The array that the device is by its user's word. It counts if the device says none itself.
+    pub said: Option<Geometry>,
     /// Learns the purpose of each write of the volume.
     pub probe: PhaseProbe,
 }

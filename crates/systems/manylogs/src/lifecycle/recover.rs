@@ -10,7 +10,7 @@ use manylogs_logstore::store::{Store, Versions, apart};
 use manylogs_logstore::{LogId, NvramError, Scanned, VolumeId};
 
 use crate::error::VolumeError;
-use crate::lifecycle::columns::{arranged_reads, is_reshaped};
+use crate::lifecycle::columns::{arranged_reads, as_said, is_reshaped};
 use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
@@ -30,6 +30,7 @@ pub(crate) async fn rebuild(
     mut store: Store,
     report: &mut RecoveryReport,
 ) -> Result<(Store, InDoubt), VolumeError> {
+    let device = &as_said(device, &superblock.layout);
     report.reshaped = is_reshaped(device, &superblock.layout);
     let device = &arranged_reads(device, &superblock.layout);
     report.was_closed = store.root().left != Left::Open;

@@ -51,7 +51,7 @@ pub struct LogRun {
 }
 
 /// Parts of a layout, as the superblock keeps them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts {
     /// Size of the device.
     pub(crate) device: Sectors,
@@ -69,6 +69,8 @@ pub(crate) struct Parts {
     pub(crate) anchors: Option<Anchors>,
     /// The array that the volume was made for: then each region holds a log for each column.
     pub(crate) columns: Option<Geometry>,
+    /// Whether that array's shape is its user's word: the device does not say it.
+    pub(crate) said: bool,
 }
 
 /// Places of a volume's structures, logs and homes.
@@ -134,8 +136,8 @@ impl Layout {
             LogPlacement::Listed => Vec::new(),
         };
         let snapshot = Sectors(snapshot);
-        let anchors = None;
-        let parts = Parts { device, superblock, snapshot, images, space, runs, anchors, columns };
+        let frame = Parts { device, superblock, snapshot, images, space, ..Parts::default() };
+        let parts = Parts { runs, columns, ..frame };
         if let Some(array) = columns.filter(|_| parts.check_runs(physical).is_err()) {
             return Err(VolumeError::StripesTooLong { log, stripe: array.stripe() });
         }
@@ -317,12 +319,6 @@ impl Layout {
 }
 
 impl Parts {
-    /// Entries of the superblock's list of runs: anchors and the geometry are such entries, too.
-    pub(crate) fn entries(&self) -> usize {
-        let anchors = if self.anchors.is_some() { 2 } else { 0 };
-        self.runs.len() + anchors + usize::from(self.columns.is_some())
-    }
-
     /// Checks that structures, space and logs follow one another without overlap, in whole physical
     /// sectors. Otherwise a superblock is not believed.
     pub(crate) fn check(&self, physical: Sectors) -> Result<(), &'static str> {

@@ -195,7 +195,7 @@ impl Superblock {
             checksum: U32::ZERO,
             version: U32::new(VERSION),
             volume: self.volume,
-            features_compatible: U64::new(self.features_compatible),
+            features_compatible: U64::new(self.features_compatible()),
             features_read_only_compatible: U64::new(KNOWN_READ_ONLY_COMPATIBLE),
             features_incompatible: U64::new(self.features_incompatible()),
             generation: U64::new(self.generation),
@@ -296,10 +296,10 @@ impl Superblock {
             runs,
             anchors,
             columns,
+            said: columns::is_said(&raw) && columns.is_some(),
         };
         let regions: u64 = parts.runs.iter().map(|run| u64::from(run.count)).sum();
-        let logs =
-            regions * columns.map_or(1, |array| u64::from(ColumnMap::logs_in_region(&array)));
+        let logs = regions * columns.map_or(1, |it| u64::from(ColumnMap::logs_in_region(&it)));
         if logs > LOGS_MAX || raw.generation.get() > GENERATION_MAX {
             return Err(VolumeError::Impossible("number of logs or generation"));
         }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs::{DrainOptions, LogPlacement, OpenOptions, Settings, Volume, VolumeConfig};
-use manylogs_array::{Copies, Mirror};
+use manylogs_array::{Members, Mirror};
 use manylogs_block::{BlockDevice, Extent, Handle, MemoryDevice, Nanos, Payload, Request, Sectors};
 use manylogs_filters::{Delay, Trace};
 use manylogs_sim::{Sim, TaskOrder};
@@ -104,7 +104,7 @@ fn on_drives<T: 'static, F: Future<Output = T> + 'static>(
         let (drive, span) = (Rc::clone(drive), ANSWER);
         Rc::new(Delay::new(runtime.clone(), drive, span)) as Rc<dyn BlockDevice>
     });
-    let copies = Copies::new(&lost, true);
+    let copies = Members::with_copies(&lost, true);
     let mirror = Rc::new(Mirror::with(runtime.clone(), members.collect(), copies));
     sim.block_on(node, work(runtime, mirror))
 }

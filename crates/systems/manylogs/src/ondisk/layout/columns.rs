@@ -22,7 +22,8 @@ impl Layout {
     pub fn column_map(&self) -> Option<ColumnMap> {
         let columns = self.parts.columns?;
         let areas = self.parts.runs.iter().flat_map(|run| run.regions());
-        if columns.parity == 0 {
+        // An owner that gives the places of structures has not kept rows free for them.
+        if columns.parity == 0 || self.parts.anchors.is_some() {
             return Some(ColumnMap::new(columns, areas.collect()));
         }
         let [first, _] = self.snapshots();
@@ -41,6 +42,13 @@ impl Layout {
         row.filter(|_| !plant::is(Bug::RecordsShareRow)).unwrap_or(physical)
     }
 
+    /// Whether logs in places that an owner gives can be made for this array: on one with parity
+    /// chunks must have 16 KiB or more.
+    #[must_use]
+    pub fn may_have_logs(array: &Geometry) -> bool {
+        array.parity == 0 || array.chunk >= ROWS_CHUNK_LEAST
+    }
+
     /// Room for an image of rows on their way home; empty if the volume has none.
     #[must_use]
     pub fn images(&self) -> Extent {
@@ -51,6 +59,18 @@ impl Layout {
     #[must_use]
     pub const fn columns(&self) -> Option<Geometry> {
         self.parts.columns
+    }
+
+    /// Whether the array's shape is its user's word, because the device does not say it.
+    #[must_use]
+    pub const fn is_said(&self) -> bool {
+        self.parts.said
+    }
+
+    /// This layout with the array's shape as its user's word.
+    #[must_use]
+    pub(crate) fn as_said(&self) -> Self {
+        Self::from_parts(Parts { said: self.parts.columns.is_some(), ..self.parts.clone() })
     }
 
     /// The same regions, as on a volume made for another array.
@@ -88,7 +108,8 @@ impl Layout {
         if !snapshots.is_multiple_of(2 * unit) || snapshot.0 < least || !has_end {
             return Err(Unfit::Structures);
         }
-        let parts = Parts { columns, snapshot, images, ..self.parts.clone() };
+        let said = self.parts.said && columns == self.parts.columns;
+        let parts = Parts { columns, said, snapshot, images, ..self.parts.clone() };
         if parts.entries() as u64 > runs_that_fit(parts.superblock) {
             return Err(Unfit::TooManyRuns);
         }
@@ -106,6 +127,12 @@ impl Layout {
 }
 
 impl Parts {
+    /// Entries of the superblock's list of runs: anchors and the geometry are such entries, too.
+    pub(crate) fn entries(&self) -> usize {
+        let anchors = if self.anchors.is_some() { 2 } else { 0 };
+        self.runs.len() + anchors + usize::from(self.columns.is_some())
+    }
+
     /// Checks that on an array with parity structures are in rows of their own.
     pub(super) fn check_rows(&self) -> Result<(), &'static str> {
         let Some(columns) = self.columns.filter(|columns| columns.parity > 0) else {
@@ -115,6 +142,12 @@ impl Parts {
             };
         };
         columns.check()?;
+        if self.anchors.is_some() {
+            return match self.images {
+                Sectors(0) if Layout::may_have_logs(&columns) => Ok(()),
+                _ => Err("logs that do not fill rows of their array"),
+            };
+        }
         let own = self.images.0.is_multiple_of(columns.stripe().0)
             && self.snapshot.0.is_multiple_of(columns.stripe().0)
             && fits_rows(columns, self.device)

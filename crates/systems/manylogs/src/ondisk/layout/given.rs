@@ -80,8 +80,8 @@ impl Layout {
         let shorter = anchors.first.len.min(anchors.last.len);
         let snapshot = Sectors((shorter - superblock - ROOT_SECTORS).0 / ALIGN * ALIGN);
         let anchors = Some(anchors);
-        let images = Sectors(0);
-        let parts = Parts { device, superblock, snapshot, images, space, runs, anchors, columns };
+        let frame = Parts { device, superblock, snapshot, space, ..Parts::default() };
+        let parts = Parts { runs, anchors, columns, ..frame };
         debug_assert_eq!(parts.check(physical), Ok(()));
         Ok(Self::from_parts(parts))
     }

@@ -123,6 +123,7 @@ impl Layout {
             runs,
             anchors: None,
             columns: None,
+            said: false,
         };
         debug_assert_eq!(parts.check(physical), Ok(()));
         Ok(Self::from_parts(parts))

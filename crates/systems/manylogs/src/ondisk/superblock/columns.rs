@@ -21,12 +21,20 @@ impl Superblock {
         }
     }
 
+    /// The compatible features. Those that this program does not know stay.
+    pub(super) fn features_compatible(&self) -> u64 {
+        let said = if self.layout.is_said() { ARRAY_SAID } else { 0 };
+        self.features_compatible & !ARRAY_SAID | said
+    }
+
     /// Records are whole multiples of this length: see [`Layout::record_unit`].
     pub(crate) fn record_unit(&self) -> Sectors {
         self.layout.record_unit(self.physical)
     }
 }
 
+/// A compatible feature: the geometry of the array is its user's word.
+const ARRAY_SAID: u64 = 1;
 /// Parities are in the low bits of their field, and the stripes for images of rows above.
 const PARITY_BITS: u32 = 8;
 
@@ -41,6 +49,11 @@ pub(super) fn raw(geometry: Geometry, images: Sectors) -> RawRun {
         count: U32::new(geometry.columns.into()),
         reserved: U32::new(u32::from(geometry.parity) | stripes << PARITY_BITS),
     }
+}
+
+/// Whether the geometry is its user's word.
+pub(super) const fn is_said(raw: &Raw) -> bool {
+    raw.features_compatible.get() & ARRAY_SAID != 0
 }
 
 /// Removes the geometry from the list of runs, if there is one. Also returns the length of the room

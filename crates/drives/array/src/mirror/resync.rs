@@ -1,0 +1,107 @@
+//! Resynchronisation of a mirror that is in use.
+
+use std::cell::{Cell, RefCell};
+
+use manylogs_block::{Extent, Handle, Hint, IoResult, Request, Sectors, Signal, all_done};
+use manylogs_plant::{self as plant, Bug};
+
+use super::Mirror;
+use crate::members::Pace;
+
+/// The writes in flight, and the place that the resynchronisation keeps for itself.
+#[derive(Default)]
+pub(super) struct Traffic {
+    writes: RefCell<Vec<Extent>>,
+    taken: Cell<Option<Extent>>,
+    changed: Signal,
+}
+
+impl Traffic {
+    /// Whether a write must wait for the resynchronisation.
+    pub(super) fn is_taken(&self, extent: Extent) -> bool {
+        self.taken.get().is_some_and(|taken| taken.overlaps(extent))
+    }
+
+    /// Waits until the resynchronisation has left this place.
+    pub(super) async fn until_free(&self, extent: Extent) {
+        loop {
+            let changed = self.changed.wait();
+            if !self.is_taken(extent) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn begin(&self, extent: Extent) {
+        self.writes.borrow_mut().push(extent);
+    }
+
+    pub(super) fn end(&self, extent: Extent) {
+        let mut writes = self.writes.borrow_mut();
+        if let Some(at) = writes.iter().position(|write| *write == extent) {
+            writes.swap_remove(at);
+        }
+        drop(writes);
+        self.changed.notify();
+    }
+
+    /// Keeps later writes out of a place, and waits for those in flight there.
+    async fn take(&self, place: Extent) {
+        self.taken.set(Some(place));
+        loop {
+            let changed = self.changed.wait();
+            if !self.writes.borrow().iter().any(|write| write.overlaps(place)) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn give_back(&self) {
+        self.taken.set(None);
+        self.changed.notify();
+    }
+}
+
+impl Mirror {
+    /// Brings members that may differ in step while the array is used, as md does: the content of
+    /// the first member goes to the others, window by window. Writes to the window wait, and reads
+    /// behind it go to the first member. Ends when all is in step, when only one member is left, or
+    /// when the content cannot be read or written.
+    pub async fn resync(&self, runtime: Handle, pace: Pace) {
+        let end = self.0.capabilities.capacity;
+        while let Some(from) = self.0.members.behind() {
+            let len = pace.window.min(Sectors(end.0.saturating_sub(from.0)));
+            if len == Sectors(0) || self.0.live().count() == 1 {
+                return self.0.members.resynced(None);
+            }
+            let place = Extent { start: from, len };
+            let takes = !plant::is(Bug::ResyncOvertakesWrite);
+            if takes {
+                self.0.traffic.take(place).await;
+            }
+            let copied = self.copy_to_others(place).await;
+            if copied.is_ok() {
+                self.0.members.resynced(Some(place.end()));
+            }
+            if takes {
+                self.0.traffic.give_back();
+            }
+            if copied.is_err() {
+                return;
+            }
+            runtime.sleep(pace.pause).await;
+        }
+    }
+
+    async fn copy_to_others(&self, place: Extent) -> IoResult<()> {
+        let payload = self.read(place, false).await?;
+        let write = || {
+            let (payload, hint) = (payload.clone(), Hint::None);
+            Request::Write { extent: place, payload, fua: false, hint }
+        };
+        let others = self.0.live().skip(1);
+        all_done(others.map(|at| self.send(at, write(), false)).collect::<Vec<_>>()).await
+    }
+}
