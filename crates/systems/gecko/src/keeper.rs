@@ -192,15 +192,13 @@ impl Keeper {
     }
 
     async fn write(&self, next: Roster, changed: Option<usize>) -> Result<(), NotChanged> {
-        let mut next = next;
-        while let Err((id, error)) = self.write_all(&next, changed).await {
-            // The drive of a link that leaves may be gone. It is last, and the others say it.
+        let (mut next, mut gone) = (next, None);
+        while let Err((id, error)) = self.write_all(&next, changed, gone).await {
             let is_of_leaving = next.leaving.map(usize::from) == next.link_of(id);
-            if is_of_leaving && error == IoError::Gone {
-                break;
-            }
             match next.after(Change::Leave { id }) {
                 Ok(Some(fewer)) => next = self.numbered(fewer),
+                // The last drive of a link that leaves: the labels of all others say that it does.
+                _ if is_of_leaving && error == IoError::Gone => gone = Some(id),
                 _ => return Err(NotChanged::Io(error)),
             }
         }
@@ -212,14 +210,20 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes the labels of all drives of `next` that are not lost, those of the link `changed`
-    /// last.
-    async fn write_all(&self, next: &Roster, changed: Option<usize>) -> Result<(), (u64, IoError)> {
+    /// Writes the labels of all drives of `next` that are neither lost nor `gone`, those of the link
+    /// `changed` last.
+    async fn write_all(
+        &self,
+        next: &Roster,
+        changed: Option<usize>,
+        gone: Option<u64>,
+    ) -> Result<(), (u64, IoError)> {
         let drives = self.drives.borrow().clone();
         let of_next =
             drives.iter().filter_map(|drive| Some((next.link_of(drive.label.id)?, drive)));
         let mut order: Vec<(usize, &Drive)> =
             of_next.filter(|(link, _)| self.lost.get() != Some(*link)).collect();
+        order.retain(|(_, drive)| gone != Some(drive.label.id));
         order.sort_by_key(|(link, drive)| (changed == Some(*link), *link, drive.label.id));
         for (_, drive) in order {
             let written = self.write_label(drive, next).await;

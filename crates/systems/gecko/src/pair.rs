@@ -270,7 +270,12 @@ fn together(drives: &[Drive]) -> Capabilities {
 
 impl BlockDevice for Pair {
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities
+        // A drive that joins, or has joined, may have shorter sectors.
+        let (current, joining) = (self.0.keeper.current(self.0.link), self.0.keeper.joining());
+        let joining = joining.filter(|drive| usize::from(drive.label.drive) == self.0.link);
+        let all = current.into_iter().chain(joining);
+        let untorn = all.map(|drive| drive.device.capabilities().untorn).min();
+        Capabilities { untorn: untorn.unwrap_or(self.0.capabilities.untorn), ..self.0.capabilities }
     }
 
     fn submit(&self, request: Request) -> Completion {

@@ -1,6 +1,6 @@
 //! A drive of a chain fails: the chain goes on, and the link leaves with what only it held.
 
-use crate::common::{PIECE, World, holds, place, write};
+use crate::common::{PIECE, World, device, holds, place, write};
 use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
 use manylogs_gecko::{Chain, ChainError, ChainSettings, LinkError, OnLoss, summary_room};
 use manylogs_sim::CrashDisk;
@@ -146,6 +146,30 @@ fn a_link_with_bad_sectors_leaves_without_what_they_held() {
             assert_eq!(sorted(&chain).await.1, lost);
         });
     }
+}
+
+/// A link stops leaving at bad sectors, and its drive dies without notice. All labels but that
+/// drive's name the link that is added then.
+#[test]
+fn a_link_is_added_beside_a_dead_one_that_leaves() {
+    in_virtual_time(|world| async move {
+        let chain = filled(&world).await;
+        spoil(&world.disks[0], in_segment(0, 256));
+        let stopped = chain.remove_link(0, OnLoss::Stop).await;
+        assert!(matches!(stopped, Err(LinkError::Unreadable { link: 0, .. })), "{stopped:?}");
+        dies(&world.disks[0]);
+        assert_eq!(chain.add_link(vec![(device(&world.disks[4]), 4)]).await, Ok(4));
+        for _ in 0..4 {
+            for piece in 0..PIECES {
+                write(&chain, piece, B).await;
+            }
+        }
+        let chain = world.crashed().open(&[0, 1, 2, 3, 4]).await.unwrap();
+        assert_eq!(chain.links().len(), 5);
+        for piece in 0..PIECES {
+            assert!(holds(&chain, piece, B).await, "piece {piece}");
+        }
+    });
 }
 
 /// A drive of which only the last copy of its label cannot be read is no drive that is gone.
