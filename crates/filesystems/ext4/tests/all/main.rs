@@ -8,6 +8,7 @@ mod basic;
 mod blockmap;
 mod broken_log;
 mod calls;
+mod cleaner;
 mod collisions;
 mod common;
 mod damage;
