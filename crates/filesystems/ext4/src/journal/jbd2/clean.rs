@@ -23,8 +23,8 @@ use crate::units::{BLOCK_BYTES, BlockNo, Run};
 const GAP_MOST: u64 = 16;
 /// Of so many blocks of a log one is given back at a time, and so many at most, or one of so many
 /// of a long log.
-const PART: u32 = 32;
-const PART_MOST: u32 = 2048;
+const PART: u32 = 16;
+const PART_MOST: u32 = 4096;
 const PART_OF_LONG: u32 = 128;
 
 impl Jbd2Sink {
