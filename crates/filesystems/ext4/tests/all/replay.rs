@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{Judged, SMALL, SMALL_MIB, World, e2fsck, has, load, mkfs, save};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, e2fsck, has, image_dir, load, mkfs, save};
 use crate::lazy::run_in;
 use manylogs_block::Rng;
 use manylogs_ext4::{Change, Ext4, FileKind, Ino, Mode, New};
@@ -56,7 +56,7 @@ const FAST_MIB: u64 = 32;
 fn with_fast_commits() -> Option<DiskImage> {
     let options = ["-g", "1024", "-J", "size=8", "-N", "2048", "-O", "^metadata_csum"];
     let image = mkfs(FAST_MIB, &options)?;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&image, FAST_MIB, &path);
     let mut bytes = std::fs::read(&path).unwrap();
@@ -88,7 +88,7 @@ fn all_is_replayed_after_fast_commits() -> bool {
         mode(number)
     });
     let cut = world.disk.after_power_cut(Survival::Everything, &mut Rng::new(1));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&cut, FAST_MIB, &path);
     let (code, said) = e2fsck(&["-fp"], &path);
