@@ -109,7 +109,7 @@ pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{
     Cleaner, Closed, CommitSink, Contents, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged,
-    LoggedKind, Newest, OldPart, SinkStats, Step, Together,
+    LoggedKind, Look, Looked, Newest, OldPart, Scrubbed, SinkStats, Step, Together,
 };
 pub use leads::{Leads, NotHome};
 pub use marks::{Copies, Marks};

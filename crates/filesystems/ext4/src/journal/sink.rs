@@ -8,6 +8,7 @@ use bytes::Bytes;
 use manylogs_block::{Completion, Extent, IoResult};
 
 use super::clean::{Cleaner, OldPart};
+use super::scrub::Looked;
 use crate::memory::Permit;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Run, Timestamp};
@@ -118,6 +119,9 @@ impl SinkStats {
 /// Contents of blocks, as [`CommitSink::read_copies`] finds them.
 pub type Contents<'a> = Pin<Box<dyn Future<Output = Vec<(BlockNo, Bytes)>> + 'a>>;
 
+/// What [`CommitSink::look`] finds.
+pub type Look<'a> = Pin<Box<dyn Future<Output = IoResult<Option<Looked>>> + 'a>>;
+
 /// Makes transactions durable, brings their blocks home, and finds them again after a crash.
 ///
 /// ext4's own journal is one sink. A store of log records is another: there a transaction is one
@@ -182,6 +186,15 @@ pub trait CommitSink {
     /// that cannot be read, or are damaged, are left out.
     fn read_copies<'a>(&'a self, _copies: &'a [(BlockNo, LogCopy)]) -> Contents<'a> {
         Box::pin(async { Vec::new() })
+    }
+
+    /// Reads a part of a log that keeps its content, behind transaction `after` or from the
+    /// beginning on. `None` if there is nothing more.
+    ///
+    /// # Errors
+    /// Those of the device, unless its medium is bad.
+    fn look(&self, _after: Option<Tid>) -> Look<'_> {
+        Box::pin(async { Ok(None) })
     }
 
     /// Brings home what is still the newest content in transactions up to `newest`, and gives their

@@ -24,6 +24,7 @@ mod memory;
 mod promises;
 mod replay;
 mod saved_map;
+mod scrub;
 mod statfs;
 mod streams;
 mod together;

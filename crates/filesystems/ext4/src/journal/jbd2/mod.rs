@@ -18,6 +18,7 @@ mod replay;
 mod restore;
 mod save;
 mod scan;
+mod scrub;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -34,7 +35,9 @@ use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
 use super::clean::{Cleaner, OldPart};
-use super::sink::{Closed, CommitSink, Contents, KeptInLog, LogCopy, Newest, SinkStats, Step};
+use super::sink::{
+    Closed, CommitSink, Contents, KeptInLog, LogCopy, Look, Newest, SinkStats, Step,
+};
 pub(crate) use checkpoint::unescaped;
 use copies::{Copies, Copy};
 pub(crate) use open::open;
@@ -252,6 +255,10 @@ impl CommitSink for Jbd2Sink {
 
     fn read_copies<'a>(&'a self, copies: &'a [(BlockNo, LogCopy)]) -> Contents<'a> {
         Box::pin(self.read_newest(copies))
+    }
+
+    fn look(&self, after: Option<Tid>) -> Look<'_> {
+        Box::pin(self.look_at(after))
     }
 
     fn give_back(&self, newest: Tid) -> Step<'_> {
