@@ -21,6 +21,12 @@ macro_rules! with_file_systems {
                 LazyHeadForgotten,
                 /// What is arranged is what lies at home, which may be old.
                 ArrangeRenewsHome,
+                /// The tail moves before what was written anew is durable.
+                LazyTailBeforeRenewed,
+                /// A block is written anew that a transaction under way has freed.
+                LazyRenewsFreed,
+                /// An old copy of a block is written anew over a change under way.
+                LazyRenewsOld,
             }
             /// Bugs of such a journal that tests of its parts show.
             LAZY_PARTS {
@@ -78,6 +84,11 @@ macro_rules! with_file_systems {
                 LazyLeftStays,
                 /// What is too old in the journal does not go home in idle time.
                 LazyAgeForgotten,
+                /// A scrub does not write a damaged copy anew whose content is in memory.
+                LazyScrubLeaves,
+                /// A log leaves out the room for fast commits, though its superblock says that
+                /// there are none.
+                FastCommitsKeepRoom,
                 /// A journal with content of files is opened without a replay.
                 LazyOpensContent,
                 /// A block that was read ahead is served though it was written since.

@@ -3,6 +3,7 @@
 
 pub mod applications;
 mod case;
+pub mod cleaner;
 mod disk;
 mod drives;
 pub mod keeping;
@@ -12,7 +13,7 @@ mod run;
 mod table;
 pub mod trees;
 
-pub use case::{DiskCase, JOURNAL, MlfsCase, WRITES_PER_SYNC};
+pub use case::{DiskCase, INODE_BYTES, JOURNAL, MlfsCase, WRITES_PER_SYNC};
 pub use disk::MlfsError;
 pub use results::{MlfsFigures, MlfsResult, Speedup};
 pub use run::{Disks, Figures, measure_one, run_all};

@@ -20,6 +20,7 @@ mod axes;
 mod cells;
 mod chains;
 mod claims;
+mod cleaner;
 mod columns;
 mod episodes;
 mod file;

@@ -26,6 +26,7 @@ pub mod stat;
 mod tar;
 mod text;
 pub mod transform;
+mod zipf;
 
 pub use cache::RequestCache;
 pub use error::{BadRecord, IoFailure, Position, TraceError, UnknownFormat};
@@ -40,3 +41,4 @@ pub use open::{
 };
 pub use request::{BoxedSource, SourceCounts, TraceOp, TraceRequest, TraceSource};
 pub use stat::TraceStats;
+pub use zipf::{Zipf, shuffled};

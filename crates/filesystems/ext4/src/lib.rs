@@ -108,8 +108,8 @@ pub use error::{Corruption, Error, JournalLoss, Location, Refusal, Result};
 pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{
-    Closed, CommitSink, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest,
-    SinkStats, Step, Together,
+    Cleaner, Closed, CommitSink, Contents, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged,
+    LoggedKind, Look, Looked, Newest, OldPart, Scrubbed, SinkStats, Step, Together,
 };
 pub use leads::{Leads, NotHome};
 pub use marks::{Copies, Marks};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use manylogs_block::Nanos;
-use manylogs_lab::mlfs::DiskCase;
 use manylogs_lab::mlfs::applications::{
     ApplicationCase, ApplicationFigures, BYTES_PER_INODE, run_all, text,
 };
+use manylogs_lab::mlfs::{DiskCase, INODE_BYTES};
 use manylogs_lab::replay::DriveSettings;
 use manylogs_mlfs::adopt::{LogLayout, Spacing};
 use manylogs_workload::programs::{FileServer, MongoDb, Program, VarMail};
@@ -50,6 +50,7 @@ fn cases(args: &FsApplicationsArgs) -> Result<Vec<ApplicationCase>, Failure> {
                         threshold: args.threshold,
                         journal: args.journal,
                         bytes_per_inode: BYTES_PER_INODE,
+                        inode_bytes: INODE_BYTES,
                         mode: mode.journal,
                         seed: args.seed,
                     },

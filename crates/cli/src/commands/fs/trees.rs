@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use manylogs_lab::mlfs::DiskCase;
 use manylogs_lab::mlfs::trees::{BYTES_PER_INODE, TreesCase, TreesFigures, run_all, text};
+use manylogs_lab::mlfs::{DiskCase, INODE_BYTES};
 use manylogs_lab::replay::DriveSettings;
 use manylogs_mlfs::adopt::LogLayout;
 
@@ -44,6 +44,7 @@ fn cases(args: &FsTreesArgs) -> Result<Vec<TreesCase>, Failure> {
                 threshold: None,
                 journal: args.journal,
                 bytes_per_inode: BYTES_PER_INODE,
+                inode_bytes: INODE_BYTES,
                 mode: *mode,
                 seed: args.seed,
             },

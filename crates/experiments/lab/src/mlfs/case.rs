@@ -35,6 +35,8 @@ pub struct MlfsCase {
     pub span: Nanos,
 }
 
+/// Size of an inode, the default of mkfs.
+pub const INODE_BYTES: u32 = 256;
 /// Bytes per inode, where only large files are made.
 const FEW_INODES: u64 = 16 << 20;
 
@@ -51,6 +53,8 @@ pub struct DiskCase {
     pub journal: Sectors,
     /// Bytes per inode of the file system.
     pub bytes_per_inode: u64,
+    /// Size of an inode.
+    pub inode_bytes: u32,
     /// The mode of the journal.
     pub mode: JournalMode,
     /// Seed of all random choices.
@@ -70,8 +74,11 @@ impl DiskCase {
         let (name, cache, queue) = (drive.name(), drive.write_cache, drive.queue);
         let link = drive.link;
         let adopted = self.is_adopted();
-        let inodes = self.bytes_per_inode;
-        format!("{name} {cache} {link:?} {queue:?} {spacing:?} {} {inodes} {adopted}", journal.0)
+        let (inodes, inode) = (self.bytes_per_inode, self.inode_bytes);
+        let journal = journal.0;
+        format!(
+            "{name} {cache} {link:?} {queue:?} {spacing:?} {journal} {inodes} {inode} {adopted}"
+        )
     }
 }
 
@@ -83,8 +90,8 @@ impl MlfsCase {
     #[must_use]
     pub fn disk(&self) -> DiskCase {
         let Self { drive, spacing, threshold, journal, mode, seed, .. } = self.clone();
-        let bytes_per_inode = FEW_INODES;
-        DiskCase { drive, spacing, threshold, journal, bytes_per_inode, mode, seed }
+        let (bytes_per_inode, inode_bytes) = (FEW_INODES, INODE_BYTES);
+        DiskCase { drive, spacing, threshold, journal, bytes_per_inode, inode_bytes, mode, seed }
     }
 
     /// The case's stream alone.

@@ -293,6 +293,7 @@ fn mkfs(case: &DiskCase) -> io::Result<Media> {
     mkfs.args(["-q", "-F", "-b", "4096", "-U", "12345678-1234-1234-1234-123456789abc"]);
     let journal = format!("size={}", case.journal.bytes() >> 20);
     mkfs.args(["-J", &journal, "-i", &case.bytes_per_inode.to_string()]);
+    mkfs.args(["-I", &case.inode_bytes.to_string()]);
     let seed = "hash_seed=3f0c6f3e-6b0c-4c0e-9d4e-2f6a3c1b5d70";
     mkfs.args(["-E", &format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,{seed}")]);
     mkfs.env("E2FSPROGS_FAKE_TIME", "1700000000").arg(&path);

@@ -9,8 +9,8 @@ use super::part::FsApplications;
 use super::parts::{Planning, filled, in_field, size};
 use super::plan::{Place, PlaceKind, Planned, Scale};
 use super::work::Work;
-use crate::mlfs::DiskCase;
 use crate::mlfs::applications::{ApplicationCase, BYTES_PER_INODE, MANYLOGS_ODUR};
+use crate::mlfs::{DiskCase, INODE_BYTES};
 use crate::replay::DriveSettings;
 use crate::runs::{KeyBuilder, RunKey};
 use crate::sweep::drive;
@@ -76,6 +76,7 @@ pub(super) fn plan(part: &FsApplications, scale: Scale, planned: &mut Planned) -
                             threshold,
                             journal,
                             bytes_per_inode: BYTES_PER_INODE,
+                            inode_bytes: INODE_BYTES,
                             mode: of,
                             seed: 1,
                         },

@@ -237,6 +237,10 @@ impl Figure {
             Part::FsApplications(part) => vec![("seconds", part.seconds)],
             Part::Interfere(part) => vec![("seconds", part.seconds)],
             Part::FsTrees(part) => part.scaled(),
+            Part::FsCleaner(part) => vec![("journal-mib", part.journal_mib)],
+            Part::FsMounts(part) => {
+                vec![("journal-mib", part.journal_mib), ("live", part.live)]
+            }
             Part::Replay(part) => vec![("window-s", part.window_s), ("seeds", part.seeds)],
             Part::Episodes(part) => {
                 vec![("share-percent", part.share_percent), ("seeds", part.seeds)]

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::chains::Chains;
+use super::cleaner::{FsCleaner, FsMounts};
 use super::episodes::Episodes;
 use super::lent::{Lent, Reclaim, Recovery};
 use super::trees::FsTrees;
@@ -23,6 +24,10 @@ pub enum Part {
     Interfere(Interfere),
     /// `manylogs fs trees`.
     FsTrees(FsTrees),
+    /// Zipf updates that fill the journal of a file system.
+    FsCleaner(FsCleaner),
+    /// Mounts of a file system whose journal holds much.
+    FsMounts(FsMounts),
     /// Replays, as of `manylogs sweep`.
     Replay(Replay),
     /// `manylogs episodes`.
@@ -187,6 +192,8 @@ impl Part {
             Self::FsApplications(part) => part.explains.as_deref(),
             Self::Interfere(part) => part.explains.as_deref(),
             Self::FsTrees(part) => part.explains.as_deref(),
+            Self::FsCleaner(part) => part.explains.as_deref(),
+            Self::FsMounts(part) => part.explains.as_deref(),
             Self::Replay(part) => part.explains.as_deref(),
             Self::Episodes(part) => part.explains.as_deref(),
             Self::Lent(part) => part.explains.as_deref(),

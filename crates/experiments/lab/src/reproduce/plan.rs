@@ -8,6 +8,7 @@ use super::applications;
 use super::cells::{Cells, Metrics};
 use super::chains;
 use super::claims::Gaps;
+use super::cleaner;
 use super::episodes;
 use super::file::{Figure, Ratio};
 use super::folder::Folder;
@@ -91,6 +92,8 @@ pub(super) enum PlaceKind {
     Episode { over_time: bool },
     /// How many times as much without lent drives.
     Lent,
+    /// How many times as long as in the baseline somebody waits.
+    Waits,
     /// Nothing.
     Alone,
     /// What one phase took, and how much less than in the baseline.
@@ -130,6 +133,8 @@ pub fn plan(
             Part::FsApplications(part) => applications::plan(part, scale, &mut planned),
             Part::Interfere(part) => parts::interfere(part, scale, &mut planned),
             Part::FsTrees(part) => trees::plan(part, scale, &mut planned),
+            Part::FsCleaner(part) => cleaner::plan(part, scale, &mut planned),
+            Part::FsMounts(part) => cleaner::plan_mounts(part, scale, &mut planned),
             Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
             Part::Episodes(part) => episodes::plan(part, scale, &mut planned),
             Part::Lent(part) => lent::plan(part, scale, &mut planned),
@@ -230,6 +235,7 @@ fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Met
         PlaceKind::Replayed { outer_mb_s, .. } => replayed(&mut metrics, base, outer_mb_s),
         PlaceKind::Episode { .. } => episodes::derive(&mut metrics, base),
         PlaceKind::Lent => lent::derive(&mut metrics, base),
+        PlaceKind::Waits => cleaner::derive(&mut metrics, base),
         PlaceKind::Alone | PlaceKind::Phase(_) => {}
     }
     metrics

@@ -11,8 +11,8 @@ use super::part::Scaled;
 use super::parts::{Planning, filled, in_field};
 use super::plan::{Place, PlaceKind, Planned, Scale};
 use super::work::Work;
-use crate::mlfs::DiskCase;
 use crate::mlfs::trees::{BYTES_PER_INODE, PhaseKind, TreesCase, TreesResult};
+use crate::mlfs::{DiskCase, INODE_BYTES};
 use crate::replay::DriveSettings;
 use crate::runs::{KeyBuilder, RunKey};
 use crate::stats::round3;
@@ -95,6 +95,7 @@ impl FsTrees {
             threshold: None,
             journal: manylogs_block::Sectors(scale.of(self.journal_mib) << 11),
             bytes_per_inode: BYTES_PER_INODE,
+            inode_bytes: INODE_BYTES,
             mode,
             seed,
         };

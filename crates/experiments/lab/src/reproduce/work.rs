@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::cells::Metrics;
 use super::chains;
+use super::cleaner;
 use super::episodes::{EpisodeCase, Fits};
 use super::lent::LentWork;
 use super::trees::of_trees;
@@ -13,6 +14,7 @@ use crate::chain::{self, ChainCase, ChainFailure};
 use crate::episodes::EpisodeFailure;
 use crate::interfere::{self, Case, SyncMillis};
 use crate::mlfs::applications::{self, ApplicationCase, ApplicationDisks};
+use crate::mlfs::cleaner::{CleanerCase, MountsCase};
 use crate::mlfs::trees::TreesCase;
 use crate::mlfs::{self, Disks, MlfsCase};
 use crate::replay::Progress;
@@ -50,6 +52,10 @@ pub(super) enum Work {
     Applications(Box<ApplicationCase>),
     /// Trees of directories on a file system.
     Trees(Box<TreesCase>),
+    /// Updates that fill the journal of a file system.
+    Cleaner(Box<CleanerCase>),
+    /// Mounts of a file system whose journal holds much.
+    Mounts(Box<MountsCase>),
     /// A replay.
     Replay(Box<Job>),
     /// An episode.
@@ -94,6 +100,8 @@ impl Run {
                 Some(of_applications(&applications::measure_one(case, &context.programs)?))
             }
             Work::Trees(case) => Some(of_trees(&mlfs::trees::measure_one(case)?)),
+            Work::Cleaner(case) => Some(cleaner::metrics(&mlfs::cleaner::measure_one(case)?)),
+            Work::Mounts(case) => Some(cleaner::of_mounts(&mlfs::cleaner::measure_mounts(case)?)),
             Work::Chain(case) => Some(chains::metrics(&chain::measure(case)?)),
             Work::Replay(job) => job.run(false, &context.progress)?.map(|(row, _)| of_row(&row)),
             Work::Episode(case) => Some(case.measure(&context.fits)?),

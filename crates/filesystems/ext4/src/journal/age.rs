@@ -1,4 +1,4 @@
-//! Metadata that was in a journal for long goes home while nobody uses the device.
+//! What is done with a journal that keeps its metadata while nobody uses the device.
 //!
 //! Programs that read the disk past a journal that keeps its metadata see an old state. So what is
 //! older than a bound goes home, a little at a time, and only while no request came for a while: a
@@ -52,8 +52,8 @@ impl Ext4 {
 }
 
 impl Metadata {
-    /// Brings home what is too old, as long as the file system is mounted. If the oldest part
-    /// cannot go home it ends: whoever needs the room later hears why.
+    /// Brings home what is too old, and scrubs the log, as long as the file system is mounted. If
+    /// the oldest part cannot go home it ends: whoever needs the room later hears why.
     pub(super) async fn age_forever(self: Rc<Self>) {
         let (mut seen, mut last) = (None, Attempt::Nothing);
         while last != Attempt::Stuck {
@@ -61,16 +61,19 @@ impl Metadata {
             if self.journal.closing.get() {
                 break;
             }
-            let Some(bound) = self.journal.max_age.get() else {
-                change.await;
-                continue;
-            };
-            let idle = Nanos((bound.0 / 4).clamp(IDLE_LEAST.0, IDLE.0));
+            let bound = self.journal.max_age.get();
+            let idle = bound.map_or(IDLE, |it| Nanos((it.0 / 4).clamp(IDLE_LEAST.0, IDLE.0)));
             let pause = if last == Attempt::Part { PAUSE.min(idle) } else { idle };
             first_of(change, self.runtime.sleep(pause)).await;
             let requests = self.requests();
             if seen.replace(requests) == Some(requests) && !self.journal.closing.get() {
-                last = self.bring_old_home(bound).await;
+                last = match bound {
+                    Some(bound) => self.bring_old_home(bound).await,
+                    None => Attempt::Nothing,
+                };
+                if last == Attempt::Nothing && self.scrub_meanwhile().await {
+                    last = Attempt::Part;
+                }
                 // Its own requests do not count.
                 seen = Some(self.requests());
             } else {

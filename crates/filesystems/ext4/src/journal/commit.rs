@@ -50,6 +50,25 @@ impl Journal {
         }
     }
 
+    /// As [`Journal::commit`], for work that nobody waits for: when the file system closes, it
+    /// returns though nothing may have been committed.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub(super) async fn settle(&self, tid: Tid) -> Result<()> {
+        let committed = async { self.commit(tid).await };
+        let closed = async {
+            loop {
+                let change = self.settled.wait();
+                if self.closing.get() {
+                    return Ok(());
+                }
+                change.await;
+            }
+        };
+        first_of(committed, closed).await
+    }
+
     /// Closes the running transaction, unless it is empty. The caller holds the tree lock alone.
     fn close(&self, now: Timestamp) -> Option<Rc<Closed>> {
         let mut state = self.state.borrow_mut();
@@ -62,6 +81,7 @@ impl Journal {
             bytes: changed.buffer.bytes(),
             before: changed.before,
             kind: changed.kind,
+            is_renewed: changed.is_renewed,
         };
         let blocks = running.blocks.into_iter().map(|(block, changed)| (block, logged(changed)));
         let run = |freed: &Range<u64>| {
@@ -97,6 +117,8 @@ impl Journal {
     pub(crate) async fn end(&self) {
         self.closing.set(true);
         self.aging.notify();
+        self.filling.notify();
+        self.settled.notify();
         while self.tasks.get() > 0 {
             let settled = self.settled.wait();
             self.wanted.notify();
@@ -111,6 +133,7 @@ impl Metadata {
         self.start_task(Rc::clone(self).commit_forever());
         if self.journal.sink.stays() {
             self.start_task(Rc::clone(self).age_forever());
+            self.start_task(Rc::clone(self).clean_forever());
         }
     }
 
@@ -180,9 +203,12 @@ impl Metadata {
             state.committing = None;
         }
         self.journal.settled.notify();
-        let is_filling = !self.journal.sink.has_room(2 * self.journal.largest);
-        if is_filling && !self.journal.making_room.replace(true) {
-            self.make_room_meanwhile();
+        if self.journal.sink.is_filling(self.journal.largest) {
+            if self.journal.sink.stays() {
+                self.journal.filling.notify();
+            } else if !self.journal.making_room.replace(true) {
+                self.make_room_meanwhile();
+            }
         }
         if self.journal.saves_map.get()
             && self.journal.sink.is_map_old()

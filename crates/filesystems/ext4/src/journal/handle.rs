@@ -37,6 +37,8 @@ struct Undo {
     buffer: Rc<Buffer>,
     before: Option<Bytes>,
     kind: LoggedKind,
+    /// Whether the content is as it was.
+    is_renewed: bool,
 }
 
 /// Changes of the state in memory that take effect when the handle is finished.
@@ -63,23 +65,18 @@ impl Metadata {
         loop {
             let alone = self.journal.tree.write().await;
             self.journal.check()?;
-            match self.journal.room_for(credits) {
-                Room::Enough => {
-                    let (undo, effects) = (BTreeMap::new(), Effects::default());
-                    let finished = false;
-                    return Ok(Handle {
-                        metadata: self,
-                        _alone: alone,
-                        credits,
-                        kept: 0,
-                        undo,
-                        effects,
-                        finished,
-                    });
-                }
+            match self.journal.room_for(credits, self.journal.sink.kept_free()) {
+                Room::Enough => return Ok(self.handle(alone, credits)),
                 Room::AfterCommit(tid) => {
                     drop(alone);
                     self.journal.commit(tid).await?;
+                }
+                // When the file system closes there is no cleaner any more.
+                Room::AfterCheckpoint
+                    if self.journal.sink.stays() && !self.journal.closing.get() =>
+                {
+                    drop(alone);
+                    self.journal.wait_for_room().await;
                 }
                 Room::AfterCheckpoint => {
                     drop(alone);
@@ -88,6 +85,13 @@ impl Metadata {
                 }
             }
         }
+    }
+
+    /// A handle that may change so many blocks. There is room for them.
+    pub(super) fn handle(&self, alone: WriteGuard, credits: usize) -> Handle<'_> {
+        let (undo, effects) = (BTreeMap::new(), Effects::default());
+        let finished = false;
+        Handle { metadata: self, _alone: alone, credits, kept: 0, undo, effects, finished }
     }
 }
 
@@ -99,7 +103,8 @@ pub(super) enum Room {
 }
 
 impl super::Journal {
-    fn room_for(&self, credits: usize) -> Room {
+    /// Whether there is room for `credits` blocks, and `kept` more.
+    pub(super) fn room_for(&self, credits: usize, kept: usize) -> Room {
         let state = self.state.borrow();
         let running = state.running.blocks.len();
         let committing = state.committing.as_ref();
@@ -111,7 +116,7 @@ impl super::Journal {
         }
         let ahead = committing.map_or(0, |closed| closed.blocks.len());
         match committing {
-            _ if self.sink.has_room(ahead + running + credits) => Room::Enough,
+            _ if self.sink.has_room(ahead + running + credits + kept) => Room::Enough,
             Some(closed) => Room::AfterCommit(closed.tid),
             None if self.sink.is_empty() => Room::AfterCommit(state.running.tid),
             None => Room::AfterCheckpoint,
@@ -127,19 +132,29 @@ impl Handle<'_> {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
         let undo = || {
-            let before = Some(buffer.bytes());
-            Undo { buffer: Rc::clone(buffer), before, kind: LoggedKind::Metadata }
+            let (buffer, before) = (Rc::clone(buffer), Some(buffer.bytes()));
+            Undo { buffer, before, kind: LoggedKind::Metadata, is_renewed: false }
+        };
+        self.undo.entry(buffer.block()).or_insert_with(undo).is_renewed = false;
+        debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
+        buffer.change(change)
+    }
+
+    /// Writes a block of metadata anew, as it is.
+    pub(crate) fn renew(&mut self, buffer: &Rc<Buffer>) {
+        let undo = || {
+            let (buffer, before) = (Rc::clone(buffer), Some(buffer.bytes()));
+            Undo { buffer, before, kind: LoggedKind::Metadata, is_renewed: true }
         };
         self.undo.entry(buffer.block()).or_insert_with(undo);
         debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
-        buffer.change(change)
     }
 
     /// Makes a block of zeroes that becomes metadata.
     pub(crate) fn create(&mut self, block: BlockNo) -> Rc<Buffer> {
         let buffer = self.metadata.cache.create(block);
-        let undo = Undo { buffer: Rc::clone(&buffer), before: None, kind: LoggedKind::Metadata };
-        self.undo.insert(block, undo);
+        let (own, before, kind) = (Rc::clone(&buffer), None, LoggedKind::Metadata);
+        self.undo.insert(block, Undo { buffer: own, before, kind, is_renewed: false });
         debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
         buffer
     }
@@ -225,18 +240,19 @@ impl Handle<'_> {
         let mut state = core.journal.state.borrow_mut();
         let running = &mut state.running;
         let undo = std::mem::take(&mut self.undo);
-        for (block, Undo { buffer, before, kind }) in undo {
+        for (block, Undo { buffer, before, kind, is_renewed }) in undo {
             match running.blocks.entry(block) {
                 Entry::Occupied(mut held) if is(Bug::NearBeforeOfLastHandle) => {
-                    held.insert(Changed { buffer, before, kind });
+                    held.insert(Changed { buffer, before, kind, is_renewed });
                 }
                 Entry::Occupied(mut held) => {
                     // The bytes before the first handle count, unless the block was created anew.
                     let before = before.and(held.get_mut().before.take());
-                    held.insert(Changed { buffer, before, kind });
+                    let is_renewed = is_renewed && held.get().is_renewed;
+                    held.insert(Changed { buffer, before, kind, is_renewed });
                 }
                 Entry::Vacant(free) => {
-                    free.insert(Changed { buffer, before, kind });
+                    free.insert(Changed { buffer, before, kind, is_renewed });
                 }
             }
         }

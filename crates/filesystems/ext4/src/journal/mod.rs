@@ -6,10 +6,13 @@
 //! that is dropped unfinished leaves no trace: its changes are undone.
 
 mod age;
+mod clean;
 mod commit;
 mod handle;
 mod heal;
 pub(crate) mod jbd2;
+mod no_sink;
+mod scrub;
 mod sink;
 
 use std::cell::{Cell, RefCell};
@@ -21,11 +24,13 @@ use manylogs_block::{BlockDevice, IoError, Nanos, Signal, to_usize};
 use manylogs_plant::{Bug, is};
 use rangemap::RangeSet;
 
+pub use clean::{Cleaner, OldPart};
 pub(crate) use handle::Handle;
-pub(crate) use sink::NoSink;
+pub(crate) use no_sink::NoSink;
+pub use scrub::{Looked, Scrubbed};
 pub use sink::{
-    Closed, CommitSink, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged, LoggedKind, Newest,
-    SinkStats, Step, Together,
+    Closed, CommitSink, Contents, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged,
+    LoggedKind, Look, Newest, SinkStats, Step, Together,
 };
 
 use crate::cache::{Buffer, read_block, read_blocks};
@@ -51,6 +56,11 @@ pub(crate) struct Journal {
     settled: Signal,
     /// Whether a background task brings the log's content home.
     making_room: Cell<bool>,
+    /// Notified when there is little room in a log that keeps its content, or the file system
+    /// closes.
+    filling: Signal,
+    /// Whether somebody waits for room there.
+    room_wanted: Cell<bool>,
     /// Whether a background task saves the map of the log.
     saving: Cell<bool>,
     closing: Cell<bool>,
@@ -63,6 +73,8 @@ pub(crate) struct Journal {
     pub(crate) saves_map: Cell<bool>,
     /// Notified when that bound changes, or the file system closes.
     aging: Signal,
+    /// The scrub in idle time.
+    idle_scrub: RefCell<scrub::IdleScrub>,
     /// Whether damage was found after which nothing is changed.
     pub(crate) damaged: Cell<bool>,
     /// Tasks of the file system that have not ended.
@@ -104,6 +116,8 @@ struct Changed {
     /// See [`Logged::before`].
     before: Option<Bytes>,
     kind: LoggedKind,
+    /// See [`Logged::is_renewed`].
+    is_renewed: bool,
 }
 
 /// Bytes of memory of a block that a transaction changes, besides the cache's: its content before,
@@ -154,12 +168,15 @@ impl Journal {
             wanted: Signal::default(),
             settled: Signal::default(),
             making_room: Cell::new(false),
+            filling: Signal::default(),
+            room_wanted: Cell::new(false),
             saving: Cell::new(false),
             closing: Cell::new(false),
             interval: Cell::new(INTERVAL),
             max_age: Cell::new(Some(age::USUAL)),
             saves_map: Cell::new(true),
             aging: Signal::default(),
+            idle_scrub: RefCell::default(),
             damaged: Cell::new(false),
             tasks: Cell::new(0),
             data_written: Cell::new(false),
@@ -277,6 +294,7 @@ impl Journal {
         self.state.borrow_mut().failed.get_or_insert(error);
         self.settled.notify();
         self.wanted.notify();
+        self.filling.notify();
     }
 
     /// The blocks of a run of which a replay could bring back older content.

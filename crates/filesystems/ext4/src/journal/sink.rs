@@ -5,8 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use manylogs_block::{Completion, Extent, IoError, IoResult};
+use manylogs_block::{Completion, Extent, IoResult};
 
+use super::clean::{Cleaner, OldPart};
+use super::scrub::Looked;
 use crate::memory::Permit;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Run, Timestamp};
@@ -45,6 +47,8 @@ pub struct Logged {
     pub before: Option<Bytes>,
     /// Its kind.
     pub kind: LoggedKind,
+    /// Whether it is unchanged, and only written anew ([`CommitSink::oldest_part`]).
+    pub is_renewed: bool,
 }
 
 /// The kind of a block in a transaction.
@@ -82,6 +86,10 @@ pub struct SinkStats {
     pub flushes: u64,
     /// Bytes appended to the log, headers and descriptors included.
     pub log_bytes: u64,
+    /// Bytes of blocks in it that were changed.
+    pub changed_bytes: u64,
+    /// Bytes of blocks in it that were not changed, and only written anew.
+    pub renewed_bytes: u64,
     /// Bytes written home from the log.
     pub home_bytes: u64,
     /// Requests that wrote these.
@@ -99,12 +107,20 @@ impl SinkStats {
             records: self.records - before.records,
             flushes: self.flushes - before.flushes,
             log_bytes: self.log_bytes - before.log_bytes,
+            changed_bytes: self.changed_bytes - before.changed_bytes,
+            renewed_bytes: self.renewed_bytes - before.renewed_bytes,
             home_bytes: self.home_bytes - before.home_bytes,
             home_writes: self.home_writes - before.home_writes,
             at_risk_bytes: self.at_risk_bytes,
         }
     }
 }
+
+/// Contents of blocks, as [`CommitSink::read_copies`] finds them.
+pub type Contents<'a> = Pin<Box<dyn Future<Output = Vec<(BlockNo, Bytes)>> + 'a>>;
+
+/// What [`CommitSink::look`] finds.
+pub type Look<'a> = Pin<Box<dyn Future<Output = IoResult<Option<Looked>>> + 'a>>;
 
 /// Makes transactions durable, brings their blocks home, and finds them again after a crash.
 ///
@@ -153,6 +169,51 @@ pub trait CommitSink {
     /// # Errors
     /// Those of the device; the log is as it was then.
     fn make_room(&self) -> Step<'_>;
+
+    /// Whether room should be made before somebody waits for it; the largest transaction has
+    /// `largest` blocks.
+    fn is_filling(&self, largest: usize) -> bool {
+        !self.has_room(2 * largest)
+    }
+
+    /// The oldest part of a log that keeps its content: see [`OldPart`]. `None` if nothing of it is
+    /// durable, or if the log keeps nothing.
+    fn oldest_part(&self) -> Option<OldPart> {
+        None
+    }
+
+    /// Reads these copies where they still are the newest ones, in the order of the log. Copies
+    /// that cannot be read, or are damaged, are left out.
+    fn read_copies<'a>(&'a self, _copies: &'a [(BlockNo, LogCopy)]) -> Contents<'a> {
+        Box::pin(async { Vec::new() })
+    }
+
+    /// Reads a part of a log that keeps its content, behind transaction `after` or from the
+    /// beginning on. `None` if there is nothing more.
+    ///
+    /// # Errors
+    /// Those of the device, unless its medium is bad.
+    fn look(&self, _after: Option<Tid>) -> Look<'_> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Brings home what is still the newest content in transactions up to `newest`, and gives their
+    /// room back.
+    ///
+    /// # Errors
+    /// As [`CommitSink::make_room`].
+    fn give_back(&self, _newest: Tid) -> Step<'_> {
+        self.make_room()
+    }
+
+    /// How many blocks of the room are left to what is written anew, so that it need not wait for
+    /// the room that it makes.
+    fn kept_free(&self) -> usize {
+        0
+    }
+
+    /// Sets what is written anew.
+    fn clean_by(&self, _cleaner: Cleaner) {}
 
     /// Brings all durable content of the log home. The log stays in use.
     ///
@@ -335,53 +396,3 @@ pub struct LogCopy {
 pub const LARGEST_LEAST: usize = 256;
 /// Most runs of blocks that a handle frees.
 pub const FREED_LEAST: usize = 256;
-
-/// The sink of a read-only mount: there are no transactions.
-#[derive(Debug)]
-pub(crate) struct NoSink;
-
-impl CommitSink for NoSink {
-    fn largest(&self) -> usize {
-        0
-    }
-
-    fn has_room(&self, _: usize) -> bool {
-        false
-    }
-
-    fn is_empty(&self) -> bool {
-        true
-    }
-
-    fn make_room(&self) -> Step<'_> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn commit<'a>(&'a self, _: &'a Closed) -> Step<'a> {
-        Box::pin(async { Err(IoError::ReadOnly { reason: "nothing is written here" }) })
-    }
-
-    fn quiet(&self) -> Step<'_> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn newest(&self, _: BlockNo) -> Option<Newest> {
-        None
-    }
-
-    fn logged(&self, _: Run) -> Vec<BlockNo> {
-        Vec::new()
-    }
-
-    fn stats(&self) -> SinkStats {
-        SinkStats::default()
-    }
-
-    fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {
-        Box::pin(async { Ok(true) })
-    }
-
-    fn drain(&self) -> Step<'_> {
-        Box::pin(async { Ok(()) })
-    }
-}

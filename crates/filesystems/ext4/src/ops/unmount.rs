@@ -32,6 +32,12 @@ impl Ext4 {
         Ok(self.core.journal.sink.save_map(false).await?)
     }
 
+    /// Whether so much was logged since [`Ext4::save_map`] that it will be called soon.
+    #[must_use]
+    pub fn is_map_old(&self) -> bool {
+        self.core.journal.sink.is_map_old()
+    }
+
     /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
     /// In [`crate::Mode::Lazy`] the journal keeps its content, and a recovery is needed.
     ///

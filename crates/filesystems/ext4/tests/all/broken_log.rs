@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::common::{Judged, SMALL_MIB, World, e2fsck, load, mkfs, mount_in, save};
+use crate::common::{Judged, SMALL_MIB, World, e2fsck, image_dir, load, mkfs, mount_in, save};
 use crate::lazy::{check_tree, left_full, make_tree, run_in};
 use manylogs_block::{Extent, Lba, Nanos, Rng, Sector};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, JournalLoss, JournalRepaired, Mode, New};
@@ -106,7 +106,7 @@ fn a_descriptor_that_is_damaged_is_told() {
         JournalRepaired::ErrorsNoted,
         "a second repair does not say that all is well"
     );
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&image, SMALL_MIB, &path);
     let (code, said) = e2fsck(&["-fy"], &path);
@@ -211,7 +211,7 @@ fn used_after_a_replay_that_ended(numbers_go_on: bool) -> Option<(DiskImage, tem
     let (image, log) = full()?;
     let block = *log.blocks.iter().find(|block| block.kind == RawKind::Descriptor).unwrap();
     let image = with_flipped(&image, &block);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&image, SMALL_MIB, &path);
     let (code, said) = e2fsck(&["-fy"], &path);
@@ -290,7 +290,7 @@ fn another_uuid_is_told() {
     for mode in [Mode::Lazy, Mode::Ordered] {
         assert_eq!(lost(mode, &image).unknown, [log.blocks[0].at], "{mode:?}");
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&image, SMALL_MIB, &path);
     let (_, said) = e2fsck(&["-fy"], &path);

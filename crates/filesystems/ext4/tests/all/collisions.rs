@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::common::{Judged, SMALL, SMALL_MIB, World, has, load, mkfs, save};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, has, image_dir, load, mkfs, save};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 use manylogs_sim::DiskImage;
 
@@ -28,7 +28,7 @@ fn image() -> Option<DiskImage> {
         return None;
     }
     let image = mkfs(SMALL_MIB, SMALL)?;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&image, SMALL_MIB, &path);
     let tuned = Command::new("tune2fs").args(["-E", "hash_alg=tea"]).arg(&path).output().unwrap();

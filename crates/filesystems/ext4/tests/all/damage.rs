@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use crate::common::{Judged, SMALL, SMALL_MIB, World, content, e2fsck, load, mkfs, mount, save};
+use crate::common::{
+    Judged, SMALL, SMALL_MIB, World, content, e2fsck, image_dir, load, mkfs, mount, save,
+};
 use manylogs_block::Rng;
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 use manylogs_sim::{DiskImage, Survival};
@@ -101,7 +103,7 @@ fn the_mark_is_durable_with_the_next_commit() {
         fs.sync(made.ino).await.unwrap();
     });
     let left = world.disk.after_power_cut(Survival::Random, &mut Rng::new(1));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&left, SMALL_MIB, &path);
     // The replay brings the note home.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::common::{Judged, SMALL_MIB, World, content, e2fsck, load, mkfs, save};
+use crate::common::{Judged, SMALL_MIB, World, content, e2fsck, image_dir, load, mkfs, save};
 use crate::lazy::{check_tree, left_full, make_tree, run_in};
 use manylogs_block::{BlockDevice, Extent, Payload, Request, Rng};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, JournalRepaired, Mode, New};
@@ -11,7 +11,7 @@ use manylogs_sim::{DiskImage, Survival};
 use manylogs_torture::ext4::{ImageSource, RawBlock, RawKind, RawLog, SMALL_OPTIONS, options};
 
 /// Copies of targets: nothing else is read to find that they are damaged.
-fn targets(image: &DiskImage) -> Vec<RawBlock> {
+pub(crate) fn targets(image: &DiskImage) -> Vec<RawBlock> {
     let source = ImageSource::new(image, SMALL_MIB);
     let is_target = |block: &RawBlock| {
         let mut bytes = [0; BLOCK_BYTES];
@@ -24,7 +24,7 @@ fn targets(image: &DiskImage) -> Vec<RawBlock> {
 }
 
 /// Overwrites blocks of the disk, past who uses it.
-async fn damage(disk: &dyn BlockDevice, blocks: &[RawBlock]) {
+pub(crate) async fn damage(disk: &dyn BlockDevice, blocks: &[RawBlock]) {
     for block in blocks {
         let extent = Extent::new(block.place * 8, 8);
         let payload = Payload::bytes(vec![b'!'; BLOCK_BYTES]);
@@ -105,7 +105,7 @@ fn after_a_repair_a_damaged_copy_stops_nobody() {
     let repairing = Ext4::repair_journal(device, runtime.clone(), options(runtime));
     let repaired = world.sim.block_on(world.user, repairing).unwrap();
     assert!(matches!(repaired, JournalRepaired::Lossy(loss) if !loss.homes.is_empty()));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&world.settled(), SMALL_MIB, &path);
     let (code, said) = e2fsck(&["-fy"], &path);

@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::common::{Judged, Mounted, World, can_mount, content, load, mkfs, names, save};
+use crate::common::{
+    Judged, Mounted, World, can_mount, content, image_dir, load, mkfs, names, save,
+};
 use manylogs_block::Rng;
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_sim::{DiskImage, Survival};
@@ -119,7 +121,7 @@ fn with_each_kind(test: impl Fn(u64, DiskImage, &Path) -> Option<()>) {
     if !can_mount() {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     for (seed, kind) in (1..).zip(KINDS) {
         let Some(image) = mkfs(MIB, kind) else { return };

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use crate::common::{Judged, SMALL, SMALL_MIB, World, content, e2fsck, has, load, mkfs, save};
+use crate::common::{
+    Judged, SMALL, SMALL_MIB, World, content, e2fsck, has, image_dir, load, mkfs, save,
+};
 use crate::lazy::{again, check_tree, make_tree, run_in};
 use manylogs_block::{Extent, IoError, Request, Rng};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, Lengthened, Mode, New, Refusal};
@@ -120,7 +122,7 @@ fn length_in_copy(image: &DiskImage) -> u32 {
 
 /// Checks what a crash left: by e2fsck, and by our own mounts.
 fn judge(image: &DiskImage, expected: &[u32]) -> Result<u32, String> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(image, SMALL_MIB, &path);
     let blocks = length(image).ok_or("no superblock of the journal")?;
@@ -235,7 +237,7 @@ fn is_clean_and_noted() -> bool {
     let Some(image) = left().filter(|_| has("debugfs")) else { return true };
     let (done, image, _) = lengthened(image, NEW, u64::MAX);
     assert!(done.is_ok(), "{done:?}");
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&image, SMALL_MIB, &path);
     let journal = journal(&path).unwrap();

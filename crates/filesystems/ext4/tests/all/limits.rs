@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-use crate::common::{Judged, SMALL, SMALL_MIB, World, content, load, mkfs, save};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, content, image_dir, load, mkfs, save};
 use manylogs_block::{IoError, Request};
 use manylogs_ext4::{Allocate, Caller, Change, Error, Ext4, FileKind, Ino, New};
 
@@ -162,7 +162,7 @@ fn hash(name: &[u8]) -> u32 {
 /// An image whose directories have indexes by the oldest hash function.
 fn with_old_hashes(mib: u64) -> Option<manylogs_sim::DiskImage> {
     let image = mkfs(mib, &["-O", "^metadata_csum,^64bit", "-N", "2048"])?;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     save(&image, mib, &path);
     let file = std::fs::File::options().write(true).open(&path).unwrap();

@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
-use crate::common::{Judged, SMALL, SMALL_MIB, World, has, mkfs};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, e2fsck, has, image_dir, load, mkfs, save};
+use crate::lazy::run_in;
 use manylogs_block::Rng;
-use manylogs_ext4::{Ext4, FileKind, Ino, New};
-use manylogs_sim::Survival;
+use manylogs_ext4::{Change, Ext4, FileKind, Ino, Mode, New};
+use manylogs_sim::{DiskImage, Survival};
 
 /// The number of the next transaction in the journal's superblock.
 fn next_number(world: &World) -> u64 {
@@ -45,4 +46,77 @@ fn the_number_of_a_torn_transaction_is_not_used_again() {
     assert_eq!(world.run(async |fs: Ext4| fs.unmount().await), Ok(Ok(())));
     let next = next_number(&world);
     assert!(next > first + COMMITS, "{next} after {COMMITS} commits from {first} on");
+}
+
+/// Size of an image with a journal of 8 MiB, of which the last MiB is for fast commits.
+const FAST_MIB: u64 = 32;
+
+/// An image whose journal is empty, with room for fast commits, as its superblock says; `None`
+/// without mkfs.
+fn with_fast_commits() -> Option<DiskImage> {
+    let options = ["-g", "1024", "-J", "size=8", "-N", "2048", "-O", "^metadata_csum"];
+    let image = mkfs(FAST_MIB, &options)?;
+    let dir = image_dir().unwrap();
+    let path = dir.path().join("image");
+    save(&image, FAST_MIB, &path);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let journal = bytes.chunks_exact_mut(4096).find(|block| {
+        // The journal's superblock, of the second version.
+        block.starts_with(&[0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 4])
+    });
+    // JBD2_FEATURE_INCOMPAT_FAST_COMMIT.
+    journal.unwrap()[0x2B] |= 0x20;
+    std::fs::write(&path, bytes).unwrap();
+    Some(load(&path))
+}
+
+/// Whether e2fsck replays all that was logged since the log wrapped around.
+fn all_is_replayed_after_fast_commits() -> bool {
+    let Some(image) = with_fast_commits() else { return true };
+    let world = World::new(1, FAST_MIB, image);
+    let mode = |number: u64| 0o400 | u16::try_from(number % 64).unwrap();
+    let last = run_in(Mode::Lazy, &world, async move |fs: Ext4| {
+        let new = New::plain(FileKind::File, 0o600);
+        let file = fs.create(Ino::ROOT, b"file", new).await.unwrap().ino;
+        let mut number = 0;
+        while fs.journal_stats().log_bytes < 9 << 20 {
+            number += 1;
+            let permissions = Some(mode(number));
+            fs.change(file, Change { permissions, ..Change::default() }).await.unwrap();
+            fs.sync(file).await.unwrap();
+        }
+        mode(number)
+    });
+    let cut = world.disk.after_power_cut(Survival::Everything, &mut Rng::new(1));
+    let dir = image_dir().unwrap();
+    let path = dir.path().join("image");
+    save(&cut, FAST_MIB, &path);
+    let (code, said) = e2fsck(&["-fp"], &path);
+    assert!(code <= 1, "{said}");
+    let world = World::new(2, FAST_MIB, load(&path));
+    let found = world.run(async |fs: Ext4| {
+        let file = fs.lookup(Ino::ROOT, b"file").await?;
+        fs.unmount().await.map(|()| file.permissions)
+    });
+    found == Ok(Ok(last))
+}
+
+/// The log takes the room of fast commits, or keeps out of it, in agreement with what the journal's
+/// superblock says: else a replay would look for the log's next block elsewhere.
+#[test]
+fn the_room_for_fast_commits_belongs_to_the_log() {
+    assert!(all_is_replayed_after_fast_commits());
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn a_log_that_leaves_out_the_room_for_fast_commits_is_noticed() {
+    use manylogs_plant::{Bug, plant};
+    if with_fast_commits().is_none() {
+        return;
+    }
+    plant(Some(Bug::FastCommitsKeepRoom));
+    let is_replayed = all_is_replayed_after_fast_commits();
+    plant(None);
+    assert!(!is_replayed);
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Mounted, World, can_mount, mkfs, save};
+use crate::common::{Mounted, World, can_mount, image_dir, mkfs, save};
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 
 const MIB: u64 = 200;
@@ -46,7 +46,7 @@ fn what_is_in_use_is_what_the_kernel_says() {
     if !can_mount() {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = image_dir().unwrap();
     let path = dir.path().join("image");
     for kind in KINDS {
         let Some(image) = mkfs(MIB, kind) else { return };

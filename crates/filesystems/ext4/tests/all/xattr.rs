@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use crate::common::{Judged, World, content, has, load, mkfs, save};
+use crate::common::{Judged, World, content, has, image_dir, load, mkfs, save};
 use manylogs_block::Rng;
 use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, SetXattr};
 use manylogs_sim::Survival;
@@ -220,7 +220,7 @@ fn the_kernel_and_we_read_one_anothers_attributes() {
     }
     for options in [&[][..], &["-I", "128", "-O", "^metadata_csum,^64bit"]] {
         let Some(image) = mkfs(MIB, options) else { return };
-        let dir = tempfile::tempdir().unwrap();
+        let dir = image_dir().unwrap();
         let path = dir.path().join("image");
         save(&image, MIB, &path);
         let script = "mkdir d; setfacl -d -m u:1000:rwx,g:7:r d; touch d/f; mkdir d/s; \

@@ -23,7 +23,7 @@ fn freeing(sink: &NearSink) -> Closed {
         .map(|number| Run { start: BlockNo(2 * number), blocks: 1 })
         .collect();
     let bytes = Bytes::from(vec![1; BLOCK_BYTES]);
-    let logged = Logged { bytes, before: None, kind: LoggedKind::Metadata };
+    let logged = Logged { bytes, before: None, kind: LoggedKind::Metadata, is_renewed: false };
     Closed {
         tid: Tid(1),
         blocks: BTreeMap::from([(BlockNo(0), logged)]),
@@ -90,8 +90,9 @@ fn neighbours_of_one_class_alone_are_one_entry() {
             (9, Metadata),
         ];
         let bytes = Bytes::from(vec![1; BLOCK_BYTES]);
-        let logged =
-            |(block, kind)| (BlockNo(block), Logged { bytes: bytes.clone(), before: None, kind });
+        let logged = |(block, kind)| {
+            (BlockNo(block), Logged { bytes: bytes.clone(), before: None, kind, is_renewed: false })
+        };
         let blocks = kinds.map(logged).into();
         let transaction = Closed { blocks, freed: Vec::new(), ..freeing(&sink) };
         let entries = sink.batch_of(&transaction).entries;

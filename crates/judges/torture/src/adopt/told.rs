@@ -14,7 +14,8 @@ use manylogs_sim::DiskImage;
 
 use super::history::site;
 use crate::ext4::{
-    self, ImageSource, Images, SMALL_MIB, World, damage_anything, e2fsck, is_unseen, save,
+    self, ImageSource, Images, SMALL_MIB, World, damage_anything, e2fsck, image_dir, is_unseen,
+    save,
 };
 
 /// The result of a history.
@@ -287,7 +288,7 @@ struct Said {
 /// The findings of e2fsck, except a replay and orphans.
 fn by_e2fsck(image: &DiskImage, options: &[&str]) -> Result<(), Said> {
     let failed = |error: std::io::Error| Said { text: error.to_string(), is_copy: false };
-    let dir = tempfile::tempdir().map_err(failed)?;
+    let dir = image_dir().map_err(failed)?;
     let path = dir.path().join("image");
     save(image, SMALL_MIB, &path).map_err(failed)?;
     let said = e2fsck(options, &path);

@@ -10,7 +10,7 @@ use manylogs_block::to_usize;
 use manylogs_ext4::{Attributes, Ext4, FileKind, Ino};
 use manylogs_sim::DiskImage;
 
-use super::images::{load, save};
+use super::images::{image_dir, load, save};
 use super::judge::{e2fsck, names};
 use super::world::{SMALL_MIB, World};
 
@@ -83,7 +83,7 @@ pub(super) fn show_no_stranger(
     seed: u64,
 ) -> Result<u64, String> {
     let told = |error: std::io::Error| error.to_string();
-    let dir = tempfile::tempdir().map_err(told)?;
+    let dir = image_dir().map_err(told)?;
     let path = dir.path().join("image");
     save(image, SMALL_MIB, &path).map_err(told)?;
     let repaired = e2fsck(&["-fy"], &path);

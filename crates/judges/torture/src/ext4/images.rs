@@ -193,13 +193,28 @@ pub fn mkfs(mib: u64, options: &[&str]) -> io::Result<DiskImage> {
     Ok(Template::of(&mkfs_bytes(mib, options, |_, _| Ok(()))?).disk())
 }
 
+/// Where images lie in memory.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// A directory for images: in memory, if there is such a place and `TMPDIR` names no other. e2fsck
+/// waits until what it writes is durable, and on a disk most of a test's time would be that.
+///
+/// # Errors
+/// Those of the file system.
+pub fn image_dir() -> io::Result<tempfile::TempDir> {
+    match std::env::var_os("TMPDIR") {
+        None if Path::new(IN_MEMORY).is_dir() => tempfile::tempdir_in(IN_MEMORY),
+        _ => tempfile::tempdir(),
+    }
+}
+
 /// Makes an image file. `then` may change it, and gets a directory for its own files.
 fn mkfs_bytes(
     mib: u64,
     options: &[&str],
     then: impl FnOnce(&Path, &Path) -> io::Result<()>,
 ) -> io::Result<Vec<u8>> {
-    let dir = tempfile::tempdir()?;
+    let dir = image_dir()?;
     let path = dir.path().join("image");
     File::create(&path)?.set_len(mib << 20)?;
     let mut mkfs = command("mkfs.ext4");

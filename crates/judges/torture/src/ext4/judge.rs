@@ -9,7 +9,7 @@ use manylogs_ext4::{Ext4, FileKind, Ino, Mode};
 use manylogs_ext4check::check;
 use manylogs_sim::{DiskImage, Survival};
 
-use super::images::{ImageSource, command, load, save};
+use super::images::{ImageSource, command, image_dir, load, save};
 use super::model::{Found, Model};
 use super::world::{JournalAt, SMALL_MIB, World};
 
@@ -124,7 +124,7 @@ pub(super) fn by_ourselves(
     };
     nothing_is_wrong(&settled)?;
     if sampled {
-        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let dir = image_dir().map_err(|error| error.to_string())?;
         let path = dir.path().join("image");
         save(&settled, SMALL_MIB, &path).map_err(|error| error.to_string())?;
         let said = e2fsck(&["-fn"], &path);
@@ -172,7 +172,7 @@ pub(super) fn use_plain(
 /// The crashed image after a replay by e2fsck, which may clear orphans and print the lines in
 /// `more`. Neither e2fsck nor our own check may find anything else.
 pub(crate) fn replayed_by_e2fsck(image: &DiskImage, more: &[&str]) -> Result<DiskImage, String> {
-    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let dir = image_dir().map_err(|error| error.to_string())?;
     let path = dir.path().join("image");
     save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
     let said = e2fsck(&["-fp"], &path);

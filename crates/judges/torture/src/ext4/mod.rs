@@ -18,7 +18,7 @@ mod trouble;
 mod world;
 
 pub(crate) use history::run_history;
-pub use images::{ImageSource, Images, Templates, has_program, load, mkfs, save};
+pub use images::{ImageSource, Images, Templates, has_program, image_dir, load, mkfs, save};
 pub use judge::{Said, content, e2fsck, names};
 pub(crate) use judge::{crash, is_due, nothing_is_wrong, replayed_by_e2fsck};
 pub(crate) use mutate::{damage_anything, is_unseen, run_mutant};

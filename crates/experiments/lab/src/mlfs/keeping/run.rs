@@ -12,7 +12,7 @@ use manylogs_ext4::Error;
 use manylogs_mlfs::adopt::Spacing;
 use manylogs_mlfs::{JournalMode, Mounted};
 
-use super::super::case::DiskCase;
+use super::super::case::{DiskCase, INODE_BYTES};
 use super::super::disk::{MlfsError, Prepared, World};
 use super::gate::{Amounts, Gate, LONG_PIECE, PIECE, SMALL_FILE};
 use super::load::{KeepingFiles, MARK, Writer, fill};
@@ -55,6 +55,7 @@ impl KeepingCase {
             threshold: None,
             journal: JOURNAL,
             bytes_per_inode: BYTES_PER_INODE,
+            inode_bytes: INODE_BYTES,
             mode: JournalMode::Manylogs,
             seed: self.seed,
         }

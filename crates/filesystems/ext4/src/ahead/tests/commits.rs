@@ -104,7 +104,7 @@ impl CommitSink for Through {
 /// A transaction that changes [`BEHIND`], or frees it.
 fn transaction(frees: bool) -> Closed {
     let bytes = Bytes::from(vec![b'n'; BLOCK_BYTES]);
-    let logged = Logged { bytes, before: None, kind: LoggedKind::Metadata };
+    let logged = Logged { bytes, before: None, kind: LoggedKind::Metadata, is_renewed: false };
     let (mut blocks, mut freed) = (BTreeMap::new(), Vec::new());
     match frees {
         true => freed.push(Run { start: BEHIND, blocks: 1 }),

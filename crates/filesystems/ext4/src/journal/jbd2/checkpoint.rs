@@ -15,9 +15,6 @@ use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
 /// Blocks written home at a time, because the device copies them: 2 MiB.
 const AT_ONCE: usize = 512;
-/// A log that keeps its content ([`crate::Mode::Lazy`]) gives back at least one part in this number
-/// at a time.
-const PART: u32 = 8;
 /// Blocks of the log that give what is old in it home at a time: 4 MiB.
 const OLD_MOST: u32 = 1024;
 
@@ -38,6 +35,16 @@ impl Jbd2Sink {
         let due = self.oldest(OLD_MOST, |transaction| transaction.closed_at < before);
         let Some(newest) = due else { return Ok(()) };
         self.bring_up_to(newest).await
+    }
+
+    /// As [`Jbd2Sink::checkpoint`], of transactions up to `newest`, if they are still there.
+    pub(super) async fn checkpoint_part(&self, newest: Tid) -> IoResult<()> {
+        let _alone = self.checkpointing.take().await;
+        let oldest = self.state.borrow().transactions.front().map(|it| it.tid);
+        match oldest {
+            Some(oldest) if newest.is_at_least(oldest) => self.bring_up_to(newest).await,
+            _ => Ok(()),
+        }
     }
 
     /// As [`Jbd2Sink::checkpoint`], always of all durable content.
@@ -65,7 +72,7 @@ impl Jbd2Sink {
         if !self.stays() {
             return self.state.borrow().durable;
         }
-        self.oldest(self.place.blocks() / PART, |_| true)
+        self.oldest(self.part_blocks(), |_| true)
     }
 
     /// The newest of the oldest durable transactions of which `is_due` holds, as many as have
@@ -125,9 +132,12 @@ impl Jbd2Sink {
     async fn write_up_to(&self, newest: Tid) -> IoResult<()> {
         let mut start = BlockNo(0);
         loop {
-            let due = self.state.borrow().copies.waiting(start, newest, self.pending_most / 4);
+            let mut due = self.state.borrow().copies.waiting(start, newest, self.pending_most / 4);
             let Some(last) = due.last() else { break };
             start = BlockNo(last.home.0 + 1);
+            if is(Bug::LazyTailBeforeRenewed) {
+                due.retain(|waiting| !waiting.copy.past.is_hot());
+            }
             self.write_home(due).await?;
         }
         if !is(Bug::Ext4TailBeforeHome) {

@@ -23,6 +23,34 @@ pub(super) struct Copy {
     pub(super) escaped: bool,
     /// Whether it is newer than the home content, and the block was not freed since.
     pub(super) is_live: bool,
+    /// How it came to be in the log.
+    pub(super) past: Past,
+}
+
+/// What tells whether a block will be written again soon. It is advice: a saved map does not have
+/// it, and an opening counts renewals as changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Past {
+    /// Whether the log had an older copy when the block was changed: it was written twice within a
+    /// lap.
+    pub(super) again: bool,
+    /// How often it was written anew since it was changed.
+    pub(super) renewals: u8,
+}
+
+impl Past {
+    /// Most renewals that are counted.
+    const RENEWALS_MOST: u8 = 3;
+
+    /// Whether a block that was written twice within a lap should be written anew.
+    pub(super) const fn is_hot(self) -> bool {
+        self.again && self.renewals < 2
+    }
+
+    /// Whether another block should, where there is room for it.
+    pub(super) const fn is_warm(self) -> bool {
+        !self.again && self.renewals == 0
+    }
 }
 
 /// A block that waits to go home.
@@ -41,6 +69,7 @@ struct InMap {
     checksum: u32,
     escaped: bool,
     is_live: bool,
+    past: Past,
 }
 
 impl MapValue for InMap {
@@ -50,25 +79,28 @@ impl MapValue for InMap {
     }
 
     fn pack(self) -> [u64; 2] {
-        let marks = u64::from(self.escaped) << 1 | u64::from(self.is_live);
-        [u64::from(self.at) << 2 | marks, self.checksum.into()]
+        let Past { again, renewals } = self.past;
+        let past = u64::from(renewals) << 1 | u64::from(again);
+        let marks = past << 2 | u64::from(self.escaped) << 1 | u64::from(self.is_live);
+        [u64::from(self.at) << 5 | marks, self.checksum.into()]
     }
 
     fn unpack([place, checksum]: [u64; 2]) -> Self {
         let (escaped, is_live) = (place & 2 != 0, place & 1 != 0);
-        Self { at: narrow(place >> 2), checksum: narrow(checksum), escaped, is_live }
+        let past = Past { again: place & 4 != 0, renewals: narrow(place >> 3 & 3) };
+        Self { at: narrow(place >> 5), checksum: narrow(checksum), escaped, is_live, past }
     }
 }
 
 impl Copy {
     fn of(Mapped { sequence, value }: Mapped<InMap>) -> Self {
-        let InMap { at, checksum, escaped, is_live } = value;
-        Self { tid: Tid(narrow(sequence.0)), at, checksum, escaped, is_live }
+        let InMap { at, checksum, escaped, is_live, past } = value;
+        Self { tid: Tid(narrow(sequence.0)), at, checksum, escaped, is_live, past }
     }
 
     fn mapped(self) -> Mapped<InMap> {
-        let Self { tid, at, checksum, escaped, is_live } = self;
-        let value = InMap { at, checksum, escaped, is_live };
+        let Self { tid, at, checksum, escaped, is_live, past } = self;
+        let value = InMap { at, checksum, escaped, is_live, past };
         Mapped { sequence: DataSequence(tid.0.into()), value }
     }
 
@@ -82,7 +114,8 @@ impl Copy {
     pub(super) fn of_record([home, place]: Record) -> (BlockNo, Self) {
         let (escaped, is_live) = (home & 2 != 0, home & 1 != 0);
         let (at, checksum) = (narrow(place >> 32), narrow(place & u64::from(u32::MAX)));
-        (BlockNo(home >> 2), Self { tid: Tid::default(), at, checksum, escaped, is_live })
+        let (tid, past) = (Tid::default(), Past::default());
+        (BlockNo(home >> 2), Self { tid, at, checksum, escaped, is_live, past })
     }
 }
 
@@ -118,6 +151,24 @@ impl Copies {
         if let Some(bytes) = bytes {
             self.bytes.insert(home, bytes);
         }
+    }
+
+    /// The past of a copy that comes now: of a block that is written anew, or is changed.
+    pub(super) fn past(&self, home: BlockNo, is_renewed: bool) -> Past {
+        let before = self.newest.lookup(one(home)).next().and_then(|(_, found)| found);
+        match before.map(|found| found.value.past) {
+            Some(past) if is_renewed => {
+                Past { renewals: Past::RENEWALS_MOST.min(past.renewals + 1), ..past }
+            }
+            before => Past { again: before.is_some() && !is_renewed, renewals: 0 },
+        }
+    }
+
+    /// The live copies in transactions up to `newest`, with their blocks.
+    pub(super) fn live_up_to(&self, newest: Tid) -> impl Iterator<Item = (BlockNo, Copy)> {
+        let all =
+            self.newest.iter().map(|(block, found)| (BlockNo(block.start.0), Copy::of(found)));
+        all.filter(move |(_, copy)| copy.is_live && newest.is_at_least(copy.tid))
     }
 
     /// Notes that the blocks of a run were freed: their copies are not live, but a replay may still
@@ -210,7 +261,8 @@ mod tests {
     use super::*;
 
     fn copy(tid: u32, at: u32) -> Copy {
-        Copy { tid: Tid(tid), at, checksum: 0, escaped: false, is_live: true }
+        let past = Past::default();
+        Copy { tid: Tid(tid), at, checksum: 0, escaped: false, is_live: true, past }
     }
 
     #[test]

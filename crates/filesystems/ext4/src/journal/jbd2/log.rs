@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use manylogs_block::{Extent, IoResult, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
-use super::copies::Copy;
+use super::copies::{Copy, Past};
 use super::place::write_blocks;
 use super::{InLog, Jbd2Sink};
 use crate::journal::sink::{Closed, LoggedKind};
@@ -23,7 +23,8 @@ impl Jbd2Sink {
         for Piece { bytes, of } in body {
             placed.push((self.place.home(at), bytes));
             copies.extend(of.map(|Tag { home, escaped, checksum }| {
-                (home, Copy { tid, at, checksum, escaped, is_live: true })
+                let past = Past::default();
+                (home, Copy { tid, at, checksum, escaped, is_live: true, past })
             }));
             at = self.place.after(at);
         }
@@ -59,6 +60,9 @@ impl Jbd2Sink {
         stats.records += 1;
         stats.flushes += 1;
         stats.log_bytes += u64::from(blocks) * BLOCK_BYTES as u64;
+        let renewed = transaction.blocks.values().filter(|logged| logged.is_renewed).count();
+        stats.renewed_bytes += (renewed * BLOCK_BYTES) as u64;
+        stats.changed_bytes += ((transaction.blocks.len() - renewed) * BLOCK_BYTES) as u64;
         self.stats.set(stats);
         self.settle(transaction, copies);
         Ok(())
@@ -136,9 +140,11 @@ impl Jbd2Sink {
         }
         state.durable = Some(transaction.tid);
         for (home, copy) in copies {
-            let bytes = transaction.blocks.get(&home).map(|logged| logged.bytes.clone());
+            let logged = transaction.blocks.get(&home);
             let keeps = self.has_memory(&state);
-            state.copies.insert(home, copy, bytes.filter(|_| keeps));
+            let bytes = logged.map(|logged| logged.bytes.clone()).filter(|_| keeps);
+            let past = state.copies.past(home, logged.is_some_and(|logged| logged.is_renewed));
+            state.copies.insert(home, Copy { past, ..copy }, bytes);
         }
         state.count();
     }

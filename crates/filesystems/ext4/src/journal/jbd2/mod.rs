@@ -9,6 +9,7 @@
 
 mod behind;
 mod checkpoint;
+mod clean;
 mod copies;
 mod log;
 mod open;
@@ -17,6 +18,7 @@ mod replay;
 mod restore;
 mod save;
 mod scan;
+mod scrub;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -32,7 +34,10 @@ use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
-use super::sink::{Closed, CommitSink, KeptInLog, LogCopy, Newest, SinkStats, Step};
+use super::clean::{Cleaner, OldPart};
+use super::sink::{
+    Closed, CommitSink, Contents, KeptInLog, LogCopy, Look, Newest, SinkStats, Step,
+};
 pub(crate) use checkpoint::unescaped;
 use copies::{Copies, Copy};
 pub(crate) use open::open;
@@ -91,6 +96,7 @@ pub(crate) struct Jbd2Sink {
     /// Most waiting blocks in memory: half of the journal's share.
     pending_most: usize,
     memory: Memory,
+    cleaner: Cell<Cleaner>,
 }
 
 struct State {
@@ -160,6 +166,7 @@ impl Jbd2Sink {
             mode,
             pending_most,
             memory: memory.clone(),
+            cleaner: Cell::default(),
         }
     }
 
@@ -187,6 +194,12 @@ impl Jbd2Sink {
     /// See [`needed`].
     fn needed(&self, blocks: usize) -> u64 {
         needed(&self.place, self.format, blocks)
+    }
+
+    /// A copy as others know it.
+    fn log_copy(&self, copy: &Copy) -> LogCopy {
+        let Copy { tid, escaped, checksum, .. } = *copy;
+        LogCopy { at: self.place.home(copy.at), tid, escaped, checksum }
     }
 
     /// Whether a copy in the log has the checksum that its descriptor has.
@@ -231,6 +244,35 @@ impl CommitSink for Jbd2Sink {
         Box::pin(self.checkpoint())
     }
 
+    fn is_filling(&self, largest: usize) -> bool {
+        let most = if self.stays() { self.place.blocks() as usize / 4 } else { usize::MAX };
+        !self.has_room((2 * largest).min(most) + self.kept_free())
+    }
+
+    fn oldest_part(&self) -> Option<OldPart> {
+        self.stays().then(|| self.part()).flatten()
+    }
+
+    fn read_copies<'a>(&'a self, copies: &'a [(BlockNo, LogCopy)]) -> Contents<'a> {
+        Box::pin(self.read_newest(copies))
+    }
+
+    fn look(&self, after: Option<Tid>) -> Look<'_> {
+        Box::pin(self.look_at(after))
+    }
+
+    fn give_back(&self, newest: Tid) -> Step<'_> {
+        Box::pin(self.checkpoint_part(newest))
+    }
+
+    fn kept_free(&self) -> usize {
+        if self.stays() { self.renewed_most() } else { 0 }
+    }
+
+    fn clean_by(&self, cleaner: Cleaner) {
+        self.cleaner.set(cleaner);
+    }
+
     fn bring_home(&self) -> Step<'_> {
         Box::pin(self.checkpoint_all())
     }
@@ -258,14 +300,8 @@ impl CommitSink for Jbd2Sink {
 
     fn newest(&self, block: BlockNo) -> Option<Newest> {
         let waiting = self.state.borrow().copies.live(block)?;
-        Some(waiting.bytes.map_or_else(
-            || {
-                let (at, copy) = (self.place.home(waiting.copy.at), waiting.copy);
-                let Copy { tid, escaped, checksum, .. } = copy;
-                Newest::InLog(LogCopy { at, tid, escaped, checksum })
-            },
-            Newest::Bytes,
-        ))
+        let in_log = || Newest::InLog(self.log_copy(&waiting.copy));
+        Some(waiting.bytes.map_or_else(in_log, Newest::Bytes))
     }
 
     fn is_whole(&self, copy: &LogCopy, bytes: &[u8]) -> bool {

@@ -91,7 +91,9 @@ impl Jbd2Sink {
         let tid = state.next;
         for Announced { tag, at, .. } in found.copies {
             let (escaped, checksum) = (tag.escaped, tag.checksum);
-            let copy = Copy { tid, at, escaped, checksum, is_live: true };
+            // Who wrote it is not known: it counts as changed.
+            let past = state.copies.past(tag.home, false);
+            let copy = Copy { tid, at, escaped, checksum, is_live: true, past };
             state.copies.insert(tag.home, copy, None);
         }
         let (start, blocks, closed_at) = (state.head, found.blocks, found.closed_at);

@@ -11,7 +11,10 @@ use crate::units::{BLOCK_BYTES, BlockNo, Run};
 /// The blocks of the journal, and the part of them that is the log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogPlace {
+    /// The blocks of the journal's file; runs that lie together on the device are one.
     runs: Vec<Run>,
+    /// The block of the journal behind each run.
+    ends: Vec<u32>,
     first: u32,
     end: u32,
 }
@@ -21,8 +24,17 @@ impl LogPlace {
     /// impossible.
     pub(crate) fn new(runs: Vec<Run>, first: u32, end: u32) -> Option<Self> {
         let blocks: u64 = runs.iter().map(|run| u64::from(run.blocks)).sum();
-        let sound = first > 0 && first < end && u64::from(end) <= blocks;
-        sound.then_some(Self { runs, first, end })
+        if first == 0 || first >= end || u64::from(end) > blocks {
+            return None;
+        }
+        let runs = first_of(&runs, u32::MAX);
+        let mut behind = 0_u32;
+        let ends = runs.iter().map(|run| {
+            behind = behind.saturating_add(run.blocks);
+            behind
+        });
+        let ends = ends.collect();
+        Some(Self { runs, ends, first, end })
     }
 
     /// The first block of the log.
@@ -57,7 +69,7 @@ impl LogPlace {
 
     /// Whether these are all blocks of the journal's file, as they were found at home.
     pub(crate) fn is_all(&self, runs: &[Run]) -> bool {
-        self.runs == runs
+        self.runs == first_of(runs, u32::MAX)
     }
 
     /// Whether block `at` of the journal is in the log.
@@ -83,22 +95,21 @@ impl LogPlace {
 
     /// The blocks of the log from `at` on that lie together on the device, `most` at most.
     pub(crate) fn run(&self, at: u32, most: u32) -> Run {
-        let start = self.home(at);
-        let most = most.min(self.end - at);
-        let together = (1..most).take_while(|n| self.home(at + n).0 == start.0 + u64::from(*n));
-        Run { start, blocks: 1 + manylogs_block::narrow::<_, u32>(together.count() as u64) }
+        let (number, start) = self.found(at);
+        Run { start, blocks: most.min(self.end - at).min(self.ends[number] - at) }
     }
 
     /// Where block `at` of the journal is.
     pub(crate) fn home(&self, at: u32) -> BlockNo {
-        let mut left = at;
-        for run in &self.runs {
-            if left < run.blocks {
-                return BlockNo(run.start.0 + u64::from(left));
-            }
-            left -= run.blocks;
-        }
-        unreachable!("a block of the journal")
+        self.found(at).1
+    }
+
+    /// The run with block `at` of the journal, and where the block is.
+    fn found(&self, at: u32) -> (usize, BlockNo) {
+        let number = self.ends.partition_point(|end| *end <= at);
+        let Some(run) = self.runs.get(number) else { unreachable!("a block of the journal") };
+        let behind = self.ends[number] - at;
+        (number, BlockNo(run.range().end - u64::from(behind)))
     }
 
     /// The request that writes the journal's superblock, durably.
@@ -168,5 +179,20 @@ mod tests {
         assert!(!log.lies_in(&[run(100, 50), run(301, 50)]), "moved");
         assert!(!log.lies_in(&[run(100, 50), run(300, 29)]), "cut");
         assert!(log.with_end(100).is_some() && log.with_end(101).is_none());
+    }
+
+    #[test]
+    fn runs_that_lie_together_are_one() {
+        let run = |start, blocks| Run { start: BlockNo(start), blocks };
+        let runs = [run(100, 10), run(110, 20), run(50, 5), run(200, 15)];
+        let log = LogPlace::new(runs.to_vec(), 1, 50).unwrap();
+        assert_eq!((log.runs.len(), log.pieces()), (3, 3));
+        let homes = [0, 9, 10, 29, 30, 34, 35, 49].map(|at| log.home(at).0);
+        assert_eq!(homes, [100, 109, 110, 129, 50, 54, 200, 214]);
+        assert_eq!(log.run(5, 99), run(105, 25), "up to where the run ends");
+        assert_eq!(log.run(40, 99), run(205, 10), "up to where the log ends");
+        assert_eq!(log.run(31, 2), run(51, 2), "as many as were asked for");
+        assert!(log.is_all(&runs) && log.is_all(&[run(100, 30), run(50, 5), run(200, 15)]));
+        assert!(!log.is_all(&[run(100, 30), run(50, 5), run(200, 16)]));
     }
 }

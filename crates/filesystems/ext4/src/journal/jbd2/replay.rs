@@ -223,7 +223,9 @@ pub(crate) async fn read_superblock(
     Ok(Journalled { place, superblock })
 }
 
-/// Writes a journal superblock that says that the log is empty, after a replay.
+/// Writes a journal superblock that says that the log is empty, after a replay. Blocks at the end
+/// of the journal that were meant for fast commits belong to the log from then on: what is written
+/// says nothing of fast commits, so any replay wraps around at the journal's end.
 ///
 /// # Errors
 /// Those of the device.
@@ -236,6 +238,11 @@ pub(crate) async fn reset(
     let (wide, checksums) = format;
     journal.superblock.set_tail(next, None);
     journal.superblock.set_format(wide, checksums);
+    if !is(Bug::FastCommitsKeepRoom) {
+        let whole = journal.place.with_end(journal.superblock.blocks());
+        let bad = || Corruption::of(Location::Journal(0), "the log does not fit its file");
+        journal.place = whole.ok_or_else(bad)?;
+    }
     device.submit(journal.place.write_of(&mut journal.superblock)).await?;
     Ok(())
 }

@@ -24,9 +24,12 @@ mod tests;
 
 /// Blocks of the map written at a time: 1 MiB.
 pub(super) const AT_ONCE: usize = 256;
-/// Blocks of the log after which the map is saved again: 256 MiB. An opening after a crash looks
-/// through so much, and an eighth of it is what a map of a million blocks takes.
-const SAVED_EVERY: u32 = 1 << 16;
+/// The map is saved again after so many times its own blocks of the log: 128 MiB for a million
+/// blocks. An opening after a crash looks through so much.
+const SAVED_EVERY: u32 = 8;
+/// But not after less than 16 MiB, nor more than 256 MiB.
+const SAVED_LEAST: u32 = 1 << 12;
+const SAVED_MOST: u32 = 1 << 16;
 
 /// How far a map is written.
 struct Cursor {
@@ -60,7 +63,11 @@ impl State {
 impl Jbd2Sink {
     /// Whether so much was logged since the map was saved that it should be saved again.
     pub(super) fn has_much_unsaved(&self) -> bool {
-        self.stays() && self.state.borrow().unsaved >= SAVED_EVERY
+        let state = self.state.borrow();
+        let blocks = SavedMap::blocks_of((state.transactions.len() + state.copies.len()) as u64);
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        let due = blocks.saturating_mul(SAVED_EVERY).clamp(SAVED_LEAST, SAVED_MOST);
+        self.stays() && state.unsaved >= due
     }
 
     /// Saves the map durably, if the log has room for it. `is_left` if nothing will be committed

@@ -1,5 +1,6 @@
 //! Reading the transactions of a log that this crate or the kernel left.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -15,6 +16,28 @@ use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 /// Most blocks of the log that are read at a time: 1 MiB.
 pub(super) const READ_MOST: u32 = 256;
 
+/// The journal's own blocks are read with what lies behind them, if so many blocks lie between two
+/// of them at most. To skip more takes less time than to read it.
+const NEAR_MOST: u32 = 64;
+
+/// Blocks of the log that were read at a time, for the journal's own blocks among them. Nobody
+/// writes the log meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    start: u32,
+    bytes: Bytes,
+    /// The block that was asked for last.
+    last: u32,
+}
+
+impl Window {
+    fn get(&self, at: u32) -> Option<Bytes> {
+        let from = at.checked_sub(self.start)? as usize * BLOCK_BYTES;
+        let is_there = from < self.bytes.len();
+        is_there.then(|| self.bytes.slice(from..from + BLOCK_BYTES))
+    }
+}
+
 /// A log to be read.
 pub(super) struct Scan<'a> {
     pub(super) device: &'a Rc<dyn BlockDevice>,
@@ -27,6 +50,7 @@ pub(super) struct Scan<'a> {
     pub(super) commits_early: bool,
     /// Whether a block that the medium does not give counts as damaged. Else reads of it fail.
     pub(super) gives_up: bool,
+    pub(super) window: RefCell<Window>,
 }
 
 /// A copy that a descriptor announces.
@@ -84,7 +108,8 @@ impl<'a> Scan<'a> {
             return Err(Corruption::of(Location::Journal(0), "the log begins outside").into());
         }
         let (format, commits_early) = (superblock.format(), superblock.commits_early());
-        let scan = Self { device, place, format, blocks, commits_early, gives_up: false };
+        let window = RefCell::default();
+        let scan = Self { device, place, format, blocks, commits_early, gives_up: false, window };
         Ok(Some((scan, start)))
     }
 
@@ -118,6 +143,25 @@ impl<'a> Scan<'a> {
             Err(Error::Io(IoError::Medium { .. })) if self.gives_up => Ok(None),
             read => read.map(Some),
         }
+    }
+
+    /// As [`Scan::read_if_readable`], of a block that is presumably the journal's own: with many of
+    /// them close together, one read brings several.
+    async fn read_own(&self, at: u32) -> Result<Option<Bytes>> {
+        let (found, last) = {
+            let mut window = self.window.borrow_mut();
+            (window.get(at), std::mem::replace(&mut window.last, at))
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+        let is_near = self.place.contains(last) && self.place.distance(last, at) <= NEAR_MOST;
+        if is_near && let (_, Some(bytes)) = self.read_run(at, READ_MOST).await? {
+            let mut window = self.window.borrow_mut();
+            (window.start, window.bytes) = (at, bytes);
+            return Ok(window.get(at));
+        }
+        self.read_if_readable(at).await
     }
 
     /// What a block of the journal's own is, if it is whole: its kind and its transaction.
@@ -154,7 +198,12 @@ impl<'a> Scan<'a> {
     ) -> Result<Option<Found>> {
         let mut found = Found { behind: at, ..Found::default() };
         while found.blocks < left {
-            let Some(block) = self.read_if_readable(found.behind).await? else { return Ok(None) };
+            let read = match contents {
+                Contents::Skipped => self.read_own(found.behind).await?,
+                // Its neighbours are read with the copies.
+                Contents::Compared => self.read_if_readable(found.behind).await?,
+            };
+            let Some(block) = read else { return Ok(None) };
             match self.own(&block).filter(|(_, of)| *of == tid) {
                 Some((kind, _)) => {
                     if !self.take(kind, &block, left, contents, &mut found).await? {

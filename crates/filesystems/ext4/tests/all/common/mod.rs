@@ -10,7 +10,8 @@ use manylogs_ext4::{Ext4, Ino};
 use manylogs_sim::DiskImage;
 use manylogs_torture::ext4::{self, ImageSource};
 pub(crate) use manylogs_torture::ext4::{
-    SMALL_MIB, SMALL_OPTIONS as SMALL, World, content, has_program as has, mount, mount_in,
+    SMALL_MIB, SMALL_OPTIONS as SMALL, World, content, has_program as has, image_dir, mount,
+    mount_in,
 };
 
 /// An image that mkfs.ext4 made; `None`, with a notice, without mkfs.ext4 or e2fsck.
@@ -49,7 +50,7 @@ pub(crate) trait Judged {
 
 impl Judged for World {
     fn saved(&self) -> (tempfile::TempDir, PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = image_dir().unwrap();
         let path = dir.path().join("image");
         save(&self.settled(), self.mib, &path);
         (dir, path)
@@ -73,7 +74,7 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Mounts an image; `None`, with a notice, where that is impossible.
     pub(crate) fn new(image: &Path) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = image_dir().unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "ext4", "-o", "loop"]).args([image, dir.path()]);
         if mount.output().is_ok_and(|said| said.status.success()) {

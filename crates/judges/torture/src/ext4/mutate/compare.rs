@@ -3,7 +3,7 @@
 use manylogs_ext4check::{Finding, Ino, Location, Problem, Report, Unreadable};
 use manylogs_sim::DiskImage;
 
-use crate::ext4::images::save;
+use crate::ext4::images::{image_dir, save};
 use crate::ext4::judge::{Said, e2fsck};
 use crate::ext4::world::SMALL_MIB;
 use crate::tally::Tally;
@@ -17,7 +17,7 @@ pub(super) fn compare(
     found: Result<Report, Unreadable>,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let dir = image_dir().map_err(|error| error.to_string())?;
     let path = dir.path().join("image");
     save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
     let said = e2fsck(&["-fn"], &path);

@@ -77,7 +77,10 @@ fn transaction(tid: u32, blocks: u64, memory: &Memory) -> Closed {
     let first = HOMES + 4 * u64::from(tid);
     let logged = |home: u64| {
         let bytes = vec![u8::try_from(home % 251).unwrap(); BLOCK_BYTES].into();
-        (BlockNo(home), Logged { bytes, before: None, kind: LoggedKind::Metadata })
+        (
+            BlockNo(home),
+            Logged { bytes, before: None, kind: LoggedKind::Metadata, is_renewed: false },
+        )
     };
     Closed {
         tid: Tid(tid),

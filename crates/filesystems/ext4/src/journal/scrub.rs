@@ -1,0 +1,194 @@
+//! A scrub of a log that keeps its content: what is live there is read before it is needed.
+//!
+//! A damaged copy is written anew if its content is in memory; nobody may know it tomorrow. Else it
+//! is told, with what it holds: the next replay would lose it. A damaged descriptor loses nothing
+//! as long as the file system is mounted, but the replay of a kernel would end there. So all that
+//! lies up to it goes home.
+
+use manylogs_block::Nanos;
+use manylogs_plant::{Bug, is};
+
+use super::{Journal, LogCopy, Newest};
+use crate::error::{Error, Result};
+use crate::metadata::Metadata;
+use crate::ondisk::jbd2::Tid;
+use crate::ops::Ext4;
+use crate::units::{BlockNo, GroupNo, Run};
+
+/// Blocks of a transaction of what is renewed.
+const AT_ONCE: usize = 240;
+/// Time from a mount to the first scrub in idle time, and between two.
+const FIRST: Nanos = Nanos::from_secs(3600);
+const EVERY: Nanos = Nanos::from_secs(7 * 24 * 3600);
+
+/// What [`CommitSink::look`](super::CommitSink::look) found in a part of a log.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// The newest transaction of the part.
+    pub newest: Tid,
+    /// Live copies that were read.
+    pub live: u64,
+    /// Those that are damaged.
+    pub damaged: Vec<(BlockNo, LogCopy)>,
+    /// The newest transaction of which a descriptor, a revoke block or the commit block is damaged.
+    pub torn: Option<Tid>,
+}
+
+/// What a scrub found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Live blocks of the journal that were read.
+    pub blocks: u64,
+    /// Damaged ones that were written anew.
+    pub renewed: u64,
+    /// Transactions with damaged descriptors after which everything up to there went home.
+    pub brought_home: u64,
+    /// Damaged ones whose content nobody has: they would be lost, with what they hold.
+    pub lost: Vec<(BlockNo, String)>,
+}
+
+impl Scrubbed {
+    fn add(&mut self, more: Self) {
+        self.blocks += more.blocks;
+        self.renewed += more.renewed;
+        self.brought_home += more.brought_home;
+        self.lost.extend(more.lost);
+    }
+}
+
+/// The scrub in idle time.
+#[derive(Debug, Default)]
+pub(super) struct IdleScrub {
+    /// When the next one is due, in seconds of the clock.
+    due: Option<i64>,
+    /// Up to which transaction the one under way has come.
+    after: Option<Tid>,
+    under_way: Scrubbed,
+    last: Scrubbed,
+}
+
+impl Ext4 {
+    /// Reads all live blocks of a journal that keeps its content ([`crate::Mode::Lazy`]), and
+    /// compares them with their checksums. Damaged ones are written anew, durably, if their content
+    /// is in memory. Others go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] in other modes, [`Error::ReadOnly`], and those of the device.
+    pub async fn scrub_journal(&self) -> Result<Scrubbed> {
+        let core = &*self.core;
+        core.check_writable()?;
+        if !core.journal.sink.stays() {
+            return Err(Error::Unsupported("scrubbing a journal that keeps nothing"));
+        }
+        // What is committed meanwhile is not followed: there may be no end of it.
+        let end = Tid(core.journal.running().0.wrapping_sub(1));
+        let (mut all, mut after) = (Scrubbed::default(), None);
+        while let Some((newest, found)) = core.scrub_part(after).await? {
+            all.add(found);
+            if newest.is_at_least(end) {
+                break;
+            }
+            after = Some(newest);
+        }
+        Ok(all)
+    }
+
+    /// What the last scrub in idle time found, since the mount.
+    #[must_use]
+    pub fn last_scrub(&self) -> Scrubbed {
+        self.core.journal.idle_scrub.borrow().last.clone()
+    }
+}
+
+impl Journal {
+    /// What became of a damaged copy since it was read, if nobody needs it any more.
+    fn is_outdated(&self, block: BlockNo, copy: &LogCopy) -> bool {
+        let is_newest = matches!(self.newest(block), Some(Newest::InLog(found)) if found == *copy);
+        !is_newest || self.holding(Run { start: block, blocks: 1 }).is_some() || self.frees(block)
+    }
+}
+
+impl Metadata {
+    /// Takes a step of the scrub in idle time, if one is due. Returns whether it did.
+    pub(super) async fn scrub_meanwhile(&self) -> bool {
+        let now = (self.clock)().seconds;
+        let seconds = |span: Nanos| i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX);
+        let after = {
+            let mut scrub = self.journal.idle_scrub.borrow_mut();
+            if now < *scrub.due.get_or_insert(now + seconds(FIRST)) {
+                return false;
+            }
+            scrub.after
+        };
+        let found = self.scrub_part(after).await;
+        let mut scrub = self.journal.idle_scrub.borrow_mut();
+        if let Ok(Some((newest, found))) = found {
+            scrub.under_way.add(found);
+            scrub.after = Some(newest);
+            return true;
+        }
+        // It has come to the end, or cannot go on.
+        scrub.last = std::mem::take(&mut scrub.under_way);
+        (scrub.after, scrub.due) = (None, Some(now + seconds(EVERY)));
+        false
+    }
+
+    /// Scrubs the part of the log behind transaction `after`. Returns the newest transaction of it;
+    /// `None` behind the last part.
+    async fn scrub_part(&self, after: Option<Tid>) -> Result<Option<(Tid, Scrubbed)>> {
+        let Some(looked) = self.journal.sink.look(after).await? else { return Ok(None) };
+        let mut found = Scrubbed { blocks: looked.live, ..Scrubbed::default() };
+        for some in looked.damaged.chunks(AT_ONCE) {
+            self.mend(some, &mut found).await?;
+        }
+        if let Some(torn) = looked.torn.filter(|_| found.lost.is_empty()) {
+            self.healing(|sink| sink.give_back(torn)).await?;
+            found.brought_home += 1;
+        }
+        Ok(Some((looked.newest, found)))
+    }
+
+    /// Writes damaged copies anew whose content is in memory.
+    async fn mend(&self, some: &[(BlockNo, LogCopy)], found: &mut Scrubbed) -> Result<()> {
+        let mut handle = self.begin(some.len()).await?;
+        for (block, copy) in some {
+            if self.journal.is_outdated(*block, copy) {
+                continue;
+            }
+            match self.cache.get(*block) {
+                Some(buffer) if !is(Bug::LazyScrubLeaves) => {
+                    handle.renew(&buffer);
+                    found.renewed += 1;
+                }
+                _ => found.lost.push((*block, self.use_of(*block))),
+            }
+        }
+        self.journal.settle(handle.finish()).await
+    }
+
+    /// What a block of metadata is used for, in words.
+    fn use_of(&self, block: BlockNo) -> String {
+        if block == BlockNo(0) {
+            return "the superblock".to_owned();
+        }
+        if self.tables.iter().any(|table| table.block() == block) {
+            return "descriptors of groups".to_owned();
+        }
+        let blocks = u64::from(self.geometry.table_blocks());
+        for group in (0..self.geometry.groups).map(GroupNo) {
+            let (bitmaps, table) = self.group(group, |group| {
+                ([group.block_bitmap(), group.inode_bitmap()], group.inode_table())
+            });
+            if bitmaps.contains(&block) {
+                return format!("a bitmap of group {}", group.0);
+            }
+            if (table.0..table.0 + blocks).contains(&block.0) {
+                let each = (crate::units::BLOCK_BYTES / self.geometry.inode_bytes) as u64;
+                let before = u64::from(group.0) * u64::from(self.geometry.inodes_per_group);
+                let first = before + (block.0 - table.0) * each + 1;
+                return format!("inodes {first} to {}", first + each - 1);
+            }
+        }
+        "a block of a directory, a symbolic link, attributes, or a map of blocks".to_owned()
+    }
+}
