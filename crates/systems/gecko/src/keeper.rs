@@ -210,8 +210,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes the labels of all drives of `next` that are neither lost nor `gone`, those of the link
-    /// `changed` last.
+    /// Writes the labels of all drives of `next` that are neither lost nor `gone`, those of the
+    /// link `changed` last.
     async fn write_all(
         &self,
         next: &Roster,
