@@ -619,6 +619,42 @@ fn a_store_of_a_closed_base_volume_is_forgotten() {
     bench.place.run(&["stores", "base.img", "--accept-loss"]).fails(2, &["forget STORE"]);
 }
 
+/// What a lender gives of its disk's time is told, and changes while the part is lent.
+#[test]
+fn the_share_of_a_lent_part_is_told_and_changed() {
+    let bench = Bench::new("disk");
+    let place = &bench.place;
+    let lend = ["lend", "one.img", "--listen", "unix:one.sock", "--size", "32M"];
+    for wrong in ["0", "101", "some"] {
+        place.run(&[&lend[..], &["--share", wrong]].concat()).fails(2, &["--share"]);
+    }
+    assert!(!place.path("one.img").exists(), "nothing was made");
+    place.run(&["set", "one.img", "share=40%"]).fails(2, &["no server lends it"]);
+    let told = || {
+        let said = place.run(&["status", "one.img", "--json"]);
+        let status: Value = serde_json::from_str(&said.succeeds().stdout).unwrap();
+        status["lent"]["share_percent"].clone()
+    };
+    let one = Server::start(&mut place.command(&[&lend[..], &["--share", "15"]].concat()));
+    assert_eq!(told(), 15);
+    assert_eq!(place.run(&["set", "one.img", "share=40%"]).succeeds().stdout, "share=40%\n");
+    assert_eq!(told(), 40);
+    for wrong in ["share=0", "share=101%", "share=", "share=4x"] {
+        place.run(&["set", "one.img", wrong]).fails(2, &[wrong, "share=1% to share=100%"]);
+    }
+    let mixed = place.run(&["set", "one.img", "share=50%", "group=1M"]);
+    mixed.fails(2, &["group=1M", "no more"]);
+    assert_eq!(told(), 40, "nothing of it was done");
+    place.run(&["set", "one.img", "share=100"]).succeeds();
+    assert_eq!(told(), 100);
+    // Each start names it anew: nothing of it is on the disk.
+    bench.stop("one.img");
+    assert!(one.wait().0.success());
+    let one = bench.lend("one.img");
+    assert_eq!(told(), 100);
+    drop(one);
+}
+
 /// The public key in a file, which is made.
 #[cfg(feature = "tls")]
 fn key(place: &Place, file: &str) -> String {

@@ -216,6 +216,13 @@ impl IoError {
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Medium { .. } | Self::Transient { .. })
     }
+
+    /// Whether the error says that what was stored is damaged. Other errors, as of a disk that was
+    /// pulled, say nothing about it.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Medium { .. } | Self::Checksum { .. })
+    }
 }
 
 /// A block device or a layer over one; single-threaded.

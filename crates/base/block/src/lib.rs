@@ -23,7 +23,7 @@ mod timers;
 mod units;
 mod watch;
 
-pub use completion::{Completer, Completion, IoResult, all_done, completion};
+pub use completion::{Completer, Completion, IoResult, Watcher, all_done, completion};
 pub use device::{BlockDevice, Capabilities, Copies, Hint, IoError, Request, RequestKind};
 pub use extents::{ExtentKind, Extents};
 pub use first_of::first_of;

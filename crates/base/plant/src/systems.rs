@@ -252,6 +252,12 @@ macro_rules! with_systems {
                 InFlightNotHeld,
                 /// A new base volume gets the number of one that a store knows.
                 SpaceReused,
+                /// Stores forget versions that are on their way to them when an older one is home.
+                OnItsWayDeleted,
+                /// A change of the header counts before it is durable.
+                HeaderBelievedEarly,
+                /// A store that refused a version counts as one that holds no older one.
+                RefusalForgetsOlder,
             }
             /// Bugs of the same parts; a test of one case shows each.
             LENDERS_CASES {
@@ -297,6 +303,17 @@ macro_rules! with_systems {
                 CleansForEver,
                 /// Whoever waits for a store to become empty is not told that the rest is damaged.
                 DamageNotTold,
+                /// A store is forgotten while its versions hide older ones of other stores.
+                ForgottenUncovers,
+                /// What a store alone has is noted while its versions hide older ones of others.
+                NoteUncovers,
+                /// A copy counts that was given up while its write waited for another.
+                GivenUpCounts,
+                /// A store's disk that fails without a word of damage counts as damaged.
+                FailureIsDamage,
+                /// A sector that the base cannot read keeps what is off-loaded beside it from going
+                /// home.
+                BadSectorHoldsAll,
                 /// It is not noted on the base that a damaged range is lost when stores forget it.
                 DamageNotNoted,
                 /// A store believes the table that an earlier close left, whatever came after it.

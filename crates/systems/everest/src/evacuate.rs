@@ -100,7 +100,7 @@ impl Client {
                 if plant::is(Bug::EvacuatedEarly) {
                     some |= self.forget_at(&old).await;
                 }
-                let content = Some(Newest::joined(newest)).filter(|content| !content.is_zero());
+                let content = Some(Newest::joined(&newest)).filter(|content| !content.is_zero());
                 if !self.offload(part, content.as_ref()).await {
                     continue;
                 }

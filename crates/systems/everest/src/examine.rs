@@ -212,7 +212,7 @@ impl CircularStore {
                     examined.held.push(HeldOf { base, opening, session, ranges });
                 }
             }
-            Err(error) if is_damage(&error) => examined.findings.push(StoreFinding::Owners),
+            Err(error) if error.is_damage() => examined.findings.push(StoreFinding::Owners),
             Err(error) => return Err(error.into()),
         }
         Ok(examined)
@@ -224,17 +224,12 @@ impl CircularStore {
         for Range { extent, .. } in ranges.iter().filter(|_| !plant::is(Bug::HeldNotCompared)) {
             match self.read(space, *extent).await {
                 Ok(_) => {}
-                Err(error) if is_damage(&error) => damaged.push(*extent),
+                Err(error) if error.is_damage() => damaged.push(*extent),
                 Err(error) => return Err(error),
             }
         }
         Ok(damaged)
     }
-}
-
-/// Whether the medium is at fault.
-const fn is_damage(error: &IoError) -> bool {
-    matches!(error, IoError::Checksum { .. } | IoError::Medium { .. })
 }
 
 impl Found {

@@ -327,6 +327,9 @@ impl Header {
         self.noted.set(self.noted.get() || !new.notes.is_empty());
         new.generation += 1;
         let copies = if plant::is(Bug::HeaderInOneCopy) { 1 } else { 2 };
+        if plant::is(Bug::HeaderBelievedEarly) {
+            self.content.replace(new.clone());
+        }
         // First the copy that was not the newest at opening: perhaps it is not whole.
         for place in [self.first, 1 - self.first].into_iter().take(copies) {
             let place = PLACES[place];

@@ -8,6 +8,7 @@ use manylogs_block::{IoError, narrow};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::begin::OffloadError;
+use crate::bring::Trouble;
 use crate::call::StoreId;
 use crate::forget::Forgotten;
 use crate::header::{Content, Header, STORES_MAX};
@@ -142,7 +143,9 @@ impl Offloaded {
     /// # Errors
     /// [`OffloadError::Unknown`] if it is no store of this base volume, [`OffloadError::Stores`] if
     /// more stores leave than the header has room for, and [`OffloadError::Base`] if the header
-    /// cannot be written, or the base volume is closed meanwhile. If
+    /// cannot be written, or the base volume is closed meanwhile. If nothing goes home any more,
+    /// [`OffloadError::Base`] because the base does not take it, or [`OffloadError::Store`] because
+    /// the store's disk fails without a word of damage: the store goes on to be emptied. If
     /// [`Offloaded::add`] calls it back meanwhile, this returns, and it stays.
     pub async fn remove(&self, store: StoreId, accept: bool) -> Result<Forgotten, OffloadError> {
         let client = &self.0;
@@ -158,12 +161,14 @@ impl Offloaded {
             };
         };
         client.leave(number).await?;
+        drop(client.trouble.take());
         while !client.has_left(number).await? {
             if client.is_over() {
                 return Err(IoError::Gone.into());
             }
             let stuck = client.stuck(Some(number));
             if stuck.is_empty() {
+                client.told_trouble(number)?;
                 client.runtime.sleep(client.options.reclaim_every).await;
                 continue;
             }
@@ -179,6 +184,16 @@ impl Offloaded {
 }
 
 impl Client {
+    /// Why nothing went home in the last pass, if it was not for want of time.
+    fn told_trouble(&self, number: usize) -> Result<(), OffloadError> {
+        let store = self.peers[number].id;
+        match self.trouble.take() {
+            None => Ok(()),
+            Some(Trouble::Base(error)) => Err(error.into()),
+            Some(Trouble::Store(error)) => Err(OffloadError::Store { store, source: error.into() }),
+        }
+    }
+
     /// Drops a store that leaves from the header once it holds nothing. True if it is dropped, or
     /// was called back.
     async fn has_left(&self, number: usize) -> Result<bool, IoError> {

@@ -15,6 +15,7 @@
 
 mod ages;
 mod begin;
+mod bring;
 mod call;
 mod cleaning;
 mod damaged;
@@ -23,6 +24,7 @@ mod evacuate;
 mod examine;
 mod forget;
 mod header;
+mod home;
 mod kept;
 mod label;
 mod leaving;

@@ -1,7 +1,7 @@
 //! Locks on ranges of a base volume, which tasks hold across awaits.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{Extent, Signal};
@@ -39,15 +39,24 @@ pub(crate) struct Locks(Rc<State>);
 #[derive(Debug, Default)]
 struct State {
     asked: Cell<u64>,
-    ranges: RefCell<BTreeMap<u64, (Extent, Use)>>,
+    ranges: RefCell<VecDeque<Asked>>,
     given_back: Signal,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Later ones have higher numbers.
+    number: u64,
+    extent: Extent,
+    what: Use,
 }
 
 /// Gives a range back when dropped.
 #[derive(Debug)]
 pub(crate) struct Locked {
     locks: Locks,
-    number: u64,
+    asked: Asked,
+    is_kept: bool,
 }
 
 impl Locks {
@@ -56,8 +65,9 @@ impl Locks {
     pub(crate) fn ask(&self, extent: Extent, what: Use) -> Locked {
         let number = self.0.asked.get();
         self.0.asked.set(number + 1);
-        self.0.ranges.borrow_mut().insert(number, (extent, what));
-        Locked { locks: self.clone(), number }
+        let asked = Asked { number, extent, what };
+        self.0.ranges.borrow_mut().push_back(asked);
+        Locked { locks: self.clone(), asked, is_kept: false }
     }
 
     /// Locks a range, after waiting for it.
@@ -66,15 +76,35 @@ impl Locks {
         locked.wait().await;
         locked
     }
+
+    /// Gives back the range that was asked for with this number.
+    pub(crate) fn give_back(&self, number: u64) {
+        let mut ranges = self.0.ranges.borrow_mut();
+        if let Ok(index) = ranges.binary_search_by_key(&number, |asked| asked.number) {
+            ranges.remove(index);
+        }
+        drop(ranges);
+        self.0.given_back.notify();
+    }
 }
 
 impl Locked {
     /// Whether the range is locked: no earlier one that overlaps it excludes it.
     pub(crate) fn is_held(&self) -> bool {
         let ranges = self.locks.0.ranges.borrow();
-        let Some(&(extent, what)) = ranges.get(&self.number) else { return true };
-        let mut earlier = ranges.range(..self.number);
-        !earlier.any(|(_, (other, of))| what.excludes(*of) && extent.overlaps(*other))
+        let Asked { number, extent, what } = self.asked;
+        let mut earlier = ranges.iter().take_while(|other| other.number < number);
+        !earlier.any(|other| what.excludes(other.what) && extent.overlaps(other.extent))
+    }
+
+    /// The number by which [`Locks::give_back`] gives the range back.
+    pub(crate) const fn number(&self) -> u64 {
+        self.asked.number
+    }
+
+    /// Leaves it to [`Locks::give_back`] to give the range back.
+    pub(crate) fn keep(mut self) {
+        self.is_kept = true;
     }
 
     pub(crate) async fn wait(&self) {
@@ -87,7 +117,8 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        self.locks.0.ranges.borrow_mut().remove(&self.number);
-        self.locks.0.given_back.notify();
+        if !self.is_kept {
+            self.locks.give_back(self.asked.number);
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Geometry, Handle, Nanos, Request, Time,
+    Watcher,
 };
 
 use crate::lender::{DiskLoad, Load};
@@ -32,12 +33,32 @@ struct Passing(Rc<State>);
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        let (state, now) = (&self.0, self.0.runtime.now());
-        let took = now.since(state.last.get()).0;
-        let mean = state.each.get().0;
-        state.each.set(Nanos(mean - mean / MEAN_OF + took / MEAN_OF));
-        state.last.set(now);
-        state.in_flight.set(state.in_flight.get() - 1);
+        self.0.passed();
+    }
+}
+
+impl State {
+    /// A request is about to be sent.
+    fn began(&self) {
+        if self.in_flight.replace(self.in_flight.get() + 1) == 0 {
+            self.last.set(self.runtime.now());
+        }
+    }
+
+    /// A request is answered.
+    fn passed(&self) {
+        let now = self.runtime.now();
+        let took = now.since(self.last.get()).0;
+        let mean = self.each.get().0;
+        self.each.set(Nanos(mean - mean / MEAN_OF + took / MEAN_OF));
+        self.last.set(now);
+        self.in_flight.set(self.in_flight.get() - 1);
+    }
+}
+
+impl Watcher for State {
+    fn answered(&self, _: u64) {
+        self.passed();
     }
 }
 
@@ -56,15 +77,25 @@ impl Meter {
         Load { in_flight, wait: Nanos(in_flight.saturating_mul(self.0.each.get().0)) }
     }
 
-    fn watched(&self, send: impl FnOnce(&dyn BlockDevice) -> Completion) -> Completion {
-        if self.0.in_flight.replace(self.0.in_flight.get() + 1) == 0 {
-            self.0.last.set(self.0.runtime.now());
-        }
-        let (passing, answer) = (Passing(Rc::clone(&self.0)), send(&*self.0.device));
-        Completion::of_others(async move {
-            let result = answer.await;
-            drop(passing);
-            result
+    /// Counts a request that is sent to the device by another way, until [`Meter::passed`].
+    pub(crate) fn began(&self) {
+        self.0.began();
+    }
+
+    /// A request that was counted by [`Meter::began`] is answered.
+    pub(crate) fn passed(&self) {
+        self.0.passed();
+    }
+
+    fn metered(&self, send: impl FnOnce(&dyn BlockDevice) -> Completion) -> Completion {
+        self.0.began();
+        send(&*self.0.device).watched(&self.0, 0).unwrap_or_else(|answer| {
+            let passing = Passing(Rc::clone(&self.0));
+            Completion::of_others(async move {
+                let result = answer.await;
+                drop(passing);
+                result
+            })
         })
     }
 }
@@ -81,11 +112,11 @@ impl BlockDevice for Meter {
     }
 
     fn submit(&self, request: Request) -> Completion {
-        self.watched(|device| device.submit(request))
+        self.metered(|device| device.submit(request))
     }
 
     fn submit_urgent(&self, request: Request) -> Completion {
-        self.watched(|device| device.submit_urgent(request))
+        self.metered(|device| device.submit_urgent(request))
     }
 
     fn has_priorities(&self) -> bool {

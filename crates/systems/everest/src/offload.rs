@@ -4,15 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Completion, Extent, Extents, Geometry, Handle, Hint,
-    IoError, IoResult, Lba, Nanos, Payload, Request, Sectors, Signal, TaskLock, Time, completion,
+    BlockDevice, Capabilities, Completer, Completion, Extent, Extents, Geometry, Handle, IoError,
+    IoResult, Lba, Nanos, Payload, Request, Sectors, Signal, TaskLock, Time, completion,
 };
 use manylogs_plant::{self as plant, Bug};
 
+use crate::bring::Trouble;
 use crate::call::{BaseId, Opening};
 use crate::header::{HEADER, Header};
 use crate::lender::Load;
-use crate::locks::{Locks, Use};
+use crate::locks::Locks;
 use crate::meter::Meter;
 use crate::peer::Peer;
 use crate::peers::Peers;
@@ -92,6 +93,7 @@ pub(crate) struct Client {
     pub(crate) table: RefCell<Table>,
     /// Versions that stores returned damaged when they should go home.
     pub(crate) damaged: RefCell<Versions>,
+    pub(crate) trouble: RefCell<Option<Trouble>>,
     pub(crate) locks: Locks,
     pub(crate) options: OffloadOptions,
     writes: Cell<u64>,
@@ -138,6 +140,7 @@ impl Client {
             peers: Peers::new(peers),
             table,
             damaged: RefCell::new(Versions::new()),
+            trouble: RefCell::default(),
             locks: Locks::default(),
             options,
             writes: Cell::default(),
@@ -206,17 +209,12 @@ impl Client {
     }
 }
 
-/// The place on the base volume of the clients' `extent`.
-pub(crate) fn at_home(extent: Extent) -> Extent {
-    Extent { start: extent.start + HEADER, len: extent.len }
-}
-
 impl Offloaded {
     /// Moves everything home: afterwards the stores hold nothing of this volume, if nobody writes
     /// meanwhile.
     ///
     /// # Errors
-    /// If the base volume fails, or a store that holds something cannot be reached;
+    /// If the base volume fails, or a store that holds something cannot be reached or fails;
     /// [`IoError::Medium`] if nothing is left but ranges that no store returns whole. Ranges that
     /// were not moved are still in the stores.
     pub async fn reclaim(&self) -> Result<(), IoError> {
@@ -227,6 +225,9 @@ impl Offloaded {
             if !self.0.reclaim_some(usize::MAX).await? {
                 if let Some(Range { extent, .. }) = self.0.stuck(None).first().copied() {
                     return Err(IoError::Medium { extent });
+                }
+                if let Some(Trouble::Base(error) | Trouble::Store(error)) = self.0.trouble.take() {
+                    return Err(error);
                 }
                 if !self.0.may_reclaim_all() {
                     let extent = Extent { start: Lba(0), len: self.capabilities().capacity };
@@ -310,60 +311,6 @@ impl BlockDevice for Offloaded {
     fn geometry(&self) -> Option<Geometry> {
         // The header moves every address, so that chunks do not begin where the base's do.
         None
-    }
-}
-
-impl Client {
-    /// Writes, zeroes or discards.
-    fn change(self: &Rc<Self>, request: Request) -> Completion {
-        if self.closed.get() {
-            return Completion::ready(Err(IoError::Gone));
-        }
-        let extent = request.extent().unwrap_or_default();
-        if !self.wants_offload(extent) {
-            let locked = self.locks.ask(extent, Use::Home);
-            if locked.is_held() {
-                // The base gets the request before this returns.
-                self.count(|figures| figures.home += 1);
-                let written = self.home.submit(moved_home(request));
-                return self.answer(async move {
-                    let result = written.await;
-                    drop(locked);
-                    result
-                });
-            }
-        }
-        let client = Rc::clone(self);
-        self.answer(async move { client.write(request).await })
-    }
-}
-
-/// The same request, at the addresses of the base volume.
-pub(crate) fn moved_home(request: Request) -> Request {
-    match request {
-        Request::Read { extent } => Request::Read { extent: at_home(extent) },
-        Request::Write { extent, payload, fua, hint } => {
-            Request::Write { extent: at_home(extent), payload, fua, hint }
-        }
-        Request::Discard { extent, fua } => Request::Discard { extent: at_home(extent), fua },
-        Request::WriteZeroes { extent, fua, if_fast } => {
-            Request::WriteZeroes { extent: at_home(extent), fua, if_fast }
-        }
-        Request::Flush => Request::Flush,
-    }
-}
-
-/// The same request, durable when it is acknowledged.
-pub(crate) fn made_durable(request: Request) -> Request {
-    match request {
-        Request::Write { extent, payload, .. } => {
-            Request::Write { extent, payload, fua: true, hint: Hint::None }
-        }
-        Request::Discard { extent, .. } => Request::Discard { extent, fua: true },
-        Request::WriteZeroes { extent, if_fast, .. } => {
-            Request::WriteZeroes { extent, fua: true, if_fast }
-        }
-        other => other,
     }
 }
 

@@ -4,11 +4,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Completion, Extent, IoError, IoResult, Payload, Request};
+use manylogs_plant::{self as plant, Bug};
 
 use crate::call::{Ask, Part, Reply};
+use crate::home::at_home;
 use crate::lender::LenderError;
 use crate::locks::Use;
-use crate::offload::{Client, at_home};
+use crate::offload::Client;
 use crate::table::Copies;
 use crate::versions::Version;
 
@@ -27,17 +29,25 @@ pub(crate) struct Newest {
 
 impl Newest {
     /// The content of these parts, one after the other.
-    pub(crate) fn joined(parts: Vec<Self>) -> Payload {
+    pub(crate) fn joined(parts: &[Self]) -> Payload {
         let mut content = Payload::default();
-        parts.into_iter().for_each(|part| content.append(part.content));
+        parts.iter().for_each(|part| content.append(part.content.clone()));
         content
     }
+}
+
+/// A part that a store failed to read: that store may have others whole.
+struct Failure {
+    extent: Extent,
+    store: usize,
+    /// Whether the store says that what it has is damaged. A disk that was pulled says nothing.
+    is_damage: bool,
 }
 
 /// Why a part was not read.
 enum Wrong {
     /// The store failed.
-    Store(usize),
+    Store(usize, IoError),
     /// The store does not have what it should have.
     Changed,
     /// The store did not answer, and the session with it has ended.
@@ -63,7 +73,10 @@ impl Client {
             part.1.is_none_or(|(_, copies)| copies.clean)
         };
         // Home has the newest version now, and the base gets the request before this returns.
-        if self.table.borrow().lookup(extent).iter().all(home) {
+        let table = self.table.borrow();
+        let is_home = !table.is_offloaded(extent) || table.lookup(extent).iter().all(home);
+        drop(table);
+        if is_home {
             return self.home.submit(Request::Read { extent: at_home(extent) });
         }
         let client = Rc::clone(self);
@@ -76,7 +89,7 @@ impl Client {
             let changed = self.changed.wait();
             let locked = self.locks.take(extent, Use::Read).await;
             let again = match self.read_newest(extent).await {
-                Ok(parts) => return Ok(Newest::joined(parts)),
+                Ok(parts) => return Ok(Newest::joined(&parts)),
                 Err(again) => again,
             };
             drop(locked);
@@ -105,22 +118,21 @@ impl Client {
 
     /// The newest content of a range that is locked, by parts.
     pub(crate) async fn read_newest(self: &Rc<Self>, extent: Extent) -> Result<Vec<Newest>, Again> {
-        // Parts that could not be read, each with its store: that store may have others whole.
-        let mut failed: Vec<(Extent, usize)> = Vec::new();
+        let mut failed: Vec<Failure> = Vec::new();
         loop {
             let parts = self.table.borrow().lookup(extent);
             let mut reads = Vec::with_capacity(parts.len());
             for (part, known) in parts {
-                let here = failed.iter().filter(|(failed, _)| failed.overlaps(part));
-                let bad = here.fold(0, |bad: u32, (_, store)| bad | 1 << store);
-                reads.push((part, known, self.read_part(part, known, bad)?));
+                reads.push((part, known, self.read_part(part, known, &failed)?));
             }
             let (mut found, mut result, before) = (Vec::new(), Ok(()), failed.len());
             let mut gone = false;
             for (extent, known, read) in reads {
                 match read.await {
                     Ok(content) => found.push(Newest { extent, known, content }),
-                    Err(Wrong::Store(store)) => failed.push((extent, store)),
+                    Err(Wrong::Store(store, error)) => {
+                        failed.push(Failure { extent, store, is_damage: error.is_damage() });
+                    }
                     Err(Wrong::Home(error)) => result = Err(Again::Failed(error)),
                     Err(Wrong::Changed) => result = result.and(Err(Again::Changed)),
                     Err(Wrong::Gone) => gone = true,
@@ -134,21 +146,28 @@ impl Client {
         }
     }
 
-    /// Begins to read a part.
+    /// Begins to read a part, from a store that has not failed to read it. If all have, it is
+    /// damaged only if each says so: the next attempt may find it whole otherwise.
     fn read_part(
         self: &Rc<Self>,
         part: Extent,
         known: Option<(Version, Copies)>,
-        bad: u32,
+        failed: &[Failure],
     ) -> Result<PartRead, Again> {
         let Some((version, copies)) = known.filter(|(_, copies)| !copies.clean) else {
             let read = self.home.submit(Request::Read { extent: at_home(part) });
             return Ok(Box::pin(async move { read.await.map_err(Wrong::Home) }));
         };
+        let here = failed.iter().filter(|failure| failure.extent.overlaps(part));
+        let bad = here.clone().fold(0_u32, |bad, failure| bad | 1 << failure.store);
         let has = |store: &usize| copies.stores >> store & 1 == 1 && bad >> store & 1 == 0;
         let mut stores: Vec<usize> = (0..self.peers.len()).filter(has).collect();
         if stores.is_empty() {
-            return Err(Again::Failed(IoError::Medium { extent: part }));
+            let is_damaged = here.fold(true, |all, failure| all && failure.is_damage);
+            return Err(Again::Failed(match is_damaged || plant::is(Bug::FailureIsDamage) {
+                true => IoError::Medium { extent: part },
+                false => IoError::Transient { extent: part },
+            }));
         }
         stores.retain(|store| self.peers[*store].is_live());
         let Some(store) = stores.into_iter().min_by_key(|store| self.key(*store)) else {
@@ -159,7 +178,7 @@ impl Client {
             match answer.await {
                 Ok(Reply::Found(parts)) => whole(parts, version).ok_or(Wrong::Changed),
                 Ok(_) => Err(Wrong::Changed),
-                Err(LenderError::Failed(_)) => Err(Wrong::Store(store)),
+                Err(LenderError::Failed(error)) => Err(Wrong::Store(store, error)),
                 Err(_) => Err(Wrong::Gone),
             }
         };

@@ -3,18 +3,16 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{
-    BlockDevice, Extent, Hint, IoError, Lba, Nanos, Payload, Request, SECTOR_BYTES, Sectors,
-};
+use manylogs_block::{BlockDevice, Extent, IoError, Lba, Nanos, Request, SECTOR_BYTES, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
+use crate::bring::{AtHome, Trouble};
 use crate::call::Ask;
 use crate::evacuate::Evacuation;
 use crate::header::HEADER;
-use crate::locks::{Locked, Use};
-use crate::offload::{Client, at_home};
-use crate::read::{Again, Newest};
-use crate::table::{Candidate, Copies, Holder};
+use crate::locks::Use;
+use crate::offload::Client;
+use crate::table::{Candidate, Holder};
 use crate::versions::{Range, Version};
 
 /// Ranges in a pass: the oldest are chosen, and brought home in order of address.
@@ -23,16 +21,6 @@ const PASS: usize = 4096;
 const RARELY: u64 = 16;
 /// The most of a range that goes home at a time: zeroes may be as long as the base volume.
 pub(crate) const PIECE: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
-
-/// A range that was written home, perhaps not durably before the next flush.
-struct AtHome {
-    range: Range,
-    /// The newest version that stores may forget.
-    limit: Version,
-    /// Whether this pass wrote it home.
-    moved: bool,
-    locked: Option<Rc<Locked>>,
-}
 
 impl Client {
     /// Reclaims in the background until the client is closed.
@@ -58,12 +46,14 @@ impl Client {
     /// it. With `usize::MAX` it does not wait for such time. True if stores hold less now.
     ///
     /// # Errors
-    /// If the base volume fails.
+    /// If the base volume fails. Where it does so for some ranges only, the others go home.
     pub(crate) async fn reclaim_some(self: &Rc<Self>, together: usize) -> Result<bool, IoError> {
         let _turn = self.reclaiming.take().await;
         let mut some = false;
         let pass = self.next_pass();
         let mut evacuation = Evacuation::new(&pass);
+        let mut failed = Ok(());
+        drop(self.trouble.take());
         for ranges in pass.chunks(together.min(PASS)) {
             let asked = together == usize::MAX;
             while !asked && !self.is_over() && !self.may_reclaim() {
@@ -80,9 +70,26 @@ impl Client {
             if self.is_over() {
                 break;
             }
-            some |= self.bring_home(ranges).await?;
+            match self.bring_home(ranges).await {
+                Ok(more) => some |= more,
+                // The base may take the other ranges.
+                Err(error) => {
+                    let goes_on = error.is_local();
+                    failed = failed.and(Err(error));
+                    if !goes_on {
+                        break;
+                    }
+                }
+            }
         }
         self.weigh();
+        if let Err(error) = failed {
+            *self.trouble.borrow_mut() = (!some).then(|| Trouble::Base(error.clone()));
+            return Err(error);
+        }
+        if some {
+            drop(self.trouble.take());
+        }
         Ok(some)
     }
 
@@ -214,92 +221,6 @@ impl Client {
         ranges.iter().enumerate().filter_map(apart)
     }
 
-    /// Writes the newest version of a range home, unless it is there.
-    async fn copy_home(
-        self: Rc<Self>,
-        candidate: Candidate,
-        locked: Locked,
-    ) -> Result<Vec<AtHome>, IoError> {
-        locked.wait().await;
-        let locked = (!plant::is(Bug::ReclaimWithoutLock)).then(|| Rc::new(locked));
-        let mut home = Vec::new();
-        for (part, known) in self.table.borrow().lookup(candidate.range.extent) {
-            let version = known.map_or(Version(0), |(version, _)| version);
-            // Of a lost version nothing is left that could be written home.
-            let dirty = known.is_some_and(|(_, copies)| copies.is_away());
-            let is_lost = known.is_some_and(|(_, copies)| copies.is_lost());
-            if is_lost && !self.header.is_all_lost(part) {
-                continue;
-            }
-            let limit = if candidate.left_over { Version(u64::MAX) } else { version };
-            let range = Range { extent: part, version };
-            home.push((dirty, AtHome { range, limit, moved: false, locked: locked.clone() }));
-        }
-        let mut parts = Vec::with_capacity(home.len());
-        for (dirty, part) in home {
-            if !dirty {
-                parts.push(part);
-                continue;
-            }
-            let whole = self.whole_sectors(part.range.extent);
-            let Ok(newest) = self.read_beside_losses(whole).await else {
-                // Left to a later pass.
-                self.note_if_damaged(part.range, whole).await;
-                continue;
-            };
-            let same =
-                |one: &&Newest| one.known.is_some_and(|(version, _)| version == part.range.version);
-            for one in newest.iter().filter(same) {
-                let extent = one.extent.intersection(part.range.extent);
-                let range = Range { extent, ..part.range };
-                let locked = locked.clone();
-                parts.push(AtHome { range, moved: true, locked, limit: part.limit });
-            }
-            let payload = Newest::joined(newest);
-            let (extent, fua, hint) = (at_home(whole), false, Hint::None);
-            self.base.submit(Request::Write { extent, payload, fua, hint }).await?;
-        }
-        Ok(parts)
-    }
-
-    /// The newest content of whole physical sectors that are locked. What is lost in them is what
-    /// home has: it is an error for clients, whatever is written there.
-    async fn read_beside_losses(self: &Rc<Self>, extent: Extent) -> Result<Vec<Newest>, Again> {
-        let parts = self.table.borrow().lookup(extent);
-        let is_lost =
-            |known: Option<(Version, Copies)>| known.is_some_and(|(_, copies)| copies.is_lost());
-        if !parts.iter().any(|(_, known)| is_lost(*known)) {
-            return self.read_newest(extent).await;
-        }
-        let mut found = Vec::new();
-        for (extent, known) in parts {
-            if is_lost(known) && self.header.is_all_lost(extent) {
-                let read = self.base.submit(Request::Read { extent: at_home(extent) }).await;
-                let content = match read {
-                    // Nobody needs it.
-                    Err(IoError::Medium { .. }) => Payload::zeroes(extent.len),
-                    read => read.map_err(Again::Failed)?,
-                };
-                found.push(Newest { extent, known, content });
-            } else {
-                found.extend(self.read_newest(extent).await?);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Makes the stores forget a range that is durably home. False if one may still hold it.
-    async fn forget(self: Rc<Self>, part: AtHome) -> Result<bool, IoError> {
-        let AtHome { range, limit, moved, locked } = part;
-        if moved {
-            self.table.borrow_mut().cleaned(range);
-            self.count(|figures| figures.reclaimed += 1);
-        }
-        let settled = self.settle(range.extent, limit, false).await;
-        drop(locked);
-        settled
-    }
-
     /// Makes all stores forget their versions of `extent`, which is durably home. Stores that have
     /// the newest version forget last: until then it hides the older versions of the others. With
     /// `void` the header notes the versions of unreachable stores as void. False if a store may
@@ -316,7 +237,8 @@ impl Client {
         void: bool,
     ) -> Result<bool, IoError> {
         let holders = self.table.borrow().holders(extent);
-        if holders.iter().any(|holder| holder.version > limit) {
+        let is_newer = |holder: &Holder| holder.version > limit;
+        if holders.iter().any(is_newer) && !plant::is(Bug::OnItsWayDeleted) {
             return Ok(false);
         }
         let together = |one: &Holder, next: &Holder| {

@@ -141,6 +141,11 @@ impl Table {
         is_sent && !plant::is(Bug::InFlightNotHeld) || self.newest.overlaps(seen)
     }
 
+    /// Whether anything is known of the newest version of a part of `extent`.
+    pub(crate) fn is_offloaded(&self, extent: Extent) -> bool {
+        self.newest.overlaps(extent)
+    }
+
     /// Whether this store may hold versions of `extent`.
     pub(crate) fn is_held_by(&self, store: usize, extent: Extent) -> bool {
         self.held[store].overlaps(extent)

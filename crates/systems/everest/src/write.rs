@@ -6,9 +6,10 @@ use manylogs_block::{BlockDevice, Extent, IoError, IoResult, Nanos, Payload, Req
 use manylogs_plant::{self as plant, Bug};
 
 use crate::call::Ask;
+use crate::home::{made_durable, moved_home};
 use crate::lender::LenderError;
 use crate::locks::Use;
-use crate::offload::{Client, made_durable, moved_home};
+use crate::offload::Client;
 use crate::versions::{Range, Version};
 
 impl Client {
@@ -168,7 +169,9 @@ impl Client {
             // A copy that was given up meanwhile is void and does not count.
             let sent = |store: &usize| self.table.borrow().is_sent(*store, range);
             let lost = (0..self.peers.len()).filter(|store| !sent(store)).map(|store| 1 << store);
-            holders &= !lost.sum::<u32>();
+            if !plant::is(Bug::GivenUpCounts) {
+                holders &= !lost.sum::<u32>();
+            }
         }
         self.table.borrow_mut().kept(range, holders);
         self.written.note(range.version, self.runtime.now());
@@ -230,7 +233,7 @@ impl Client {
         let full = matches!(answer, Err(LenderError::Failed(IoError::NoSpace { .. })));
         let is_known = full || matches!(answer, Err(LenderError::Newer));
         let forgets = plant::is(Bug::TimedOutForgotten) && done_or_not;
-        if (is_known && !had) || forgets {
+        if (is_known && (!had || plant::is(Bug::RefusalForgetsOlder))) || forgets {
             self.table.borrow_mut().forgotten(store, range);
         }
         match answer {

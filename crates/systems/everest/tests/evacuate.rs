@@ -88,11 +88,13 @@ impl Bench {
         held.iter().map(|range| range.extent.len.0).sum::<u64>() / 8
     }
 
-    /// Keeps the base busy until `stop` is set.
+    /// Keeps the base busy until `stop` is set. It answers one request after the other.
     fn keep_busy(&self, volume: &Offloaded, stop: &Rc<Cell<bool>>) {
-        for _ in 0..8 {
+        for nth in 0..8 {
             let (volume, stop) = (volume.clone(), Rc::clone(stop));
+            let runtime = self.runtime.clone();
             self.runtime.spawn(async move {
+                runtime.sleep(Nanos::from_micros(600 * nth)).await;
                 while !stop.get() {
                     let extent = Extent::new(90 * 8, 8);
                     volume.submit(Request::Read { extent }).await.unwrap();

@@ -31,6 +31,9 @@ struct Cut {
     store: Lending,
     cut: Rc<Cell<bool>>,
     progress: Rc<Signal>,
+    runtime: Handle,
+    /// Answers come so much later.
+    late: Rc<Cell<Nanos>>,
 }
 
 impl Lender for Cut {
@@ -45,10 +48,12 @@ impl Lender for Cut {
     fn call(&self, call: Call) -> Answer<Reply> {
         let cut = self.clone();
         Box::pin(async move {
-            match cut.cut.get() {
-                true => Err(LenderError::Unreachable),
-                false => cut.store.call(call).await,
+            if cut.cut.get() {
+                return Err(LenderError::Unreachable);
             }
+            let answer = cut.store.call(call).await;
+            cut.runtime.sleep(cut.late.get()).await;
+            answer
         })
     }
 
@@ -66,7 +71,8 @@ async fn a_store(runtime: &Handle) -> Cut {
     let options = StoreOptions { log: Sectors(128), table: Sectors(0) };
     let made = CircularStore::create(runtime.clone(), vec![disk], options).await;
     let store = Lending::open(made.unwrap(), None).await.unwrap();
-    Cut { store, cut: Rc::default(), progress: Rc::default() }
+    let (cut, progress, late) = Default::default();
+    Cut { store, cut, progress, runtime: runtime.clone(), late }
 }
 
 /// Without reclaiming in the background, unless `homeward`.
@@ -470,6 +476,97 @@ fn an_opening_that_fails_leaves_the_note() {
     });
 }
 
+/// How a store goes out of use.
+#[derive(Clone, Copy)]
+enum Goes {
+    /// It is forgotten while its base volume is open.
+    Forgotten,
+    /// It is forgotten when the base volume is not open any more.
+    ForgottenClosed,
+}
+
+/// Whether an older version does not show up again: another store has it, which is away, and the
+/// store that goes has a newer one, which is home.
+fn what_it_hid_stays_hidden(goes: Goes) -> bool {
+    simulated(move |runtime| async move {
+        let base = CrashDisk::new(runtime.clone(), BASE, DiskImage::default());
+        Offloaded::create(&runtime, Rc::new(base.clone())).await.unwrap();
+        let (gone, other) = (a_store(&runtime).await, a_store(&runtime).await);
+        // No store is given up meanwhile.
+        let patience = Nanos::from_secs(60);
+        let always = OffloadOptions { patience, ..options(Policy::Always, true) };
+        let volume = opened(&runtime, &base, &[&gone, &other], always).await.unwrap();
+        gone.cut.set(true);
+        put(&volume, 1, 10).await;
+        gone.cut.set(false);
+        other.cut.set(true);
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&volume, 1, 20).await;
+        runtime.sleep(Nanos::from_secs(1)).await;
+        assert!(!gone.store.held(volume.id()).is_empty(), "it hides the older version");
+        assert!(!other.store.held(volume.id()).is_empty(), "which is still there");
+        gone.cut.set(true);
+        // Now the client learns of it.
+        put(&volume, 2, 22).await;
+        if let Goes::Forgotten = goes {
+            let forgotten = volume.forget(gone.id(), true).await.unwrap();
+            assert!(forgotten.done && forgotten.lost.is_empty(), "{forgotten:?}");
+        } else {
+            runtime.sleep(Nanos::from_secs(5)).await;
+        }
+        let killed = cut_off(&runtime, &base);
+        let lost = match goes {
+            Goes::ForgottenClosed => forgotten_closed(&runtime, &killed, gone.id()).await,
+            Goes::Forgotten => Vec::new(),
+        };
+        volume.close().await;
+        other.cut.set(false);
+        let never = options(Policy::Never, false);
+        let volume = opened(&runtime, &killed, &[&other], never).await.unwrap();
+        let is_lost = lost.iter().any(|lost| lost.overlaps(block(1)));
+        get(&volume, 1).await == (!is_lost).then(|| tags(20))
+    })
+}
+
+#[test]
+fn what_a_store_hid_stays_hidden_when_it_goes() {
+    for goes in [Goes::Forgotten, Goes::ForgottenClosed] {
+        assert!(what_it_hid_stays_hidden(goes));
+    }
+}
+
+/// Whether a write has two copies although the first store goes, and its copy is given up, before
+/// the second answers.
+fn copies_that_were_given_up_do_not_count() -> bool {
+    simulated(|runtime| async move {
+        let base = CrashDisk::new(runtime.clone(), BASE, DiskImage::default());
+        Offloaded::create(&runtime, Rc::new(base.clone())).await.unwrap();
+        let (one, two) = (a_store(&runtime).await, a_store(&runtime).await);
+        let twice = OffloadOptions { copies: 2, ..options(Policy::Always, true) };
+        let volume = opened(&runtime, &base, &[&one, &two], twice).await.unwrap();
+        two.late.set(Nanos::from_secs(4));
+        let write =
+            |number| volume.submit(Request::write_fua(block(number), tags(10 * number + 1)));
+        let first = write(1);
+        runtime.sleep(Nanos::from_millis(10)).await;
+        assert!(!one.store.held(volume.id()).is_empty());
+        one.cut.set(true);
+        // By this one the client learns of it.
+        let second = write(2);
+        first.await.unwrap();
+        second.await.unwrap();
+        // Nothing but the second has it, so it must be home.
+        let home = Extent { start: block(1).start + Sectors(256), ..block(1) };
+        let home = base.submit(Request::Read { extent: home }).await;
+        home == Ok(tags(11)) && get(&volume, 1).await == Some(tags(11))
+    })
+}
+
+#[test]
+fn a_copy_that_was_given_up_does_not_count() {
+    assert!(copies_that_were_given_up_do_not_count());
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
@@ -488,4 +585,7 @@ fn planted_bugs_are_noticed() {
     with(Bug::LossAfterDrop, a_cut_shows_nothing_old);
     with(Bug::NoteWithoutVoids, written_since_is_not_lost);
     with(Bug::NotesKept, a_note_ends_with_the_next_session);
+    with(Bug::GivenUpCounts, copies_that_were_given_up_do_not_count);
+    with(Bug::ForgottenUncovers, || what_it_hid_stays_hidden(Goes::Forgotten));
+    with(Bug::NoteUncovers, || what_it_hid_stays_hidden(Goes::ForgottenClosed));
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use manylogs_torture::{Campaign, EverestPlan, Progress, Summary, System, run_everest};
 
 /// Histories of one run.
-const HISTORIES: u64 = 30;
+const HISTORIES: u64 = 50;
 
 fn run(seeds: RangeInclusive<u64>, trouble: bool) -> Summary {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,0 +1,149 @@
+//! Copies on their way home: what is read, where it is written, and what stores forget then.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, Hint, IoError, Payload, Request};
+use manylogs_plant::{self as plant, Bug};
+
+use crate::home::at_home;
+use crate::locks::Locked;
+use crate::offload::Client;
+use crate::read::{Again, Newest};
+use crate::table::{Candidate, Copies};
+use crate::versions::{Range, Version};
+
+/// Why nothing went home in the last pass.
+#[derive(Clone, Debug)]
+pub(crate) enum Trouble {
+    /// The base volume failed.
+    Base(IoError),
+    /// The disk of a store failed, and did not say that what it has is damaged.
+    Store(IoError),
+}
+
+/// A range that was written home, perhaps not durably before the next flush.
+pub(crate) struct AtHome {
+    range: Range,
+    /// The newest version that stores may forget.
+    limit: Version,
+    /// Whether this pass wrote it home.
+    pub(crate) moved: bool,
+    locked: Option<Rc<Locked>>,
+}
+
+impl Client {
+    /// Writes the newest version of a range home, unless it is there.
+    pub(crate) async fn copy_home(
+        self: Rc<Self>,
+        candidate: Candidate,
+        locked: Locked,
+    ) -> Result<Vec<AtHome>, IoError> {
+        locked.wait().await;
+        let locked = (!plant::is(Bug::ReclaimWithoutLock)).then(|| Rc::new(locked));
+        let mut home = Vec::new();
+        for (part, known) in self.table.borrow().lookup(candidate.range.extent) {
+            let version = known.map_or(Version(0), |(version, _)| version);
+            // Of a lost version nothing is left that could be written home.
+            let dirty = known.is_some_and(|(_, copies)| copies.is_away());
+            let is_lost = known.is_some_and(|(_, copies)| copies.is_lost());
+            if is_lost && !self.header.is_all_lost(part) {
+                continue;
+            }
+            let limit = if candidate.left_over { Version(u64::MAX) } else { version };
+            let range = Range { extent: part, version };
+            home.push((dirty, AtHome { range, limit, moved: false, locked: locked.clone() }));
+        }
+        let mut parts = Vec::with_capacity(home.len());
+        for (dirty, part) in home {
+            match dirty {
+                true => parts.extend(self.write_sectors(part).await?),
+                false => parts.push(part),
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Writes a range home with the rest of its physical sectors. Returns what of it is there, and
+    /// nothing if it is left to a later pass.
+    ///
+    /// # Errors
+    /// If the base volume cannot be written.
+    async fn write_sectors(self: &Rc<Self>, part: AtHome) -> Result<Vec<AtHome>, IoError> {
+        let AtHome { range, limit, locked, .. } = part;
+        let whole = self.whole_sectors(range.extent);
+        let newest = match self.read_sectors(whole).await {
+            Ok(newest) => newest,
+            Err(again) => {
+                if let Again::Failed(error) = again
+                    && !error.is_damage()
+                {
+                    *self.trouble.borrow_mut() = Some(Trouble::Store(error));
+                }
+                self.note_if_damaged(range, whole).await;
+                return Ok(Vec::new());
+            }
+        };
+        let mut parts = Vec::new();
+        for run in newest.chunk_by(|one, next| one.extent.end() == next.extent.start) {
+            let same =
+                |one: &&Newest| one.known.is_some_and(|(version, _)| version == range.version);
+            let (before, first) = (parts.len(), run.first().map(|first| first.extent.start));
+            for one in run.iter().filter(same) {
+                let extent = one.extent.intersection(range.extent);
+                let (range, locked) = (Range { extent, ..range }, locked.clone());
+                parts.push(AtHome { range, limit, moved: true, locked });
+            }
+            if let Some(start) = first.filter(|_| parts.len() > before) {
+                let payload = Newest::joined(run);
+                let extent = at_home(Extent { start, len: payload.len() });
+                let (fua, hint) = (false, Hint::None);
+                self.base.submit(Request::Write { extent, payload, fua, hint }).await?;
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The newest content of whole physical sectors that are locked, by parts. What is lost in them
+    /// is what home has: it is an error for clients, whatever is written there. Parts that should
+    /// be home and that the base returns damaged are left out: so they stay errors, and a power cut
+    /// while what is beside them is written takes nothing that was there.
+    async fn read_sectors(self: &Rc<Self>, extent: Extent) -> Result<Vec<Newest>, Again> {
+        let parts = self.table.borrow().lookup(extent);
+        let is_lost =
+            |known: Option<(Version, Copies)>| known.is_some_and(|(_, copies)| copies.is_lost());
+        if !parts.iter().any(|(_, known)| is_lost(*known)) {
+            match self.read_newest(extent).await {
+                Err(Again::Failed(error)) if error.is_damage() => {}
+                read => return read,
+            }
+        }
+        let mut found = Vec::new();
+        for (extent, known) in parts {
+            let is_needless = is_lost(known) && self.header.is_all_lost(extent);
+            if !is_needless && known.is_some_and(|(_, copies)| !copies.clean) {
+                found.extend(self.read_newest(extent).await?);
+                continue;
+            }
+            let content = match self.base.submit(Request::Read { extent: at_home(extent) }).await {
+                Ok(content) => content,
+                Err(error) if error.is_damage() && is_needless => Payload::zeroes(extent.len),
+                Err(error) if error.is_damage() && !plant::is(Bug::BadSectorHoldsAll) => continue,
+                Err(error) => return Err(Again::Failed(error)),
+            };
+            found.push(Newest { extent, known, content });
+        }
+        Ok(found)
+    }
+
+    /// Makes the stores forget a range that is durably home. False if one may still hold it.
+    pub(crate) async fn forget(self: Rc<Self>, part: AtHome) -> Result<bool, IoError> {
+        let AtHome { range, limit, moved, locked } = part;
+        if moved {
+            self.table.borrow_mut().cleaned(range);
+            self.count(|figures| figures.reclaimed += 1);
+        }
+        let settled = self.settle(range.extent, limit, false).await;
+        drop(locked);
+        settled
+    }
+}

@@ -1,0 +1,134 @@
+//! What fails and is not damaged: sectors of the base beside off-loaded ones, and whole disks.
+
+use manylogs_block::{BlockDevice, Extent, IoError, Nanos, Payload, Request, RequestKind, Sectors};
+use manylogs_everest::{Lender, OffloadError};
+use manylogs_filters::Rule;
+
+use crate::bench::{HEADER, block, get, in_virtual_time, is_right_beside, put, with_sectors_of};
+
+/// The half of a physical sector of the base that is off-loaded, and the other half.
+const KEPT: Extent = Extent::new(480, 8);
+const BAD: Extent = Extent::new(488, 8);
+const MINUTE: Nanos = Nanos::from_secs(60);
+
+fn at_home(extent: Extent) -> Extent {
+    Extent { start: extent.start + HEADER, ..extent }
+}
+
+fn medium(extent: Extent) -> IoError {
+    IoError::Medium { extent }
+}
+
+/// Whether a range goes home beside a sector that the base cannot read, which stays unreadable.
+fn a_bad_sector_holds_nothing_up() -> bool {
+    with_sectors_of(16, |bench| async move {
+        let volume = bench.opened(false).await;
+        put(&volume, KEPT, 4_800).await;
+        put(&volume, block(2), 200).await;
+        volume.close().await;
+        let unread = Rule::new(&[RequestKind::Read], medium).within(at_home(BAD));
+        bench.disk.below().add(unread.until_changed());
+        let volume = bench.opened(true).await;
+        let id = bench.store.id();
+        let removed = bench.runtime.within(MINUTE, volume.remove(id, false)).await;
+        let Some(removed) = removed else { return false };
+        let removed = removed.unwrap();
+        assert!(removed.done && removed.lost.is_empty(), "{removed:?}");
+        assert_eq!(get(&volume, KEPT).await, Ok(Payload::tags(4_800, Sectors(8))));
+        assert_eq!(get(&volume, block(2)).await, Ok(Payload::tags(200, Sectors(8))));
+        assert_eq!(get(&volume, BAD).await, Err(medium(at_home(BAD))), "it is not made up");
+        let home = Request::Read { extent: at_home(KEPT) };
+        assert_eq!(bench.base.submit(home).await, Ok(Payload::tags(4_800, Sectors(8))));
+        true
+    })
+}
+
+#[test]
+fn a_range_goes_home_beside_a_sector_that_the_base_cannot_read() {
+    assert!(a_bad_sector_holds_nothing_up());
+}
+
+/// All others go home, and who waits is told what keeps the last.
+#[test]
+fn what_the_base_does_not_take_is_told() {
+    with_sectors_of(16, |bench| async move {
+        let volume = bench.opened(false).await;
+        for (extent, tag) in [(block(2), 200), (KEPT, 4_800), (block(90), 9_000)] {
+            put(&volume, extent, tag).await;
+        }
+        volume.close().await;
+        let bad = Rule::new(&[RequestKind::Read, RequestKind::Write], medium);
+        bench.disk.below().add(bad.within(at_home(KEPT)));
+        let volume = bench.opened(true).await;
+        let (id, min) = (bench.store.id(), MINUTE);
+        let removed = bench.runtime.within(min, volume.remove(id, true)).await;
+        let Some(Err(OffloadError::Base(IoError::Medium { .. }))) = removed else {
+            panic!("{removed:?}");
+        };
+        let reclaimed = bench.runtime.within(min, volume.reclaim()).await;
+        assert!(matches!(reclaimed, Some(Err(IoError::Medium { .. }))), "{reclaimed:?}");
+        let held = bench.store.held(volume.id());
+        assert_eq!(held.iter().map(|one| one.extent).collect::<Vec<_>>(), [KEPT]);
+        assert!(volume.lost().is_empty(), "the store has it, whatever was accepted");
+        for (extent, tag) in [(block(2), 200), (KEPT, 4_800), (block(90), 9_000)] {
+            assert_eq!(get(&volume, extent).await, Ok(Payload::tags(tag, Sectors(8))));
+        }
+        bench.disk.below().clear();
+        let removed = volume.remove(id, false).await.unwrap();
+        assert!(removed.done && removed.lost.is_empty(), "{removed:?}");
+        assert_eq!(get(&volume, KEPT).await, Ok(Payload::tags(4_800, Sectors(8))));
+    });
+}
+
+/// Whether nothing is lost, whatever was accepted, with a store whose disk fails and says nothing
+/// of damage.
+fn a_pulled_disk_is_waited_for(error: fn(Extent) -> IoError) -> bool {
+    in_virtual_time(move |bench| async move {
+        let volume = bench.spoiled(&[]).await;
+        volume.close().await;
+        let volume = bench.opened(false).await;
+        put(&volume, block(3), 300).await;
+        put(&volume, block(5), 500).await;
+        bench.device.add(Rule::new(&[RequestKind::Read], error));
+        volume.close().await;
+        let volume = bench.opened(true).await;
+        let id = bench.store.id();
+        for _ in 0..3 {
+            let removed = bench.runtime.within(MINUTE, volume.remove(id, true)).await;
+            match removed.expect("it ends") {
+                Err(OffloadError::Store { store, .. }) => assert_eq!(store, id),
+                removed => return removed.is_err(),
+            }
+        }
+        let reclaimed = bench.runtime.within(MINUTE, volume.reclaim()).await;
+        assert!(matches!(reclaimed, Some(Err(IoError::Transient { .. }))), "{reclaimed:?}");
+        let read = get(&volume, block(3)).await;
+        assert_eq!(read, Err(IoError::Transient { extent: block(3) }), "it may come back");
+        assert!(volume.lost().is_empty());
+        bench.device.clear();
+        let removed = volume.remove(id, true).await.unwrap();
+        removed.done && removed.lost.is_empty() && is_right_beside(&volume, &[]).await
+    })
+}
+
+/// `EIO`, and `ENODEV` or `ENXIO`, as the kernel answers for a disk that is there no more.
+const PULLED: [fn(Extent) -> IoError; 2] =
+    [|extent| IoError::Transient { extent }, |_| IoError::Gone];
+
+#[test]
+fn a_disk_that_was_pulled_is_not_taken_for_damaged() {
+    for error in PULLED {
+        assert!(a_pulled_disk_is_waited_for(error));
+    }
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_are_noticed() {
+    use manylogs_plant::{Bug, plant};
+    plant(Some(Bug::BadSectorHoldsAll));
+    assert!(!a_bad_sector_holds_nothing_up());
+    plant(Some(Bug::FailureIsDamage));
+    assert!(!a_pulled_disk_is_waited_for(PULLED[0]));
+    plant(None);
+}
