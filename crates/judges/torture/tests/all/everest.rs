@@ -57,7 +57,7 @@ fn planted_bugs_are_noticed() {
     use crate::common::Hunt;
     use manylogs_plant::{Bug, EVEREST, LENDERS};
 
-    // Too rare for so few histories: `crates/systems/everest/tests/far.rs` has them.
+    // Too rare for so few histories: `crates/systems/everest/tests/all/far.rs` has them.
     let rare = [
         Bug::ListedAfterWrite,
         Bug::OldSessionServed,

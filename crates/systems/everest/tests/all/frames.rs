@@ -1,8 +1,6 @@
 //! Frames between clients and stores: they arrive as they were sent, and bytes of strangers are
 //! refused without a panic and without taking memory.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use bytes::Bytes;
 use manylogs_block::{Extent, IoError, Nanos, Payload, Sectors};
 use manylogs_everest::net::{

@@ -1,7 +1,5 @@
 //! A store's share of a disk whose own clients wait.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -1,8 +1,6 @@
 //! A store that is closed in order leaves its table for the next opening, and a crash at any moment
 //! of that loses nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

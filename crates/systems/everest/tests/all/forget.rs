@@ -1,8 +1,6 @@
 //! A store that is gone for good is forgotten: what only it had reads as errors until it is
 //! written, and never as something older.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -1,8 +1,6 @@
 //! A client that never returns: what a store holds of it moves to the head whenever its log is
 //! cleaned, takes no more room than its bound, and is there when the client does return.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, IoError, MemoryDevice, Nanos, Payload, Sectors};

@@ -1,8 +1,6 @@
 //! Without a peak a base volume's device sees what it would see without the layer, at the same
 //! instants, and stores and the links to them see nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -1,9 +1,6 @@
 //! Memory that an off-loaded extent takes, at the client and at the store: goals of the issue are
 //! what the paper's store takes (11.7 MB for 218,505 records, section 4.4).
 
-#![allow(clippy::print_stdout, reason = "the figures are of interest")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, MemoryDevice, Nanos, Payload, Request, Rng, Sectors};

@@ -1,9 +1,6 @@
 //! Base volumes and stores on disks that do one request after the other, at their peaks: figures in
 //! virtual time.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(clippy::print_stdout, reason = "the figures are of interest")]
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

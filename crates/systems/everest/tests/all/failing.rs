@@ -1,7 +1,5 @@
 //! A store on a device that fails requests.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs_block::{

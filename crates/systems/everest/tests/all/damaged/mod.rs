@@ -1,8 +1,6 @@
 //! A store returns ranges damaged that no other store has: who waits for it to become empty is told
 //! so, and may give them up.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod bench;
 mod beside;
 mod parts;
@@ -13,7 +11,7 @@ use std::rc::Rc;
 use manylogs_block::{Extent, IoError, Nanos, Payload, Sectors};
 use manylogs_everest::{Lender, OffloadError};
 
-use crate::bench::{block, get, in_virtual_time, is_right_beside, put, with_sectors_of};
+use bench::{block, get, in_virtual_time, is_right_beside, put, with_sectors_of};
 
 /// Damages block 3 and an eighth of the long range.
 pub(crate) const SPOILT: [Extent; 2] = [block(3), Extent::new(400 + 24, 8)];

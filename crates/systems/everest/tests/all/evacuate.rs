@@ -1,7 +1,5 @@
 //! Stores that are evacuated: they take no more writes, and are emptied in the background.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -1,7 +1,5 @@
 //! A store that is full: cleaning ends when there is nothing to gain, and deletions find room.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs_block::{

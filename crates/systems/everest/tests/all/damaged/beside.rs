@@ -4,7 +4,7 @@ use manylogs_block::{BlockDevice, Extent, IoError, Nanos, Payload, Request, Requ
 use manylogs_everest::{Lender, OffloadError};
 use manylogs_filters::Rule;
 
-use crate::bench::{HEADER, block, get, in_virtual_time, is_right_beside, put, with_sectors_of};
+use super::bench::{HEADER, block, get, in_virtual_time, is_right_beside, put, with_sectors_of};
 
 /// The half of a physical sector of the base that is off-loaded, and the other half.
 const KEPT: Extent = Extent::new(480, 8);

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Extent, Nanos, Payload, Request, Sectors};
 use manylogs_everest::{Lender, OffloadOptions, Offloaded, Policy};
 
-use crate::SPOILT;
-use crate::bench::{LONG, block, get, in_virtual_time, lent, put, spoil_tag};
+use super::SPOILT;
+use super::bench::{LONG, block, get, in_virtual_time, lent, put, spoil_tag};
 
 const MINUTE: Nanos = Nanos::from_secs(60);
 

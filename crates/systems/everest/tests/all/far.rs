@@ -1,8 +1,5 @@
 //! A client whose stores are behind links that can be cut.
 
-#![allow(clippy::print_stdout, reason = "the figures are of interest")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

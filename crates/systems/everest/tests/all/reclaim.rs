@@ -1,7 +1,5 @@
 //! The order in which versions are brought home.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::Cell;
 use std::rc::Rc;
 

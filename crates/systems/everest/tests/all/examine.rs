@@ -1,8 +1,6 @@
 //! A store that is not lent is judged without writing anything: what it holds, whose it is, and
 //! what is damaged.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Payload, Request, Rng, Sectors};
