@@ -307,8 +307,6 @@ macro_rules! with_systems {
                 ForgottenUncovers,
                 /// What a store alone has is noted while its versions hide older ones of others.
                 NoteUncovers,
-                /// A copy counts that was given up while its write waited for another.
-                GivenUpCounts,
                 /// A store's disk that fails without a word of damage counts as damaged.
                 FailureIsDamage,
                 /// A sector that the base cannot read keeps what is off-loaded beside it from going

@@ -169,9 +169,7 @@ impl Client {
             // A copy that was given up meanwhile is void and does not count.
             let sent = |store: &usize| self.table.borrow().is_sent(*store, range);
             let lost = (0..self.peers.len()).filter(|store| !sent(store)).map(|store| 1 << store);
-            if !plant::is(Bug::GivenUpCounts) {
-                holders &= !lost.sum::<u32>();
-            }
+            holders &= !lost.sum::<u32>();
         }
         self.table.borrow_mut().kept(range, holders);
         self.written.note(range.version, self.runtime.now());
