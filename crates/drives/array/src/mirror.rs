@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, Lba, Payload, Request,
-    completion,
+    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, IoResult, Lba, Payload,
+    Request, completion,
 };
 
 use manylogs_plant::{self as plant, Bug};
@@ -113,12 +113,27 @@ impl Mirror {
     }
 
     fn read(&self, extent: Extent, urgent: bool) -> Completion {
-        let first = self.0.choose(extent);
+        let read = self.read_first_on(self.0.choose(extent), extent, urgent);
         let (completer, answer) = completion();
+        self.0.runtime.spawn(async move {
+            let (_, result) = read.await;
+            completer.complete(result);
+        });
+        answer
+    }
+
+    /// Reads on the member `first`, and on the others in turn if that fails. The first read has
+    /// begun when this returns. Also tells which member answered: the last one asked if none did.
+    fn read_first_on(
+        &self,
+        first: usize,
+        extent: Extent,
+        urgent: bool,
+    ) -> impl Future<Output = (usize, IoResult)> + use<> {
         let (array, request) = (self.clone(), Request::Read { extent });
         let begun = self.send(first, request.clone(), urgent);
-        self.0.runtime.spawn(async move {
-            let mut result = begun.await;
+        async move {
+            let (mut source, mut result) = (first, begun.await);
             let mut failed = if result.is_err() { vec![first] } else { Vec::new() };
             for other in (0..array.0.devices.len()).filter(|other| *other != first) {
                 if result.is_ok() {
@@ -127,7 +142,7 @@ impl Mirror {
                 if array.0.members.is_lost(other) {
                     continue;
                 }
-                result = array.send(other, request.clone(), urgent).await;
+                (source, result) = (other, array.send(other, request.clone(), urgent).await);
                 if result.is_err() {
                     failed.push(other);
                 }
@@ -138,9 +153,8 @@ impl Mirror {
                     let _ = array.0.members.lose(at);
                 }
             }
-            completer.complete(result);
-        });
-        answer
+            (source, result)
+        }
     }
 
     fn send(&self, at: usize, request: Request, urgent: bool) -> Completion {
@@ -331,6 +345,50 @@ mod tests {
             let content = |of: &Rc<MemoryDevice>| of.media().read(whole);
             let contents: Vec<Payload> = memory.iter().map(content).collect();
             assert!(contents.iter().all(|it| *it == contents[0]), "seed {seed}");
+        }
+    }
+    /// Loses the first of three members that differ while the first window is read from it. The
+    /// others must hold the same when the resynchronisation has ended.
+    #[test]
+    fn a_window_begins_anew_if_the_member_that_it_is_read_from_is_lost() {
+        let (whole, window) = (Extent::new(0, 64), Sectors(16));
+        for fails in [&[RequestKind::Write], &[RequestKind::Read]] {
+            let sim = Sim::new(1, TaskOrder::Shuffled);
+            let node = sim.node();
+            let runtime = sim.handle(node);
+            let memory: Vec<_> = (0..3).map(|_| Rc::new(MemoryDevice::new(Sectors(64)))).collect();
+            let delay = Nanos::from_micros(50);
+            let member = |of: &Rc<MemoryDevice>| {
+                Rc::new(Faults::new(Delay::new(runtime.clone(), Rc::clone(of), delay)))
+            };
+            let members: Vec<_> = memory.iter().map(member).collect();
+            let devices = members.iter().map(|member| Rc::clone(member) as Rc<_>).collect();
+            let known = Members::with_copies(&[false; 3], true);
+            let mirror = Mirror::with(runtime.clone(), devices, known.clone());
+            let (content, lost) = (memory.clone(), known.clone());
+            sim.block_on(node, async move {
+                for (tag, member) in (1000..).step_by(1000).zip(&content) {
+                    let differs = Request::write_fua(whole, Payload::tags(tag, whole.len));
+                    member.submit(differs).await.unwrap();
+                }
+                members[0].add(Rule::new(fails, |extent| IoError::Medium { extent }));
+                let (resync, clock) = (mirror.clone(), runtime.clone());
+                let pace = Pace { window, pause: Nanos::from_micros(10) };
+                runtime.spawn(async move { resync.resync(clock, pace).await });
+                runtime.sleep(Nanos::from_micros(10)).await;
+                let apart = Extent::new(40, 8);
+                mirror
+                    .submit(Request::write_fua(apart, Payload::tags(1, apart.len)))
+                    .await
+                    .unwrap();
+                while known.behind().is_some() {
+                    runtime.sleep(Nanos::from_micros(100)).await;
+                }
+            });
+            assert_eq!(lost.lost(), [true, false, false], "{fails:?}");
+            let [_, second, third] = [0, 1, 2].map(|at: usize| memory[at].media().read(whole));
+            assert_eq!(second, third, "{fails:?}");
+            assert_eq!(second.slice(Sectors(0), window), Payload::tags(2000, window), "{fails:?}");
         }
     }
 }
