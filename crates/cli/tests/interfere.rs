@@ -87,12 +87,26 @@ fn clients_may_sync_in_a_closed_loop_without_a_stream() {
 }
 
 #[test]
+fn options_of_streams_go_with_the_streams_of_a_list_that_has_none_as_well() {
+    let place = Place::new();
+    let common = ["interfere", "--drive", "cheetah-15k5", "--json", "a.json", "--seconds", "2"];
+    let streams = ["--stream", "none,read", "--stream-depth", "1,4", "--at", "inner"];
+    place.run(&[&common[..], &streams, &["--policy", "nologging"]].concat()).succeeds();
+    let of = |case: &Value| (case["stream"].clone(), case["stream_depth"].clone());
+    let found: Vec<_> = cases(&place, "a.json").iter().map(of).collect();
+    assert_eq!(found[1..], [("read".into(), 1.into()), ("read".into(), 4.into())]);
+    assert_eq!((found.len(), &found[0].0), (3, &"none".into()));
+}
+
+#[test]
 fn what_makes_no_sense_is_named() {
     let place = Place::new();
     for (args, words) in [
         (&["--stream", "sideways"][..], "there are: read, write, random, none"),
         (&["--stream", "none", "--syncs", "0"], "there is no load to measure"),
+        (&["--stream", "none,read", "--syncs", "0"], "there is no load to measure"),
         (&["--stream", "none", "--stream-rate", "8M"], "--stream-rate goes with a stream"),
+        (&["--stream", "none", "--at", "inner"], "--at goes with a stream"),
         (&["--syncs", "open"], "or closed"),
         (&["--sync-mode", "fsync"], "there are: fua, flush, journal"),
         (&["--queue", "bfq"], "there are: fcfs, elevator, sptf"),

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use manylogs_block::{Nanos, Sectors};
 use manylogs_disk::{LinkSettings, Profile};
 use manylogs_lab::interfere::{
-    Bursts, Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, SyncRate, html,
-    run_all, text,
+    Bursts, Case, InterfereError, Interference, Place, StreamKind, StreamLoad, SyncLoad, SyncRate,
+    html, run_all, text,
 };
 use manylogs_lab::replay::{DriveSettings, NamedPolicy, QueueSettings, parse_policies};
 
@@ -78,16 +78,18 @@ fn cases(args: &InterfereArgs, policies: &[NamedPolicy]) -> Result<Vec<Case>, Fa
     Ok(cases)
 }
 
-/// Refuses options of streams where there are none, and a case without any load.
+/// Refuses options of streams if no case has one, and a case without any load.
 fn check_loads(args: &InterfereArgs) -> Result<(), Failure> {
-    let has_none = args.stream.contains(&StreamKind::None);
+    let none = |kind: &StreamKind| *kind == StreamKind::None;
+    let (has_none, all_none) = (args.stream.iter().any(none), args.stream.iter().all(none));
     let given = [
         ("--stream-size", !args.stream_size.is_empty()),
         ("--stream-rate", !args.stream_rate.is_empty()),
         ("--stream-depth", args.stream_depth != [1]),
         ("--streams", args.streams != [1]),
+        ("--at", args.at != [Place::Outer]),
     ];
-    if let Some((option, _)) = given.iter().find(|(_, given)| has_none && *given) {
+    if let Some((option, _)) = given.iter().find(|(_, given)| all_none && *given) {
         let message = format!("{option} goes with a stream: leave it out, or --stream none");
         return Err(Failure::input(message));
     }
