@@ -71,7 +71,7 @@ pub use priority::prefer_this_thread;
 pub use processor::Follower;
 pub use reactor::Reactor;
 pub use request_ring::{RequestRing, RingAnswer, RingRequest, RingShape};
-pub use said_array::{SaidArray, optimal_io, said_array};
+pub use said_array::{SaidArray, guessed_array, optimal_io, said_array};
 pub use signatures::{BASE_VOLUME, LENT_STORE};
 pub use socket::{Listener, SocketStream};
 pub use survey::{Contents, read_at, survey, survey_file};

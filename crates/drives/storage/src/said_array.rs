@@ -9,6 +9,9 @@ use crate::levels::Step;
 use crate::loops::Object;
 use crate::sysfs::{Disk, SECTOR, System};
 
+/// Controllers have no shorter chunks: 16 KiB. Single drives show shorter lengths, too.
+const CHUNK_LEAST: Sectors = Sectors(32);
+
 /// What the kernel says of a device that is an array by its user's word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaidArray {
@@ -45,6 +48,16 @@ pub fn optimal_io(path: &Path) -> Option<(Sectors, Sectors)> {
     optimal_of(&System::this().disk(number))
 }
 
+/// The array that the disk at `path` may be by the lengths that it shows ([`optimal_io`]): RAID-5
+/// whose stripe and chunk these are. The level is a guess, because a disk does not show it. `None`
+/// if the lengths are no array's, or if [`said_array`] says that it is impossible.
+#[must_use]
+pub fn guessed_array(path: &Path) -> Option<Geometry> {
+    let Some(Object::Disk(number)) = Object::at(path) else { return None };
+    let system = System::this();
+    system.guessed_array(&system.disk(number))
+}
+
 fn optimal_of(disk: &Disk) -> Option<(Sectors, Sectors)> {
     let limit = |name: &str| Sectors(disk.limit(name) / SECTOR);
     let (optimal, least) = (limit("optimal_io_size"), limit("minimum_io_size"));
@@ -52,6 +65,16 @@ fn optimal_of(disk: &Disk) -> Option<(Sectors, Sectors)> {
 }
 
 impl System {
+    fn guessed_array(&self, disk: &Disk) -> Option<Geometry> {
+        let (optimal, chunk) = optimal_of(disk).filter(|(_, least)| *least >= CHUNK_LEAST)?;
+        let columns = u16::try_from(optimal.0 / chunk.0).ok().filter(|columns| *columns > 1)?;
+        let guess = Geometry { chunk, columns, copies: 1, parity: 1, first: Sectors(0) };
+        if guess.stripe() != optimal || guess.check().is_err() {
+            return None;
+        }
+        matches!(self.said_array(disk, guess), SaidArray::Possible(_)).then_some(guess)
+    }
+
     fn said_array(&self, disk: &Disk, array: Geometry) -> SaidArray {
         if let Some(known) = self.geometry(disk) {
             return SaidArray::Known(known);
@@ -118,9 +141,32 @@ mod tests {
         let machine = Machine::new();
         let disk = machine.disk("sda", "8:0", 1000 * MIB);
         assert_eq!(optimal_of(&disk), None);
-        fs::create_dir_all(disk.dir().join("queue")).unwrap();
-        fs::write(disk.dir().join("queue/optimal_io_size"), "196608\n").unwrap();
-        fs::write(disk.dir().join("queue/minimum_io_size"), "65536\n").unwrap();
+        assert_eq!(machine.system.guessed_array(&disk), None);
+        shows(&disk, 196_608, 65_536);
         assert_eq!(optimal_of(&disk), Some((Sectors(384), Sectors(128))));
+        assert_eq!(machine.system.guessed_array(&disk), Some(SAID));
+        for (optimal, least) in [(65_536, 65_536), (196_608, 4096), (200_704, 65_536), (65_536, 0)]
+        {
+            shows(&disk, optimal, least);
+            assert_eq!(machine.system.guessed_array(&disk), None, "{optimal} {least}");
+        }
+    }
+
+    #[test]
+    fn no_array_is_guessed_where_the_kernel_knows_better() {
+        let machine = Machine::new();
+        for (name, number, level) in [("md0", "9:0", "raid0"), ("md1", "9:1", "raid1")] {
+            let disk = machine.md(name, number, (level, "0"), &[102_400; 4]);
+            shows(&disk, 196_608, 65_536);
+            assert!(optimal_of(&disk).is_some());
+            assert_eq!(machine.system.guessed_array(&disk), None, "{level}");
+        }
+    }
+
+    fn shows(disk: &Disk, optimal: u64, least: u64) {
+        let queue = disk.dir().join("queue");
+        fs::create_dir_all(&queue).unwrap();
+        fs::write(queue.join("optimal_io_size"), format!("{optimal}\n")).unwrap();
+        fs::write(queue.join("minimum_io_size"), format!("{least}\n")).unwrap();
     }
 }

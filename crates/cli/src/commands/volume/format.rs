@@ -12,7 +12,7 @@ use manylogs_storage::{Contents, ImageError, OpenMode, Zones, create_image, surv
 use super::said_array;
 use super::status::array;
 use super::{Session, human, id_text, table};
-use crate::args::volume::{EverestArg, FormatArgs};
+use crate::args::volume::{EverestArg, FormatArgs, Nvram};
 use crate::commands::drive::choose::for_format;
 use crate::commands::gecko;
 use crate::commands::lend::make_base;
@@ -100,24 +100,7 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
     let drive = for_format(args.drive.as_deref(), &path)?;
     let config = config(args, kind(args, &session, drive.as_ref())?, capacity);
     config.validate().map_err(Failure::input)?;
-    let nvram = match &args.volume.table {
-        Some(place) => {
-            let size = args.table_size.unwrap_or(table::SIZE);
-            Some(table::create(place, &path, size, args.force)?)
-        }
-        None => None,
-    };
-    let options = CreateOptions {
-        label: args.label.clone(),
-        nvram,
-        zero: args.zero,
-        said,
-        ..CreateOptions::default()
-    };
-    let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
-    let created =
-        session.run(async move { Volume::create_with(runtime, device, &config, &options).await });
-    let volume = created.map_err(|error| session.failure(&error))?;
+    let volume = create(args, &session, &config, said)?;
     base(&session, &volume, args.everest.is_some())?;
     let closing = volume.clone();
     let closed = session.run(async move { closing.close().await });
@@ -147,14 +130,50 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
     drive.map_or(Ok(()), |(_, said)| print(&format!("drive      {said}\n")))
 }
 
+/// Writes the volume, with a table in a file if that is wanted. A new file of a table goes again if
+/// there is no volume for it.
+fn create(
+    args: &FormatArgs,
+    session: &Session,
+    config: &VolumeConfig,
+    said: Option<Geometry>,
+) -> Result<Volume, Failure> {
+    let file = args.volume.table.as_ref();
+    let new_file = file.map(|Nvram(path)| path).filter(|path| path.symlink_metadata().is_err());
+    let size = args.table_size.unwrap_or(table::SIZE);
+    let table = |place| table::create(place, session.path(), size, args.force);
+    let options = CreateOptions {
+        label: args.label.clone(),
+        nvram: file.map(table).transpose()?,
+        zero: args.zero,
+        said,
+        ..CreateOptions::default()
+    };
+    let (runtime, device, config) = (session.runtime(), Rc::clone(&session.device), *config);
+    let created =
+        session.run(async move { Volume::create_with(runtime, device, &config, &options).await });
+    created.map_err(|error| {
+        if let Some(path) = new_file {
+            let _ = std::fs::remove_file(path);
+        }
+        session.failure(&error)
+    })
+}
+
 /// The array that the device is by its user's word, if Linux does not know it.
 fn known_array(
     args: &FormatArgs,
     session: &Session,
     path: &Path,
 ) -> Result<Option<Geometry>, Failure> {
-    if args.array.is_some() && args.everest == Some(EverestArg::Disk) {
-        return Err(Failure::input("--array goes with a volume: leave it out, or --everest disk"));
+    if args.everest == Some(EverestArg::Disk) {
+        return match args.array {
+            Some(_) => {
+                let message = "--array goes with a volume: leave it out, or --everest disk";
+                Err(Failure::input(message))
+            }
+            None => Ok(None),
+        };
     }
     if session.device.geometry().is_some() && args.array.is_none() {
         return Ok(None);

@@ -4,14 +4,11 @@ use std::path::Path;
 
 use manylogs_block::{Geometry, Sectors};
 use manylogs_lab::{Level, Shape};
-use manylogs_storage::{SaidArray, optimal_io, said_array};
+use manylogs_storage::{SaidArray, guessed_array, optimal_io, said_array};
 
 use super::human;
 use super::set::in_words;
 use crate::failure::Failure;
-
-/// Controllers have no shorter chunks: 16 KiB. Single drives show shorter lengths, too.
-const CHUNK_LEAST: Sectors = Sectors(32);
 
 /// The shape of the array that the user says the device at `path` is; `None` if the user says
 /// nothing, or what the kernel says as well.
@@ -76,19 +73,16 @@ fn compare(path: &Path, array: &Geometry) {
 
 /// Tells of a device that may be a controller's array.
 fn hint(path: &Path) {
-    let Some((optimal, least)) = optimal_io(path) else { return };
-    let columns = optimal.0.checked_div(least.0).unwrap_or(0);
-    if columns < 2 || !optimal.0.is_multiple_of(least.0) || least < CHUNK_LEAST {
-        return;
-    }
+    let Some(guess) = guessed_array(path) else { return };
     eprintln!(
-        "manylogs: {}: the device shows {} as its best length of requests, {columns} times {}: it \
-         may be a controller's array of so many columns, and the volume takes it for one drive \
-         (--array, as raid5:{}:chunk={}K, if it is one)",
+        "manylogs: {}: the device shows {} as its best length of requests, {} times {}: it may be \
+         a controller's array of so many columns, and the volume takes it for one drive (--array, \
+         as raid5:{}:chunk={}K, if it is one)",
         path.display(),
-        human(optimal.bytes()),
-        human(least.bytes()),
-        columns + 1,
-        least.0 / 2
+        human(guess.stripe().bytes()),
+        guess.columns,
+        human(guess.chunk.bytes()),
+        guess.columns + guess.parity,
+        guess.chunk.bytes() >> 10
     );
 }
