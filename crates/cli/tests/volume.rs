@@ -471,12 +471,21 @@ fn an_array_that_only_the_user_knows_is_kept_and_shown() {
     run(&["drain", path], CLOSED, "5 extents");
     run(&["set", path, "--geometry", "now"], CLOSED, "now        4 columns, chunks of 64 KiB");
     run(&["status", path], CLOSED, ", as the user said");
+    run(&["set", path, "--geometry", "unsaid"], CLOSED, "now        one drive");
+    let status = run(&["status", path], CLOSED, "state ");
+    assert!(!status.contains("user said") && !status.contains("columns"), "{status}");
+    run(&["check", path], CLOSED, "nothing is wrong");
     // Records fill rows: 12 KiB at least.
     let image = said("raid5:4", "192M");
     run(&["status", image.path()], CLOSED, "3 columns and one of parity, chunks of 64 KiB");
     logged(&image, 3);
     run(&["status", image.path()], CLOSED, "36.0 KiB of");
     run(&["check", image.path()], CLOSED, "not closed in order");
+    run(&["set", image.path(), "--geometry", "unsaid"], INPUT, "the logs are not empty");
+    run(&["drain", image.path()], CLOSED, "3 extents");
+    run(&["set", image.path(), "--geometry", "unsaid"], CLOSED, "3 columns and 1 of parity");
+    logged(&image, 3);
+    run(&["status", image.path()], CLOSED, "12.0 KiB in 3 extents");
 }
 
 #[test]
@@ -492,8 +501,12 @@ fn an_array_that_cannot_be_is_refused() {
         ("raid5:4:chunk=8K", "192M", "chunks have 16 KiB or more"),
         ("raid0:4:chunk=64M", "256M", "is too small"),
     ] {
-        run(&["format", path, "--size", size, "--array", shape], INPUT, words);
+        let (table, format) = (dir.path().join("table"), ["format", path, "--size", size]);
+        run(&[&format[..], &["--array", shape]].concat(), INPUT, words);
         assert!(!image.exists(), "{shape}: nothing is left behind");
+        let place = format!("nvram:{}", table.to_str().unwrap());
+        run(&[&format[..], &["--array", shape, "--table", &place]].concat(), INPUT, words);
+        assert!(!image.exists() && !table.exists(), "{shape}: nothing is left behind");
     }
     let args = ["format", path, "--size", "64M", "--array", "raid0:2", "--everest", "disk"];
     run(&args, INPUT, "--array goes with a volume");

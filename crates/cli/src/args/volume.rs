@@ -204,8 +204,9 @@ pub(crate) struct SetArgs {
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) changes: Vec<String>,
     /// Place the logs of a drained volume for the array below as it is now: it was reshaped, or was
-    /// not known when the volume was made. The data keeps its addresses.
-    #[arg(long, value_name = "now", conflicts_with_all = ["changes", "json"])]
+    /// not known when the volume was made. The data keeps its addresses. now: the array of format
+    /// --array stays, unless Linux knows one; unsaid: that array was wrong, and is forgotten.
+    #[arg(long, value_name = "WHICH", conflicts_with_all = ["changes", "json"])]
     pub(crate) geometry: Option<GeometryArg>,
     /// Print JSON.
     #[arg(long)]
@@ -215,8 +216,10 @@ pub(crate) struct SetArgs {
 /// Which shape of the array the logs are placed for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum GeometryArg {
-    /// The present one.
+    /// The present one: what Linux knows, or else the user's word.
     Now,
+    /// What Linux knows: the user's word is forgotten.
+    Unsaid,
 }
 
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use manylogs_serve::share_percent;
 use manylogs_storage::OpenMode;
 
 use super::Session;
-use crate::args::volume::SetArgs;
+use crate::args::volume::{GeometryArg, SetArgs};
 use crate::commands::live;
 use crate::commands::serve::control_failure;
 use crate::failure::Failure;
@@ -19,8 +19,8 @@ pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
     }
     // Checked before the device is opened, so that a typing error is reported at once.
     check(&args.changes)?;
-    if args.geometry.is_some() {
-        return follow_array(args);
+    if let Some(which) = args.geometry {
+        return follow_array(args, which);
     }
     if let Some(mut server) = live::server(&args.volume.device)? {
         let changes = args.changes.clone();
@@ -85,12 +85,17 @@ fn change(session: &Session, changes: &[String]) -> Result<Settings, Failure> {
 }
 
 /// Makes a drained volume one for the array as it is now.
-fn follow_array(args: &SetArgs) -> Result<(), Failure> {
+fn follow_array(args: &SetArgs, which: GeometryArg) -> Result<(), Failure> {
     let mut session = Session::open(&args.volume, OpenMode::Exclusive)?;
     session.lock()?;
     let (device, path) = (session.reads(), session.path().display());
     let before = kept(&session)?;
-    let done = session.run(async move { Volume::set_geometry(device).await });
+    let done = session.run(async move {
+        match which {
+            GeometryArg::Now => Volume::set_geometry(device).await,
+            GeometryArg::Unsaid => Volume::forget_said_geometry(device).await,
+        }
+    });
     let report = done.map_err(|error| match error {
         VolumeError::NotDrained => Failure::Input(format!(
             "{path}: the logs are not empty, and would not be found in other places: empty them \

@@ -71,10 +71,11 @@ pub struct GeometryReport {
 }
 
 impl Volume {
-    /// Makes the drained volume on `device` one for the array that the device is now. Homes, log
-    /// regions and structures keep their addresses; how a region is dealt out to columns changes.
-    /// If the regions do not suit the array, the volume takes it for one drive from now on, and the
-    /// report says why. Logs that failed are tried anew.
+    /// Makes the drained volume on `device` one for the array that the device is now. What the user
+    /// has said of it counts as long as the device says nothing. Homes, log regions and structures
+    /// keep their addresses; how a region is dealt out to columns changes. If the regions do not
+    /// suit the array, the volume takes it for one drive from now on, and the report says why. Logs
+    /// that failed are tried anew.
     ///
     /// A crash leaves the old volume or the new one. First both roots get sets of logs that are
     /// right for either, and forget the snapshot. Then follows the last copy of the superblock,
@@ -84,6 +85,25 @@ impl Volume {
     /// [`VolumeError::NotDrained`]; [`VolumeError::TableApart`]; or if there is no volume, its logs
     /// are too short for records even as one drive, or the device fails.
     pub async fn set_geometry(device: Rc<dyn BlockDevice>) -> Result<GeometryReport, VolumeError> {
+        Self::follow(device, false).await
+    }
+
+    /// As [`Volume::set_geometry`], for the array that the device says itself that it is, if any.
+    /// What the user has said ([`CreateOptions::said`](crate::CreateOptions::said)) is forgotten.
+    ///
+    /// # Errors
+    /// As [`Volume::set_geometry`].
+    pub async fn forget_said_geometry(
+        device: Rc<dyn BlockDevice>,
+    ) -> Result<GeometryReport, VolumeError> {
+        Self::follow(device, true).await
+    }
+
+    /// `forget` says whether the user's word of the array no longer counts.
+    async fn follow(
+        device: Rc<dyn BlockDevice>,
+        forget: bool,
+    ) -> Result<GeometryReport, VolumeError> {
         let device = Member::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
         let mut report = RecoveryReport::default();
@@ -95,8 +115,9 @@ impl Volume {
         if root.left != Left::Drained && !plant::is(Bug::GeometryOfFullLogs) {
             return Err(VolumeError::NotDrained);
         }
-        let today = as_said(device.device(), &old.layout).geometry();
-        let (new, unfit) = for_array(&old, today)?;
+        let layout = if forget { old.layout.forget_said() } else { old.layout.clone() };
+        let today = as_said(device.device(), &layout).geometry();
+        let (new, unfit) = for_array(&Superblock { layout, ..old.clone() }, today)?;
         let damaged = report.from_backup_superblock || report.backup_superblock_damaged;
         let in_old = arranged(device.clone(), &old.layout);
         // A change writes the last copy first: until then the first one must be whole.

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use manylogs::{
-    DrainOptions, GeometryReport, LogPlacement, OpenOptions, Unfit, Volume, VolumeConfig,
-    VolumeError,
+    CreateOptions, DrainOptions, GeometryReport, LogPlacement, OpenOptions, Unfit, Volume,
+    VolumeConfig, VolumeError,
 };
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Geometry, Handle, MemoryDevice, Request, Sectors,
@@ -202,5 +202,37 @@ pub(crate) fn roots_know_the_logs_of_both_shapes_before_the_superblock_tells_of_
             let (volume, _) = open(&runtime, &device).await.unwrap();
             assert_holds(&volume, 72, 1).await;
         });
+    }
+}
+
+#[test]
+fn the_word_of_a_user_is_forgotten_and_a_crash_leaves_it_or_not() {
+    let (four, rows) = (array(4, 16, 0), array(3, 32, 1));
+    for (said, device) in [(four, None), (four, Some(four)), (rows, None)] {
+        for changes in [0, 1, 2, 3, u64::MAX] {
+            in_virtual_time(move |runtime| async move {
+                let disk = disk();
+                let options = CreateOptions { said: Some(said), ..CreateOptions::default() };
+                let shaped = |array| Rc::new(Shaped(Rc::clone(&disk), array));
+                let (plain, config) = (shaped(None), long_logs());
+                let made = Volume::create_with(runtime.clone(), plain, &config, &options).await;
+                let volume = made.unwrap();
+                fill(&volume, 1).await;
+                volume.drain(&DrainOptions::default()).await.unwrap();
+                let kept = follow(&disk, None).await.unwrap();
+                assert_eq!((kept.before, kept.now), (Some(said), Some(said)));
+                disk.stop_after(changes);
+                let done = Volume::forget_said_geometry(shaped(device)).await;
+                disk.stop_after(u64::MAX);
+                assert_works(&runtime, &disk, device).await;
+                if changes == u64::MAX {
+                    assert_eq!(done.unwrap().now, device);
+                    let (volume, report) = open(&runtime, &shaped(device)).await.unwrap();
+                    let layout = volume.layout();
+                    assert_eq!((layout.columns(), layout.is_said()), (device, false));
+                    assert!(!report.reshaped);
+                }
+            });
+        }
     }
 }

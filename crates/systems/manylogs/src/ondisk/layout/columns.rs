@@ -73,6 +73,11 @@ impl Layout {
         Self::from_parts(Parts { said: self.parts.columns.is_some(), ..self.parts.clone() })
     }
 
+    /// This layout with the array's shape as the device's own word.
+    pub(crate) fn forget_said(&self) -> Self {
+        Self::from_parts(Parts { said: false, ..self.parts.clone() })
+    }
+
     /// The same regions, as on a volume made for another array.
     pub(crate) fn on_columns(&self, columns: Option<Geometry>) -> Self {
         Self::from_parts(Parts { columns, ..self.parts.clone() })
