@@ -190,7 +190,9 @@ impl Client {
         match self.trouble.take() {
             None => Ok(()),
             Some(Trouble::Base(error)) => Err(error.into()),
-            Some(Trouble::Store(error)) => Err(OffloadError::Store { store, source: error.into() }),
+            Some(Trouble::Store(_, error)) => {
+                Err(OffloadError::Store { store, source: error.into() })
+            }
         }
     }
 

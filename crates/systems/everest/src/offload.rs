@@ -226,12 +226,15 @@ impl Offloaded {
                 if let Some(Range { extent, .. }) = self.0.stuck(None).first().copied() {
                     return Err(IoError::Medium { extent });
                 }
-                if let Some(Trouble::Base(error) | Trouble::Store(error)) = self.0.trouble.take() {
-                    return Err(error);
+                let whole = Extent { start: Lba(0), len: self.capabilities().capacity };
+                match self.0.trouble.take() {
+                    Some(Trouble::Base(error)) => return Err(error),
+                    // Of the volume nothing is gone for good.
+                    Some(Trouble::Store(..)) => return Err(IoError::Transient { extent: whole }),
+                    None => {}
                 }
                 if !self.0.may_reclaim_all() {
-                    let extent = Extent { start: Lba(0), len: self.capabilities().capacity };
-                    return Err(IoError::Transient { extent });
+                    return Err(IoError::Transient { extent: whole });
                 }
                 // Only writes on their way to a store are left.
                 self.0.runtime.sleep(self.0.options.reclaim_every).await;

@@ -1,7 +1,7 @@
 //! What fails and is not damaged: sectors of the base beside off-loaded ones, and whole disks.
 
 use manylogs_block::{BlockDevice, Extent, IoError, Nanos, Payload, Request, RequestKind, Sectors};
-use manylogs_everest::{Lender, OffloadError};
+use manylogs_everest::{Forgotten, Lender, OffloadError};
 use manylogs_filters::Rule;
 
 use super::bench::{HEADER, block, get, in_virtual_time, is_right_beside, put, with_sectors_of};
@@ -31,8 +31,11 @@ fn a_bad_sector_holds_nothing_up() -> bool {
         let volume = bench.opened(true).await;
         let id = bench.store.id();
         let removed = bench.runtime.within(MINUTE, volume.remove(id, false)).await;
-        let Some(removed) = removed else { return false };
-        let removed = removed.unwrap();
+        let removed = match removed {
+            Some(Ok(removed)) => removed,
+            None | Some(Err(OffloadError::Base(IoError::Medium { .. }))) => return false,
+            removed => panic!("{removed:?}"),
+        };
         assert!(removed.done && removed.lost.is_empty(), "{removed:?}");
         assert_eq!(get(&volume, KEPT).await, Ok(Payload::tags(4_800, Sectors(8))));
         assert_eq!(get(&volume, block(2)).await, Ok(Payload::tags(200, Sectors(8))));
@@ -46,6 +49,60 @@ fn a_bad_sector_holds_nothing_up() -> bool {
 #[test]
 fn a_range_goes_home_beside_a_sector_that_the_base_cannot_read() {
     assert!(a_bad_sector_holds_nothing_up());
+}
+
+/// Whether a range stays in its store, and its physical sector at home as it is, if the base
+/// returns some of the sectors beside it, and others not: a power cut in the write of a part of
+/// the physical sector would take the good ones. All else goes home.
+fn a_write_home_risks_no_good_sector() -> bool {
+    with_sectors_of(8, |bench| async move {
+        let (one, unread) = (Extent::new(480, 1), Extent::new(483, 1));
+        let long = Extent::new(488, 12);
+        let volume = bench.alone().await;
+        put(&volume, Extent::new(480, 24), 1_000).await;
+        volume.close().await;
+        let volume = bench.opened(false).await;
+        for (extent, tag) in [(one, 4_800), (long, 5_000), (block(2), 200)] {
+            put(&volume, extent, tag).await;
+        }
+        volume.close().await;
+        let before = bench.base.submit(Request::Read { extent: at_home(one) }).await.unwrap();
+        // Of the long range the second physical sector has a bad one, too.
+        for bad in [unread, Extent::new(502, 1)] {
+            let unread = Rule::new(&[RequestKind::Read], medium).within(at_home(bad));
+            bench.disk.below().add(unread.until_changed());
+        }
+        let volume = bench.opened(true).await;
+        let (id, read) = (bench.store.id(), Request::Read { extent: at_home(one) });
+        let removed = bench.runtime.within(MINUTE, volume.remove(id, true)).await;
+        if bench.base.submit(read).await != Ok(before) {
+            return false;
+        }
+        let Some(Err(OffloadError::Base(IoError::Medium { .. }))) = removed else {
+            panic!("{removed:?}");
+        };
+        bench.runtime.sleep(MINUTE).await;
+        let held = bench.store.held(volume.id());
+        let kept = [one, Extent::new(496, 4)];
+        assert_eq!(held.iter().map(|one| one.extent).collect::<Vec<_>>(), kept);
+        assert_eq!(get(&volume, one).await, Ok(Payload::tags(4_800, Sectors(1))));
+        assert_eq!(get(&volume, long).await, Ok(Payload::tags(5_000, Sectors(12))));
+        // A write of the bad sectors mends them.
+        for bad in [unread, Extent::new(502, 1)] {
+            put(&volume, bad, 9_000).await;
+        }
+        let removed = bench.runtime.within(MINUTE, volume.remove(id, false)).await;
+        let removed = removed.expect("it ends").unwrap();
+        assert!(removed.done && removed.lost.is_empty(), "{removed:?}");
+        assert_eq!(get(&volume, one).await, Ok(Payload::tags(4_800, Sectors(1))));
+        assert_eq!(get(&volume, long).await, Ok(Payload::tags(5_000, Sectors(12))));
+        true
+    })
+}
+
+#[test]
+fn a_range_stays_in_its_store_if_its_way_home_risks_good_sectors() {
+    assert!(a_write_home_risks_no_good_sector());
 }
 
 /// All others go home, and who waits is told what keeps the last.
@@ -97,7 +154,8 @@ fn a_pulled_disk_is_waited_for(error: fn(Extent) -> IoError) -> bool {
             let removed = bench.runtime.within(MINUTE, volume.remove(id, true)).await;
             match removed.expect("it ends") {
                 Err(OffloadError::Store { store, .. }) => assert_eq!(store, id),
-                removed => return removed.is_err(),
+                Ok(Forgotten { lost, done: true }) if !lost.is_empty() => return false,
+                removed => panic!("{removed:?}"),
             }
         }
         let reclaimed = bench.runtime.within(MINUTE, volume.reclaim()).await;
@@ -128,6 +186,8 @@ fn planted_bugs_are_noticed() {
     use manylogs_plant::{Bug, plant};
     plant(Some(Bug::BadSectorHoldsAll));
     assert!(!a_bad_sector_holds_nothing_up());
+    plant(Some(Bug::BadSectorTakesGood));
+    assert!(!a_write_home_risks_no_good_sector());
     plant(Some(Bug::FailureIsDamage));
     assert!(!a_pulled_disk_is_waited_for(PULLED[0]));
     plant(None);
