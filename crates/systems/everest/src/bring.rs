@@ -5,21 +5,13 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Extent, Hint, IoError, Payload, Request, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
+use crate::failed::Trouble;
 use crate::home::at_home;
 use crate::locks::Locked;
 use crate::offload::Client;
 use crate::read::{Again, Newest};
 use crate::table::{Candidate, Copies};
 use crate::versions::{Range, Version};
-
-/// Why nothing went home in the last pass.
-#[derive(Clone, Debug)]
-pub(crate) enum Trouble {
-    /// The base volume failed.
-    Base(IoError),
-    /// The disk of this store failed, and did not say that what it has is damaged.
-    Store(usize, IoError),
-}
 
 /// What the base returned of the sectors beside off-loaded ones.
 #[derive(Default)]
@@ -31,7 +23,7 @@ struct ReadHome {
 
 /// A range that was written home, perhaps not durably before the next flush.
 pub(crate) struct AtHome {
-    range: Range,
+    pub(crate) range: Range,
     /// The newest version that stores may forget.
     limit: Version,
     /// Whether this pass wrote it home.
@@ -82,15 +74,7 @@ impl Client {
         let newest = match self.read_sectors(whole).await {
             Ok(newest) => newest,
             Err(again) => {
-                match again {
-                    Again::Home(error) => {
-                        *self.trouble.borrow_mut() = Some(Trouble::Base(error));
-                    }
-                    Again::Store(_, store, error) => {
-                        *self.trouble.borrow_mut() = Some(Trouble::Store(store, error));
-                    }
-                    Again::Gone | Again::Changed | Again::Damaged(_) => {}
-                }
+                self.note_unread(whole, again);
                 self.note_if_damaged(range, whole).await;
                 return Ok(Vec::new());
             }
@@ -184,7 +168,7 @@ impl Client {
             let spares = plant::is(Bug::BadSectorTakesGood);
             if !spares && home.good.iter().any(|good| good.overlaps(whole)) {
                 mixed.push(whole);
-                *self.trouble.borrow_mut() = Some(Trouble::Base(error));
+                self.note_failed(whole, Some(Trouble::Base(error)));
             }
         }
         let outside = |one: Newest| {
@@ -212,6 +196,10 @@ impl Client {
         }
         let settled = self.settle(range.extent, limit, false).await;
         drop(locked);
+        match settled {
+            Ok(true) => self.note_gone_home(range.extent),
+            Ok(false) | Err(_) => self.note_failed(range.extent, None),
+        }
         settled
     }
 }

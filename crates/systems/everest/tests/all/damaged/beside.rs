@@ -1,10 +1,14 @@
 //! What fails and is not damaged: sectors of the base beside off-loaded ones, and whole disks.
 
+use std::rc::Rc;
+
 use manylogs_block::{BlockDevice, Extent, IoError, Nanos, Payload, Request, RequestKind, Sectors};
-use manylogs_everest::{Forgotten, Lender, OffloadError};
+use manylogs_everest::{Forgotten, Lender, OffloadError, OffloadOptions, Policy};
 use manylogs_filters::Rule;
 
-use super::bench::{HEADER, block, get, in_virtual_time, is_right_beside, put, with_sectors_of};
+use super::bench::{
+    HEADER, block, get, in_virtual_time, is_right_beside, lent, put, with_sectors_of,
+};
 
 /// The half of a physical sector of the base that is off-loaded, and the other half.
 const KEPT: Extent = Extent::new(480, 8);
@@ -169,6 +173,110 @@ fn a_pulled_disk_is_waited_for(error: fn(Extent) -> IoError) -> bool {
     })
 }
 
+/// Whether what was written after ranges that fail goes home, though they are more than a pass has
+/// room for, and who waits is told of them once all others are home.
+fn failing_ranges_hold_nothing_up() -> bool {
+    in_virtual_time(|bench| async move {
+        let volume = bench.opened(false).await;
+        for number in 0..8 {
+            put(&volume, block(2 * number), 100 * number).await;
+        }
+        volume.close().await;
+        let bad = Rule::new(&[RequestKind::Read, RequestKind::Write], medium);
+        bench.disk.below().add(bad.within(at_home(Extent::new(0, 5 * 16))));
+        let options = OffloadOptions {
+            policy: Policy::Never,
+            pass: 4,
+            reclaim_every: Nanos::from_millis(10),
+            ..OffloadOptions::default()
+        };
+        let volume = bench.opened_as(options).await;
+        bench.runtime.sleep(Nanos::from_secs(5)).await;
+        let held = || bench.store.held(volume.id()).len();
+        if held() != 5 {
+            return false;
+        }
+        let id = bench.store.id();
+        let removed = bench.runtime.within(MINUTE, volume.remove(id, true)).await;
+        let Some(Err(OffloadError::Base(IoError::Medium { .. }))) = removed else {
+            panic!("{removed:?}");
+        };
+        bench.disk.below().clear();
+        let removed = bench.runtime.within(MINUTE, volume.remove(id, false)).await;
+        let removed = removed.expect("it ends").unwrap();
+        assert!(removed.done && removed.lost.is_empty() && held() == 0, "{removed:?}");
+        true
+    })
+}
+
+#[test]
+fn ranges_that_fail_go_after_all_others() {
+    assert!(failing_ranges_hold_nothing_up());
+}
+
+/// A whole reclaiming tries all ranges before it ends with an error.
+#[test]
+fn reclaiming_all_tries_what_is_beyond_a_pass() {
+    in_virtual_time(|bench| async move {
+        let volume = bench.opened(false).await;
+        for number in 0..8 {
+            put(&volume, block(2 * number), 100 * number).await;
+        }
+        volume.close().await;
+        let bad = Rule::new(&[RequestKind::Read, RequestKind::Write], medium);
+        bench.disk.below().add(bad.within(at_home(Extent::new(0, 5 * 16))));
+        let (policy, reclaim_every) = (Policy::Always, Nanos(1 << 60));
+        let options = OffloadOptions { policy, reclaim_every, pass: 4, ..Default::default() };
+        let volume = bench.opened_as(options).await;
+        let reclaimed = bench.runtime.within(MINUTE, volume.reclaim()).await;
+        assert!(matches!(reclaimed, Some(Err(IoError::Medium { .. }))), "{reclaimed:?}");
+        assert_eq!(bench.store.held(volume.id()).len(), 5);
+    });
+}
+
+/// Beside a store whose disk was pulled another takes writes, and they go home: who waits for the
+/// first is told all the same, and who waits for the second is told nothing of the first.
+#[test]
+fn a_pulled_disk_is_told_beside_a_busy_store() {
+    in_virtual_time(|bench| async move {
+        let volume = bench.opened(false).await;
+        put(&volume, block(3), 300).await;
+        bench.device.add(Rule::new(&[RequestKind::Read], |_| IoError::Gone));
+        volume.close().await;
+        let (_slow, second) = lent(&bench.runtime).await;
+        let options = OffloadOptions {
+            policy: Policy::Counts { base: 2, store: 1000 },
+            reclaim_every: Nanos::from_millis(10),
+            calm: Nanos::from_millis(1),
+            ..OffloadOptions::default()
+        };
+        let volume = bench.opened_as(options).await;
+        volume.add(Rc::new(second.clone()), "unix:/second").await.unwrap();
+        bench.disk.set(Nanos::from_millis(5));
+        let (busy, clock) = (volume.clone(), bench.runtime.clone());
+        bench.runtime.spawn(async move {
+            for number in 0..10_000 {
+                let writes = [1, 2, 3, 4].map(|of| {
+                    let payload = Payload::tags(of, Sectors(8));
+                    busy.submit(Request::write_fua(block(10 * of + number % 10), payload))
+                });
+                for write in writes {
+                    write.await.unwrap();
+                }
+                clock.sleep(Nanos::from_millis(20)).await;
+            }
+        });
+        let id = bench.store.id();
+        let removed = bench.runtime.within(MINUTE, volume.remove(id, true)).await;
+        let gone = OffloadError::Store { store: id, source: IoError::Gone.into() };
+        assert_eq!(removed, Some(Err(gone)));
+        assert!(volume.figures().reclaimed > 0 && volume.figures().offloaded > 0);
+        let removed = bench.runtime.within(MINUTE, volume.remove(second.id(), false)).await;
+        assert!(matches!(&removed, Some(Ok(removed)) if removed.done), "{removed:?}");
+        assert!(volume.lost().is_empty());
+    });
+}
+
 /// `EIO`, and `ENODEV` or `ENXIO`, as the kernel answers for a disk that is there no more.
 const PULLED: [fn(Extent) -> IoError; 2] =
     [|extent| IoError::Transient { extent }, |_| IoError::Gone];
@@ -188,6 +296,8 @@ fn planted_bugs_are_noticed() {
     assert!(!a_bad_sector_holds_nothing_up());
     plant(Some(Bug::BadSectorTakesGood));
     assert!(!a_write_home_risks_no_good_sector());
+    plant(Some(Bug::FailedComeFirst));
+    assert!(!failing_ranges_hold_nothing_up());
     plant(Some(Bug::FailureIsDamage));
     assert!(!a_pulled_disk_is_waited_for(PULLED[0]));
     plant(None);
