@@ -312,6 +312,11 @@ macro_rules! with_systems {
                 /// A sector that the base cannot read keeps what is off-loaded beside it from going
                 /// home.
                 BadSectorHoldsAll,
+                /// What is off-loaded is written home beside a sector that the base cannot read,
+                /// though a power cut in that write may take good ones of the same physical sector.
+                BadSectorTakesGood,
+                /// Ranges that failed to go home are chosen first again.
+                FailedComeFirst,
                 /// It is not noted on the base that a damaged range is lost when stores forget it.
                 DamageNotNoted,
                 /// A store believes the table that an earlier close left, whatever came after it.

@@ -86,7 +86,8 @@ pub enum OffloadError {
     /// The store can be reached: it is not gone.
     #[error(
         "store {} answers, so nothing is lost: let what it holds go home \
-         (manylogs stores BASE remove STORE)",
+         (manylogs stores BASE remove STORE); if its disk is dead, stop its lender first, and \
+         then forget it (manylogs stores BASE forget STORE --accept-loss)",
         name(store)
     )]
     Answers {

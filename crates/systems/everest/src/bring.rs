@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Hint, IoError, Payload, Request};
+use manylogs_block::{BlockDevice, Extent, Hint, IoError, Payload, Request, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
+use crate::failed::Trouble;
 use crate::home::at_home;
 use crate::locks::Locked;
 use crate::offload::Client;
@@ -12,18 +13,17 @@ use crate::read::{Again, Newest};
 use crate::table::{Candidate, Copies};
 use crate::versions::{Range, Version};
 
-/// Why nothing went home in the last pass.
-#[derive(Clone, Debug)]
-pub(crate) enum Trouble {
-    /// The base volume failed.
-    Base(IoError),
-    /// The disk of a store failed, and did not say that what it has is damaged.
-    Store(IoError),
+/// What the base returned of the sectors beside off-loaded ones.
+#[derive(Default)]
+struct ReadHome {
+    good: Vec<Extent>,
+    /// What is damaged, sector by sector.
+    bad: Vec<(Extent, IoError)>,
 }
 
 /// A range that was written home, perhaps not durably before the next flush.
 pub(crate) struct AtHome {
-    range: Range,
+    pub(crate) range: Range,
     /// The newest version that stores may forget.
     limit: Version,
     /// Whether this pass wrote it home.
@@ -74,11 +74,7 @@ impl Client {
         let newest = match self.read_sectors(whole).await {
             Ok(newest) => newest,
             Err(again) => {
-                if let Again::Failed(error) = again
-                    && !error.is_damage()
-                {
-                    *self.trouble.borrow_mut() = Some(Trouble::Store(error));
-                }
+                self.note_unread(whole, again);
                 self.note_if_damaged(range, whole).await;
                 return Ok(Vec::new());
             }
@@ -104,20 +100,21 @@ impl Client {
     }
 
     /// The newest content of whole physical sectors that are locked, by parts. What is lost in them
-    /// is what home has: it is an error for clients, whatever is written there. Parts that should
-    /// be home and that the base returns damaged are left out: so they stay errors, and a power cut
-    /// while what is beside them is written takes nothing that was there.
+    /// is what home has: it is an error for clients, whatever is written there. Sectors that should
+    /// be home and that the base returns damaged are left out: so they stay errors. A power cut
+    /// while what is beside them is written may damage their whole physical sector. So one in which
+    /// the base returns others is left out as a whole.
     async fn read_sectors(self: &Rc<Self>, extent: Extent) -> Result<Vec<Newest>, Again> {
         let parts = self.table.borrow().lookup(extent);
         let is_lost =
             |known: Option<(Version, Copies)>| known.is_some_and(|(_, copies)| copies.is_lost());
         if !parts.iter().any(|(_, known)| is_lost(*known)) {
             match self.read_newest(extent).await {
-                Err(Again::Failed(error)) if error.is_damage() => {}
+                Err(Again::Home(error)) if error.is_damage() => {}
                 read => return read,
             }
         }
-        let mut found = Vec::new();
+        let (mut found, mut home) = (Vec::new(), ReadHome::default());
         for (extent, known) in parts {
             let is_needless = is_lost(known) && self.header.is_all_lost(extent);
             if !is_needless && known.is_some_and(|(_, copies)| !copies.clean) {
@@ -127,12 +124,67 @@ impl Client {
             let content = match self.base.submit(Request::Read { extent: at_home(extent) }).await {
                 Ok(content) => content,
                 Err(error) if error.is_damage() && is_needless => Payload::zeroes(extent.len),
-                Err(error) if error.is_damage() && !plant::is(Bug::BadSectorHoldsAll) => continue,
-                Err(error) => return Err(Again::Failed(error)),
+                Err(error) if error.is_damage() && !plant::is(Bug::BadSectorHoldsAll) => {
+                    found.extend(self.read_each(extent, known, &mut home).await?);
+                    continue;
+                }
+                Err(error) => return Err(Again::Home(error)),
             };
+            if !is_needless {
+                home.good.push(extent);
+            }
             found.push(Newest { extent, known, content });
         }
+        Ok(self.without_mixed(found, home))
+    }
+
+    /// Reads a part that should be home sector by sector, and leaves out those that are damaged.
+    async fn read_each(
+        self: &Rc<Self>,
+        extent: Extent,
+        known: Option<(Version, Copies)>,
+        home: &mut ReadHome,
+    ) -> Result<Vec<Newest>, Again> {
+        let mut found = Vec::new();
+        for sector in extent.range() {
+            let extent = Extent::new(sector, 1);
+            match self.base.submit(Request::Read { extent: at_home(extent) }).await {
+                Ok(content) => {
+                    home.good.push(extent);
+                    found.push(Newest { extent, known, content });
+                }
+                Err(error) if error.is_damage() => home.bad.push((extent, error)),
+                Err(error) => return Err(Again::Home(error)),
+            }
+        }
         Ok(found)
+    }
+
+    /// Without the physical sectors of which the base returns some sectors, and others damaged.
+    fn without_mixed(&self, found: Vec<Newest>, home: ReadHome) -> Vec<Newest> {
+        let mut mixed = Vec::new();
+        for (bad, error) in home.bad {
+            let whole = self.whole_sectors(bad);
+            let spares = plant::is(Bug::BadSectorTakesGood);
+            if !spares && home.good.iter().any(|good| good.overlaps(whole)) {
+                mixed.push(whole);
+                self.note_failed(whole, Some(Trouble::Base(error)));
+            }
+        }
+        let outside = |one: Newest| {
+            let mut left = vec![Range { extent: one.extent, version: Version::default() }];
+            for whole in &mixed {
+                left = left.into_iter().flat_map(|range| range.outside(*whole)).collect();
+            }
+            left.into_iter().map(move |Range { extent, .. }| Newest {
+                extent,
+                known: one.known,
+                content: one
+                    .content
+                    .slice(Sectors(extent.start.0 - one.extent.start.0), extent.len),
+            })
+        };
+        found.into_iter().flat_map(outside).collect()
     }
 
     /// Makes the stores forget a range that is durably home. False if one may still hold it.
@@ -144,6 +196,10 @@ impl Client {
         }
         let settled = self.settle(range.extent, limit, false).await;
         drop(locked);
+        match settled {
+            Ok(true) => self.note_gone_home(range.extent),
+            Ok(false) | Err(_) => self.note_failed(range.extent, None),
+        }
         settled
     }
 }

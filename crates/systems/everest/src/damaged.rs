@@ -47,7 +47,7 @@ impl Client {
     /// whole.
     async fn is_damaged(self: &Rc<Self>, extent: Extent) -> bool {
         let read = self.read_newest(extent).await;
-        matches!(read, Err(Again::Failed(IoError::Medium { .. })))
+        matches!(read, Err(Again::Damaged(_)))
     }
 
     /// The ranges that keep a store, or any if none is named, from becoming empty for ever: those

@@ -29,9 +29,14 @@ impl<'a> Evacuation<'a> {
     /// some, and stores that leave hold nothing any more.
     pub(crate) fn is_over(&self, client: &Client) -> bool {
         match client.is_evacuating() {
-            true => self.left.as_slice().is_empty(),
+            true => self.is_whole(),
             false => self.has_moved,
         }
+    }
+
+    /// Whether it has gone through all ranges of the pass.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.left.as_slice().is_empty()
     }
 
     /// Moves up to `together` ranges. False if that changed nothing.
@@ -92,10 +97,14 @@ impl Client {
             let mut old = self.table.borrow().holders(part);
             old.retain(|one| leaving >> one.store & 1 == 1);
             if old.iter().any(|one| one.version >= version) {
-                let Ok(newest) = self.read_newest(part).await else {
-                    // Left to a later pass.
-                    self.note_if_damaged(Range { extent: part, version }, part).await;
-                    continue;
+                let newest = match self.read_newest(part).await {
+                    Ok(newest) => newest,
+                    Err(again) => {
+                        // Left to a later pass.
+                        self.note_unread(part, again);
+                        self.note_if_damaged(Range { extent: part, version }, part).await;
+                        continue;
+                    }
                 };
                 if plant::is(Bug::EvacuatedEarly) {
                     some |= self.forget_at(&old).await;

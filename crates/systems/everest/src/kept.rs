@@ -8,8 +8,8 @@ use manylogs_block::{IoError, narrow};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::begin::OffloadError;
-use crate::bring::Trouble;
 use crate::call::StoreId;
+use crate::failed::Trouble;
 use crate::forget::Forgotten;
 use crate::header::{Content, Header, STORES_MAX};
 use crate::lender::Lender;
@@ -143,9 +143,10 @@ impl Offloaded {
     /// # Errors
     /// [`OffloadError::Unknown`] if it is no store of this base volume, [`OffloadError::Stores`] if
     /// more stores leave than the header has room for, and [`OffloadError::Base`] if the header
-    /// cannot be written, or the base volume is closed meanwhile. If nothing goes home any more,
+    /// cannot be written, or the base volume is closed meanwhile. If nothing leaves it any more,
     /// [`OffloadError::Base`] because the base does not take it, or [`OffloadError::Store`] because
-    /// the store's disk fails without a word of damage: the store goes on to be emptied. If
+    /// a store's disk fails without a word of damage, this one's or that of another which has the
+    /// newest of what it holds: the store goes on to be emptied. If
     /// [`Offloaded::add`] calls it back meanwhile, this returns, and it stays.
     pub async fn remove(&self, store: StoreId, accept: bool) -> Result<Forgotten, OffloadError> {
         let client = &self.0;
@@ -161,7 +162,7 @@ impl Offloaded {
             };
         };
         client.leave(number).await?;
-        drop(client.trouble.take());
+        drop(client.take_trouble(number));
         while !client.has_left(number).await? {
             if client.is_over() {
                 return Err(IoError::Gone.into());
@@ -184,13 +185,15 @@ impl Offloaded {
 }
 
 impl Client {
-    /// Why nothing went home in the last pass, if it was not for want of time.
+    /// Why nothing left a store in the last pass that tried what it holds, if it was not for want
+    /// of time.
     fn told_trouble(&self, number: usize) -> Result<(), OffloadError> {
-        let store = self.peers[number].id;
-        match self.trouble.take() {
+        match self.take_trouble(number) {
             None => Ok(()),
             Some(Trouble::Base(error)) => Err(error.into()),
-            Some(Trouble::Store(error)) => Err(OffloadError::Store { store, source: error.into() }),
+            Some(Trouble::Store(of, error)) => {
+                Err(OffloadError::Store { store: self.peers[of].id, source: error.into() })
+            }
         }
     }
 

@@ -22,6 +22,7 @@ mod damaged;
 mod error;
 mod evacuate;
 mod examine;
+mod failed;
 mod forget;
 mod header;
 mod home;

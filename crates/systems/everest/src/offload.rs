@@ -9,8 +9,8 @@ use manylogs_block::{
 };
 use manylogs_plant::{self as plant, Bug};
 
-use crate::bring::Trouble;
 use crate::call::{BaseId, Opening};
+use crate::failed::{Failures, Trouble};
 use crate::header::{HEADER, Header};
 use crate::lender::Load;
 use crate::locks::Locks;
@@ -35,6 +35,8 @@ pub struct OffloadOptions {
     pub reconnect_every: Nanos,
     /// Pause between two rounds of reclaiming.
     pub reclaim_every: Nanos,
+    /// Ranges in a round of reclaiming, at least one: the oldest are chosen.
+    pub pass: usize,
     /// Ranges that go home together.
     pub together: usize,
     /// Reclaiming in the background waits until the base was under its threshold for so long. In a
@@ -55,6 +57,7 @@ impl Default for OffloadOptions {
             patience: Nanos::from_secs(30),
             reconnect_every: Nanos::from_millis(500),
             reclaim_every: Nanos::from_millis(100),
+            pass: 4096,
             together: 16,
             calm: Nanos::from_millis(300),
             held_max: Sectors(u64::MAX),
@@ -93,7 +96,7 @@ pub(crate) struct Client {
     pub(crate) table: RefCell<Table>,
     /// Versions that stores returned damaged when they should go home.
     pub(crate) damaged: RefCell<Versions>,
-    pub(crate) trouble: RefCell<Option<Trouble>>,
+    pub(crate) failures: RefCell<Failures>,
     pub(crate) locks: Locks,
     pub(crate) options: OffloadOptions,
     writes: Cell<u64>,
@@ -140,7 +143,7 @@ impl Client {
             peers: Peers::new(peers),
             table,
             damaged: RefCell::new(Versions::new()),
-            trouble: RefCell::default(),
+            failures: RefCell::new(Failures::new()),
             locks: Locks::default(),
             options,
             writes: Cell::default(),
@@ -222,16 +225,21 @@ impl Offloaded {
             if self.0.table.borrow().is_empty() {
                 return Ok(());
             }
-            if !self.0.reclaim_some(usize::MAX).await? {
+            let passed = self.0.reclaim_some(usize::MAX).await;
+            let is_next = passed.goes_on && passed.trouble.is_some();
+            if !passed.some && !is_next {
                 if let Some(Range { extent, .. }) = self.0.stuck(None).first().copied() {
                     return Err(IoError::Medium { extent });
                 }
-                if let Some(Trouble::Base(error) | Trouble::Store(error)) = self.0.trouble.take() {
-                    return Err(error);
+                let whole = Extent { start: Lba(0), len: self.capabilities().capacity };
+                match passed.trouble {
+                    Some(Trouble::Base(error)) => return Err(error),
+                    // Of the volume nothing is gone for good.
+                    Some(Trouble::Store(..)) => return Err(IoError::Transient { extent: whole }),
+                    None => {}
                 }
                 if !self.0.may_reclaim_all() {
-                    let extent = Extent { start: Lba(0), len: self.capabilities().capacity };
-                    return Err(IoError::Transient { extent });
+                    return Err(IoError::Transient { extent: whole });
                 }
                 // Only writes on their way to a store are left.
                 self.0.runtime.sleep(self.0.options.reclaim_every).await;

@@ -40,8 +40,8 @@ impl Newest {
 struct Failure {
     extent: Extent,
     store: usize,
-    /// Whether the store says that what it has is damaged. A disk that was pulled says nothing.
-    is_damage: bool,
+    /// What the store says. A disk that was pulled says nothing of damage.
+    error: IoError,
 }
 
 /// Why a part was not read.
@@ -63,8 +63,12 @@ pub(crate) enum Again {
     Gone,
     /// The table changed meanwhile.
     Changed,
-    /// The read failed.
-    Failed(IoError),
+    /// The base volume failed.
+    Home(IoError),
+    /// All stores that have this part say that it is damaged, or there are none.
+    Damaged(Extent),
+    /// All stores that have this part failed, and this one did not say that it is damaged.
+    Store(Extent, usize, IoError),
 }
 
 impl Client {
@@ -97,7 +101,9 @@ impl Client {
                 return Err(IoError::Gone);
             }
             match again {
-                Again::Failed(error) => return Err(error),
+                Again::Home(error) => return Err(error),
+                Again::Damaged(extent) => return Err(IoError::Medium { extent }),
+                Again::Store(extent, ..) => return Err(IoError::Transient { extent }),
                 Again::Changed => {
                     attempts += 1;
                     if attempts >= ATTEMPTS {
@@ -131,9 +137,9 @@ impl Client {
                 match read.await {
                     Ok(content) => found.push(Newest { extent, known, content }),
                     Err(Wrong::Store(store, error)) => {
-                        failed.push(Failure { extent, store, is_damage: error.is_damage() });
+                        failed.push(Failure { extent, store, error });
                     }
-                    Err(Wrong::Home(error)) => result = Err(Again::Failed(error)),
+                    Err(Wrong::Home(error)) => result = Err(Again::Home(error)),
                     Err(Wrong::Changed) => result = result.and(Err(Again::Changed)),
                     Err(Wrong::Gone) => gone = true,
                 }
@@ -163,11 +169,11 @@ impl Client {
         let has = |store: &usize| copies.stores >> store & 1 == 1 && bad >> store & 1 == 0;
         let mut stores: Vec<usize> = (0..self.peers.len()).filter(has).collect();
         if stores.is_empty() {
-            let is_damaged = here.fold(true, |all, failure| all && failure.is_damage);
-            return Err(Again::Failed(match is_damaged || plant::is(Bug::FailureIsDamage) {
-                true => IoError::Medium { extent: part },
-                false => IoError::Transient { extent: part },
-            }));
+            let mut unclear = here.filter(|failure| !failure.error.is_damage());
+            return Err(match unclear.next().filter(|_| !plant::is(Bug::FailureIsDamage)) {
+                None => Again::Damaged(part),
+                Some(Failure { store, error, .. }) => Again::Store(part, *store, error.clone()),
+            });
         }
         stores.retain(|store| self.peers[*store].is_live());
         let Some(store) = stores.into_iter().min_by_key(|store| self.key(*store)) else {

@@ -6,17 +6,17 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Extent, IoError, Lba, Nanos, Request, SECTOR_BYTES, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
-use crate::bring::{AtHome, Trouble};
+use crate::bring::AtHome;
 use crate::call::Ask;
 use crate::evacuate::Evacuation;
+use crate::failed::{Pass, Passed, Trouble};
 use crate::header::HEADER;
+use crate::lender::LenderError;
 use crate::locks::Use;
 use crate::offload::Client;
 use crate::table::{Candidate, Holder};
 use crate::versions::{Range, Version};
 
-/// Ranges in a pass: the oldest are chosen, and brought home in order of address.
-const PASS: usize = 4096;
 /// While nothing can go home, the client looks less and less often, at most so many times apart.
 const RARELY: u64 = 16;
 /// The most of a range that goes home at a time: zeroes may be as long as the base volume.
@@ -32,8 +32,9 @@ impl Client {
                 return;
             }
             let reclaimed = self.reclaim_some(self.options.together).await;
-            apart = if reclaimed == Ok(true) { 1 } else { RARELY.min(2 * apart) };
-            if reclaimed.is_err() && plant::is(Bug::ReclaimEndsAtError) {
+            apart = if reclaimed.some { 1 } else { RARELY.min(2 * apart) };
+            let has_failed = matches!(reclaimed.trouble, Some(Trouble::Base(_)));
+            if has_failed && plant::is(Bug::ReclaimEndsAtError) {
                 return;
             }
             // The next round tries again after an error: stores still have what they had.
@@ -43,24 +44,20 @@ impl Client {
     }
 
     /// Brings the ranges of a pass home, `together` at a time, while the base volume has time for
-    /// it. With `usize::MAX` it does not wait for such time. True if stores hold less now.
-    ///
-    /// # Errors
-    /// If the base volume fails. Where it does so for some ranges only, the others go home.
-    pub(crate) async fn reclaim_some(self: &Rc<Self>, together: usize) -> Result<bool, IoError> {
+    /// it. With `usize::MAX` it does not wait for such time. Where the base or a store fails for
+    /// some ranges only, the others go home.
+    pub(crate) async fn reclaim_some(self: &Rc<Self>, together: usize) -> Passed {
         let _turn = self.reclaiming.take().await;
         let mut some = false;
         let pass = self.next_pass();
-        let mut evacuation = Evacuation::new(&pass);
-        let mut failed = Ok(());
-        drop(self.trouble.take());
-        for ranges in pass.chunks(together.min(PASS)) {
+        let mut evacuation = Evacuation::new(&pass.ranges);
+        for ranges in pass.ranges.chunks(together.min(self.options.pass.max(1))) {
             let asked = together == usize::MAX;
             while !asked && !self.is_over() && !self.may_reclaim() {
                 if evacuation.is_over(self) {
                     // Another pass looks for more.
                     self.weigh();
-                    return Ok(some);
+                    return self.end_pass(&pass, some, evacuation.is_whole());
                 }
                 match evacuation.go_on(self, together).await {
                     true => some = true,
@@ -70,33 +67,23 @@ impl Client {
             if self.is_over() {
                 break;
             }
-            match self.bring_home(ranges).await {
-                Ok(more) => some |= more,
-                // The base may take the other ranges.
-                Err(error) => {
-                    let goes_on = error.is_local();
-                    failed = failed.and(Err(error));
-                    if !goes_on {
-                        break;
-                    }
-                }
+            let (more, result) = self.bring_home(ranges).await;
+            some |= more;
+            // The base may take the other ranges, unless it takes nothing any more.
+            if result.is_err_and(|error| !error.is_local()) {
+                break;
             }
         }
         self.weigh();
-        if let Err(error) = failed {
-            *self.trouble.borrow_mut() = (!some).then(|| Trouble::Base(error.clone()));
-            return Err(error);
-        }
-        if some {
-            drop(self.trouble.take());
-        }
-        Ok(some)
+        self.end_pass(&pass, some, true)
     }
 
     /// The ranges that go home next, sorted by address: first those with too few copies on stores
-    /// that stay, and those of which a store that leaves has something; then the oldest. What is
-    /// noted as damaged comes last: it cannot go home unless the store's disk reads again.
-    fn next_pass(&self) -> Vec<Candidate> {
+    /// that stay, and those of which a store that leaves has something; then the oldest. What
+    /// failed lately comes after all others. What is noted as damaged comes last: it cannot go home
+    /// unless the store's disk reads again.
+    fn next_pass(&self) -> Pass {
+        self.forgive();
         let live = |store: &usize| self.peers[*store].is_live();
         let reachable: u32 = (0..self.peers.len()).filter(live).map(|store| 1 << store).sum();
         let leaving = self.leaving();
@@ -114,15 +101,16 @@ impl Client {
         let is_urgent = |one: &Candidate| few(one) || self.holds(leaving, one.range.extent);
         found.sort_by_cached_key(|one| {
             let Range { extent, version } = one.range;
-            (self.is_noted(one), !is_urgent(one), version, extent.start)
+            let has_failed = self.has_failed(one) && !plant::is(Bug::FailedComeFirst);
+            (self.is_noted(one), has_failed, !is_urgent(one), version, extent.start)
         });
-        found.truncate(PASS);
+        let untried = found.split_off(self.options.pass.max(1).min(found.len()));
         found.sort_unstable_by_key(|one| one.range.extent.start);
         for one in &mut found {
             // The rest is left to the next pass.
             one.range.extent.len = one.range.extent.len.min(PIECE);
         }
-        found
+        self.begin_pass(found, untried)
     }
 
     /// Whether the base volume has time for reclaiming.
@@ -163,7 +151,9 @@ impl Client {
         !self.is_over() && found.iter().all(holds)
     }
 
-    async fn bring_home(self: &Rc<Self>, ranges: &[Candidate]) -> Result<bool, IoError> {
+    /// Brings ranges home. Returns whether stores hold less now, and the first error of the base
+    /// volume, which may be for some of the ranges only.
+    async fn bring_home(self: &Rc<Self>, ranges: &[Candidate]) -> (bool, Result<(), IoError>) {
         let copy = |candidate: &Candidate| {
             let (client, candidate) = (Rc::clone(self), *candidate);
             // A version left over by a failed write must be told from one on its way to a store:
@@ -171,30 +161,48 @@ impl Client {
             // waits for a later request.
             let what = if candidate.left_over { Use::Home } else { Use::Reclaim };
             let locked = self.locks.ask(self.whole_sectors(candidate.range.extent), what);
-            self.answer(async move { client.copy_home(candidate, locked).await })
+            let copied = self.answer(async move { client.copy_home(candidate, locked).await });
+            (candidate.range.extent, copied)
         };
         let copies: Vec<_> = self.apart(ranges).map(copy).collect();
         let (mut home, mut result) = (Vec::new(), Ok(()));
-        for copy in copies {
+        for (extent, copy) in copies {
             match copy.await {
                 Ok(parts) => home.extend(parts),
-                Err(error) => result = result.and(Err(error)),
+                Err(error) => {
+                    let whole = self.whole_sectors(extent);
+                    self.note_failed(whole, Some(Trouble::Base(error.clone())));
+                    result = result.and(Err(error));
+                }
             }
         }
         let early = plant::is(Bug::DeleteBeforeBaseDurable) || plant::is(Bug::CleanBeforeFlush);
-        if home.iter().any(|part| part.moved) && !early {
-            self.base.submit(Request::Flush).await?;
+        if home.iter().any(|part| part.moved)
+            && !early
+            && let Err(error) = self.base.submit(Request::Flush).await
+        {
+            let failed = |one: &Candidate| {
+                self.note_failed(one.range.extent, Some(Trouble::Base(error.clone())));
+            };
+            ranges.iter().for_each(failed);
+            return (false, Err(error));
         }
         let forget = |part: AtHome| {
-            let client = Rc::clone(self);
-            self.answer(async move { client.forget(part).await })
+            let (client, extent) = (Rc::clone(self), part.range.extent);
+            (extent, self.answer(async move { client.forget(part).await }))
         };
         let forgotten: Vec<_> = home.into_iter().map(forget).collect();
         let mut some = false;
-        for settled in forgotten {
-            some |= settled.await?;
+        for (extent, settled) in forgotten {
+            match settled.await {
+                Ok(settled) => some |= settled,
+                Err(error) => {
+                    self.note_trouble(extent, Trouble::Base(error.clone()));
+                    result = result.and(Err(error));
+                }
+            }
         }
-        result.map(|()| some)
+        (some, result)
     }
 
     /// The extent, widened to whole physical sectors of the base volume. A power cut during the
@@ -251,13 +259,18 @@ impl Client {
             let forget = |holder: &Holder| {
                 let Range { extent, version } = holder.range();
                 let asked = self.call(holder.store, Ask::Delete { extent, version });
-                self.answer(async move { asked.await.map_err(|error| error.of_request(extent)) })
+                self.answer(async move { Ok(asked.await) })
             };
             let sent: Vec<_> = same.iter().map(forget).collect();
             let mut all = true;
             for (holder, sent) in same.iter().zip(sent) {
                 let range = holder.range();
-                if sent.await.is_ok() {
+                let sent = sent.await?;
+                if let Err(LenderError::Failed(error)) = &sent {
+                    let trouble = Trouble::Store(holder.store, error.clone());
+                    self.note_trouble(extent, trouble);
+                }
+                if sent.is_ok() {
                     self.peers[holder.store].full_until.set(None);
                 } else if !void || !self.header.void(self.peers[holder.store].id, range).await? {
                     all = false;

@@ -151,6 +151,12 @@ impl Table {
         self.held[store].overlaps(extent)
     }
 
+    /// How much of `extent` this store may hold.
+    pub(crate) fn held_sectors(&self, store: usize, extent: Extent) -> Sectors {
+        let found = self.held[store].lookup(extent).filter(|(_, found)| found.is_some());
+        Sectors(found.map(|(part, _)| part.len.0).sum())
+    }
+
     /// Whether a store may hold anything.
     pub(crate) fn is_used(&self, store: usize) -> bool {
         !self.held[store].is_empty()

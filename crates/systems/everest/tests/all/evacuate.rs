@@ -20,6 +20,7 @@ const HOME: OffloadOptions = OffloadOptions {
     patience: Nanos::from_secs(3),
     reconnect_every: Nanos::from_millis(10),
     reclaim_every: Nanos::from_millis(10),
+    pass: 4096,
     together: 4,
     calm: Nanos::from_millis(50),
     held_max: Sectors(u64::MAX),

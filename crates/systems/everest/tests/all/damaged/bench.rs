@@ -87,6 +87,11 @@ impl Bench {
     pub(crate) async fn opened_with(&self, policy: Policy, reclaim_every: Nanos) -> Offloaded {
         let patience = Nanos::from_secs(1);
         let options = OffloadOptions { policy, patience, reclaim_every, ..Default::default() };
+        self.opened_as(options).await
+    }
+
+    /// A client with these options, a second after its opening.
+    pub(crate) async fn opened_as(&self, options: OffloadOptions) -> Offloaded {
         let stores: Vec<Rc<dyn Lender>> = vec![Rc::new(self.store.clone())];
         let base = Rc::clone(&self.base);
         let opened = Offloaded::open(self.runtime.clone(), base, stores, options).await.unwrap();
