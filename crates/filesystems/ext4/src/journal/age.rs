@@ -53,10 +53,11 @@ impl Ext4 {
 
 impl Metadata {
     /// Brings home what is too old, and scrubs the log, as long as the file system is mounted. If
-    /// the oldest part cannot go home it ends: whoever needs the room later hears why.
+    /// the oldest part cannot go home it is left where it is, and scrubs go on: whoever needs the
+    /// room later hears why.
     pub(super) async fn age_forever(self: Rc<Self>) {
-        let (mut seen, mut last) = (None, Attempt::Nothing);
-        while last != Attempt::Stuck {
+        let (mut seen, mut last, mut is_stuck) = (None, Attempt::Nothing, false);
+        while self.journal.is_sound() {
             let change = self.journal.aging.wait();
             if self.journal.closing.get() {
                 break;
@@ -68,10 +69,12 @@ impl Metadata {
             let requests = self.requests();
             if seen.replace(requests) == Some(requests) && !self.journal.closing.get() {
                 last = match bound {
-                    Some(bound) => self.bring_old_home(bound).await,
-                    None => Attempt::Nothing,
+                    Some(bound) if !is_stuck => self.bring_old_home(bound).await,
+                    _ => Attempt::Nothing,
                 };
-                if last == Attempt::Nothing && self.scrub_meanwhile().await {
+                is_stuck |= last == Attempt::Stuck;
+                if last != Attempt::Part && self.journal.is_sound() && self.scrub_meanwhile().await
+                {
                     last = Attempt::Part;
                 }
                 // Its own requests do not count.

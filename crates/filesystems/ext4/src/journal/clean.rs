@@ -131,7 +131,7 @@ impl Metadata {
             let missing: Vec<_> =
                 some.iter().filter(|(block, _)| is_missing(*block)).copied().collect();
             let read = self.journal.sink.read_copies(&missing).await;
-            let Some(mut handle) = self.begin_meanwhile(AT_ONCE).await? else { break };
+            let Some(mut handle) = self.begin_meanwhile(some.len()).await? else { break };
             self.renew_some(&mut handle, some, read);
             last = Some(handle.finish());
         }
@@ -168,7 +168,7 @@ impl Metadata {
 
     /// As [`Metadata::begin`], for work that nobody waits for: `None` if the log has no room for
     /// it, or the file system closes.
-    async fn begin_meanwhile(&self, credits: usize) -> Result<Option<Handle<'_>>> {
+    pub(super) async fn begin_meanwhile(&self, credits: usize) -> Result<Option<Handle<'_>>> {
         while !self.journal.closing.get() {
             let alone = self.journal.tree.write().await;
             self.journal.check()?;

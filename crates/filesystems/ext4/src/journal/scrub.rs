@@ -5,7 +5,7 @@
 //! as long as the file system is mounted, but the replay of a kernel would end there. So all that
 //! lies up to it goes home.
 
-use manylogs_block::Nanos;
+use manylogs_block::{IoError, Nanos, Time};
 use manylogs_plant::{Bug, is};
 
 use super::{Journal, LogCopy, Newest};
@@ -39,12 +39,19 @@ pub struct Looked {
 pub struct Scrubbed {
     /// Live blocks of the journal that were read.
     pub blocks: u64,
-    /// Damaged ones that were written anew.
+    /// Damaged ones that were written anew, durably.
     pub renewed: u64,
-    /// Transactions with damaged descriptors after which everything up to there went home.
+    /// Parts of the journal with a damaged descriptor: everything up to the last one in each went
+    /// home.
     pub brought_home: u64,
+    /// Parts with a damaged descriptor that stay as they are, because a copy up to there is lost.
+    /// The replay of a kernel would end in the first of them.
+    pub torn_left: u64,
     /// Damaged ones whose content nobody has: they would be lost, with what they hold.
     pub lost: Vec<(BlockNo, String)>,
+    /// It stopped before its end: the file system closes, the journal has no room for what should
+    /// be written anew, or, in idle time, the device failed.
+    pub is_cut_short: bool,
 }
 
 impl Scrubbed {
@@ -52,15 +59,17 @@ impl Scrubbed {
         self.blocks += more.blocks;
         self.renewed += more.renewed;
         self.brought_home += more.brought_home;
+        self.torn_left += more.torn_left;
         self.lost.extend(more.lost);
+        self.is_cut_short |= more.is_cut_short;
     }
 }
 
 /// The scrub in idle time.
 #[derive(Debug, Default)]
 pub(super) struct IdleScrub {
-    /// When the next one is due, in seconds of the clock.
-    due: Option<i64>,
+    /// When the next one is due.
+    due: Option<Time>,
     /// Up to which transaction the one under way has come.
     after: Option<Tid>,
     under_way: Scrubbed,
@@ -85,7 +94,7 @@ impl Ext4 {
         let (mut all, mut after) = (Scrubbed::default(), None);
         while let Some((newest, found)) = core.scrub_part(after).await? {
             all.add(found);
-            if newest.is_at_least(end) {
+            if all.is_cut_short || newest.is_at_least(end) {
                 break;
             }
             after = Some(newest);
@@ -111,25 +120,36 @@ impl Journal {
 impl Metadata {
     /// Takes a step of the scrub in idle time, if one is due. Returns whether it did.
     pub(super) async fn scrub_meanwhile(&self) -> bool {
-        let now = (self.clock)().seconds;
-        let seconds = |span: Nanos| i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX);
+        // The clock of the wall may jump.
+        let now = self.runtime.now();
         let after = {
             let mut scrub = self.journal.idle_scrub.borrow_mut();
-            if now < *scrub.due.get_or_insert(now + seconds(FIRST)) {
+            if now < *scrub.due.get_or_insert(now + FIRST) {
                 return false;
             }
             scrub.after
         };
         let found = self.scrub_part(after).await;
         let mut scrub = self.journal.idle_scrub.borrow_mut();
-        if let Ok(Some((newest, found))) = found {
-            scrub.under_way.add(found);
-            scrub.after = Some(newest);
+        scrub.after = match found {
+            Ok(Some((newest, found))) => {
+                let goes_on = !found.is_cut_short;
+                scrub.under_way.add(found);
+                goes_on.then_some(newest)
+            }
+            Ok(None) => None,
+            Err(_) => {
+                scrub.under_way.is_cut_short = true;
+                None
+            }
+        };
+        if scrub.after.is_some() {
             return true;
         }
-        // It has come to the end, or cannot go on.
+        // It has come to the end, or cannot go on; then it begins again soon.
         scrub.last = std::mem::take(&mut scrub.under_way);
-        (scrub.after, scrub.due) = (None, Some(now + seconds(EVERY)));
+        let pause = if scrub.last.is_cut_short { FIRST } else { EVERY };
+        scrub.due = Some(now + pause);
         false
     }
 
@@ -139,18 +159,32 @@ impl Metadata {
         let Some(looked) = self.journal.sink.look(after).await? else { return Ok(None) };
         let mut found = Scrubbed { blocks: looked.live, ..Scrubbed::default() };
         for some in looked.damaged.chunks(AT_ONCE) {
-            self.mend(some, &mut found).await?;
+            if !self.mend(some, &mut found).await? {
+                found.is_cut_short = true;
+                return Ok(Some((looked.newest, found)));
+            }
         }
-        if let Some(torn) = looked.torn.filter(|_| found.lost.is_empty()) {
-            self.healing(|sink| sink.give_back(torn)).await?;
-            found.brought_home += 1;
+        let Some(torn) = looked.torn else { return Ok(Some((looked.newest, found))) };
+        if !found.lost.is_empty() {
+            found.torn_left += 1;
+        } else if self.journal.closing.get() {
+            found.is_cut_short = true;
+        } else {
+            match self.healing(|sink| sink.give_back(torn)).await {
+                Ok(()) => found.brought_home += 1,
+                // A copy of an earlier part is lost.
+                Err(IoError::Checksum { .. } | IoError::Medium { .. }) => found.torn_left += 1,
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(Some((looked.newest, found)))
     }
 
-    /// Writes damaged copies anew whose content is in memory.
-    async fn mend(&self, some: &[(BlockNo, LogCopy)], found: &mut Scrubbed) -> Result<()> {
-        let mut handle = self.begin(some.len()).await?;
+    /// Writes damaged copies anew whose content is in memory. Returns false if it had to stop,
+    /// because the file system closes or the log has no room: nobody commits any more then.
+    async fn mend(&self, some: &[(BlockNo, LogCopy)], found: &mut Scrubbed) -> Result<bool> {
+        let Some(mut handle) = self.begin_meanwhile(some.len()).await? else { return Ok(false) };
+        let mut renewed = 0;
         for (block, copy) in some {
             if self.journal.is_outdated(*block, copy) {
                 continue;
@@ -158,12 +192,21 @@ impl Metadata {
             match self.cache.get(*block) {
                 Some(buffer) if !is(Bug::LazyScrubLeaves) => {
                     handle.renew(&buffer);
-                    found.renewed += 1;
+                    renewed += 1;
                 }
                 _ => found.lost.push((*block, self.use_of(*block))),
             }
         }
-        self.journal.settle(handle.finish()).await
+        let tid = handle.finish();
+        if renewed == 0 {
+            return Ok(true);
+        }
+        self.journal.settle(tid).await?;
+        let is_durable = self.journal.is_durable(tid);
+        if is_durable {
+            found.renewed += renewed;
+        }
+        Ok(is_durable)
     }
 
     /// What a block of metadata is used for, in words.

@@ -310,7 +310,8 @@ pub trait CommitSink {
     fn stats(&self) -> SinkStats;
 
     /// Whether the log keeps its content when the file system is unmounted, so that the next user
-    /// opens or replays it.
+    /// opens or replays it. Such a log must have its own [`CommitSink::oldest_part`] and
+    /// [`CommitSink::look`]: else nobody who waits for room gets any, and a scrub finds nothing.
     fn stays(&self) -> bool {
         false
     }

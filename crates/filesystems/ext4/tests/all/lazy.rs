@@ -28,7 +28,7 @@ async fn directory(fs: &Ext4, parent: Ino, name: &str) -> Ino {
 }
 
 /// A target that begins as blocks of the journal do, and takes a block.
-fn target(number: u64) -> Vec<u8> {
+pub(crate) fn target(number: u64) -> Vec<u8> {
     let mut target = vec![b'a' + u8::try_from(number % 26).unwrap(); 900];
     target[..4].copy_from_slice(&MAGIC);
     target

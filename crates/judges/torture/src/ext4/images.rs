@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use manylogs::Anchors;
 use manylogs_block::{Extent, Lba, Sector};
@@ -195,17 +196,36 @@ pub fn mkfs(mib: u64, options: &[&str]) -> io::Result<DiskImage> {
 
 /// Where images lie in memory.
 const IN_MEMORY: &str = "/dev/shm";
+/// Room that must be free there: images, of which several tests at once have some. Containers often
+/// have 64 MiB.
+const ROOM_KIB: u64 = 1 << 20;
 
-/// A directory for images: in memory, if there is such a place and `TMPDIR` names no other. e2fsck
-/// waits until what it writes is durable, and on a disk most of a test's time would be that.
+/// A directory for images: in memory, if there is such a place with room and `TMPDIR` names no
+/// other. e2fsck waits until what it writes is durable, and on a disk most of a test's time would
+/// be that.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn image_dir() -> io::Result<tempfile::TempDir> {
-    match std::env::var_os("TMPDIR") {
-        None if Path::new(IN_MEMORY).is_dir() => tempfile::tempdir_in(IN_MEMORY),
-        _ => tempfile::tempdir(),
+    static HAS_ROOM: OnceLock<bool> = OnceLock::new();
+    let named = std::env::var_os("TMPDIR").is_some();
+    let has_room = || *HAS_ROOM.get_or_init(|| has_room(Path::new(IN_MEMORY), ROOM_KIB));
+    if !named
+        && has_room()
+        && let Ok(dir) = tempfile::tempdir_in(IN_MEMORY)
+    {
+        return Ok(dir);
     }
+    tempfile::tempdir()
+}
+
+/// Whether so much is free at a path; false if that is not known.
+fn has_room(path: &Path, kib: u64) -> bool {
+    let df = Command::new("df").args(["-k", "--output=avail"]).arg(path).output();
+    let free = df.ok().filter(|df| df.status.success()).and_then(|df| {
+        String::from_utf8_lossy(&df.stdout).lines().nth(1)?.trim().parse::<u64>().ok()
+    });
+    free.is_some_and(|free| free >= kib)
 }
 
 /// Makes an image file. `then` may change it, and gets a directory for its own files.
@@ -319,5 +339,18 @@ impl Target for ImageSource<&mut DiskImage> {
             self.image.corrupt(Lba(lba), Sector::Bytes(sector.to_vec().into()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_lie_elsewhere_without_room_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(has_room(dir.path(), 0));
+        assert!(!has_room(dir.path(), u64::MAX));
+        assert!(!has_room(&dir.path().join("none"), 0));
     }
 }

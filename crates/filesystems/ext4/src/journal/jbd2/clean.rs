@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 
 use bytes::Bytes;
-use manylogs_block::{Request, to_usize};
+use manylogs_block::{IoError, IoResult, Request, to_usize};
 
 use super::checkpoint::unescaped;
 use super::copies::Copy;
@@ -70,33 +70,54 @@ impl Jbd2Sink {
     }
 
     /// See [`CommitSink::read_copies`]. Neighbours are read together, with what lies between them
-    /// if that is little.
+    /// if that is little. What cannot be read is left out, and goes home.
     pub(super) async fn read_newest(&self, copies: &[(BlockNo, LogCopy)]) -> Vec<(BlockNo, Bytes)> {
         let mut found = Vec::with_capacity(copies.len());
-        let mut rest = copies;
-        while let Some((_, first)) = rest.first() {
-            let is_near = |copy: &LogCopy, before: BlockNo| {
-                (before.0..=before.0 + GAP_MOST).contains(&copy.at.0)
-                    && copy.at.0 - first.at.0 < READ_MOST.into()
-            };
-            let mut last = first.at;
-            let together = rest.iter().take_while(|(_, copy)| {
-                let joins = is_near(copy, last);
-                last = copy.at;
-                joins
-            });
-            let (now, later) = rest.split_at(together.count());
-            let end = now.last().map_or(first.at, |(_, copy)| copy.at);
-            let blocks = manylogs_block::narrow(end.0 - first.at.0 + 1);
-            let extent = Run { start: first.at, blocks }.sectors();
-            if let Ok(content) = self.device.submit(Request::Read { extent }).await
-                && let Some(bytes) = content.to_bytes()
-            {
-                found.extend(now.iter().filter_map(|it| self.content_of(it, first.at, &bytes)));
-            }
-            rest = later;
+        for run in runs(copies) {
+            found.extend(self.read_run(run).await.unwrap_or_default());
         }
         found
+    }
+
+    /// As [`Jbd2Sink::read_newest`], but only copies that are damaged, or that the medium does not
+    /// give, are left out: a bad block says nothing of the others that are read with it.
+    ///
+    /// # Errors
+    /// Those of the device, unless its medium is bad.
+    pub(super) async fn read_each(
+        &self,
+        copies: &[(BlockNo, LogCopy)],
+    ) -> IoResult<Vec<(BlockNo, Bytes)>> {
+        let mut found = Vec::with_capacity(copies.len());
+        for run in runs(copies) {
+            match self.read_run(run).await {
+                Err(IoError::Medium { .. }) => {}
+                read => {
+                    found.extend(read?);
+                    continue;
+                }
+            }
+            for one in run.chunks(1) {
+                match self.read_run(one).await {
+                    Err(IoError::Medium { .. }) => {}
+                    read => found.extend(read?),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads a run of copies with what lies between them. Those that are outdated or damaged are
+    /// left out.
+    async fn read_run(&self, run: &[(BlockNo, LogCopy)]) -> IoResult<Vec<(BlockNo, Bytes)>> {
+        let Some(((_, first), (_, last))) = run.first().zip(run.last()) else {
+            return Ok(Vec::new());
+        };
+        let blocks = manylogs_block::narrow(last.at.0 - first.at.0 + 1);
+        let extent = Run { start: first.at, blocks }.sectors();
+        let content = self.device.submit(Request::Read { extent }).await?;
+        let bytes = content.to_bytes().ok_or(IoError::Unsupported)?;
+        Ok(run.iter().filter_map(|it| self.content_of(it, first.at, &bytes)).collect())
     }
 
     /// The content of a copy in `bytes`, which were read from `start` on, if it is still the newest
@@ -114,4 +135,21 @@ impl Jbd2Sink {
         let is_whole = is_newest && self.is_whole(copy, &block);
         is_whole.then(|| (*home, unescaped(block, copy.escaped)))
     }
+}
+
+/// Divides copies into runs that are read together.
+fn runs(copies: &[(BlockNo, LogCopy)]) -> impl Iterator<Item = &[(BlockNo, LogCopy)]> {
+    let mut rest = copies;
+    std::iter::from_fn(move || {
+        let (_, first) = rest.first()?;
+        let mut last = first.at;
+        let together = rest.iter().take_while(|(_, copy)| {
+            let is_near = (last.0..=last.0 + GAP_MOST).contains(&copy.at.0);
+            last = copy.at;
+            is_near && copy.at.0 - first.at.0 < READ_MOST.into()
+        });
+        let (now, later) = rest.split_at(together.count());
+        rest = later;
+        Some(now)
+    })
 }

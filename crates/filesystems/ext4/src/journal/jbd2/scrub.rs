@@ -33,7 +33,7 @@ impl Jbd2Sink {
         let copies = self.live_between(first, newest);
         let mut damaged = Vec::new();
         for some in copies.chunks(AT_ONCE) {
-            let read = self.read_newest(some).await;
+            let read = self.read_each(some).await?;
             let whole: BTreeSet<BlockNo> = read.into_iter().map(|(home, _)| home).collect();
             let is_bad = |(home, copy): &&(BlockNo, LogCopy)| {
                 let is_newest = self.newest(*home) == Some(Newest::InLog(*copy));
