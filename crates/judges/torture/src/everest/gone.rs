@@ -23,6 +23,8 @@ pub(super) struct Gone {
     pub(super) forget_at: Time,
     /// What it held when it went, of each base volume, and was not written since.
     pub(super) held: Vec<(BaseId, Lost)>,
+    /// What it held when it went, of each base volume, whatever was written since.
+    pub(super) had: Vec<(BaseId, BTreeSet<u64>)>,
 }
 
 impl Gone {
@@ -34,15 +36,25 @@ impl Gone {
 
     /// Judges what is said to be lost: nothing but what the store held.
     fn judge(&self, base: BaseId, lost: &[Extent]) -> Result<(), String> {
-        let held = self.of(base);
-        let too_much =
-            lost.iter().flat_map(|extent| extent.range()).find(|sector| !held.contains(sector));
-        match too_much {
-            None => Ok(()),
-            Some(sector) => Err(format!(
-                "sector {sector} is lost with a store that does not have its newest version"
-            )),
-        }
+        judge(&self.of(base), lost)
+    }
+
+    /// Judges what a note says is lost: nothing but what the store held when it went. Another store
+    /// may have got a newer version since, which the note knows nothing of.
+    fn judge_note(&self, base: BaseId, lost: &[Extent]) -> Result<(), String> {
+        let had = self.had.iter().find(|(of, _)| *of == base).map(|(_, had)| had);
+        judge(had.unwrap_or(&BTreeSet::new()), lost)
+    }
+}
+
+fn judge(held: &BTreeSet<u64>, lost: &[Extent]) -> Result<(), String> {
+    let too_much =
+        lost.iter().flat_map(|extent| extent.range()).find(|sector| !held.contains(sector));
+    match too_much {
+        None => Ok(()),
+        Some(sector) => Err(format!(
+            "sector {sector} is lost with a store that does not have its newest version"
+        )),
     }
 }
 
@@ -139,7 +151,7 @@ pub(super) async fn forget_closed(
     base: Rc<dyn BlockDevice>,
     gone: &Gone,
     (id, whole): (BaseId, Extent),
-    lose: impl FnOnce(&[Extent]),
+    lose: impl FnOnce(BTreeSet<u64>),
 ) -> Result<bool, String> {
     let forget = |accept| Offloaded::forget_closed(clock, Rc::clone(&base), gone.id, accept);
     let told = match forget(false).await {
@@ -148,10 +160,14 @@ pub(super) async fn forget_closed(
         Err(error) => return Err(format!("forget: {error}")),
     };
     let is_known = told.lost != [whole];
+    let mut lost: BTreeSet<u64> = told.lost.iter().flat_map(|extent| extent.range()).collect();
     if is_known {
-        gone.judge(id, &told.lost)?;
+        gone.judge_note(id, &told.lost)?;
+        // What was written since must be there all the same.
+        let held = gone.of(id);
+        lost.retain(|sector| held.contains(sector));
     }
-    lose(&told.lost);
+    lose(lost);
     match forget(true).await {
         Ok(done) if done.lost == told.lost => Ok(is_known),
         Ok(done) => Err(format!("{:?} are lost, not {:?}", done.lost, told.lost)),

@@ -258,10 +258,15 @@ impl Life {
             volume.has_loss.set(true);
             (device.id(), volume.held.clone())
         };
+        let had = |device: &Offloaded| {
+            let ranges = lending.held(device.id());
+            (device.id(), ranges.iter().flat_map(|range| range.extent.range()).collect())
+        };
+        let had = opened.iter().flatten().map(had).collect();
         let held = self.volumes.iter().zip(opened.iter().flatten()).map(held).collect();
         let forget_at = sim.now() + Nanos(rng.below(2 * DOWN_MAX.0));
         let id = self.machines.serving[store].identity().0;
-        self.machines.gone.replace(Some(Gone { store, id, forget_at, held }));
+        self.machines.gone.replace(Some(Gone { store, id, forget_at, held, had }));
         self.machines.crash_store(sim, store, rng);
     }
 

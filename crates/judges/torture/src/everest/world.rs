@@ -220,7 +220,7 @@ impl Machines {
         lost: &Lost,
     ) -> Result<(), String> {
         let disk = Rc::clone(&self.bases[base].devices()[0]);
-        let lose = |extents: &[Extent]| lost.add(extents.iter().flat_map(|extent| extent.range()));
+        let lose = |sectors| lost.add(sectors);
         let whole = Extent::new(0, disk.capabilities().capacity.0 - HEADER.0);
         let id = gone.held.get(base).map(|(id, _)| *id).unwrap_or_default();
         let known = forget_closed(runtime, disk, gone, (id, whole), lose).await?;

@@ -51,6 +51,14 @@ fn what_was_off_loaded_survives_every_crash() {
     assert!(emptied > 100, "stores are evacuated");
 }
 
+/// In this history another store gets a newer version of what a note says a store that goes for good
+/// has alone. It is named as lost, and is there.
+#[test]
+fn what_another_store_got_since_a_note_is_there() {
+    let tally = run(93..=93, false).tally;
+    assert!(tally.noted_losses > 0, "notes say what is lost");
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
