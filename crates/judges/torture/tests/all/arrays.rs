@@ -142,7 +142,7 @@ fn every_bug_planted_in_an_array_that_changes_in_use_is_caught() {
     let plan_for = |bug: Bug, seed: u64| {
         let plan = Plan::plain(FIRST + seed);
         match bug {
-            Bug::ResyncOvertakesWrite if seed % 2 == 0 => plan.on_parity(4, 1).resyncing(),
+            Bug::ResyncOvertakesWrite if seed.is_multiple_of(2) => plan.on_parity(4, 1).resyncing(),
             Bug::ResyncOvertakesWrite | Bug::MirrorReadBeforeResync => {
                 plan.on_raid10(4).resyncing()
             }
