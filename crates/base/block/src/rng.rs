@@ -1,5 +1,7 @@
 //! A small seeded generator: a run must be repeatable from its seed alone.
 
+use crate::to_usize;
+
 /// `SplitMix64` (Steele, Lea and Flood, 2014): enough for schedules and jitter, not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -44,6 +46,13 @@ impl Rng {
         (sum as f64 / 65_535.0 - 2.0) * 1.732_050_807_568_877_2
     }
 
+    /// Puts `items` in a random order: each is as likely as any other.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, to_usize(self.below(last as u64 + 1)));
+        }
+    }
+
     /// A generator for a part of the run; later draws from this one do not change it.
     pub const fn split(&mut self) -> Self {
         Self(self.next_u64())
@@ -61,6 +70,17 @@ mod tests {
         let mean = values.iter().sum::<f64>() / 1e5;
         let variance = values.iter().map(|v| v * v).sum::<f64>() / 1e5;
         assert!(mean.abs() < 0.01 && (variance - 1.0).abs() < 0.01, "{mean} {variance}");
+    }
+
+    #[test]
+    fn each_order_is_as_likely_as_any_other() {
+        let (mut rng, mut orders) = (Rng::new(7), std::collections::BTreeMap::new());
+        for _ in 0..6_000 {
+            let mut items = [1, 2, 3];
+            rng.shuffle(&mut items);
+            *orders.entry(items).or_insert(0) += 1;
+        }
+        assert!(orders.len() == 6 && orders.values().all(|often| (900..1_100).contains(often)));
     }
 
     #[test]

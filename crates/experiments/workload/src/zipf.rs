@@ -1,6 +1,6 @@
 //! Numbers of which few are drawn often.
 
-use manylogs_block::{Rng, to_usize};
+use manylogs_block::Rng;
 
 /// Numbers below a bound, drawn by Zipf's law: the one of rank r as often as r to the power of
 /// minus the exponent says. Ranks are dealt to numbers at random, so that neighbours have nothing
@@ -39,14 +39,14 @@ impl Zipf {
 #[must_use]
 pub fn shuffled(count: u32, rng: &mut Rng) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..count).collect();
-    for last in (1..numbers.len()).rev() {
-        numbers.swap(last, to_usize(rng.below(last as u64 + 1)));
-    }
+    rng.shuffle(&mut numbers);
     numbers
 }
 
 #[cfg(test)]
 mod tests {
+    use manylogs_block::to_usize;
+
     use super::*;
 
     #[test]

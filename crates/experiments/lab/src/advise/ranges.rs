@@ -106,10 +106,7 @@ fn draws(keys: &[Key]) -> Vec<Vec<(Key, f64)>> {
     let mut drives: Vec<Vec<(Key, f64)>> = vec![Vec::new(); DRAWN];
     for &key in keys {
         let mut parts: Vec<usize> = (0..DRAWN).collect();
-        for last in (1..DRAWN).rev() {
-            let other = manylogs_block::to_usize(rng.below(last as u64 + 1));
-            parts.swap(last, other);
-        }
+        rng.shuffle(&mut parts);
         for (drive, part) in drives.iter_mut().zip(parts) {
             drive.push((key, (part as f64 + rng.unit()) / DRAWN as f64));
         }

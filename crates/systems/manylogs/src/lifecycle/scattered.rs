@@ -59,9 +59,7 @@ pub async fn measure_scattered(
     let mut places: Vec<Extent> = (0..PLACES)
         .map(|part| Extent::new(part * each + rng.below(each / LEN.0) * LEN.0, LEN.0))
         .collect();
-    for last in (1..places.len()).rev() {
-        places.swap(last, manylogs_block::to_usize(rng.below(last as u64 + 1)));
-    }
+    rng.shuffle(&mut places);
     let began = runtime.now();
     let read = |extent: Extent| device.submit(Request::Read { extent });
     let (first, rest) = places.split_at(FIRST);

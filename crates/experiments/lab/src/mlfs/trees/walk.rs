@@ -16,7 +16,7 @@ pub(super) async fn make(fs: &Ext4, directories: u32, order: Option<u64>) -> Res
     let (mut level, mut left) = (vec![top], directories.saturating_sub(1));
     while left > 0 {
         if let Some(rng) = &mut rng {
-            shuffle(&mut level, rng);
+            rng.shuffle(&mut level);
         }
         let mut next = Vec::new();
         for parent in level {
@@ -29,12 +29,6 @@ pub(super) async fn make(fs: &Ext4, directories: u32, order: Option<u64>) -> Res
         level = next;
     }
     Ok(())
-}
-
-fn shuffle(all: &mut [Ino], rng: &mut Rng) {
-    for last in (1..all.len()).rev() {
-        all.swap(last, manylogs_block::to_usize(rng.below(last as u64 + 1)));
-    }
 }
 
 /// Something in a directory that is walked.
