@@ -25,7 +25,7 @@ use crate::ops::Ext4;
 use crate::units::{BlockNo, Run};
 
 /// Blocks of a transaction of what is renewed: a sync that comes meanwhile waits for no more.
-const AT_ONCE: usize = 240;
+pub(super) const AT_ONCE: usize = 240;
 
 /// Which live blocks of the oldest part of a log are written anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Journal {
 
     /// Whether a block is as it was in this copy, in memory too: then a handle may write it anew.
     /// The caller holds the tree lock alone.
-    fn is_unchanged(&self, block: BlockNo, copy: &LogCopy) -> bool {
+    pub(super) fn is_unchanged(&self, block: BlockNo, copy: &LogCopy) -> bool {
         let is_newest = matches!(self.newest(block), Some(Newest::InLog(found)) if found == *copy);
         let is_held = self.holding(Run { start: block, blocks: 1 }).is_some();
         let is_freed = self.frees(block) && !is(Bug::LazyRenewsFreed);
@@ -77,7 +77,7 @@ impl Journal {
     }
 
     /// Whether a transaction that is not durable frees a block.
-    pub(super) fn frees(&self, block: BlockNo) -> bool {
+    fn frees(&self, block: BlockNo) -> bool {
         let state = self.state.borrow();
         let closed = state.committing.as_ref();
         state.running.freed.contains(&block.0)

@@ -131,23 +131,24 @@ impl Handle<'_> {
         buffer: &Rc<Buffer>,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
-        let undo = || {
-            let (buffer, before) = (Rc::clone(buffer), Some(buffer.bytes()));
-            Undo { buffer, before, kind: LoggedKind::Metadata, is_renewed: false }
-        };
-        self.undo.entry(buffer.block()).or_insert_with(undo).is_renewed = false;
-        debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
+        self.hold(buffer).is_renewed = false;
         buffer.change(change)
     }
 
     /// Writes a block of metadata anew, as it is.
     pub(crate) fn renew(&mut self, buffer: &Rc<Buffer>) {
-        let undo = || {
+        self.hold(buffer);
+    }
+
+    /// The note of a block as it was before the update. A new one is of a block that is written
+    /// anew.
+    fn hold(&mut self, buffer: &Rc<Buffer>) -> &mut Undo {
+        let held = self.undo.len() + usize::from(!self.undo.contains_key(&buffer.block()));
+        debug_assert!(held <= self.credits, "more blocks changed than reserved");
+        self.undo.entry(buffer.block()).or_insert_with(|| {
             let (buffer, before) = (Rc::clone(buffer), Some(buffer.bytes()));
             Undo { buffer, before, kind: LoggedKind::Metadata, is_renewed: true }
-        };
-        self.undo.entry(buffer.block()).or_insert_with(undo);
-        debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
+        })
     }
 
     /// Makes a block of zeroes that becomes metadata.

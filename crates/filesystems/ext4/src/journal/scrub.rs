@@ -5,18 +5,17 @@
 //! as long as the file system is mounted, but the replay of a kernel would end there. So all that
 //! lies up to it goes home.
 
-use manylogs_block::{IoError, Nanos, Time};
+use manylogs_block::{Nanos, Time};
 use manylogs_plant::{Bug, is};
 
-use super::{Journal, LogCopy, Newest};
+use super::LogCopy;
+use super::clean::AT_ONCE;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::ondisk::jbd2::Tid;
 use crate::ops::Ext4;
-use crate::units::{BlockNo, GroupNo, Run};
+use crate::units::{BlockNo, GroupNo};
 
-/// Blocks of a transaction of what is renewed.
-const AT_ONCE: usize = 240;
 /// Time from a mount to the first scrub in idle time, and between two.
 const FIRST: Nanos = Nanos::from_secs(3600);
 const EVERY: Nanos = Nanos::from_secs(7 * 24 * 3600);
@@ -109,14 +108,6 @@ impl Ext4 {
     }
 }
 
-impl Journal {
-    /// What became of a damaged copy since it was read, if nobody needs it any more.
-    fn is_outdated(&self, block: BlockNo, copy: &LogCopy) -> bool {
-        let is_newest = matches!(self.newest(block), Some(Newest::InLog(found)) if found == *copy);
-        !is_newest || self.holding(Run { start: block, blocks: 1 }).is_some() || self.frees(block)
-    }
-}
-
 impl Metadata {
     /// Takes a step of the scrub in idle time, if one is due. Returns whether it did.
     pub(super) async fn scrub_meanwhile(&self) -> bool {
@@ -173,7 +164,7 @@ impl Metadata {
             match self.healing(|sink| sink.give_back(torn)).await {
                 Ok(()) => found.brought_home += 1,
                 // A copy of an earlier part is lost.
-                Err(IoError::Checksum { .. } | IoError::Medium { .. }) => found.torn_left += 1,
+                Err(error) if error.is_damage() => found.torn_left += 1,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -186,7 +177,8 @@ impl Metadata {
         let Some(mut handle) = self.begin_meanwhile(some.len()).await? else { return Ok(false) };
         let mut renewed = 0;
         for (block, copy) in some {
-            if self.journal.is_outdated(*block, copy) {
+            // Nobody needs a copy of what was changed or freed since it was read.
+            if !self.journal.is_unchanged(*block, copy) {
                 continue;
             }
             match self.cache.get(*block) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, Handle, Request, Sectors};
 use manylogs_engine::read_copy;
 use manylogs_logstore::store::{Live, Place, Store, chunk_len, span_of};
 use manylogs_logstore::{Damage, LogId, Scanned, VolumeId};
@@ -264,7 +264,7 @@ async fn is_whole(
     *read += begun.extent.len;
     match store.check_read(&begun, found, live[0].extent) {
         Ok(_) => Ok(true),
-        Err(IoError::Checksum { .. } | IoError::Medium { .. }) => Ok(false),
+        Err(error) if error.is_damage() => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

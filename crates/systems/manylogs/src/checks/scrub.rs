@@ -1,6 +1,6 @@
 //! Reading all logged copies before they are needed.
 
-use manylogs_block::{Extent, IoError, Sectors};
+use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::Place;
 
@@ -55,9 +55,7 @@ impl Volume {
             let part = Extent::new(offset.into(), extent.len.0);
             match inner.read_one(log, part, extent).await {
                 Ok(_) => {}
-                Err(IoError::Checksum { .. } | IoError::Medium { .. }) => {
-                    report.damaged.push(extent);
-                }
+                Err(error) if error.is_damage() => report.damaged.push(extent),
                 Err(error) => return Err(error.into()),
             }
             report.extents += 1;

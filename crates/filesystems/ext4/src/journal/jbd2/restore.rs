@@ -64,7 +64,7 @@ pub(crate) async fn replay_whole(
     match sink.write_all_home().await {
         Ok(()) => Ok(sink.place.beyond(sink.next())),
         // A copy is damaged that is the newest.
-        Err(IoError::Checksum { .. } | IoError::Medium { .. }) => Err(lost),
+        Err(error) if error.is_damage() => Err(lost),
         Err(error) => Err(error.into()),
     }
 }

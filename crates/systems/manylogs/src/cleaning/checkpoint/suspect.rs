@@ -58,7 +58,7 @@ impl Suspects {
         at: Time,
         confirm_after: Nanos,
     ) -> Verdict {
-        let spoken = matches!(error, IoError::Medium { .. } | IoError::Checksum { .. });
+        let spoken = error.is_damage();
         if plant::is(Bug::TransientIsLoss) && !spoken {
             return Verdict::Lost;
         }
