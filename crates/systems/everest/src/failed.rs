@@ -86,19 +86,16 @@ impl Client {
             let left = self.held_of(store, &pass.ranges) < before;
             let table = self.table.borrow();
             let untried = |one: &Candidate| table.is_held_by(store, one.range.extent);
-            let is_its =
-                |trouble: &Trouble| matches!(trouble, Trouble::Store(of, _) if *of == store);
-            let holds = |extent: Extent| table.is_held_by(store, extent);
-            let mut its = failed.iter().filter(|(extent, trouble)| match trouble {
-                Trouble::Store(..) => is_its(trouble) || holds(*extent),
-                Trouble::Base(_) => holds(*extent),
-            });
+            let is_its = |(extent, trouble): &&(Extent, Trouble)| {
+                matches!(trouble, Trouble::Store(of, _) if *of == store)
+                    || table.is_held_by(store, *extent)
+            };
             let told = &mut self.failures.borrow_mut().told;
             if left {
                 told.remove(&store);
             } else if is_whole
                 && !pass.untried.iter().any(untried)
-                && let Some((_, why)) = its.next()
+                && let Some((_, why)) = failed.iter().find(is_its)
             {
                 told.insert(store, why.clone());
             }
