@@ -119,6 +119,13 @@ pub struct AdvisedGain {
     pub stream_mb_s: Option<Interval>,
 }
 
+impl From<Gain> for AdvisedGain {
+    fn from(gain: Gain) -> Self {
+        let Gain { durable_mean, durable_p99, reads_mean, stream_mb_s, .. } = gain;
+        Self { durable_mean, durable_p99, reads_mean, stream_mb_s }
+    }
+}
+
 /// How to mount file systems on a volume.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct MountOptions {
@@ -163,12 +170,7 @@ impl Advice {
             reasons,
             policy,
             settings,
-            gain: AdvisedGain {
-                durable_mean: gain.durable_mean,
-                durable_p99: gain.durable_p99,
-                reads_mean: gain.reads_mean,
-                stream_mb_s: gain.stream_mb_s,
-            },
+            gain: gain.into(),
             drive_range: None,
             baseline: replay.baseline.clone(),
             durability: replay.durability.mode.clone(),

@@ -25,12 +25,7 @@ impl OneDrive {
         Some(Self {
             policy: policy.to_owned(),
             decision: decision(replay, result),
-            gain: AdvisedGain {
-                durable_mean: gain.durable_mean,
-                durable_p99: gain.durable_p99,
-                reads_mean: gain.reads_mean,
-                stream_mb_s: gain.stream_mb_s,
-            },
+            gain: gain.into(),
         })
     }
 

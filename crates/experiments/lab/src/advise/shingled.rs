@@ -41,12 +41,7 @@ impl PersistentCache {
             used,
             policy: result.name.clone(),
             decision: decision(replay, result),
-            gain: AdvisedGain {
-                durable_mean: gain.durable_mean,
-                durable_p99: gain.durable_p99,
-                reads_mean: gain.reads_mean,
-                stream_mb_s: gain.stream_mb_s,
-            },
+            gain: gain.into(),
             plain_keeps_up: !base.overload.overloaded,
         })
     }
