@@ -69,7 +69,7 @@ impl Placed {
     #[must_use]
     pub fn on_array(self, array: Option<Geometry>) -> Self {
         let Some(columns) = array.filter(Layout::may_have_logs) else { return self };
-        let least = LOG_LEAST.0 * logs_in(columns);
+        let least = LOG_LEAST.0 * Layout::logs_in(columns);
         let whole = self.logs.iter().map(|log| columns.whole_within(*log));
         let logs: Vec<Extent> = whole.filter(|log| log.len.0 >= least).collect();
         let all = |logs: &[Extent]| logs.iter().map(|log| log.len.0).sum::<u64>();
@@ -81,15 +81,10 @@ impl Placed {
 
     /// Length of the shortest log.
     fn shortest(&self) -> Sectors {
-        let logs = self.columns.map_or(1, logs_in);
+        let logs = self.columns.map_or(1, Layout::logs_in);
         let shortest = self.logs.iter().map(|log| log.len.0).min().unwrap_or_default();
         Sectors(shortest / logs)
     }
-}
-
-/// Number of logs in each extent of logs on an array: one on each column, or one that fills rows.
-fn logs_in(array: Geometry) -> u64 {
-    if array.parity > 0 { 1 } else { array.columns.into() }
 }
 
 /// How a file system is mounted.

@@ -61,6 +61,13 @@ impl Layout {
         self.parts.columns
     }
 
+    /// Number of logs in each place of logs that an owner gives on this array: one on each column,
+    /// or one that fills rows.
+    #[must_use]
+    pub fn logs_in(array: Geometry) -> u64 {
+        ColumnMap::logs_in_region(&array).into()
+    }
+
     /// Whether the array's shape is its user's word, because the device does not say it.
     #[must_use]
     pub const fn is_said(&self) -> bool {
