@@ -324,9 +324,9 @@ mod tests {
                     .submit(Request::write_fua(apart, Payload::tags(7, apart.len)))
                     .await
                     .unwrap();
-                let (resync, clock) = (mirror.clone(), runtime.clone());
+                let resync = mirror.clone();
                 let pace = Pace { window: Sectors(16), pause: Nanos::from_micros(10) };
-                runtime.spawn(async move { resync.resync(clock, pace).await });
+                runtime.spawn(async move { resync.resync(pace).await });
                 for tag in 0..40 {
                     let extent = Extent::new((tag * 31) % 180, 12);
                     let read = mirror.submit(Request::Read { extent: apart }).await.unwrap();
@@ -372,9 +372,9 @@ mod tests {
                     member.submit(differs).await.unwrap();
                 }
                 members[0].add(Rule::new(fails, |extent| IoError::Medium { extent }));
-                let (resync, clock) = (mirror.clone(), runtime.clone());
+                let resync = mirror.clone();
                 let pace = Pace { window, pause: Nanos::from_micros(10) };
-                runtime.spawn(async move { resync.resync(clock, pace).await });
+                runtime.spawn(async move { resync.resync(pace).await });
                 runtime.sleep(Nanos::from_micros(10)).await;
                 let apart = Extent::new(40, 8);
                 mirror

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use manylogs_block::{Extent, Handle, Hint, IoResult, Request, Sectors, Signal, all_done};
+use manylogs_block::{Extent, Hint, IoResult, Request, Sectors, Signal, all_done};
 use manylogs_plant::{self as plant, Bug};
 
 use super::Mirror;
@@ -70,7 +70,7 @@ impl Mirror {
     /// behind it go to the first member. If that is lost while a window is read from it, the window
     /// begins anew with the next. Ends when all is in step, when only one member is left, or when
     /// the content cannot be read or written.
-    pub async fn resync(&self, runtime: Handle, pace: Pace) {
+    pub async fn resync(&self, pace: Pace) {
         let end = self.0.capabilities.capacity;
         while let Some(from) = self.0.members.behind() {
             let len = pace.window.min(Sectors(end.0.saturating_sub(from.0)));
@@ -92,7 +92,7 @@ impl Mirror {
             if copied.is_err() {
                 return;
             }
-            runtime.sleep(pace.pause).await;
+            self.0.runtime.sleep(pace.pause).await;
         }
     }
 

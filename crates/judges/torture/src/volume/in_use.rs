@@ -80,8 +80,8 @@ impl Disks {
         let mirror = |(members, known): (&[_], &Members)| -> Rc<dyn BlockDevice> {
             let mirror = Mirror::with(self.runtime.clone(), members.to_vec(), known.clone());
             if let Some(pace) = pace {
-                let (mirror, runtime) = (mirror.clone(), self.runtime.clone());
-                self.runtime.spawn(async move { mirror.resync(runtime, pace).await });
+                let mirror = mirror.clone();
+                self.runtime.spawn(async move { mirror.resync(pace).await });
             }
             Rc::new(mirror)
         };
