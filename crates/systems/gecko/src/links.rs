@@ -221,9 +221,6 @@ impl Inner {
             }
             progress.await;
         }
-        // Its drive may have failed when the others had no room, so that the chain could not go on
-        // without it. Now they have.
-        self.look_for_loss(link, on_loss).await;
         self.forget(link).await?;
         Ok(loss.merged())
     }
