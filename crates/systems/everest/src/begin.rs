@@ -71,6 +71,22 @@ pub enum OffloadError {
         /// Its error.
         source: LenderError,
     },
+    /// A store that was noted to have something has it no more.
+    #[error(
+        "store {} came back with less than it had: {} of what it alone had {} missing, the first \
+         at byte {}. Give it the newest copy of its disk. If there is none, let all be lost that \
+         it alone had (manylogs stores BASE forget STORE --accept-loss)",
+        name(store),
+        ranges(missing.len()),
+        if missing.len() == 1 { "is" } else { "are" },
+        missing.first().map_or(0, |first| Sectors(first.start.0).bytes())
+    )]
+    RolledBack {
+        /// Name of the store.
+        store: StoreId,
+        /// What is missing, in addresses of clients. Ranges that the note joined are whole.
+        missing: Vec<Extent>,
+    },
     /// The address of a store is too long to be kept.
     #[error("the address of a store that is kept has at most {most} bytes")]
     Address {
@@ -109,6 +125,10 @@ fn name(store: &StoreId) -> String {
     store_name(store)
 }
 
+fn ranges(count: usize) -> String {
+    if count == 1 { "one range".to_owned() } else { format!("{count} ranges") }
+}
+
 impl Offloaded {
     /// Makes a base volume of `base`: overwrites its first sectors with a header, and the last
     /// ones with zeroes.
@@ -134,7 +154,8 @@ impl Offloaded {
     /// # Errors
     /// If the device is no base volume or fails. Also if a store that may hold newer data was not
     /// given, cannot be reached within [`OffloadOptions::patience`] or refuses: only that store
-    /// knows what it holds.
+    /// knows what it holds. [`OffloadError::RolledBack`] if it holds less than the base noted at
+    /// the last close, or while it was away.
     pub async fn open(
         runtime: Handle,
         base: Rc<dyn BlockDevice>,
@@ -214,6 +235,13 @@ impl Client {
             }
         }
         result?;
+        for (store, ranges) in held.iter().filter(|_| !plant::is(Bug::NoteNotCompared)) {
+            let store = self.peers[*store].id;
+            let missing = self.header.content().missing(store, ranges);
+            if !missing.is_empty() {
+                return Err(OffloadError::RolledBack { store, missing });
+            }
+        }
         self.header.drop_notes().await?;
         for (store, ranges) in &mut held {
             *ranges = without(ranges, &self.header.voids_of(self.peers[*store].id));

@@ -37,8 +37,9 @@ impl Client {
     fn needed_in(&self, whole: Extent) -> Vec<Range> {
         let parts = self.table.borrow().lookup(whole).into_iter();
         let needed = parts.filter_map(|(extent, known)| {
-            let (version, _) = known.filter(|(_, copies)| !copies.clean)?;
-            (!self.header.is_all_lost(extent)).then_some(Range { extent, version })
+            let (version, copies) = known.filter(|(_, copies)| !copies.clean)?;
+            let is_needless = copies.is_lost() && self.header.is_all_lost(extent);
+            (!is_needless).then_some(Range { extent, version })
         });
         needed.collect()
     }
@@ -52,7 +53,8 @@ impl Client {
 
     /// The ranges that keep a store, or any if none is named, from becoming empty for ever: those
     /// that were noted as damaged, and those that a store has lost that came back with less than it
-    /// had. Empty as long as others can go home.
+    /// had. Of what no store holds at all those ranges that the header does not note as lost. Empty
+    /// as long as others can go home.
     pub(crate) fn stuck(&self, store: Option<usize>) -> Vec<Range> {
         let table = self.table.borrow();
         let is_held = |extent: Extent| match store {
@@ -60,9 +62,17 @@ impl Client {
             None => (0..self.peers.len()).any(|store| table.is_held_by(store, extent)),
         };
         // What is home, or hidden by a noted loss, is forgotten without being read.
-        let is_needed = |one: &Candidate| one.dirty && !self.header.is_all_lost(one.range.extent);
+        let is_needed = |one: &Candidate| {
+            one.dirty && !(one.copies == 0 && self.header.is_all_lost(one.range.extent))
+        };
+        // Nobody can say any more which store had it.
+        let is_nowhere = |one: &Candidate| {
+            let is_held = !table.holders(one.range.extent).is_empty();
+            one.copies == 0 && !is_held && !plant::is(Bug::DamageNotNoted)
+        };
+        let is_its = |one: &Candidate| is_held(one.range.extent) || is_nowhere(one);
         let all: Vec<Candidate> = table.candidates();
-        let mut needed = all.iter().filter(|one| is_needed(one) && is_held(one.range.extent));
+        let mut needed = all.iter().filter(|one| is_needed(one) && is_its(one));
         let is_stuck = |one: &Candidate| one.copies == 0 || self.is_noted(one);
         let stuck: Option<Vec<Range>> = needed.try_fold(Vec::new(), |mut stuck, one| {
             stuck.push(one.range);
@@ -174,7 +184,8 @@ impl Client {
 
     /// Notes durably that these locked ranges are lost, and makes stores forget them.
     async fn lose_for_good(self: &Rc<Self>, lost: &[Extent]) -> Result<(), OffloadError> {
-        let version = self.last_version();
+        // Newer than what stores return damaged, so that no opening needs that any more.
+        let version = self.next_version();
         let ranges: Vec<Range> = lost.iter().map(|&extent| Range { extent, version }).collect();
         let change = |content: &mut Content| {
             content.lose(&ranges);

@@ -138,7 +138,9 @@ impl Offloaded {
     ///
     /// Ranges that no store returns whole can go nowhere. When nothing else is left in the store,
     /// this returns and names them, with [`Forgotten::done`] false: the store is not dropped. With
-    /// `accept` they are lost, as by [`Offloaded::forget`], and the store is dropped.
+    /// `accept` they are lost, as by [`Offloaded::forget`], and the store is dropped. The same
+    /// holds for ranges that no store has any more, whichever had them, if the header has no room
+    /// to note them ([`Offloaded::unnoted_losses`]).
     ///
     /// # Errors
     /// [`OffloadError::Unknown`] if it is no store of this base volume, [`OffloadError::Stores`] if
@@ -163,12 +165,15 @@ impl Offloaded {
         };
         client.leave(number).await?;
         let _ = client.take_trouble(number);
-        while !client.has_left(number).await? {
-            if client.is_over() {
-                return Err(IoError::Gone.into());
-            }
+        loop {
             let stuck = client.stuck(Some(number));
             if stuck.is_empty() {
+                if client.has_left(number).await? {
+                    break;
+                }
+                if client.is_over() {
+                    return Err(IoError::Gone.into());
+                }
                 client.told_trouble(number)?;
                 client.runtime.sleep(client.options.reclaim_every).await;
                 continue;

@@ -48,6 +48,7 @@ mod policy;
 mod read;
 mod reclaim;
 mod ring;
+mod rolled_back;
 mod share;
 mod store;
 mod stores;

@@ -1,5 +1,5 @@
-//! Lost ranges: their newest versions were only in a store that was forgotten. They read as errors
-//! until they are written.
+//! Lost ranges: their newest versions were only in a store that was forgotten, or that came back
+//! with less than it had. They read as errors until they are written.
 
 use manylogs_block::{Extent, IoError, narrow};
 use manylogs_plant::{self as plant, Bug};

@@ -173,6 +173,7 @@ impl Client {
             let is_away = |store: &usize| self.lost_for(*store) >= self.options.note_after;
             let away: Vec<usize> = (0..self.peers.len()).filter(is_away).collect();
             if !self.is_over() {
+                drop(self.note_losses().await);
                 // Without it a store is forgotten at a higher price.
                 drop(self.note(&away).await);
             }

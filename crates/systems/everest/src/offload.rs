@@ -112,6 +112,8 @@ pub(crate) struct Client {
     pub(crate) closed: Cell<bool>,
     pub(crate) fenced: Cell<bool>,
     pub(crate) figures: Cell<OffloadFigures>,
+    /// Whether something may be lost of which the header says nothing: a store came back with less.
+    pub(crate) lacks: Cell<bool>,
     /// Sectors in stores, for the bound of [`OffloadOptions::held_max`].
     pub(crate) held: Cell<u64>,
 }
@@ -154,6 +156,7 @@ impl Client {
             closed: Cell::default(),
             fenced: Cell::default(),
             figures: Cell::default(),
+            lacks: Cell::default(),
             held: Cell::default(),
         }
     }
@@ -168,6 +171,8 @@ impl Client {
         }
         drop(self.reclaiming.take().await);
         if was_opened && !self.fenced.get() {
+            // What it cannot note is known as lost as long as the client lives.
+            drop(self.note_losses().await);
             self.note_all().await;
         }
         self.header.seal().await;

@@ -185,9 +185,13 @@ impl Client {
         // it has come back in an old state.
         let counted = if listed { without(&ranges, &voids) } else { Vec::new() };
         self.table.borrow_mut().reconcile(store, &counted);
+        self.lacks.set(true);
         // A store that is not listed must forget all; another one only the void versions.
         let old = if listed { Vec::new() } else { ranges };
         self.begin_session(store, !old.is_empty() || !voids.is_empty());
+        // Nothing older may be shown after a crash. Without the note this holds while the client
+        // lives.
+        drop(self.note_losses().await);
         self.forget_old(store, old, voids).await
     }
 

@@ -376,6 +376,12 @@ impl Table {
         found
     }
 
+    /// The ranges whose newest version nobody has any more, in order of address.
+    pub(crate) fn nowhere(&self) -> Vec<Range> {
+        let found = self.newest.iter().filter(|(_, known)| known.value.is_lost());
+        found.map(|(extent, known)| Range { extent, version: Version(known.sequence.0) }).collect()
+    }
+
     /// The oldest of the newest versions that stores alone have.
     pub(crate) fn oldest(&self) -> Option<Version> {
         let found = self.newest.iter().filter(|(_, known)| known.value.is_away());

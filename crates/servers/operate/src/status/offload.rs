@@ -23,7 +23,8 @@ pub struct OffloadStatus {
     /// they have none. What was there when the server began counts from then.
     #[serde(default)]
     pub oldest_s: Option<f64>,
-    /// Bytes that are lost with stores that were forgotten: read errors until they are written.
+    /// Bytes that are lost with stores that were forgotten, or that came back with less than they
+    /// had: read errors until they are written.
     #[serde(default)]
     pub lost_bytes: u64,
     /// Writes that went to stores since the server began.

@@ -7,7 +7,12 @@ use manylogs_operate::status::{OffloadStatus, StoreStatus};
 /// The state of a base volume that borrows stores, with the reason in a sentence.
 pub(crate) fn offload_status(volume: &Offloaded) -> OffloadStatus {
     let (stores, figures) = (volume.stores(), volume.figures());
-    let (state, why) = state_of(volume, &stores);
+    let (state, mut why) = state_of(volume, &stores);
+    let noted: u64 = volume.lost().iter().map(|lost| lost.len.bytes()).sum();
+    let unnoted = volume.unnoted_losses().bytes();
+    if unnoted > 0 {
+        why.push_str(&without_note(unnoted));
+    }
     OffloadStatus {
         base: store_name(&volume.id()),
         state: state.to_owned(),
@@ -16,12 +21,21 @@ pub(crate) fn offload_status(volume: &Offloaded) -> OffloadStatus {
         held_max_bytes: volume.held_bound().map(Sectors::bytes),
         only_copy_bytes: stores.iter().map(|store| store.only_copy.bytes()).sum(),
         oldest_s: volume.oldest().map(|age| age.0 as f64 / 1e9),
-        lost_bytes: volume.lost().iter().map(|lost| lost.len.bytes()).sum(),
+        lost_bytes: noted + unnoted,
         offloaded_writes: figures.offloaded,
         home_writes: figures.home,
         reclaimed_ranges: figures.reclaimed,
         stores: stores.iter().map(store_status).collect(),
     }
+}
+
+/// What to do about losses that the base's header has no room for.
+fn without_note(bytes: u64) -> String {
+    format!(
+        "; a store came back with less than it had, and the base has no room to note {bytes} bytes \
+         of it: they read as errors as long as this server runs. Put the store's newest disk \
+         back, or let them be lost: manylogs stores BASE remove STORE --accept-loss"
+    )
 }
 
 fn store_status(store: &StoreFigures) -> StoreStatus {

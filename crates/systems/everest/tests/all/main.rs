@@ -14,6 +14,7 @@ mod frames;
 mod full;
 mod memory;
 mod peaks;
+mod put_back;
 mod quiet;
 mod reclaim;
 mod share;
