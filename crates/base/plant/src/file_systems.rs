@@ -1,50 +1,9 @@
-//! Bugs of file systems. In the list of all bugs they follow those of [`crate::systems`].
+//! Bugs of file systems. In the list of all bugs they follow those of [`crate::lenders`].
 
 macro_rules! with_file_systems {
     ($($others:tt)*) => {
         bugs! {
             $($others)*
-            /// Bugs of the file system ext4 that its crash histories show.
-            EXT4 {
-                /// A commit block is written before the blocks that it commits.
-                Ext4CommitBeforeBody,
-                /// A commit block is written before the device was flushed.
-                Ext4CommitWithoutFlush,
-                /// Data is written after the transaction that refers to it.
-                Ext4DataAfterMetadata,
-                /// Blocks that the log has copies of are freed without being revoked.
-                Ext4RevokeForgotten,
-                /// Freed blocks are used again before the freeing is durable.
-                Ext4ReuseBeforeDurable,
-                /// The log's room is given back before its blocks are durable at home.
-                Ext4TailBeforeHome,
-                /// An inode without a name is not in the list of orphans.
-                Ext4OrphanAfterFree,
-                /// A bitmap's checksum is wrong.
-                Ext4BitmapChecksumWrong,
-                /// One freed block too many is counted.
-                Ext4FreeCountOff,
-                /// A block of names loses a name when it is split.
-                Ext4SplitLosesName,
-                /// A hole punched into an extent also takes away the rest of the extent behind it.
-                Ext4PieceLost,
-                /// A new name and the new count of names are in different updates.
-                Ext4LinkCountLater,
-                /// A sync does not wait for the commit.
-                Ext4SyncNotAwaited,
-                /// A replay brings back blocks that were revoked.
-                Ext4ReplayIgnoresRevokes,
-                /// The log is reset before the replayed blocks are durable at home.
-                Ext4ReplayNotFlushed,
-                /// A mount does not free the orphans that it finds.
-                Ext4OrphansNotEnded,
-                /// A file that is created without a name is no orphan.
-                Ext4UnnamedNoOrphan,
-                /// A file that replaces another may be found empty.
-                Ext4RenameLeavesData,
-                /// A file that was truncated to zero, written and closed may be found empty.
-                Ext4CloseLeavesData,
-            }
             /// Bugs of a journal that keeps its blocks instead of writing them home, that its crash
             /// histories show.
             LAZY {

@@ -22,6 +22,8 @@ macro_rules! bugs {
 #[macro_use]
 mod file_systems;
 #[macro_use]
+mod lenders;
+#[macro_use]
 mod systems;
 
 mod bugs;
