@@ -230,7 +230,12 @@ impl<V: MapValue> ExtentMap<V> {
 
     /// Whether anything in `extent` is mapped.
     #[must_use]
+    #[inline]
     pub fn overlaps(&self, extent: Extent) -> bool {
+        !self.is_empty() && self.has_run_in(extent)
+    }
+
+    fn has_run_in(&self, extent: Extent) -> bool {
         // Runs do not overlap, so the last that begins before the end reaches farthest.
         let last = self.tree.before(extent.end().0);
         last.is_some_and(|last| self.extent(last).end() > extent.start) && !extent.is_empty()

@@ -80,7 +80,10 @@ impl Locks {
     /// Gives back the range that was asked for with this number.
     pub(crate) fn give_back(&self, number: u64) {
         let mut ranges = self.0.ranges.borrow_mut();
-        if let Ok(index) = ranges.binary_search_by_key(&number, |asked| asked.number) {
+        // Without much at a time it is the first.
+        if ranges.front().is_some_and(|first| first.number == number) {
+            ranges.pop_front();
+        } else if let Ok(index) = ranges.binary_search_by_key(&number, |asked| asked.number) {
             ranges.remove(index);
         }
         drop(ranges);
@@ -93,6 +96,9 @@ impl Locked {
     pub(crate) fn is_held(&self) -> bool {
         let ranges = self.locks.0.ranges.borrow();
         let Asked { number, extent, what } = self.asked;
+        if ranges.front().is_some_and(|first| first.number == number) {
+            return true;
+        }
         let mut earlier = ranges.iter().take_while(|other| other.number < number);
         !earlier.any(|other| what.excludes(other.what) && extent.overlaps(other.extent))
     }
