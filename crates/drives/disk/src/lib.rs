@@ -18,6 +18,7 @@
 
 mod cache;
 pub mod command;
+mod controller;
 pub mod device;
 pub mod drive;
 pub mod emulated;
@@ -37,6 +38,7 @@ pub mod spindle;
 pub mod validate;
 
 pub use command::{Command, CommandKind, Completion, Counters, Event};
+pub use controller::{Controller, ControllerMemory};
 pub use drive::{Drive, Options, QueueFull};
 pub use emulated::{ContentTooLarge, EmulatedDrive};
 pub use geometry::{Geometry, Location};

@@ -131,7 +131,11 @@ pub fn gates(
             seed,
             burst_s: round3(of(case).burst.as_secs_f64()),
             large: case.large,
-            on: if case.on == On::Drive { "drive" } else { "volume" },
+            on: match case.on {
+                On::Drive => "drive",
+                On::Controller => "controller",
+                On::Volume => "volume",
+            },
             policy: case.policy.name(),
             mean_times: round3(alone.mean_ms / figures.mean_ms.max(1e-3)),
             p99_times: round3(alone.p99_ms / figures.p99_ms.max(1e-3)),
@@ -173,7 +177,7 @@ fn gates_of(
         (On::Drive, OffloadPolicy::Counts(_), 1) => {
             [at_least("mean", 100.0, mean), at_least("p99", 70.0, p99)].into_iter().collect()
         }
-        (_, OffloadPolicy::Counts(_), _) => Vec::new(),
+        (_, OffloadPolicy::Counts(_), _) | (On::Controller, ..) => Vec::new(),
         (On::Drive, OffloadPolicy::Ours(_), 1) => {
             let gains = [at_least("mean", 150.0, mean), at_least("p99", 150.0, p99)];
             gains.into_iter().chain(others).chain(lenders).collect()

@@ -5,9 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use manylogs::{Volume, VolumeConfig, VolumeError};
-use manylogs_block::{BlockDevice, Handle, Hint, IoError, Nanos, Payload, Request, Sectors, Time};
-use manylogs_disk::ContentTooLarge;
+use manylogs_block::{
+    BlockDevice, Handle, Hint, IoError, Nanos, Payload, Request, SECTOR_BYTES, Sectors, Time,
+};
 use manylogs_disk::device::ModelledDrive;
+use manylogs_disk::{ContentTooLarge, Controller, ControllerMemory};
 use manylogs_everest::{Lender, Meter, OffloadError, Offloaded, StoreError};
 use manylogs_sim::{NodeId, Sim, TaskOrder};
 use thiserror::Error;
@@ -18,6 +20,12 @@ use super::generate::{Arrival, DRIVES, Episode, VOLUMES};
 use super::policy::OffloadPolicy;
 use crate::replay::DriveSettings;
 
+/// What a drive has of its controllers' memory: a volume has a third of 128 MB (the paper, section
+/// 4.3), half of that for writes, and is four drives.
+const MEMORY: ControllerMemory = {
+    let half = Sectors((64 << 20) / SECTOR_BYTES / (VOLUMES as u64 * DRIVES));
+    ControllerMemory { writes: half, reads: half }
+};
 /// How often it is looked whether everything is home.
 const LOOK: Nanos = Nanos::from_millis(100);
 /// How often it is noted what stores hold.
@@ -30,6 +38,9 @@ const PATIENCE: Nanos = Nanos::from_secs(3600);
 pub enum On {
     /// A drive.
     Drive,
+    /// A drive behind a controller with memory that survives power cuts. The drives of the other
+    /// volumes have such controllers, too.
+    Controller,
     /// A Manylogs volume.
     Volume,
 }
@@ -131,7 +142,11 @@ impl World {
         let (host, node) = (sim.node(), sim.node());
         let modelled = |number: u64| -> Rc<dyn BlockDevice> {
             let options = drive.options(seed ^ number << 32);
-            Rc::new(ModelledDrive::new(sim.handle(node), &drive.profile, &options))
+            let drive = Rc::new(ModelledDrive::new(sim.handle(node), &drive.profile, &options));
+            match on {
+                On::Controller => Rc::new(Controller::new(sim.handle(node), drive, MEMORY)),
+                On::Drive | On::Volume => drive,
+            }
         };
         let drives: Vec<_> = (0..VOLUMES as u64).map(modelled).collect();
         let meter = |drive: &Rc<dyn BlockDevice>| Meter::new(sim.handle(host), Rc::clone(drive));
@@ -225,7 +240,7 @@ fn on_drive(
     drive: Rc<dyn BlockDevice>,
     on: On,
 ) -> Result<Rc<dyn BlockDevice>, EpisodeFailure> {
-    if on == On::Drive {
+    if on != On::Volume {
         return Ok(drive);
     }
     let runtime = sim.handle(host);

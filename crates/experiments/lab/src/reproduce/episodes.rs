@@ -261,7 +261,10 @@ fn combinations(part: &Episodes) -> Result<Vec<(Words, Combination)>, String> {
         let on = match &**on_name {
             "drive" => On::Drive,
             "volume" => On::Volume,
-            other => return Err(format!("on: {other:?}: expected drive or volume")),
+            "controller" => On::Controller,
+            other => {
+                return Err(format!("on: {other:?}: expected drive, volume or controller"));
+            }
         };
         for writes in &part.writes {
             let large = match &**writes {
