@@ -46,6 +46,10 @@ pub(crate) enum FsCommand {
     /// Write the metadata of a file system that is mounted in the mode lazy to its journal anew, in
     /// the order in which a walk of the tree meets it, so that walks read it in sequence.
     Arrange(FsArrangeArgs),
+    /// Read all metadata that stays in the journal of a file system that is mounted in the mode
+    /// lazy, compare it with its checksums, and write anew what is damaged and known. Exits with 4
+    /// if something is lost.
+    Scrub(FsScrubArgs),
     /// Lengthen the journal of a file system that nobody uses. What it holds goes home first.
     Journal(FsJournalArgs),
     /// Measure small durable writes beside a stream on modelled drives, in each mode of the
@@ -177,6 +181,15 @@ pub(crate) struct FsCheckpointArgs {
 pub(crate) struct FsArrangeArgs {
     /// The directory that it is mounted on, or the disk, partition or image file.
     pub(crate) place: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsScrubArgs {
+    /// The directory that it is mounted on, or the disk, partition or image file.
+    pub(crate) place: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -14,6 +14,7 @@ pub(crate) mod listed;
 mod marks;
 mod mounted;
 mod operate;
+mod scrub;
 mod shown;
 mod status;
 mod trees;
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Top(args) => operate::top(args),
         FsCommand::Checkpoint(args) => operate::checkpoint(args),
         FsCommand::Arrange(args) => operate::arrange(args),
+        FsCommand::Scrub(args) => scrub::run(args),
         FsCommand::Journal(args) => journal::run(args),
         FsCommand::Set(args) => operate::set(args),
         FsCommand::Interfere(args) => interfere::run(args),

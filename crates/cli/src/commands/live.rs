@@ -152,7 +152,7 @@ fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
         human(fs.checkpoint_bytes)
     );
     if let Some(journal) = &fs.journal {
-        let JournalStatus { size_bytes, used_bytes, live_bytes, oldest_s } = *journal;
+        let JournalStatus { size_bytes, used_bytes, live_bytes, oldest_s, .. } = *journal;
         let [size, used, live] = [size_bytes, used_bytes, live_bytes].map(human);
         let share = live_bytes * 100 / used_bytes.max(1);
         let _ = writeln!(
@@ -163,6 +163,11 @@ fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
             fs.mount_ms as f64 / 1000.0,
             journal.replay_s()
         );
+        let scrubbed = match &journal.scrub {
+            Some(last) => format!("{} s ago: {}", last.ended_ago_s, last.in_words()),
+            None => "not since the mount".to_owned(),
+        };
+        let _ = writeln!(out, "  scrubbed      {scrubbed}");
     }
     let memory = &fs.memory;
     let (used, bound) = (human(memory.used_bytes), human(memory.bound_bytes));

@@ -8,6 +8,7 @@ mod disk;
 mod drives;
 pub mod keeping;
 mod load;
+pub mod postmark;
 mod results;
 mod run;
 mod table;

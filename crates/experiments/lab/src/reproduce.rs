@@ -34,6 +34,7 @@ mod part;
 mod parts;
 mod plan;
 mod plot;
+mod postmark;
 mod text;
 mod trees;
 mod work;

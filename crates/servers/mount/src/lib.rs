@@ -17,6 +17,7 @@ mod front;
 pub mod fstab;
 mod hidden;
 mod jobs;
+mod kept;
 mod listings;
 mod memory;
 mod options;

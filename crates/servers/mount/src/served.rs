@@ -6,18 +6,18 @@ use std::rc::Rc;
 
 use manylogs::PhaseProbe;
 use manylogs_block::{Handle, LocalTask, Nanos, Sectors};
-use manylogs_ext4::{Ext4, KeptInLog, Memory, PartUse, Usage};
+use manylogs_ext4::{Ext4, Memory, PartUse, Usage};
 use manylogs_fuse::{PolledSession, Tally};
 use manylogs_mlfs::{JournalMode, MountError, Mounted};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::{
-    ArrangeStatus, CheckpointStatus, FileSystemStatus, JournalStatus, KernelRequests, MemoryPart,
-    MemoryStatus, Status,
+    FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus, Status,
 };
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
 
+use crate::kept::{arrange, bring_home, journal_status, scrub};
 use crate::tasks::TaskGroup;
 
 /// How requests come, as the status calls it.
@@ -119,7 +119,7 @@ impl Served {
                 .to_owned(),
             ring_bytes: self.ring_bytes.get().unwrap_or_default(),
             mount_ms: self.mounting.0 / 1_000_000,
-            journal: fs.kept_in_journal().map(journal_status),
+            journal: journal_status(fs),
         };
         Status { file_system: Some(file_system), ..self.operated.status() }
     }
@@ -148,14 +148,23 @@ impl Served {
                 let (fs, runtime) = (self.fs().clone(), self.runtime.clone());
                 return Box::pin(async move { reply(arrange(&fs, &runtime).await) });
             }
-            Order::Set { .. } | Order::Checkpoint | Order::Arrange | Order::Snapshot
+            Order::Scrub if self.mounted.mode() == JournalMode::Lazy => {
+                let fs = self.fs().clone();
+                return Box::pin(async move { reply(scrub(&fs).await) });
+            }
+            Order::Set { .. }
+            | Order::Checkpoint
+            | Order::Arrange
+            | Order::Scrub
+            | Order::Snapshot
                 if self.mounted.volume().is_none() =>
             {
                 let mode = self.mounted.mode();
                 Err(OrderError::bad_input(format!(
                     "it is mounted in the mode {mode}, in which its journal is ext4's own: \
                      settings are those of the modes manylogs and adaptive, and checkpoints also \
-                     of the mode lazy, in which alone metadata is arranged"
+                     of the mode lazy, in which alone metadata is arranged and the journal \
+                     scrubbed"
                 )))
             }
             other => {
@@ -165,40 +174,6 @@ impl Served {
         };
         Box::pin(async move { reply(answer) })
     }
-}
-
-fn journal_status((kept, oldest_s): (KeptInLog, u64)) -> JournalStatus {
-    let KeptInLog { size_bytes, used_bytes, live_bytes, .. } = kept;
-    JournalStatus { size_bytes, used_bytes, live_bytes, oldest_s }
-}
-
-/// Writes home what a lazy journal holds, and reports how much that was.
-async fn bring_home(fs: &Ext4, runtime: &Handle) -> Answer {
-    let (began, before) = (runtime.now(), fs.journal_stats());
-    fs.bring_home().await.map_err(OrderError::new)?;
-    let done = fs.journal_stats().since(&before);
-    let report = CheckpointStatus {
-        home_bytes: done.home_bytes,
-        home_writes: done.home_writes,
-        seconds: runtime.now().since(began).as_secs_f64(),
-        kept_extents: 0,
-        lost_extents: 0,
-        unread_extents: 0,
-    };
-    serde_json::to_value(report).map_err(OrderError::new)
-}
-
-/// Writes metadata to a lazy journal anew, in the order of a walk.
-async fn arrange(fs: &Ext4, runtime: &Handle) -> Answer {
-    let began = runtime.now();
-    let done = fs.arrange().await.map_err(OrderError::new)?;
-    let report = ArrangeStatus {
-        directories: done.directories,
-        blocks: done.blocks,
-        is_whole: done.is_whole,
-        seconds: runtime.now().since(began).as_secs_f64(),
-    };
-    serde_json::to_value(report).map_err(OrderError::new)
 }
 
 /// Size of the whole file system, including blocks of overhead.

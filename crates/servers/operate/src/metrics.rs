@@ -1,6 +1,7 @@
 //! A status in the text format of Prometheus, version 0.0.4.
 
 mod chain;
+mod journal;
 mod offload;
 
 use std::fmt::{Display, Write};
@@ -132,6 +133,9 @@ pub fn exposition(status: &Status) -> String {
     }
     if let Some(file_system) = &status.file_system {
         memory(&mut page, &file_system.memory);
+        if let Some(journal) = &file_system.journal {
+            journal::of_journal(&mut page, journal);
+        }
         let name = "kernel_requests_total";
         page.family(name, "counter", "Requests that the kernel sent to the file system's server.");
         for kind in &file_system.kernel_requests {

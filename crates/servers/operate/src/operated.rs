@@ -223,6 +223,9 @@ impl Operated {
             Order::Arrange => Err(OrderError::bad_input(
                 "metadata is arranged in a file system that is mounted in the mode lazy",
             )),
+            Order::Scrub => Err(OrderError::bad_input(
+                "a journal is scrubbed in a file system that is mounted in the mode lazy",
+            )),
             Order::Snapshot => {
                 assert!(!plant::is(Bug::EnginePanics), "planted");
                 let written = self.volume()?.snapshot().await.map_err(OrderError::new)?;

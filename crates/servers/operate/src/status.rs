@@ -5,27 +5,27 @@ mod chain;
 mod checkpoint;
 mod disk;
 mod file_system;
+mod journal;
 mod kept;
 mod nbd;
+mod occupancy;
 mod offload;
 mod scheduler;
 
-use manylogs::Volume;
-use manylogs_block::{Nanos, Sectors};
+use manylogs_block::Nanos;
 use serde::{Deserialize, Serialize};
 
 pub use array::ArrayStatus;
 pub use chain::{ChainStatus, FlashStatus, HalfStatus, LinkStatus};
 pub use checkpoint::{ArrangeStatus, CheckpointStatus};
 pub use disk::DiskStatus;
-pub use file_system::{FileSystemStatus, JournalStatus, KernelRequests, MemoryPart, MemoryStatus};
+pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
+pub use journal::{JournalStatus, LostBlock, ScrubStatus};
 pub use kept::KeptMetadata;
 pub use nbd::NbdStatus;
+pub(crate) use occupancy::occupancy;
 pub use offload::{HeldFor, LentStatus, OffloadStatus, StoreStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
-
-/// Number of stretches of the disk in a status.
-const STRETCHES: usize = 64;
 
 /// Kinds of requests, as they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -371,30 +371,9 @@ pub(crate) fn seconds(span: Nanos) -> f64 {
     span.0 as f64 / 1e9
 }
 
-/// The stretch, of `count`, that a device address lies in.
-fn stretch_of(at: u64, device: Sectors, count: usize) -> usize {
-    let index = u128::from(at) * count as u128 / u128::from(device.0.max(1));
-    usize::try_from(index).unwrap_or(usize::MAX).min(count.saturating_sub(1))
-}
-
 /// An id as people read it.
 #[must_use]
 pub fn id_text(id: &[u8; 16]) -> String {
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-/// Occupancy of the logs along the disk.
-pub(crate) fn occupancy(volume: &Volume) -> Vec<Stretch> {
-    let (layout, mut stretches) = (volume.layout(), vec![Stretch::default(); STRETCHES]);
-    for region in layout.regions() {
-        let index = stretch_of(region.start.0, layout.device(), STRETCHES);
-        stretches[index].log_bytes += region.len.bytes();
-    }
-    for log in volume.log_occupancy() {
-        let index = stretch_of(log.region.start.0, layout.device(), STRETCHES);
-        stretches[index].used_bytes += log.used.bytes();
-        stretches[index].live_bytes += log.live.bytes();
-    }
-    stretches
 }

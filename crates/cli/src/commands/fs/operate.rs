@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs::{DrainOptions, Settings, Volume, VolumeError};
 use manylogs_mlfs::adopt::{AdoptError, Volumes, locate, open as open_logs};
-use manylogs_operate::control::Order;
+use manylogs_operate::control::{Control, Order};
 use manylogs_storage::{OpenMode, Reactor};
 
 use super::adopt::{failure, open};
@@ -44,10 +44,7 @@ pub(super) fn checkpoint(args: &FsCheckpointArgs) -> Result<(), Failure> {
 
 pub(super) fn arrange(args: &FsArrangeArgs) -> Result<(), Failure> {
     let device = device(&args.place)?;
-    let Some(mut server) = live::server(&device)? else {
-        let told = format!("{}: metadata is arranged while it is mounted", device.display());
-        return Err(Failure::input(format!("{told}: manylogs fs mount --mode lazy")));
-    };
+    let mut server = lazy_server(&device, "metadata is arranged")?;
     let done = server.arrange().map_err(control_failure)?;
     let rest = if done.is_whole { "" } else { "; the journal is too short for the rest" };
     print(&format!(
@@ -57,6 +54,13 @@ pub(super) fn arrange(args: &FsArrangeArgs) -> Result<(), Failure> {
         done.blocks,
         done.seconds
     ))
+}
+
+/// The server of a mounted file system, for what is done to a journal in the mode lazy alone.
+pub(super) fn lazy_server(device: &Path, what: &str) -> Result<Control, Failure> {
+    let (at, how) = (device.display(), "manylogs fs mount --mode lazy, and not -o ro");
+    let told = format!("{at}: {what} while it is mounted: {how}");
+    live::server(device)?.ok_or_else(|| Failure::input(told))
 }
 
 /// Closes the volume of the logs after use: as drained, if they are empty.
@@ -100,7 +104,7 @@ pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
 }
 
 /// The device of a file system that is mounted on a directory, or the device itself.
-fn device(place: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn device(place: &Path) -> Result<PathBuf, Failure> {
     if !is_directory(place) {
         return Ok(place.to_owned());
     }

@@ -195,6 +195,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("manylogs-fs-status", &[("manylogs fs status /mnt", "tells what syncs cost so far")]),
     ("manylogs-fs-top", &[("manylogs fs top /mnt", "shows rates and latencies until q")]),
     ("manylogs-fs-arrange", &[("manylogs fs arrange /mnt", "arranges metadata for walks")]),
+    ("manylogs-fs-scrub", &[("manylogs fs scrub /mnt", "reads what the journal keeps")]),
     (
         "manylogs-fs-journal",
         &[("manylogs fs journal /dev/sdb1 --size 10G", "gives ext4 a journal of 10 GiB")],

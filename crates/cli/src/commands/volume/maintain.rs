@@ -29,7 +29,7 @@ fn opened(args: &VolumeArgs) -> Result<(Session, Volume, RecoveryReport), Failur
 }
 
 /// A progress bar; hidden unless standard error is a terminal.
-fn bar(what: &'static str, len: u64) -> ProgressBar {
+pub(crate) fn bar(what: &'static str, len: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

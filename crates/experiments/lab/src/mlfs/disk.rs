@@ -10,7 +10,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use manylogs::{PhaseProbe, VolumeError};
 use manylogs_block::{
-    BlockDevice, Extent, Handle, IoError, Lba, Media, Request, SECTOR_BYTES, Sector, Time,
+    BlockDevice, Extent, Handle, IoError, Lba, Media, Nanos, Request, SECTOR_BYTES, Sector,
+    Sectors, Time,
 };
 use manylogs_disk::ContentTooLarge;
 use manylogs_ext4::{Ext4, FileKind, Ino, Memory, New, Options, Timestamp};
@@ -31,6 +32,8 @@ pub(super) const STREAM_BYTES: usize = 1 << 20;
 /// More places, and so many sectors apart, than the buffer of any drive has segments.
 const COOLED_PLACES: u64 = 256;
 const COOLED_APART: u64 = 8 << 11;
+/// A drive that cleans longer is left as it is.
+const CLEANING_MAX: Nanos = Nanos::from_secs(24 * 3600);
 /// The file system is read from its image in pieces of so many bytes.
 const PIECE_BYTES: usize = 1 << 20;
 /// Directories for images, first one in memory.
@@ -161,6 +164,16 @@ impl World {
         self.drives.dirty_bands()
     }
 
+    /// Lets its drives clean while nobody uses them. Returns for how long they did.
+    pub(super) fn let_clean(&self) -> Nanos {
+        let began = self.now();
+        while self.dirty_bands() > 0 && self.now().since(began) < CLEANING_MAX {
+            let clock = self.runtime();
+            self.run(async move { clock.sleep(Nanos::from_secs(1)).await });
+        }
+        self.now().since(began)
+    }
+
     /// The time in this world.
     pub(super) fn now(&self) -> Time {
         self.sim.now()
@@ -220,7 +233,16 @@ impl<F: Clone + 'static> Prepared<F> {
         case: &DiskCase,
         fill: impl FnOnce(Ext4) -> Fill + 'static,
     ) -> Result<Self, MlfsError> {
-        let made = dealt(&case.drive, mkfs(case).map_err(MlfsError::Mkfs)?);
+        Self::within(case, case.drive.capacity(), fill)
+    }
+
+    /// As [`Prepared::of`], with a file system in the first `span` of the disk.
+    pub(super) fn within<Fill: Future<Output = Result<F, MlfsError>> + 'static>(
+        case: &DiskCase,
+        span: Sectors,
+        fill: impl FnOnce(Ext4) -> Fill + 'static,
+    ) -> Result<Self, MlfsError> {
+        let made = dealt(&case.drive, mkfs(case, span).map_err(MlfsError::Mkfs)?);
         let world = World::new(case, made)?;
         if case.is_adopted() {
             let runtime = world.runtime.clone();
@@ -282,12 +304,12 @@ pub(super) async fn file(fs: &Ext4, dir: Ino, len: u64) -> Result<Ino, MlfsError
     Ok(ino)
 }
 
-/// The content of the disk after mkfs.ext4, the same each time.
-fn mkfs(case: &DiskCase) -> io::Result<Media> {
+/// The content of the first `span` of the disk after mkfs.ext4, the same each time.
+fn mkfs(case: &DiskCase, span: Sectors) -> io::Result<Media> {
     let place = PLACES.into_iter().find(|place| Path::new(place).is_dir());
     let dir = tempfile::tempdir_in(place.unwrap_or("."))?;
     let path = dir.path().join("image");
-    let bytes = case.drive.capacity().bytes() / 4096 * 4096;
+    let bytes = span.min(case.drive.capacity()).bytes() / 4096 * 4096;
     File::create(&path)?.set_len(bytes)?;
     let mut mkfs = Command::new(program());
     mkfs.args(["-q", "-F", "-b", "4096", "-U", "12345678-1234-1234-1234-123456789abc"]);

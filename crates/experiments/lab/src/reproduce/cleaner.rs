@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::cells::Metrics;
 use super::part::Scaled;
-use super::parts::{Planning, filled, in_field};
+use super::parts::{Planning, filled, gigabytes, in_field};
 use super::plan::{Place, PlaceKind, Planned, Scale};
 use super::work::{Work, put};
 use crate::mlfs::DiskCase;
@@ -38,6 +38,8 @@ pub struct FsCleaner {
     percent: Vec<u32>,
     /// Updates after which all is synced.
     per_sync: u32,
+    /// Length of the file system, from the beginning of the drive: a short one is made in no time.
+    pub(super) span_gb: Scaled,
     /// Size of ext4's journal, in MiB.
     pub(super) journal_mib: Scaled,
     #[serde(default)]
@@ -81,11 +83,11 @@ impl Planned {
     }
 
     fn add_cleaner(&mut self, case: CleanerCase) -> RunKey {
-        let CleanerCase { disk, cleaner, exponent, percent, per_sync } = &case;
+        let CleanerCase { disk, span, cleaner, exponent, percent, per_sync } = &case;
         let DiskCase { drive, journal, mode, seed, .. } = disk;
         let key = drive
             .add_to(KeyBuilder::new("fs cleaner"))
-            .with("layout", format!("{mode} {cleaner:?} {journal:?}"))
+            .with("layout", format!("{mode} {cleaner:?} {journal:?} {span:?}"))
             .with("load", format!("{exponent} {percent} {per_sync} {seed}"))
             .key();
         let name = format!("Zipf {exponent}, {percent} %, {mode} {cleaner:?} on {}", drive.name());
@@ -101,6 +103,7 @@ pub(super) fn plan(part: &FsCleaner, scale: Scale, planned: &mut Planned) -> Pla
         {
             let case = |mode: JournalMode, cleaner: Cleaner| CleanerCase {
                 disk: disk(&drive, scale.of(part.journal_mib), mode),
+                span: gigabytes(scale.of(part.span_gb)),
                 cleaner,
                 exponent: *exponent,
                 percent: *percent,

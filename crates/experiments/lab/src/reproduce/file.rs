@@ -237,7 +237,10 @@ impl Figure {
             Part::FsApplications(part) => vec![("seconds", part.seconds)],
             Part::Interfere(part) => vec![("seconds", part.seconds)],
             Part::FsTrees(part) => part.scaled(),
-            Part::FsCleaner(part) => vec![("journal-mib", part.journal_mib)],
+            Part::FsPostmark(part) => part.scaled(),
+            Part::FsCleaner(part) => {
+                vec![("journal-mib", part.journal_mib), ("span-gb", part.span_gb)]
+            }
             Part::FsMounts(part) => {
                 vec![("journal-mib", part.journal_mib), ("live", part.live)]
             }

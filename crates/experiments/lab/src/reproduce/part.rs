@@ -6,6 +6,7 @@ use super::chains::Chains;
 use super::cleaner::{FsCleaner, FsMounts};
 use super::episodes::Episodes;
 use super::lent::{Lent, Reclaim, Recovery};
+use super::postmark::FsPostmark;
 use super::trees::FsTrees;
 
 /// Something that runs: every combination of its lists.
@@ -28,6 +29,8 @@ pub enum Part {
     FsCleaner(FsCleaner),
     /// Mounts of a file system whose journal holds much.
     FsMounts(FsMounts),
+    /// Postmark on a file system.
+    FsPostmark(FsPostmark),
     /// Replays, as of `manylogs sweep`.
     Replay(Replay),
     /// `manylogs episodes`.
@@ -194,6 +197,7 @@ impl Part {
             Self::FsTrees(part) => part.explains.as_deref(),
             Self::FsCleaner(part) => part.explains.as_deref(),
             Self::FsMounts(part) => part.explains.as_deref(),
+            Self::FsPostmark(part) => part.explains.as_deref(),
             Self::Replay(part) => part.explains.as_deref(),
             Self::Episodes(part) => part.explains.as_deref(),
             Self::Lent(part) => part.explains.as_deref(),

@@ -32,6 +32,11 @@ pub(super) fn size(text: &str) -> Result<Sectors, String> {
     Ok(Sectors(bytes / 512))
 }
 
+/// So many GB, in whole blocks of 4096 bytes.
+pub(super) const fn gigabytes(number: u64) -> Sectors {
+    Sectors(number * 1_000_000_000 / 4096 * 8)
+}
+
 /// Puts the name of the field of a figure's file before what is wrong with it.
 pub(super) fn in_field(field: &str) -> impl Fn(String) -> String {
     move |error| format!("{field}: {error}")

@@ -9,6 +9,7 @@ mod fileserver;
 mod mongodb;
 mod pace;
 mod pool;
+mod postmark;
 mod varmail;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use manylogs_block::{Handle, Nanos, Rng};
 
 pub use fileserver::FileServer;
 pub use mongodb::MongoDb;
+pub use postmark::{Postmark, PostmarkFile, PostmarkRun, PostmarkStep};
 pub use varmail::VarMail;
 
 /// A file of an instance of a program.

@@ -27,7 +27,7 @@ use rangemap::RangeSet;
 pub use clean::{Cleaner, OldPart};
 pub(crate) use handle::Handle;
 pub(crate) use no_sink::NoSink;
-pub use scrub::{Looked, Scrubbed};
+pub use scrub::{LastScrub, Looked, Scrubbed};
 pub use sink::{
     Closed, CommitSink, Contents, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged,
     LoggedKind, Look, Newest, SinkStats, Step, Together,
@@ -73,8 +73,8 @@ pub(crate) struct Journal {
     pub(crate) saves_map: Cell<bool>,
     /// Notified when that bound changes, or the file system closes.
     aging: Signal,
-    /// The scrub in idle time.
-    idle_scrub: RefCell<scrub::IdleScrub>,
+    /// The scrubs since the mount.
+    scrubs: RefCell<scrub::Scrubs>,
     /// Whether damage was found after which nothing is changed.
     pub(crate) damaged: Cell<bool>,
     /// Tasks of the file system that have not ended.
@@ -176,7 +176,7 @@ impl Journal {
             max_age: Cell::new(Some(age::USUAL)),
             saves_map: Cell::new(true),
             aging: Signal::default(),
-            idle_scrub: RefCell::default(),
+            scrubs: RefCell::default(),
             damaged: Cell::new(false),
             tasks: Cell::new(0),
             data_written: Cell::new(false),

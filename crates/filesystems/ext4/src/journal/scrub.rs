@@ -64,15 +64,37 @@ impl Scrubbed {
     }
 }
 
-/// The scrub in idle time.
+/// A scrub that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastScrub {
+    /// For how long it has been over.
+    pub ended_ago: Nanos,
+    /// What it found.
+    pub found: Scrubbed,
+}
+
+/// The scrubs since the mount.
 #[derive(Debug, Default)]
-pub(super) struct IdleScrub {
-    /// When the next one is due.
+pub(super) struct Scrubs {
+    /// When the next one in idle time is due.
     due: Option<Time>,
-    /// Up to which transaction the one under way has come.
+    /// Up to which transaction the one in idle time has come.
     after: Option<Tid>,
+    /// What the one in idle time has found so far.
     under_way: Scrubbed,
-    last: Scrubbed,
+    /// The last that has ended, in idle time or not, and when.
+    last: Option<(Time, Scrubbed)>,
+    /// Live blocks that all of them have read.
+    blocks: u64,
+}
+
+impl Scrubs {
+    /// Notes that a scrub has ended. The next one in idle time is due after a pause.
+    fn end(&mut self, now: Time, found: Scrubbed) {
+        let pause = if found.is_cut_short { FIRST } else { EVERY };
+        self.due = Some(now + pause);
+        self.last = Some((now, found));
+    }
 }
 
 impl Ext4 {
@@ -88,40 +110,65 @@ impl Ext4 {
         if !core.journal.sink.stays() {
             return Err(Error::Unsupported("scrubbing a journal that keeps nothing"));
         }
-        // What is committed meanwhile is not followed: there may be no end of it.
-        let end = Tid(core.journal.running().0.wrapping_sub(1));
-        let (mut all, mut after) = (Scrubbed::default(), None);
-        while let Some((newest, found)) = core.scrub_part(after).await? {
-            all.add(found);
-            if all.is_cut_short || newest.is_at_least(end) {
-                break;
-            }
-            after = Some(newest);
-        }
-        Ok(all)
+        let scrubbed = core.scrub_all().await;
+        let (found, failure) = match scrubbed {
+            Ok(found) => (found, None),
+            Err((found, error)) => (Scrubbed { is_cut_short: true, ..found }, Some(error)),
+        };
+        core.journal.scrubs.borrow_mut().end(core.runtime.now(), found.clone());
+        failure.map_or(Ok(found), Err)
     }
 
-    /// What the last scrub in idle time found, since the mount.
+    /// The last scrub since the mount that has ended, in idle time or by [`Ext4::scrub_journal`].
     #[must_use]
-    pub fn last_scrub(&self) -> Scrubbed {
-        self.core.journal.idle_scrub.borrow().last.clone()
+    pub fn last_scrub(&self) -> Option<LastScrub> {
+        let scrubs = self.core.journal.scrubs.borrow();
+        let (ended, found) = scrubs.last.clone()?;
+        Some(LastScrub { ended_ago: self.core.runtime.now().since(ended), found })
+    }
+
+    /// How many live blocks of the journal scrubs have read since the mount: one that is under way
+    /// counts, so that its progress is seen.
+    #[must_use]
+    pub fn scrubbed_blocks(&self) -> u64 {
+        self.core.journal.scrubs.borrow().blocks
     }
 }
 
 impl Metadata {
+    /// Scrubs the log up to what is committed now; an error has what was found before it.
+    async fn scrub_all(&self) -> Result<Scrubbed, (Scrubbed, Error)> {
+        // What is committed meanwhile is not followed: there may be no end of it.
+        let end = Tid(self.journal.running().0.wrapping_sub(1));
+        let (mut all, mut after) = (Scrubbed::default(), None);
+        loop {
+            let (newest, found) = match self.scrub_part(after).await {
+                Ok(Some(part)) => part,
+                Ok(None) => return Ok(all),
+                Err(error) => return Err((all, error)),
+            };
+            all.add(found);
+            if all.is_cut_short || newest.is_at_least(end) {
+                return Ok(all);
+            }
+            after = Some(newest);
+        }
+    }
+
     /// Takes a step of the scrub in idle time, if one is due. Returns whether it did.
     pub(super) async fn scrub_meanwhile(&self) -> bool {
         // The clock of the wall may jump.
         let now = self.runtime.now();
         let after = {
-            let mut scrub = self.journal.idle_scrub.borrow_mut();
-            if now < *scrub.due.get_or_insert(now + FIRST) {
+            let mut scrub = self.journal.scrubs.borrow_mut();
+            // One that is under way goes on.
+            if now < *scrub.due.get_or_insert(now + FIRST) && scrub.after.is_none() {
                 return false;
             }
             scrub.after
         };
         let found = self.scrub_part(after).await;
-        let mut scrub = self.journal.idle_scrub.borrow_mut();
+        let mut scrub = self.journal.scrubs.borrow_mut();
         scrub.after = match found {
             Ok(Some((newest, found))) => {
                 let goes_on = !found.is_cut_short;
@@ -138,9 +185,8 @@ impl Metadata {
             return true;
         }
         // It has come to the end, or cannot go on; then it begins again soon.
-        scrub.last = std::mem::take(&mut scrub.under_way);
-        let pause = if scrub.last.is_cut_short { FIRST } else { EVERY };
-        scrub.due = Some(now + pause);
+        let found = std::mem::take(&mut scrub.under_way);
+        scrub.end(self.runtime.now(), found);
         false
     }
 
@@ -148,6 +194,7 @@ impl Metadata {
     /// `None` behind the last part.
     async fn scrub_part(&self, after: Option<Tid>) -> Result<Option<(Tid, Scrubbed)>> {
         let Some(looked) = self.journal.sink.look(after).await? else { return Ok(None) };
+        self.journal.scrubs.borrow_mut().blocks += looked.live;
         let mut found = Scrubbed { blocks: looked.live, ..Scrubbed::default() };
         for some in looked.damaged.chunks(AT_ONCE) {
             if !self.mend(some, &mut found).await? {

@@ -7,7 +7,9 @@ use crate::common::{Judged, SMALL_MIB, World, mkfs};
 use crate::damaged_copy::{damage, targets};
 use crate::lazy::{again, check_tree, left_full, make_tree, run_in, target};
 use manylogs_block::{Extent, IoError, Nanos, Request, Rng};
-use manylogs_ext4::{Error, Ext4, FileKind, Ino, Mode, New, Options, Scrubbed, Timestamp};
+use manylogs_ext4::{
+    Error, Ext4, FileKind, Ino, LastScrub, Mode, New, Options, Scrubbed, Timestamp,
+};
 use manylogs_sim::Survival;
 use manylogs_torture::ext4::{RawBlock, RawKind, RawLog, SMALL_OPTIONS, options};
 
@@ -112,10 +114,22 @@ fn a_journal_is_scrubbed_in_idle_time() {
     run_in(Mode::Lazy, &world, async move |fs: Ext4| {
         fs.max_age(None);
         runtime.sleep(Nanos::from_secs(1800)).await;
-        assert_eq!(fs.last_scrub(), Scrubbed::default());
+        assert_eq!((fs.last_scrub(), fs.scrubbed_blocks()), (None, 0));
         runtime.sleep(Nanos::from_secs(3600)).await;
-        let found = fs.last_scrub();
+        let LastScrub { ended_ago, found } = fs.last_scrub().unwrap();
         assert!(found.blocks > 40 && found.lost.is_empty(), "{found:?}");
+        assert_eq!(fs.scrubbed_blocks(), found.blocks);
+        assert!(ended_ago < Nanos::from_secs(1900), "{ended_ago:?}");
+        // One that is asked for is the last, and the next in idle time comes a week after it.
+        runtime.sleep(Nanos::from_secs(6 * 24 * 3600)).await;
+        let asked = fs.scrub_journal().await.unwrap();
+        let last = || fs.last_scrub().unwrap();
+        assert_eq!(last(), LastScrub { ended_ago: Nanos(0), found: asked.clone() });
+        runtime.sleep(Nanos::from_secs(6 * 24 * 3600)).await;
+        assert_eq!(last().ended_ago, Nanos::from_secs(6 * 24 * 3600));
+        assert_eq!(fs.scrubbed_blocks(), found.blocks + asked.blocks);
+        runtime.sleep(Nanos::from_secs(2 * 24 * 3600)).await;
+        assert!(last().ended_ago < Nanos::from_secs(24 * 3600));
         fs.unmount().await.unwrap();
     });
     run_in(Mode::Ordered, &world, async |fs: Ext4| {
@@ -306,7 +320,7 @@ fn an_idle_scrub_needs_neither_a_clock_nor_old_content_that_goes_home() {
         let fs = mounting.await.unwrap();
         fs.max_age(Some(Nanos::from_secs(60)));
         runtime.sleep(Nanos::from_secs(2 * 3600)).await;
-        let found = fs.last_scrub();
+        let found = fs.last_scrub().unwrap().found;
         assert_eq!(found.lost.len(), 3, "{found:?}");
         // The copies are still lost, so an unmount need not succeed.
         drop(fs.unmount().await);

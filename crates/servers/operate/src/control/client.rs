@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{Answer, ControlError, Line, Order};
 use crate::runtime_dir::{at, socket_path};
-use crate::status::{ArrangeStatus, CheckpointStatus, Status};
+use crate::status::{ArrangeStatus, CheckpointStatus, ScrubStatus, Status};
 
 /// Interval at which a server that does not answer is checked.
 const LOOK: Duration = Duration::from_millis(500);
@@ -99,6 +99,14 @@ impl Control {
     /// As [`Control::status`].
     pub fn arrange(&mut self) -> Result<ArrangeStatus, ControlError> {
         self.answer(&Order::Arrange)
+    }
+
+    /// Has the server read all metadata that stays in the journal, and waits until it has.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn scrub(&mut self) -> Result<ScrubStatus, ControlError> {
+        self.answer(&Order::Scrub)
     }
 
     fn answer<T: DeserializeOwned>(&mut self, order: &Order) -> Result<T, ControlError> {

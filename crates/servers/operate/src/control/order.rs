@@ -20,6 +20,8 @@ pub enum Order {
     Checkpoint,
     /// Write metadata that stays in the journal anew, in the order of a walk of the tree.
     Arrange,
+    /// Read all metadata that stays in the journal, and write anew what is damaged and known.
+    Scrub,
     /// Write a table snapshot.
     Snapshot,
     /// Borrow one more store, now and at every opening.
@@ -85,6 +87,7 @@ impl Order {
             Self::Set { changes } if !changes.is_empty() => format!("set {}", changes.join(" ")),
             Self::Checkpoint => "checkpoint".to_owned(),
             Self::Arrange => "arrange".to_owned(),
+            Self::Scrub => "scrub".to_owned(),
             Self::Snapshot => "snapshot".to_owned(),
             Self::AddStore { address } => format!("add-store {address}"),
             Self::EvacuateStore { store } => format!("evacuate-store {store}"),

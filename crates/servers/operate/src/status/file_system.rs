@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::journal::JournalStatus;
+
 /// A mounted file system. Counts begin with the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSystemStatus {
@@ -43,33 +45,6 @@ pub struct FileSystemStatus {
     /// What the journal keeps, in the mode lazy.
     #[serde(default)]
     pub journal: Option<JournalStatus>,
-}
-
-/// A journal that keeps its metadata (mode `lazy`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JournalStatus {
-    /// Its length.
-    pub size_bytes: u64,
-    /// What its transactions take.
-    pub used_bytes: u64,
-    /// Of these, what is newer than at home.
-    pub live_bytes: u64,
-    /// For how long the oldest home is old: other programs see the disk as it was then.
-    pub oldest_s: u64,
-}
-
-impl JournalStatus {
-    /// Bytes that a hard disk reads in a second, for an estimate.
-    const STREAM: u64 = 100_000_000;
-    /// Blocks that a hard disk writes in a second if they lie anywhere, for an estimate.
-    const ANYWHERE: u64 = 200;
-
-    /// About how many seconds a kernel's replay takes on a hard disk, at most: it reads the
-    /// journal and writes each block home.
-    #[must_use]
-    pub const fn replay_s(&self) -> u64 {
-        self.used_bytes.div_ceil(Self::STREAM) + (self.live_bytes / 4096).div_ceil(Self::ANYWHERE)
-    }
 }
 
 /// Requests of one kind that the kernel sent to the server of a file system.

@@ -1,5 +1,6 @@
 //! The description of a measurement.
 
+use manylogs_block::Sectors;
 use manylogs_ext4::Cleaner;
 
 use super::super::case::DiskCase;
@@ -13,6 +14,8 @@ pub struct CleanerCase {
     /// The disk, and the mode of its journal. Inodes have blocks of their own
     /// ([`BLOCK_BYTES_PER_INODE`]).
     pub disk: DiskCase,
+    /// Length of the file system, at the beginning of the disk.
+    pub span: Sectors,
     /// What is renewed, where metadata stays in the journal.
     pub cleaner: Cleaner,
     /// The exponent of Zipf's law.

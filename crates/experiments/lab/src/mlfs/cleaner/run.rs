@@ -33,7 +33,8 @@ pub struct CleanerResult {
 /// Whatever fails.
 pub fn measure_one(case: &CleanerCase) -> Result<CleanerResult, MlfsError> {
     let blocks = case.blocks();
-    let prepared = Prepared::of(&case.disk, async move |fs| make(&fs, blocks).await)?;
+    let prepared =
+        Prepared::within(&case.disk, case.span, async move |fs| make(&fs, blocks).await)?;
     let world = prepared.world(&case.disk)?;
     let mounted = world.mounted(&case.disk)?;
     let fs = mounted.fs().clone();

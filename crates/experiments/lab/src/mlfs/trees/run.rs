@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use manylogs_block::{Nanos, Time};
+use manylogs_block::Time;
 use manylogs_ext4::{Error, Ext4};
 use manylogs_mlfs::JournalMode;
 
@@ -13,8 +13,6 @@ use super::walk;
 use crate::parallel::in_parallel;
 use crate::stats::round3;
 
-/// A drive that cleans longer is left as it is.
-const CLEANING_MAX: Nanos = Nanos::from_secs(24 * 3600);
 /// Of so many directories one is looked up, and ten at least.
 const STAT_ONE_OF: u32 = 20;
 const STATS_LEAST: u32 = 10;
@@ -73,10 +71,7 @@ fn phase(world: &World, case: &TreesCase, kind: PhaseKind) -> Result<PhaseFigure
         world.run(async move { mounted.unmount().await })?;
     }
     let (left, dirty_bands) = (world.now(), world.dirty_bands());
-    while world.dirty_bands() > 0 && world.now().since(left) < CLEANING_MAX {
-        let clock = world.runtime();
-        world.run(async move { clock.sleep(Nanos::from_secs(1)).await });
-    }
+    let cleaning = world.let_clean();
     let span = |from: Time, to: Time| round3(to.since(from).as_secs_f64());
     Ok(PhaseFigures {
         phase: kind.name(),
@@ -84,7 +79,7 @@ fn phase(world: &World, case: &TreesCase, kind: PhaseKind) -> Result<PhaseFigure
         seconds: span(began, done),
         leave_seconds: span(done, left),
         dirty_bands,
-        clean_seconds: span(left, world.now()),
+        clean_seconds: round3(cleaning.as_secs_f64()),
         reads,
         log_bytes: journal.log_bytes,
         home_bytes: journal.home_bytes,
