@@ -23,6 +23,8 @@ macro_rules! bugs {
 mod file_systems;
 #[macro_use]
 mod systems;
+#[macro_use]
+mod arrays;
 
 mod bugs;
 
