@@ -1,6 +1,6 @@
 //! All bugs, by the part of the system that they break.
 
-with_systems! {
+with_arrays! {
     /// Bugs of the store that its own tests show: the volume does not use the broken parts.
     STORE {
         /// The entries of a batch are put into records one by one.

@@ -25,6 +25,8 @@ mod file_systems;
 mod lenders;
 #[macro_use]
 mod systems;
+#[macro_use]
+mod arrays;
 
 mod bugs;
 

@@ -33,11 +33,11 @@ pub(crate) struct TortureArgs {
     /// The system that is crashed.
     #[arg(long, value_name = "SYSTEM", value_enum, default_value = "volume")]
     pub(crate) system: TorturedSystem,
-    /// With --system volume: the volume is on an array, raid0:N, raid1:N, raid10:N, raid5:N or
+    /// With --system volume or mlfs: it is on an array, raid0:N, raid1:N, raid10:N, raid5:N or
     /// raid6:N. A crash takes of each member's cache by itself, and may take members with it, as
     /// many as the level bears. In some histories members leave in use, and the array
-    /// resynchronises while the volume is opened and used. Arrays without parity are reshaped
-    /// between two openings. The seed decides the chunk.
+    /// resynchronises meanwhile. Below volumes, arrays without parity are reshaped between two
+    /// openings. The seed decides the chunk.
     #[arg(long, value_name = "ARRAY")]
     pub(crate) array: Option<Shape>,
     /// The histories to run, first and last included, as 1..1000000 or 4711..4711.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use manylogs_torture::ext4::Templates;
+use manylogs_lab::Shape;
+use manylogs_torture::ext4::{Templates, has_room_on};
 use manylogs_torture::{
     Campaign, Detected, Digest, Ext4Campaign, Fault, FaultCount, Progress, Summary, System, Tally,
 };
@@ -85,11 +86,8 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
             "--trouble is for volumes, --system mlfs and everest: leave it out, or --system";
         return Err(Failure::input(message));
     }
-    if let Some(array) = &args.array
-        && (system != System::Volume || args.faults)
-    {
-        let message = format!("--array {array} is for volumes, without --faults: leave it out");
-        return Err(Failure::input(message));
+    if let Some(array) = &args.array {
+        check_array(args, system, array)?;
     }
     if args.lazy && system != System::MlfsLazy {
         let message = "--lazy is for --system mlfs: leave it out, or --system lazy";
@@ -98,6 +96,21 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
     if args.mutate.is_some() && (system != System::Ext4 || args.states.is_some()) {
         let message = "--mutate is for --system ext4, and goes without --states";
         return Err(Failure::input(message));
+    }
+    Ok(())
+}
+
+/// Refuses arrays that the system cannot be on.
+fn check_array(args: &TortureArgs, system: System, array: &Shape) -> Result<(), Failure> {
+    let is_mlfs = matches!(system, System::Mlfs | System::MlfsLazy);
+    if (system != System::Volume && !is_mlfs) || args.faults {
+        let message = format!(
+            "--array {array} is for volumes and --system mlfs, without --faults: leave it out"
+        );
+        return Err(Failure::input(message));
+    }
+    if is_mlfs {
+        has_room_on(array).map_err(|why| Failure::input(format!("--array {array}: {why}")))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors};
+use manylogs_plant::{self as plant, Bug};
 
 /// What an array knows of its members, and keeps when it is stopped and started again. Clones are
 /// the same knowledge.
@@ -14,6 +15,8 @@ pub struct Members(Rc<Known>);
 struct Known {
     /// Whether each member is lost: it has missed a write, or is missing.
     lost: Vec<Cell<bool>>,
+    /// Whether each member is new: it has the content of the array in front of `behind` alone.
+    new: Vec<Cell<bool>>,
     /// The most members that the array does without.
     bears: usize,
     /// Where the members may differ, or parity may not fit: at this place of each member and behind
@@ -47,8 +50,43 @@ impl Members {
     }
 
     fn new(lost: &[bool], bears: usize, apart: bool) -> Self {
-        let lost = lost.iter().copied().map(Cell::new).collect();
-        Self(Rc::new(Known { lost, bears, behind: Cell::new(apart.then_some(Lba(0))) }))
+        let lost: Vec<_> = lost.iter().copied().map(Cell::new).collect();
+        let new = vec![Cell::new(false); lost.len()];
+        Self(Rc::new(Known { lost, new, bears, behind: Cell::new(apart.then_some(Lba(0))) }))
+    }
+
+    /// These members, of which those in `new` are there and hold nothing of the array yet. They get
+    /// all writes, and a resynchronisation fills them. Until it has come to a place, what they hold
+    /// there counts for nothing.
+    #[must_use]
+    pub fn with_new(self, new: &[bool]) -> Self {
+        for (known, new) in self.0.new.iter().zip(new) {
+            known.set(*new);
+        }
+        if new.contains(&true) {
+            self.resynced(Some(Lba(0)));
+        }
+        self
+    }
+
+    /// Whether each member is new, and not filled yet.
+    #[must_use]
+    pub fn unfilled(&self) -> Vec<bool> {
+        self.0.new.iter().map(Cell::get).collect()
+    }
+
+    /// Whether the member gets writes: it is not lost.
+    pub(crate) fn takes_writes(&self, member: usize) -> bool {
+        let skipped = self.0.new[member].get() && plant::is(Bug::NewMemberNotWritten);
+        !self.is_lost(member) && !skipped
+    }
+
+    /// Whether the member has the array's content at a place: it is not lost, and filled there if
+    /// it is new.
+    #[must_use]
+    pub fn holds(&self, member: usize, place: Extent) -> bool {
+        let counts = !self.0.new[member].get() || plant::is(Bug::NewMemberReadUnfilled);
+        !self.is_lost(member) && (counts || self.in_step(place))
     }
 
     /// Whether the member is lost.
@@ -66,15 +104,18 @@ impl Members {
     /// Number of members that the array could still do without.
     #[must_use]
     pub fn bears(&self) -> usize {
-        let gone = self.0.lost.iter().filter(|lost| lost.get()).count();
+        let gone = |(lost, new): (&Cell<bool>, &Cell<bool>)| lost.get() || new.get();
+        let gone = self.0.lost.iter().zip(&self.0.new).filter(|both| gone(*both)).count();
         self.0.bears.saturating_sub(gone)
     }
 
     /// Takes the member out of the array. True if the array does without it, also if it did so
     /// before; false if it bears no more.
     pub fn lose(&self, member: usize) -> bool {
-        if !self.is_lost(member) && self.bears() > 0 {
+        // The array does without a new member already.
+        if !self.is_lost(member) && (self.bears() > 0 || self.0.new[member].get()) {
             self.0.lost[member].set(true);
+            self.0.new[member].set(false);
         }
         self.is_lost(member)
     }
@@ -91,9 +132,13 @@ impl Members {
         self.behind().is_none_or(|from| place.end() <= from)
     }
 
-    /// Notes that a resynchronisation has come as far as `to`: to the end if `None`.
+    /// Notes that a resynchronisation has come as far as `to`: to the end if `None`. New members
+    /// are filled then.
     pub(crate) fn resynced(&self, to: Option<Lba>) {
         self.0.behind.set(to);
+        if to.is_none() {
+            self.0.new.iter().for_each(|new| new.set(false));
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -113,6 +158,20 @@ mod tests {
         assert_eq!(six.bears(), 1);
         assert_eq!([0, 2, 1].map(|member| six.lose(member)), [true, false, true]);
         assert_eq!(six.lost(), [true, true, false, false]);
+    }
+
+    #[test]
+    fn a_new_member_counts_where_it_is_filled_and_is_no_help_before() {
+        let members = Members::with_parity(&[false; 4], 2, false).with_new(&[true, false, false]);
+        assert_eq!((members.bears(), members.behind()), (1, Some(Lba(0))));
+        members.resynced(Some(Lba(16)));
+        let holds = |member| [8, 9].map(|start| members.holds(member, Extent::new(start, 8)));
+        assert_eq!((holds(0), holds(1)), ([true, false], [true; 2]));
+        assert!(members.lose(1) && !members.lose(2), "the new one makes up for none");
+        assert!(members.lose(0), "it may go again");
+        members.resynced(None);
+        assert_eq!(members.lost(), [true, true, false, false]);
+        assert_eq!(members.unfilled(), [false; 4]);
     }
 
     #[test]

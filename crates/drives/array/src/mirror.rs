@@ -23,7 +23,7 @@ use resync::Traffic;
 /// flush is lost, unless it is the last: the request succeeds if another member carried it out. So
 /// is a member that fails a read while the members may differ ([`Members::with_copies`]). Where
 /// they may, all reads go to the first of them, as with md, so that a reader gets the same content
-/// each time; [`Mirror::resync`] ends that.
+/// each time; [`Mirror::resync`] ends that, and fills new members ([`Members::with_new`]).
 /// Clones are the same array.
 #[derive(Clone)]
 pub struct Mirror(Rc<Shared>);
@@ -80,7 +80,8 @@ impl Mirror {
 
     fn send_to_all(&self, request: &Request, urgent: bool) -> Completion {
         let skips = request == &Request::Flush && plant::is(Bug::MirrorFlushSkipsMember);
-        let live = self.0.live().skip(usize::from(skips));
+        let live = self.0.live().filter(|at| self.0.members.takes_writes(*at));
+        let live = live.skip(usize::from(skips));
         let parts = live.map(|at| self.send(at, request.clone(), urgent));
         join(None, parts.collect())
     }
@@ -139,7 +140,7 @@ impl Mirror {
                 if result.is_ok() {
                     break;
                 }
-                if array.0.members.is_lost(other) {
+                if !array.0.members.holds(other, extent) {
                     continue;
                 }
                 (source, result) = (other, array.send(other, request.clone(), urgent).await);
@@ -185,22 +186,27 @@ impl Mirror {
 }
 
 impl Shared {
-    /// The members that are not lost.
+    /// Those that are not lost.
     fn live(&self) -> impl Iterator<Item = usize> {
         (0..self.devices.len()).filter(|at| !self.members.is_lost(*at))
     }
 
+    /// The members that have the array's content at a place.
+    fn holding(&self, place: Extent) -> impl Iterator<Item = usize> {
+        (0..self.devices.len()).filter(move |at| self.members.holds(*at, place))
+    }
+
     fn choose(&self, extent: Extent) -> usize {
         if !self.reads_any(extent) {
-            return self.live().next().unwrap_or_default();
+            return self.holding(extent).next().unwrap_or_default();
         }
         let distance = |at: &usize| self.devices[*at].head.get().distance(extent.start);
-        let goes_on = self.live().find(|at| self.devices[*at].head.get() == extent.start);
+        let goes_on = self.holding(extent).find(|at| self.devices[*at].head.get() == extent.start);
         let idle = || {
             let idle = |at: &usize| self.devices[*at].under_way.get() == 0;
-            self.live().filter(idle).min_by_key(distance)
+            self.holding(extent).filter(idle).min_by_key(distance)
         };
-        let nearest = || self.live().min_by_key(distance);
+        let nearest = || self.holding(extent).min_by_key(distance);
         goes_on.or_else(idle).or_else(nearest).unwrap_or_default()
     }
 

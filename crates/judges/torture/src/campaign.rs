@@ -73,8 +73,9 @@ pub struct Campaign {
     /// [`System::Everest`]. Few crashes are forked then, except with MLFS: such a campaign tests
     /// the answers of requests and the history's own recoveries.
     pub trouble: bool,
-    /// Puts [`System::Volume`] on an array whose members lose their caches apart, and fail requests
-    /// with [`Campaign::trouble`]. The seed decides the chunk.
+    /// Puts [`System::Volume`], [`System::Mlfs`] or [`System::MlfsLazy`] on an array whose members
+    /// lose their caches apart, and fail requests with [`Campaign::trouble`]. The seed decides the
+    /// chunk.
     pub array: Option<Shape>,
     /// Options for [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,
@@ -222,6 +223,8 @@ impl Campaign {
         let saves = journal == Journal::Lazy && seed % 3 == 2;
         let plan = if saves { plan.saving() } else { plan };
         let plan = if self.trouble { plan.in_trouble() } else { plan };
+        let array = self.array.filter(|_| journal.is_near());
+        let plan = array.map_or(plan.clone(), |array| plan.on(&array));
         let plan = plan.with_e2fsck(campaign.e2fsck_every);
         // The judge of homes alone needs e2fsck as well.
         let plan = if campaign.e2fsck_every == 0 { plan.with_homes(0) } else { plan };

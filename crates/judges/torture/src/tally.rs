@@ -57,7 +57,7 @@ const RARE: [&str; 11] = [
 ];
 
 /// Counts that only histories of ext4, of chains, of Everest and of arrays have.
-const OF_OTHERS: [&str; 33] = [
+const OF_OTHERS: [&str; 35] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -91,6 +91,8 @@ const OF_OTHERS: [&str; 33] = [
     "members_left",
     "resyncs",
     "resyncs_ended",
+    "fillings",
+    "fillings_ended",
 ];
 
 impl FaultCount {
@@ -170,6 +172,10 @@ tally! {
     resyncs,
     /// Those of them that came to their end.
     resyncs_ended,
+    /// Resynchronisations that filled new members.
+    fillings,
+    /// Those of them that came to their end.
+    fillings_ended,
     /// Requests that the device failed.
     failed_requests,
     /// Failed requests that would succeed when sent again later.

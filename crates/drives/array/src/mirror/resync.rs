@@ -68,8 +68,8 @@ impl Mirror {
     /// Brings members that may differ in step while the array is used, as md does: the content of
     /// the first member goes to the others, window by window. Writes to the window wait, and reads
     /// behind it go to the first member. If that is lost while a window is read from it, the window
-    /// begins anew with the next. Ends when all is in step, when only one member is left, or when
-    /// the content cannot be read or written.
+    /// begins anew with the next. New members are filled in the same way. Ends when all is in step,
+    /// when only one member is left, or when the content cannot be read or written.
     pub async fn resync(&self, pace: Pace) {
         let end = self.0.capabilities.capacity;
         while let Some(from) = self.0.members.behind() {
@@ -100,17 +100,17 @@ impl Mirror {
     /// longer the first: it was lost meanwhile, and the next one counts with its own content, which
     /// must go to all. Then nothing is written.
     async fn copy_to_others(&self, place: Extent) -> IoResult<bool> {
-        let first = self.0.live().next().unwrap_or_default();
+        let first = self.0.holding(place).next().unwrap_or_default();
         let (source, read) = self.read_first_on(first, place, false).await;
         let payload = read?;
-        if self.0.live().next() != Some(source) {
+        if self.0.holding(place).next() != Some(source) {
             return Ok(false);
         }
         let write = || {
             let (payload, hint) = (payload.clone(), Hint::None);
             Request::Write { extent: place, payload, fua: false, hint }
         };
-        let others = self.0.live().skip(1);
+        let others = self.0.live().filter(|at| *at != source);
         all_done(others.map(|at| self.send(at, write(), false)).collect::<Vec<_>>()).await?;
         Ok(true)
     }

@@ -231,6 +231,11 @@ impl Parity {
         !self.0.members.is_lost(usize::from(member))
     }
 
+    /// Whether a member has the array's content at a place.
+    fn holds(&self, member: u16, place: Extent) -> bool {
+        self.0.members.holds(usize::from(member), place)
+    }
+
     fn stripe_of(&self, place: Extent) -> u64 {
         place.start.0 / self.0.geometry.chunk.0
     }

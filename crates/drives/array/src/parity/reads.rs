@@ -21,7 +21,7 @@ impl Parity {
             Chunk { column: rotation.of_data(stripe, chunk.column), ..chunk }
         };
         let split = Split::of(self.0.geometry.chunks(extent).map(on_member));
-        let parts = split.shares.iter().map(|share| match self.is_live(share.column) {
+        let parts = split.shares.iter().map(|share| match self.holds(share.column, share.extent) {
             true => self.read_live(share.column, share.extent, urgent),
             false => self.reconstructed(share.column, share.extent, urgent),
         });
@@ -108,10 +108,10 @@ impl Parity {
         (0..self.0.geometry.columns).map(read).collect()
     }
 
-    /// Sends a read to a member, unless it is lost.
+    /// Sends a read to a member, unless it is lost, or new and not filled there.
     pub(super) fn read_member(&self, member: u16, extent: Extent, urgent: bool) -> MemberRead {
         let read = || (member, self.push(member, Request::Read { extent }, urgent));
-        self.is_live(member).then(read)
+        self.holds(member, extent).then(read)
     }
 
     /// What members answer; nothing of those that are lost, now or before.

@@ -1,16 +1,18 @@
 //! Resynchronisation of an array with parity that is in use.
 
-use manylogs_block::{Extent, Hint, IoError, PAGE, Request, Sectors, all_done};
+use manylogs_block::{Extent, Hint, IoError, PAGE, Payload, Request, Sectors, all_done};
 use manylogs_plant::{self as plant, Bug};
 
 use super::Parity;
-use super::stripe_content::parity_of;
+use super::stripe_content::{completed, parity_of};
 use crate::members::Pace;
 
 impl Parity {
-    /// Gives the rows parity that fits while the array is used, as md does after a crash. Writes to
-    /// the rows in work wait. Ends when all rows are in step, or when a member is lost: then rows
-    /// stay as they are.
+    /// Gives the rows parity that fits while the array is used, as md does after a crash, and gives
+    /// new members their content of them ([`Members::with_new`]). Writes to the rows in work wait.
+    /// Ends when all rows are in step, or when a member is lost: then rows stay as they are.
+    ///
+    /// [`Members::with_new`]: crate::Members::with_new
     pub async fn resync(&self, pace: Pace) {
         let (chunk, members) = (self.0.geometry.chunk, &self.0.members);
         let end = self.0.capabilities.capacity.0 / u64::from(self.0.geometry.columns);
@@ -40,22 +42,36 @@ impl Parity {
         }
     }
 
-    /// Writes the parity of rows of one stripe anew if it does not fit. False if a member is lost.
+    /// Writes the parity of rows of one stripe anew if it does not fit, and all that a new member
+    /// holds of them. False if a member is lost.
     async fn fit(&self, place: Extent) -> Result<bool, IoError> {
         let stripe = self.stripe_of(place);
         let data = self.read_data(place, false);
         let parities = self.read_parities(place, false);
         self.unplug();
-        let data: Option<Vec<_>> = self.all(data).await?.into_iter().collect();
-        let parities: Option<Vec<_>> = self.all(parities).await?.into_iter().collect();
-        let (Some(data), Some(old)) = (data, parities) else { return Ok(false) };
+        let (data, parities) = (self.all(data).await?, self.all(parities).await?);
+        let unfilled = self.0.members.unfilled();
+        let is_lost = |member: u16| self.0.members.is_lost(member.into());
+        if (0..self.0.rotation.members).any(is_lost) {
+            return Ok(false);
+        }
+        let rotation = self.0.rotation;
+        let new: Vec<u16> = (0..self.0.geometry.columns)
+            .filter(|column| unfilled[usize::from(rotation.of_data(stripe, *column))])
+            .collect();
+        let Some(data) = completed(data, &parities, place.len) else { return Ok(false) };
         let mut writes = Vec::new();
-        for (which, old) in (0..).zip(&old) {
+        let mut push = |member: u16, payload: Payload| {
+            let write = Request::Write { extent: place, payload, fua: false, hint: Hint::None };
+            writes.push(self.push_write(member, write, false));
+        };
+        for column in new {
+            push(rotation.of_data(stripe, column), data[usize::from(column)].clone());
+        }
+        for (which, old) in (0..).zip(&parities) {
             let payload = parity_of(which, &data, place.len);
-            if !payload.sectors().eq(old.sectors()) {
-                let member = self.0.rotation.of_parity(stripe, which);
-                let write = Request::Write { extent: place, payload, fua: false, hint: Hint::None };
-                writes.push(self.push_write(member, write, false));
+            if old.as_ref().is_none_or(|old| !payload.sectors().eq(old.sectors())) {
+                push(rotation.of_parity(stripe, which), payload);
             }
         }
         self.unplug();

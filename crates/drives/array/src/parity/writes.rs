@@ -94,8 +94,8 @@ impl Parity {
         let (columns, place) = (self.0.geometry.columns, group.place());
         let stripe = self.stripe_of(place);
         let live = (0..self.0.rotation.parity)
-            .filter(|which| self.is_live(self.0.rotation.of_parity(stripe, *which)));
-        let gone = |column: &u16| !self.is_live(self.0.rotation.of_data(stripe, *column));
+            .filter(|which| self.holds(self.0.rotation.of_parity(stripe, *which), place));
+        let gone = |column: &u16| !self.holds(self.0.rotation.of_data(stripe, *column), place);
         let is_missing = (0..columns).any(|column| gone(&column));
         let method = Method::choose(&group.kind, columns, live.count(), is_missing);
         let urgent = group.kind.urgent;
@@ -155,7 +155,8 @@ impl Parity {
             new.into_iter().map(|(column, it)| (self.0.rotation.of_data(stripe, column), it));
         let parities =
             (0..).zip(parities).map(|(which, it)| (self.0.rotation.of_parity(stripe, which), it));
-        let writes = data.chain(parities).filter(|(member, _)| self.is_live(*member));
+        let takes = |member: u16| self.0.members.takes_writes(member.into());
+        let writes = data.chain(parities).filter(|(member, _)| takes(*member));
         let writes = writes.map(|(member, payload)| {
             let write = Request::Write { extent: place, payload, fua, hint };
             self.push_write(member, write, urgent)

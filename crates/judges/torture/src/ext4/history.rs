@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs::{Layout, Phase, Volume, VolumeConfig};
-use manylogs_block::{Nanos, Rng, to_usize};
+use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 use manylogs_ext4::{Error, Ext4};
-use manylogs_sim::{DiskImage, Sim};
+use manylogs_sim::Sim;
 
 use super::broken_log::{self, Broken};
 use super::client::Client;
@@ -17,9 +17,9 @@ use super::model::{FileId, Model};
 use super::plan::{Ext4Plan, Journal};
 use super::trouble::Trouble;
 use super::world::{JournalAt, Mounted, SMALL_MIB, World};
-use crate::device::last_phase;
 use crate::history::{self, States, Until};
 use crate::report::Report;
+use crate::volume::disks::DiskImages;
 
 /// Number of steps of tasks after which clients count as hanging.
 const STEPS_MOST: u64 = 6_000_000;
@@ -40,7 +40,7 @@ const SHARES: [f64; 3] = [0.01, 0.04, 0.5];
 /// # Errors
 /// The promise that was broken.
 pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, String> {
-    let (image, journal) = images.get(plan.journal, plan.image);
+    let (mut image, journal) = begin(plan, images)?;
     let mut history = History {
         plan,
         journal,
@@ -51,7 +51,6 @@ pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, St
         births: Births::default(),
         report: Report::default(),
     };
-    let mut image = image.clone();
     for incarnation in 0..plan.incarnations {
         let (crashed, left) = history.live(incarnation, &image)?;
         if left == Left::WithoutLogs {
@@ -61,6 +60,17 @@ pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, St
     }
     history.report.tally.histories = 1;
     Ok(history.report)
+}
+
+/// The disk or array with which a history begins, and the place of its journal.
+fn begin(plan: &Ext4Plan, images: &Images) -> Result<(DiskImages, JournalAt), String> {
+    let Some(array) = plan.array else {
+        let (image, journal) = images.get(plan.journal, plan.image);
+        return Ok((DiskImages::one(image.clone()), journal));
+    };
+    let (mut images, journal) = images.near_on(&array, plan.journal, plan.image)?;
+    images.life = array.life;
+    Ok((images, journal))
 }
 
 struct History<'p> {
@@ -95,12 +105,12 @@ impl Watch {
 
 impl History<'_> {
     /// Runs one incarnation, from mount to crash. Returns the content of the disk, and its state.
-    fn live(&mut self, incarnation: u64, image: &DiskImage) -> Result<(DiskImage, Left), String> {
-        let world = World::new(self.plan.seed + incarnation, SMALL_MIB, image.clone());
+    fn live(&mut self, incarnation: u64, image: &DiskImages) -> Result<(DiskImages, Left), String> {
+        let world = World::of(self.plan.seed + incarnation, SMALL_MIB, image.clone());
         let watch = Watch::default();
         let seed = self.plan.seed + 1000 * incarnation;
         let layout = Rc::clone(&self.layout);
-        let trouble = Trouble::new(&world.disk, world.runtime(), layout, seed);
+        let trouble = Trouble::new(&world.disks, world.runtime(), layout, seed);
         let trouble = self.plan.trouble.then_some(trouble);
         let start = Start {
             runtime: world.runtime(),
@@ -111,6 +121,10 @@ impl History<'_> {
             watch: watch.clone(),
             trouble: trouble.clone(),
         };
+        let lost = world.disks.lost_members();
+        if let Some(mut rng) = self.plan.leaving(incarnation) {
+            world.disks.members_leave(&mut rng);
+        }
         let journal = self.journal.in_some_mode(&mut self.rng);
         let mounting = world.mounting(&journal);
         let again = world.mounting(&journal);
@@ -126,11 +140,12 @@ impl History<'_> {
         });
         self.report.tally.incarnations += 1;
         let ended = self.watch(&world, &watch);
+        world.disks.count(lost, &mut self.report.tally);
         if let Some(volume) = watch.volume.take() {
             self.report.tally.add_kept(&volume.stats());
         }
         let ended = ended.and_then(|()| {
-            let image = judge::crash(&world, &mut self.rng);
+            let image = judge::crash_disks(&world, &mut self.rng);
             let left = self.judge(&image, Phase::Recovery)?;
             Ok((image, left))
         });
@@ -151,8 +166,8 @@ impl History<'_> {
     }
 
     fn fork(&mut self, world: &World, watch: &Watch) -> Result<(), String> {
-        let mut image = judge::crash(world, &mut self.rng);
-        let mut phase = if watch.mounted.get() { last_phase(&world.disk) } else { Phase::Open };
+        let mut image = judge::crash_disks(world, &mut self.rng);
+        let mut phase = if watch.mounted.get() { world.disks.phase() } else { Phase::Open };
         while self.rng.one_in(4) {
             let journal = self.journal.in_some_mode(&mut self.rng);
             image = judge::crash_in_recovery(&image, &journal, &mut self.rng);
@@ -162,7 +177,7 @@ impl History<'_> {
         self.judge(&image, phase).map(drop)
     }
 
-    fn judge(&mut self, image: &DiskImage, phase: Phase) -> Result<Left, String> {
+    fn judge(&mut self, image: &DiskImages, phase: Phase) -> Result<Left, String> {
         let fingerprint = image.fingerprint();
         self.states.meet(fingerprint, phase, &mut self.report);
         let moment = self.models.iter().map(|model| model.borrow().moment).sum();
@@ -181,7 +196,7 @@ impl History<'_> {
         tally.judged_by_e2fsck += u64::from(sampled);
         tally.replayed_by_e2fsck += u64::from(replayed);
         if replayed {
-            judge::by_e2fsck(image, &models, seed)?;
+            judge::by_e2fsck(image.first(), &models, seed)?;
         }
         tally.recovered += 1;
         let sampled = sampled && !replayed;
@@ -190,7 +205,7 @@ impl History<'_> {
             return Err("every log has failed".to_owned());
         }
         self.judge_homes(image, seed)?;
-        let broken = broken_log::use_broken(image, &self.journal, &models)?;
+        let broken = broken_log::use_broken(image.first(), &self.journal, &models)?;
         self.report.tally.damaged_logs += u64::from(broken != Broken::Spared);
         self.report.tally.damaged_logs_told += u64::from(broken == Broken::Told);
         self.states.judged(fingerprint, moment, left);
@@ -198,13 +213,14 @@ impl History<'_> {
     }
 
     /// Judges the homes alone now and then, if some files need no place.
-    fn judge_homes(&mut self, image: &DiskImage, seed: u64) -> Result<(), String> {
+    fn judge_homes(&mut self, image: &DiskImages, seed: u64) -> Result<(), String> {
         let every = self.plan.homes_every;
         let is_due = judge::is_due(&mut Rng::new(seed ^ 0x40e5), every);
         if !self.plan.durable || self.plan.journal != Journal::Near || !is_due {
             return Ok(());
         }
-        let files = homes::show_no_stranger(image, &self.births, seed)?;
+        let files =
+            homes::show_no_stranger(&image.flat(Sectors(SMALL_MIB << 11)), &self.births, seed)?;
         self.report.tally.homes_judged += 1;
         self.report.tally.homes_files += files;
         Ok(())
@@ -220,7 +236,7 @@ struct Living<'h, 'p> {
 
 impl history::World for Living<'_, '_> {
     fn events(&self) -> u64 {
-        self.world.disk.events()
+        self.world.disks.events()
     }
 
     fn is_due(&mut self) -> bool {

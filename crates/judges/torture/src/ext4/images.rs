@@ -9,20 +9,25 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use manylogs::Anchors;
-use manylogs_block::{Extent, Lba, Sector};
+use manylogs_block::{Extent, Lba, Sector, Sectors};
 use manylogs_ext4::Mode;
 use manylogs_ext4check::{BLOCK_BYTES, Block, BlockNo, Source, Survey, Target};
 use manylogs_near::Placed;
 use manylogs_sim::DiskImage;
 
+use super::arrays::{OnArray, placed_on};
 use super::mutate::{Filled, add_old_things, filled};
-use super::near::{add_log_file, formatted};
+use super::near::{add_log_file, add_long_log_file, formatted, formatted_on};
 use super::plan::Journal;
 use super::world::{BLOCK_SECTORS, JournalAt, Log, SMALL_MIB, SMALL_OPTIONS};
+use crate::volume::disks::DiskImages;
 
 /// The kinds of images that histories begin with.
 const KINDS: [&[&str]; 3] =
     [&["-G", "4"], &["-G", "4", "-O", "^metadata_csum,^64bit"], &["-O", "^flex_bg", "-I", "128"]];
+
+/// Options of mkfs for a small image with one group: logs on an array need a long run of blocks.
+const ONE_GROUP: &[&str] = &["-g", "8192", "-J", "size=4", "-N", "2048"];
 
 /// Kinds of images to adopt: with superblocks in many groups, in two, in all.
 const ADOPTED: [&[&str]; 6] = [
@@ -45,6 +50,8 @@ pub struct Templates {
     adopted: Vec<Template>,
     /// Images with room for a journal near the head.
     near: Vec<(Template, Placed)>,
+    /// Images with a run of blocks for a journal on an array.
+    on_arrays: Vec<(Template, Extent)>,
     /// An image with structures that only other programs make.
     old: Template,
 }
@@ -55,6 +62,7 @@ pub struct Images {
     plain: Vec<(DiskImage, Log)>,
     adopted: Vec<DiskImage>,
     near: Vec<(DiskImage, Placed)>,
+    on_arrays: Vec<(DiskImage, Extent)>,
     old: DiskImage,
     /// Made on first use.
     filled: OnceCell<Result<Vec<Filled>, String>>,
@@ -83,8 +91,19 @@ impl Templates {
             Ok((Template::of(&bytes), placed))
         };
         let near = KINDS.iter().map(make_near).collect::<io::Result<_>>()?;
+        let make_on_array = |kind: &&[&str]| {
+            let mut run = None;
+            let options = [ONE_GROUP, kind].concat();
+            let bytes = mkfs_bytes(SMALL_MIB, &options, |image, dir| {
+                run = Some(add_long_log_file(image, dir)?);
+                Ok(())
+            })?;
+            let run = run.ok_or_else(|| io::Error::other("no log file was made"))?;
+            Ok((Template::of(&bytes), run))
+        };
+        let on_arrays = KINDS.iter().map(make_on_array).collect::<io::Result<_>>()?;
         let old = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, KINDS[0]].concat(), add_old_things)?;
-        Ok(Self { plain, adopted, near, old: Template::of(&old) })
+        Ok(Self { plain, adopted, near, on_arrays, old: Template::of(&old) })
     }
 
     /// The images as disks.
@@ -105,7 +124,9 @@ impl Templates {
             Ok((disk, placed.clone()))
         };
         let near = self.near.iter().map(with_volume).collect::<io::Result<_>>()?;
-        Ok(Images { plain, adopted, near, old: self.old.disk(), filled: OnceCell::new() })
+        let on_arrays = self.on_arrays.iter().map(|(template, run)| (template.disk(), *run));
+        let (on_arrays, old, filled) = (on_arrays.collect(), self.old.disk(), OnceCell::new());
+        Ok(Images { plain, adopted, near, on_arrays, old, filled })
     }
 }
 
@@ -133,6 +154,24 @@ impl Images {
     pub fn near(&self, number: usize) -> (&DiskImage, Anchors) {
         let (image, placed) = &self.near[number % self.near.len()];
         (image, placed.anchors)
+    }
+
+    /// An image with its journal near the head on an array, by a number that counts around.
+    ///
+    /// # Errors
+    /// If logs have no room on this array.
+    pub(super) fn near_on(
+        &self,
+        array: &OnArray,
+        journal: Journal,
+        number: usize,
+    ) -> Result<(DiskImages, JournalAt), String> {
+        let (image, run) = &self.on_arrays[number % self.on_arrays.len()];
+        let placed = placed_on(array, *run).ok_or(format!("{run:?} has no room on {array:?}"))?;
+        let images = DiskImages::dealt(image.clone(), array.geometry, Sectors(SMALL_MIB << 11));
+        let images = formatted_on(images, &placed)?;
+        let keeps_metadata = journal == Journal::NearLazy;
+        Ok((images, JournalAt::Near { anchors: placed.anchors, keeps_metadata }))
     }
 
     /// The image to adopt, by a number that counts around.

@@ -12,9 +12,13 @@ use manylogs_sim::{DiskImage, Survival};
 use super::images::{ImageSource, command, image_dir, load, save};
 use super::model::{Found, Model};
 use super::world::{JournalAt, SMALL_MIB, World};
+use crate::volume::disks::DiskImages;
 
 /// The longest file of a client.
 pub(super) const FILE_MOST: usize = 4 << 20;
+
+/// Where an array bears the loss of members, one crash in this number takes some with it.
+const LOSSES: u64 = 3;
 
 /// One drained file system in this number is also compared as plain ext4.
 const DRAINED_EVERY: u64 = 3;
@@ -73,13 +77,13 @@ pub(super) enum Left {
 /// Mounts the crashed image, recovers it with our own code, compares the files, and brings
 /// everything home. Nothing may be left to repair then. If `sampled`, e2fsck judges that as well.
 pub(super) fn by_ourselves(
-    image: &DiskImage,
+    image: &DiskImages,
     journal: &JournalAt,
     models: &[&Model],
     seed: u64,
     sampled: bool,
 ) -> Result<Left, String> {
-    let world = World::new(seed, SMALL_MIB, image.clone());
+    let world = World::of(seed, SMALL_MIB, image.clone());
     let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
     let mode = match journal {
         JournalAt::Near { .. } => journal.in_some_mode(&mut Rng::new(seed)),
@@ -195,11 +199,11 @@ pub(crate) fn replayed_by_e2fsck(image: &DiskImage, more: &[&str]) -> Result<Dis
 
 /// Crashes somewhere in the recovery of a crashed image, or soon after.
 pub(super) fn crash_in_recovery(
-    image: &DiskImage,
+    image: &DiskImages,
     journal: &JournalAt,
     rng: &mut Rng,
-) -> DiskImage {
-    let world = World::new(rng.next_u64(), SMALL_MIB, image.clone());
+) -> DiskImages {
+    let world = World::of(rng.next_u64(), SMALL_MIB, image.clone());
     let mounting = world.mounting(journal);
     world.sim.handle(world.user).spawn(async move {
         if let Ok(mounted) = mounting.await {
@@ -207,19 +211,42 @@ pub(super) fn crash_in_recovery(
         }
     });
     let at = 1 + rng.below(120);
-    world.sim.run_until(|| world.disk.events() >= at);
-    crash(&world, rng)
+    world.sim.run_until(|| world.disks.events() >= at);
+    crash_disks(&world, rng)
 }
 
 /// Kills the user of the disk, or cuts the disk's power.
 pub(crate) fn crash(world: &World, rng: &mut Rng) -> DiskImage {
-    let survival = match rng.below(6) {
-        0 => return world.disk.after_kill(rng),
-        1 => Survival::Nothing,
-        2 => Survival::Everything,
-        _ => Survival::Random,
-    };
-    world.disk.after_power_cut(survival, rng)
+    crash_disks(world, rng).first().clone()
+}
+
+/// As [`crash`], of all members of an array. One crash in [`LOSSES`] takes members with it, where
+/// the array bears that.
+pub(super) fn crash_disks(world: &World, rng: &mut Rng) -> DiskImages {
+    let disks = &world.disks;
+    if disks.may_lose()
+        && rng.one_in(LOSSES)
+        && let Some(images) = disks.after_loss(rng, |rng| survival(rng).unwrap_or(Survival::Random))
+    {
+        return images;
+    }
+    match survival(rng) {
+        None => disks.after_kill(rng),
+        Some(of_first) => {
+            let of_others = |rng: &mut Rng| survival(rng).unwrap_or(Survival::Random);
+            disks.after_power_cut(of_first, rng, of_others)
+        }
+    }
+}
+
+/// What a power cut leaves of a cache; `None` if the user is killed instead.
+fn survival(rng: &mut Rng) -> Option<Survival> {
+    match rng.below(6) {
+        0 => None,
+        1 => Some(Survival::Nothing),
+        2 => Some(Survival::Everything),
+        _ => Some(Survival::Random),
+    }
 }
 
 /// Reads the clients' directories, and all files in them.

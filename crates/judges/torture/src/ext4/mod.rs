@@ -1,6 +1,7 @@
 //! Histories of the file system ext4: clients whose disk loses power at any event, and images that
 //! are damaged on purpose. Both need `mkfs.ext4`, and `e2fsck` for a sample.
 
+mod arrays;
 mod broken_log;
 mod client;
 mod durable;
@@ -17,6 +18,7 @@ mod replacing;
 mod trouble;
 mod world;
 
+pub use arrays::{OnArray, has_room_on};
 pub(crate) use history::run_history;
 pub use images::{ImageSource, Images, Templates, has_program, image_dir, load, mkfs, save};
 pub use judge::{Said, content, e2fsck, names};

@@ -3,33 +3,49 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::rc::Rc;
 
-use manylogs::{Anchors, CheckpointPolicy, VolumeConfig};
-use manylogs_block::{BlockDevice, Extent, Lba, Nanos, to_usize};
+use manylogs::{Anchors, CheckpointPolicy, Layout, PhaseProbe, VolumeConfig};
+use manylogs_block::{Extent, Lba, Nanos, Rng, to_usize};
 use manylogs_near::{Placed, format, format_config};
-use manylogs_sim::DiskImage;
+use manylogs_sim::{DiskImage, Survival};
 
+use super::arrays::longest_run;
 use super::images::command;
 use super::world::{BLOCK_SECTORS, SMALL_MIB, World};
+use crate::volume::dealt::homes_on;
+use crate::volume::disks::DiskImages;
 
 /// The file whose blocks hold logs and anchors.
 const FILE: &str = ".manylogs";
-/// Its length.
+/// Its length on a single disk.
 const FILE_BLOCKS: u64 = 2400;
+/// Its length on an array, each column of which has a log.
+const ARRAY_FILE_BLOCKS: u64 = 2900;
 /// Blocks of each anchor: superblock, root, and a short snapshot.
-const ANCHOR_BLOCKS: u64 = 16;
+pub(super) const ANCHOR_BLOCKS: u64 = 16;
 /// The shortest log: no shorter one is allowed.
-const LOG_BLOCKS: u64 = 520;
+pub(super) const LOG_BLOCKS: u64 = 520;
 
 /// Makes the file of unwritten blocks in an image, and returns the places of logs and anchors.
 pub(super) fn add_log_file(image: &Path, dir: &Path) -> io::Result<Placed> {
+    let blocks = add_file(image, dir, FILE_BLOCKS)?;
+    placed_in(&blocks).ok_or_else(|| io::Error::other("the log file has too many pieces"))
+}
+
+/// As [`add_log_file`], for an array. Returns the longest run of the file's blocks.
+pub(super) fn add_long_log_file(image: &Path, dir: &Path) -> io::Result<Extent> {
+    let blocks = add_file(image, dir, ARRAY_FILE_BLOCKS)?;
+    longest_run(&blocks).ok_or_else(|| io::Error::other("the log file has no blocks"))
+}
+
+/// Makes a file of `len` unwritten blocks in an image, and returns these.
+fn add_file(image: &Path, dir: &Path, len: u64) -> io::Result<Vec<u64>> {
     let (empty, script) = (dir.join("empty"), dir.join("script"));
     File::create(&empty)?;
     let mut commands = File::create(&script)?;
     writeln!(commands, "write {} {FILE}", empty.display())?;
-    writeln!(commands, "fallocate /{FILE} 0 {}", FILE_BLOCKS - 1)?;
-    writeln!(commands, "sif /{FILE} size {}", FILE_BLOCKS * 4096)?;
+    writeln!(commands, "fallocate /{FILE} 0 {}", len - 1)?;
+    writeln!(commands, "sif /{FILE} size {}", len * 4096)?;
     writeln!(commands, "sif /{FILE} mode 0100600")?;
     // Fixed times, so that the image is always the same.
     for field in ["atime", "ctime", "mtime", "crtime"] {
@@ -45,11 +61,11 @@ pub(super) fn add_log_file(image: &Path, dir: &Path) -> io::Result<Placed> {
     let told = command("debugfs").args(["-R", &format!("blocks /{FILE}")]).arg(image).output()?;
     let blocks = String::from_utf8_lossy(&told.stdout);
     let blocks: Vec<u64> = blocks.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    if blocks.len() as u64 != FILE_BLOCKS {
+    if blocks.len() as u64 != len {
         let said = String::from_utf8_lossy(&made.stderr);
         return Err(io::Error::other(format!("debugfs made {} blocks: {said}", blocks.len())));
     }
-    placed_in(&blocks).ok_or_else(|| io::Error::other("the log file has too many pieces"))
+    Ok(blocks)
 }
 
 /// Places anchors at the beginning and at the end of the file, and logs between them.
@@ -88,10 +104,30 @@ fn config(placed: &Placed) -> Result<VolumeConfig, String> {
 /// Formats an empty volume in the image.
 pub(super) fn formatted(image: &DiskImage, placed: &Placed) -> Result<DiskImage, String> {
     let world = World::new(1, SMALL_MIB, image.clone());
+    format_in(&world, placed)?;
+    Ok(world.settled())
+}
+
+/// As [`formatted`], on an array: all caches are written, and the array knows where homes are.
+pub(super) fn formatted_on(images: DiskImages, placed: &Placed) -> Result<DiskImages, String> {
+    let world = World::of(1, SMALL_MIB, images);
+    format_in(&world, placed)?;
+    let disks = &world.disks;
+    let all = |_: &mut Rng| Survival::Everything;
+    let mut made = disks.after_power_cut(Survival::Everything, &mut Rng::new(1), all);
+    let told = disks.device(&PhaseProbe::default()).capabilities();
+    let Placed { logs, anchors, columns } = placed;
+    let (capacity, physical) = (told.capacity, told.physical_sector);
+    let layout = Layout::given(logs, *anchors, capacity, physical, *columns);
+    let layout = layout.map_err(|error| error.to_string())?;
+    made.homes = Some(homes_on(&layout, made.array));
+    Ok(made)
+}
+
+fn format_in(world: &World, placed: &Placed) -> Result<(), String> {
     let config = config(placed)?;
-    let device: Rc<dyn BlockDevice> = Rc::new(world.disk.clone());
+    let device = world.disks.device(&PhaseProbe::default());
     let (runtime, placed) = (world.runtime(), placed.clone());
     let made = async move { format(runtime, device, &placed, &config).await };
-    world.sim.block_on(world.user, made).map_err(|error| error.to_string())?;
-    Ok(world.settled())
+    world.sim.block_on(world.user, made).map_err(|error| error.to_string())
 }

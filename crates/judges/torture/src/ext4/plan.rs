@@ -2,6 +2,8 @@
 
 use manylogs_block::{Rng, to_usize};
 
+use super::arrays::OnArray;
+
 /// What clients prefer to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -76,6 +78,8 @@ pub struct Ext4Plan {
     pub ages: bool,
     /// Whether the map of the journal is saved again and again meanwhile; for [`Journal::Lazy`].
     pub saves: bool,
+    /// The array on which the file system is; for [`Journal::is_near`]. A single disk if `None`.
+    pub array: Option<OnArray>,
 }
 
 impl Ext4Plan {
@@ -107,6 +111,7 @@ impl Ext4Plan {
             arranges: false,
             ages: false,
             saves: false,
+            array: None,
         }
     }
 

@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use manylogs::Layout;
 use manylogs_block::{Handle, Rng};
-use manylogs_sim::CrashDisk;
 
 use super::world::Mounted;
 use crate::tally::Tally;
+use crate::volume::disks::Disks;
 use crate::volume::trouble::{Loss, Told, any_trouble, opening_trouble};
-use crate::volume::victims::{Failing, heal};
+use crate::volume::victims::heal;
 
 /// In one mount out of this number the device fails reads; in the others it fails later.
 const OPENINGS: u64 = 3;
@@ -19,7 +19,7 @@ const OPENINGS: u64 = 3;
 /// The trouble of one incarnation.
 #[derive(Clone)]
 pub(super) struct Trouble {
-    disk: CrashDisk,
+    disks: Disks,
     clock: Handle,
     /// Layout of the logs, once the file system has been mounted.
     layout: Rc<RefCell<Option<Layout>>>,
@@ -34,13 +34,13 @@ pub(super) struct Trouble {
 impl Trouble {
     /// Trouble that has not begun.
     pub(super) fn new(
-        disk: &CrashDisk,
+        disks: &Disks,
         clock: Handle,
         layout: Rc<RefCell<Option<Layout>>>,
         seed: u64,
     ) -> Self {
         Self {
-            disk: disk.clone(),
+            disks: disks.clone(),
             clock,
             layout,
             rng: Rc::new(RefCell::new(Rng::new(seed ^ 0x7_20b1e))),
@@ -60,14 +60,14 @@ impl Trouble {
         let layout = self.layout.borrow().clone();
         let opens = self.rng.borrow_mut().one_in(OPENINGS);
         let Some(layout) = layout.filter(|_| opens) else { return mounting.await };
-        let devices = [Failing::alone(&self.disk, &self.clock)];
+        let victims = self.disks.victims(&self.clock, &mut self.rng.borrow_mut());
         let words = {
             let with = (&mut *self.rng.borrow_mut(), Loss::Never);
-            opening_trouble(&devices, &layout, with, &self.told)
+            opening_trouble(&victims.disks, &layout, with, &self.told)
         };
         self.words.replace(Some(words));
         let mounted = mounting.await;
-        heal(&devices);
+        heal(&victims.disks);
         let failed = self.told.failed.get();
         match mounted {
             Ok(mounted) => {
@@ -75,6 +75,7 @@ impl Trouble {
                 Ok(mounted)
             }
             Err(error) if failed == 0 => Err(error),
+            Err(error) if victims.are_hidden => Err(format!("without a member: {error}")),
             Err(_) => {
                 self.counts.borrow_mut().refused_openings += 1;
                 let mounted = again.await;
@@ -90,10 +91,10 @@ impl Trouble {
         if self.words.borrow().is_some() {
             return;
         }
-        let devices = [Failing::alone(&self.disk, &self.clock)];
+        let victims = self.disks.victims(&self.clock, &mut self.rng.borrow_mut());
         let words = {
             let with = (&mut *self.rng.borrow_mut(), Loss::Never);
-            any_trouble(&devices, &layout, with, &self.told)
+            any_trouble(&victims.disks, &layout, with, &self.told)
         };
         self.words.replace(Some(words));
         self.counts.borrow_mut().troubled += 1;

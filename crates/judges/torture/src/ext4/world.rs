@@ -1,6 +1,6 @@
 //! A disk in virtual time, and a node that uses the file system on it.
 
-use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 use manylogs::{Anchors, DrainOptions, Layout, OpenOptions, Phase, PhaseProbe, Volume};
@@ -10,9 +10,9 @@ use manylogs_block::{
 use manylogs_ext4::{Error, Ext4, Memory, Mode, Options, Timestamp};
 use manylogs_ext4check::{Structure, Survey};
 use manylogs_near::{Near, NearOptions};
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Sim, Survival, TaskOrder};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Sim, TaskOrder};
 
-use crate::device::PhasedDisk;
+use crate::volume::disks::{DiskImages, Disks};
 
 /// Options of mkfs that make groups small, so that small images have many.
 pub const SMALL_OPTIONS: &[&str] = &["-g", "1024", "-J", "size=4", "-N", "2048"];
@@ -23,12 +23,13 @@ pub const SMALL_MIB: u64 = 24;
 pub(super) const BLOCK_SECTORS: u64 = 8;
 
 /// See the module.
-#[derive(Debug)]
 pub struct World {
     /// The simulation with its clock.
     pub sim: Sim,
-    /// The disk.
+    /// The disk; the first member of an array.
     pub disk: CrashDisk,
+    /// The disk, or all members of an array.
+    pub(crate) disks: Disks,
     /// The node that uses the disk.
     pub user: NodeId,
     /// The disk's size.
@@ -51,17 +52,27 @@ impl World {
     /// As [`World::new`], with a disk that writes physical sectors of this length as a whole.
     #[must_use]
     pub fn with_sectors(seed: u64, mib: u64, image: DiskImage, physical_sector: Sectors) -> Self {
+        Self::on(seed, mib, DiskImages::one(image), physical_sector)
+    }
+
+    /// As [`World::new`], on the disk or the array that holds `images`. An array has as many whole
+    /// stripes as the size takes.
+    pub(crate) fn of(seed: u64, mib: u64, images: DiskImages) -> Self {
+        Self::on(seed, mib, images, Sectors(BLOCK_SECTORS))
+    }
+
+    fn on(seed: u64, mib: u64, images: DiskImages, physical_sector: Sectors) -> Self {
         let sim = Sim::new(seed, TaskOrder::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let config = CrashDiskConfig {
-            capacity: Sectors(mib << 11),
+            capacity: images.room_for(Sectors(mib << 11)),
             physical_sector,
             volatile_cache: true,
             native_fua: seed.is_multiple_of(2),
             latency_max: Nanos::from_millis(2),
         };
-        let disk = CrashDisk::new(sim.handle(drive), config, image);
-        Self { sim, disk, user, mib }
+        let disks = Disks::new(sim.handle(drive), config, images);
+        Self { sim, disk: disks.first().clone(), disks, user, mib }
     }
 
     /// The runtime of the user's tasks.
@@ -75,10 +86,11 @@ impl World {
         &self,
         journal: &JournalAt,
     ) -> impl Future<Output = Result<Mounted, String>> + 'static {
-        let (journal, disk, runtime) = (journal.clone(), self.disk.clone(), self.runtime());
+        let (journal, disks, runtime) = (journal.clone(), self.disks.clone(), self.runtime());
         async move {
             let (anchors, keeps_metadata) = match journal {
                 JournalAt::Own { log, mode } => {
+                    let disk = disks.first().clone();
                     let mounted = mount_in(mode, Rc::new(Noted { disk, log }), runtime).await;
                     return mounted.map(Mounted::Own).map_err(|error| error.to_string());
                 }
@@ -86,8 +98,7 @@ impl World {
             };
             let probe = PhaseProbe::default();
             let open = OpenOptions { anchors: Some(anchors), probe, ..OpenOptions::default() };
-            let probe = Rc::new(RefCell::new(open.probe.clone()));
-            let device = Rc::new(PhasedDisk { disk, probe, last: Rc::default() });
+            let device = disks.device(&open.probe);
             let near = NearOptions { open, keeps_metadata, ..NearOptions::default() };
             let mounted = Near::mount(runtime.clone(), device, &near, options(runtime)).await;
             mounted.map(|(near, _)| Mounted::Near(near)).map_err(|error| error.to_string())
@@ -100,11 +111,11 @@ impl World {
         &self,
         anchors: Anchors,
     ) -> impl Future<Output = Result<(), String>> + 'static {
-        let (disk, runtime) = (self.disk.clone(), self.runtime());
+        let (device, runtime) = (self.disks.device(&PhaseProbe::default()), self.runtime());
         let anchors = Some(anchors);
         async move {
             let options = OpenOptions { anchors, to_drain: true, ..OpenOptions::default() };
-            let opened = Volume::open(runtime, Rc::new(disk), &options).await;
+            let opened = Volume::open(runtime, device, &options).await;
             let (volume, _) = opened.map_err(|error| error.to_string())?;
             if !is_without_logs(&volume) {
                 volume.close().await.map_err(|error| error.to_string())?;
@@ -130,7 +141,16 @@ impl World {
     /// The content of the disk once all of its cache is written.
     #[must_use]
     pub fn settled(&self) -> DiskImage {
-        self.disk.after_power_cut(Survival::Everything, &mut Rng::new(1))
+        self.disks.settled(Sectors(self.mib << 11))
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sim, disk, user, mib, .. } = self;
+        let mut told = f.debug_struct("World");
+        told.field("sim", sim).field("disk", disk).field("user", user).field("mib", mib);
+        told.finish_non_exhaustive()
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct ArrayLife {
     pub(crate) pace: Option<Pace>,
     /// Whether members leave: they fail all requests from some moment on.
     pub(crate) leaves: bool,
+    /// Whether new members take the place of missing ones, and are filled in use.
+    pub(crate) fills: bool,
 }
 
 impl Plan {
@@ -79,7 +81,8 @@ impl Plan {
         let (resyncs, loses) = (!rng.one_in(3), rng.one_in(2));
         let plan = if resyncs { plan.resyncing() } else { plan };
         // A member that fails requests by the plan fails no others.
-        if loses && !trouble { plan.losing_members() } else { plan }
+        let plan = if loses && !trouble { plan.losing_members() } else { plan };
+        if rng.one_in(2) { plan.filling_members() } else { plan }
     }
 
     /// This plan on an array that brings members in step while the volume is opened and used, if
@@ -98,6 +101,14 @@ impl Plan {
     pub fn losing_members(mut self) -> Self {
         self.array_life.leaves = true;
         self
+    }
+
+    /// This plan on an array that is given new members for missing ones, and fills them while the
+    /// volume is opened and used.
+    #[must_use]
+    pub fn filling_members(mut self) -> Self {
+        self.array_life.fills = true;
+        if self.array_life.pace.is_some() { self } else { self.resyncing() }
     }
 
     /// Decides which members leave in an incarnation, if any do.

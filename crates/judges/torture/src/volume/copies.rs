@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use manylogs_block::{Extent, Geometry, Lba, Rng, Sectors};
 
+use manylogs_sim::DiskImage;
+
 use crate::volume::disks::DiskImages;
 
 /// A crash in this number leaves copies that were brought in step before the volume is opened.
@@ -20,7 +22,7 @@ impl DiskImages {
     /// The members with the content of a column, the one that is read first.
     pub(crate) fn copies(&self, column: u16) -> Vec<usize> {
         let all = self.all_copies(column);
-        let live: Vec<usize> = all.clone().filter(|member| !self.lost[*member]).collect();
+        let live: Vec<usize> = all.clone().filter(|member| self.counts(*member)).collect();
         if live.is_empty() { all.collect() } else { live }
     }
 
@@ -42,16 +44,46 @@ impl DiskImages {
         is_any.then_some(self)
     }
 
+    /// Whether what a member holds counts: it is neither lost nor new.
+    pub(crate) fn counts(&self, member: usize) -> bool {
+        !self.lost[member] && !self.new[member]
+    }
+
+    /// Whether the array does without a member, or fills one.
+    pub(super) fn is_short(&self) -> bool {
+        (0..self.each.len()).any(|member| !self.counts(member))
+    }
+
+    /// Draws whether new members take the place of lost ones, to be filled in use, if the array
+    /// ever does that. True if they did, or stayed: the array fills them once more from the
+    /// beginning.
+    pub(super) fn begin_filling(&mut self, rng: &mut Rng) -> bool {
+        if !self.life.fills || rng.one_in(3) {
+            return false;
+        }
+        for member in 0..self.each.len() {
+            if std::mem::take(&mut self.lost[member]) {
+                self.new[member] = true;
+                // A member that comes back holds what it held when it left.
+                if rng.one_in(2) {
+                    self.each[member] = DiskImage::default();
+                }
+            }
+        }
+        true
+    }
+
     /// Puts new members in the place of lost ones, with the content of the column. In half of all
     /// crashes the array goes on without the lost ones.
     fn replace_lost(&mut self, rng: &mut Rng) {
-        if !self.lost.contains(&true) || rng.one_in(2) {
+        if !self.is_short() || self.begin_filling(rng) || rng.one_in(2) {
             return;
         }
         for column in 0..self.columns() {
             let source = self.copies(column)[0];
             for member in self.all_copies(column) {
-                if std::mem::take(&mut self.lost[member]) {
+                let is_new = std::mem::take(&mut self.new[member]);
+                if std::mem::take(&mut self.lost[member]) || is_new {
                     self.each[member] = self.each[source].clone();
                 }
             }
@@ -116,7 +148,9 @@ impl DiskImages {
     /// The first place where they differ.
     pub(crate) fn check_copies(&self, reached: &[Sectors]) -> Result<(), String> {
         for (column, len) in (0..).zip(reached) {
-            let copies = self.copies(column);
+            // New members count as far as they are filled.
+            let live = self.all_copies(column).filter(|member| !self.lost[*member]);
+            let copies: Vec<usize> = live.collect();
             let all = Extent { start: Lba(0), len: *len };
             let content = self.each[copies[0]].read(all);
             for other in &copies[1..] {

@@ -5,14 +5,13 @@ use std::rc::Rc;
 
 use manylogs::{Layout, Phase, PhaseProbe};
 use manylogs_array::Members;
-use manylogs_block::{
-    BlockDevice, Extent, Geometry, Handle, Lba, Payload, Rng, Sector, Sectors, Split,
-};
+use manylogs_block::{BlockDevice, Extent, Geometry, Handle, Lba, Payload, Rng, Sectors, Split};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use crate::device::{PhasedDisk, last_phase};
 use crate::volume::arrays::ArrayLife;
 use crate::volume::copies::members_of;
+use crate::volume::dealt::homes_on;
 use crate::volume::failing_array::Faults;
 use crate::volume::in_use::InUse;
 use crate::volume::large::LargeWrites;
@@ -26,6 +25,8 @@ pub(crate) struct DiskImages {
     pub(crate) member: Sectors,
     /// Which members have missed a write, or are missing. The array goes on without them.
     pub(crate) lost: Vec<bool>,
+    /// Which members are new, and not filled yet: what they hold counts for nothing.
+    pub(crate) new: Vec<bool>,
     /// Whether the copies of a column may differ, or parity may not fit, in what is not in `homes`.
     pub(crate) apart: bool,
     /// The homes of the volume, once it is made.
@@ -49,9 +50,10 @@ impl DiskImages {
     }
 
     fn of(each: Vec<DiskImage>, array: Option<Geometry>) -> Self {
-        let (lost, member) = (vec![false; each.len()], Sectors(0));
+        let (lost, new) = (vec![false; each.len()], vec![false; each.len()]);
+        let member = Sectors(0);
         let (apart, homes, written, life) = (false, None, None, ArrayLife::default());
-        Self { each, array, member, lost, apart, homes, written, life }
+        Self { each, array, member, lost, new, apart, homes, written, life }
     }
 
     /// The only disk, or the first member of an array.
@@ -69,8 +71,13 @@ impl DiskImages {
         let of_member =
             |(member, image): (u64, &DiskImage)| Rng::new(image.fingerprint() ^ member).next_u64();
         let content = (1..).zip(others).map(of_member).fold(first, u64::wrapping_add);
-        let lost = (1..).zip(&self.lost).filter(|(_, lost)| **lost);
-        lost.map(|(member, _)| Rng::new(!member).next_u64()).fold(content, u64::wrapping_add)
+        let states = (1..).zip(self.lost.iter().zip(&self.new));
+        let salt = |(member, (lost, new)): (u64, (&bool, &bool))| match (lost, new) {
+            (true, _) => Rng::new(!member).next_u64(),
+            (false, true) => Rng::new(!member << 8).next_u64(),
+            (false, false) => 0,
+        };
+        states.map(salt).fold(content, u64::wrapping_add)
     }
 
     pub(crate) fn settle(&mut self) {
@@ -86,25 +93,6 @@ impl DiskImages {
         let split = Split::of(array.chunks(extent));
         let read = |column: u16, extent| self.each[self.copies(column)[0]].read(extent);
         split.assemble(split.shares.iter().map(|share| read(share.column, share.extent)).collect())
-    }
-
-    /// This content, of length `capacity`, on an array of another shape, as a reshape leaves it.
-    /// All of it is durable.
-    pub(crate) fn reshaped(mut self, to: Geometry, capacity: Sectors) -> Self {
-        self.settle();
-        let (homes, life) = (self.homes.clone(), self.life);
-        let mut new = Self { homes, life, ..Self::blank(Some(to)) };
-        let content = self.read(Extent { start: Lba(0), len: capacity });
-        for (at, sector) in (0..).zip(content.sectors()) {
-            let sector = sector.unwrap_or_default();
-            if sector != Sector::default() {
-                let (column, place) = to.locate(Lba(at));
-                for member in new.copies(column) {
-                    new.each[member].corrupt(place, sector.clone());
-                }
-            }
-        }
-        new
     }
 }
 
@@ -137,7 +125,7 @@ pub(crate) struct Disks {
 impl Disks {
     /// Disks that hold `images` and together have the capacity in `config`; see [`CrashDisk::new`].
     pub(crate) fn new(runtime: Handle, config: CrashDiskConfig, images: DiskImages) -> Self {
-        let DiskImages { each, array, lost, apart, homes, life, .. } = images;
+        let DiskImages { each, array, lost, new, apart, homes, life, .. } = images;
         let copies = array.map_or(1, |array| usize::from(array.copies));
         let columns = array.map_or(1, |array| u64::from(array.columns));
         let capacity = Sectors(config.capacity.0 / columns);
@@ -146,10 +134,11 @@ impl Disks {
         let each = each.into_iter().map(disk).collect();
         let known = match array {
             Some(array) if array.parity > 0 => {
-                vec![Members::with_parity(&lost, array.parity, apart)]
+                vec![Members::with_parity(&lost, array.parity, apart).with_new(&new)]
             }
             _ if copies > 1 => {
-                lost.chunks(copies).map(|lost| Members::with_copies(lost, apart)).collect()
+                let columns = lost.chunks(copies).zip(new.chunks(copies));
+                columns.map(|(lost, new)| Members::with_copies(lost, apart).with_new(new)).collect()
             }
             _ => Vec::new(),
         };
@@ -175,12 +164,16 @@ impl Disks {
         &self.each[0]
     }
 
-    /// The members of a column that are not lost.
+    /// The members of a column that are neither lost nor being filled.
     pub(crate) fn live(&self, column: u16) -> Vec<usize> {
         let members = members_of(self.array, column);
         let known = self.known.get(usize::from(column)).filter(|_| self.rows().is_none());
         let first = members.start;
-        let is_live = |at: &usize| known.is_none_or(|known| !known.is_lost(*at - first));
+        let is_live = |at: &usize| {
+            let missing =
+                |known: &Members| known.is_lost(*at - first) || known.unfilled()[*at - first];
+            !known.is_some_and(missing)
+        };
         members.filter(is_live).collect()
     }
 
@@ -205,8 +198,7 @@ impl Disks {
     /// Tells the disks where the homes of the volume on them are: see [`DiskImages::resync`].
     pub(crate) fn set_homes(&self, layout: &Layout) {
         if !self.known.is_empty() {
-            let homes = layout.homes().iter().map(|(_, extent)| *extent).collect();
-            self.homes.replace(Some(homes));
+            self.homes.replace(Some(homes_on(layout, self.array)));
             self.closes_hole.set(!layout.images().is_empty());
         }
     }
@@ -228,17 +220,20 @@ impl Disks {
         }
     }
 
-    fn images(&self, each: Vec<DiskImage>) -> DiskImages {
-        let lost = match self.known.as_slice() {
-            [] => vec![false; self.each.len()],
-            known => known.iter().flat_map(Members::lost).collect(),
+    pub(super) fn images(&self, each: Vec<DiskImage>) -> DiskImages {
+        let (lost, new) = match self.known.as_slice() {
+            [] => (vec![false; self.each.len()], vec![false; self.each.len()]),
+            known => (
+                known.iter().flat_map(Members::lost).collect(),
+                known.iter().flat_map(Members::unfilled).collect(),
+            ),
         };
         let homes = self.homes.borrow().clone();
         let (array, life, apart) = (self.array, self.life, self.apart());
         let member = self.first().capabilities().capacity;
         let closed = homes.as_ref().filter(|_| self.closes_hole.get());
         let written = closed.map(|homes| self.large.within(homes));
-        DiskImages { each, array, member, lost, apart, homes, written, life }
+        DiskImages { each, array, member, lost, new, apart, homes, written, life }
     }
 
     /// The array, if it has parity.

@@ -139,9 +139,9 @@ impl History<'_> {
         let lived = self.watch(&sim, &machine, &watch, Until { linger, cut: None });
         self.count(&watch, device, end);
         self.hidden |= watch.hidden.get();
-        self.count_array(&machine, lost);
         {
             let tally = &mut self.forks.borrow_mut().report.tally;
+            machine.disk.count(lost, tally);
             tally.failed_requests += self.told.failed.get() - failed;
             tally.transient_errors += self.told.transient.get() - transient;
         }
@@ -264,15 +264,6 @@ impl History<'_> {
         let rows = self.plan.array.filter(|array| array.parity > 0);
         let resyncs = 1 + u64::from(self.plan.array_life.pace.is_some());
         events_most * rows.map_or(1, |it| u64::from(it.columns + it.parity)) * resyncs
-    }
-
-    /// Counts what became of the array's members; `lost` of them were lost before.
-    fn count_array(&self, machine: &Machine, lost: u64) {
-        let (begun, ended) = machine.disk.resync_state();
-        let tally = &mut self.forks.borrow_mut().report.tally;
-        tally.members_left += machine.disk.lost_members() - lost;
-        tally.resyncs += u64::from(begun);
-        tally.resyncs_ended += u64::from(ended);
     }
 
     fn count(&self, watch: &Watch, device: Device, end: End) {

@@ -9,6 +9,7 @@ use manylogs_block::{BlockDevice, Extent, Geometry, IoError, Rng, to_usize};
 use manylogs_sim::CrashDisk;
 
 use crate::device::PhasedDisk;
+use crate::tally::Tally;
 use crate::volume::disks::Disks;
 use crate::volume::failing_array::FailingArray;
 use crate::volume::large::Noting;
@@ -23,6 +24,8 @@ pub(crate) struct InUse {
     parity: Option<Parity>,
     /// Whether it resynchronises members.
     resyncs: bool,
+    /// Whether it fills new members meanwhile.
+    fills: bool,
 }
 
 impl Disks {
@@ -44,7 +47,7 @@ impl Disks {
                 Rc::new(Stripe::new(self.runtime.clone(), columns, array.chunk, array.copies))
             }
         };
-        InUse { device, parity: None, resyncs }
+        InUse { device, parity: None, resyncs, fills: resyncs && self.has_new() }
     }
 
     fn start_parity(
@@ -63,7 +66,8 @@ impl Disks {
         let below = Rc::new(Noting { below, array, large });
         let (faults, unit) = (self.faults.clone(), self.first().capabilities().physical_sector);
         let device = Rc::new(FailingArray::new(below, faults, unit));
-        InUse { device, parity: Some(parity), resyncs: pace.is_some() }
+        let resyncs = pace.is_some();
+        InUse { device, parity: Some(parity), resyncs, fills: resyncs && self.has_new() }
     }
 
     /// The columns of an array: single members, or mirrors of several.
@@ -88,9 +92,14 @@ impl Disks {
         columns.map(mirror).collect()
     }
 
-    /// Whether a member of the array is lost.
+    /// Whether a member of the array is lost, or new and not filled yet.
     pub(super) fn is_degraded(&self) -> bool {
-        self.known.iter().any(|known| known.lost().contains(&true))
+        self.has_new() || self.known.iter().any(|known| known.lost().contains(&true))
+    }
+
+    /// Whether a member of the array is new, and not filled yet.
+    fn has_new(&self) -> bool {
+        self.known.iter().any(|known| known.unfilled().contains(&true))
     }
 
     /// Number of members that the array has lost.
@@ -100,9 +109,20 @@ impl Disks {
     }
 
     /// Whether the array has begun a resynchronisation in use, and whether it has ended.
-    pub(crate) fn resync_state(&self) -> (bool, bool) {
+    fn resync_state(&self) -> (bool, bool) {
         let begun = self.in_use.borrow().as_ref().is_some_and(|it| it.resyncs);
         (begun, begun && !self.apart())
+    }
+
+    /// Counts what became of the array's members; `lost` of them were lost before.
+    pub(crate) fn count(&self, lost: u64, tally: &mut Tally) {
+        let (begun, ended) = self.resync_state();
+        tally.members_left += self.lost_members() - lost;
+        tally.resyncs += u64::from(begun);
+        tally.resyncs_ended += u64::from(ended);
+        let fills = self.in_use.borrow().as_ref().is_some_and(|it| it.fills);
+        tally.fillings += u64::from(fills);
+        tally.fillings_ended += u64::from(fills && ended);
     }
 
     /// Lets some members fail all requests from some moment on, each from its own: at least one,

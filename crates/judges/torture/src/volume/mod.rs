@@ -4,6 +4,7 @@ pub(crate) mod arrays;
 pub(crate) mod between;
 pub(crate) mod clients;
 pub(crate) mod copies;
+pub(crate) mod dealt;
 pub(crate) mod disks;
 pub(crate) mod epoch;
 mod failing_array;

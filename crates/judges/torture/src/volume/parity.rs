@@ -40,7 +40,7 @@ impl DiskImages {
         let stripe = place.start.0 / array.chunk.0;
         let read = |member: u16| {
             let member = usize::from(member);
-            (!self.lost[member]).then(|| self.each[member].read(place))
+            self.counts(member).then(|| self.each[member].read(place))
         };
         let data = (0..array.columns).map(|column| read(rotation.of_data(stripe, column)));
         let data: Vec<Option<Payload>> = data.collect();
@@ -62,7 +62,7 @@ impl DiskImages {
             Some(_) => self.fit_what_is_told(array),
             None => self.fit_parity(array, self.all(array)),
         }
-        if self.lost.contains(&true) && rng.one_in(2) {
+        if self.is_short() && !self.begin_filling(rng) && rng.one_in(2) {
             self.replace_missing(array);
         }
         self
@@ -75,10 +75,10 @@ impl DiskImages {
         self.homes.as_ref()?;
         self.fit_what_is_told(array);
         self.apart = true;
-        let gone = self.lost.iter().filter(|lost| **lost).count();
+        let gone = (0..self.each.len()).filter(|member| !self.counts(*member)).count();
         let bears = usize::from(array.parity).checked_sub(gone).filter(|more| *more > 0)?;
         for _ in 0..=rng.below(bears as u64) {
-            let live: Vec<usize> = (0..self.lost.len()).filter(|at| !self.lost[*at]).collect();
+            let live: Vec<usize> = (0..self.each.len()).filter(|at| self.counts(*at)).collect();
             self.lost[live[to_usize(rng.below(live.len() as u64))]] = true;
         }
         Some(self)
@@ -101,7 +101,7 @@ impl DiskImages {
     pub(crate) fn make_whole(&mut self) {
         if let Some(array) = self.array.filter(|array| array.parity > 0) {
             self.settle();
-            if self.lost.contains(&true) {
+            if self.is_short() {
                 self.replace_missing(array);
             }
             self.fit_parity(array, self.all(array));
@@ -121,11 +121,12 @@ impl DiskImages {
             self.put_parities(array, place, &data);
         }
         self.lost.fill(false);
+        self.new.fill(false);
     }
 
     /// Computes the parity of the rows of an extent anew. Rows with missing members stay.
     fn fit_parity(&mut self, array: Geometry, extent: Extent) {
-        if self.lost.contains(&true) {
+        if self.is_short() {
             return;
         }
         // Rows of a stripe are the same for all of its chunks, and extents are whole stripes.
@@ -135,6 +136,11 @@ impl DiskImages {
             let data = self.columns_of_stripe(array, place);
             self.put_parities(array, place, &data);
         }
+    }
+
+    /// Computes the parity of all rows anew.
+    pub(super) fn fit_all_parity(&mut self, array: Geometry) {
+        self.fit_parity(array, self.all(array));
     }
 
     fn put_parities(&mut self, array: Geometry, place: Extent, data: &[Payload]) {
@@ -183,9 +189,11 @@ impl DiskImages {
         if self.lost.contains(&true) {
             return Ok(());
         }
+        // New members count as far as they are filled.
+        let known = Self { new: vec![false; self.each.len()], ..self.clone() };
         for stripe in 0..self.stripes(array) {
             let place = Extent { start: Lba(stripe * array.chunk.0), len: array.chunk };
-            let data = self.columns_of_stripe(array, place);
+            let data = known.columns_of_stripe(array, place);
             for which in 0..array.parity {
                 let member = usize::from(rotation.of_parity(stripe, which));
                 let (parity, own) =

@@ -5,6 +5,7 @@ use manylogs_torture::{Campaign, Progress, System};
 #[test]
 fn nothing_is_lost_on_arrays() {
     let (mut resyncs, mut ended, mut left) = (0, 0, 0);
+    let (mut fillings, mut filled) = (0, 0);
     // Those with parity have several times as many states.
     for (array, seeds) in [
         ("raid0:2", 1..=2),
@@ -37,9 +38,13 @@ fn nothing_is_lost_on_arrays() {
         resyncs += summary.tally.resyncs;
         ended += summary.tally.resyncs_ended;
         left += summary.tally.members_left;
+        fillings += summary.tally.fillings;
+        filled += summary.tally.fillings_ended;
     }
     // Arrays resynchronised while they were used, and members left.
     assert!(ended > 0 && resyncs > ended && left > 0, "{resyncs}, {ended}, {left}");
+    // New members were filled, some of them to the end.
+    assert!(filled > 0 && fillings >= filled, "{fillings}, {filled}");
 }
 
 #[test]
@@ -152,4 +157,25 @@ fn every_bug_planted_in_an_array_that_changes_in_use_is_caught() {
     };
     let hunt = Hunt { histories: "resync", bugs: RESYNC, patience: 1000 };
     hunt.run(|| (), |bug, seed, ()| run_plan(&plan_for(bug, seed), false));
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn every_bug_planted_in_an_array_that_fills_new_members_is_caught() {
+    use crate::common::Hunt;
+    use manylogs_plant::{Bug, FILLING};
+    use manylogs_torture::{Plan, run_plan};
+
+    const FIRST: u64 = 9000;
+    // Each bug must show on every level that can fill a member.
+    let levels: [(&str, fn(Plan) -> Plan); 3] = [
+        ("filling-10", |plan| plan.on_raid10(4)),
+        ("filling-5", |plan| plan.on_parity(4, 1)),
+        ("filling-6", |plan| plan.on_parity(6, 2)),
+    ];
+    for (histories, on) in levels {
+        let plan_for = |_: Bug, seed| on(Plan::plain(FIRST + seed)).filling_members();
+        let hunt = Hunt { histories, bugs: FILLING, patience: 1000 };
+        hunt.run(|| (), |bug, seed, ()| run_plan(&plan_for(bug, seed), false));
+    }
 }

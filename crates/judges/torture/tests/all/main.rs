@@ -21,6 +21,7 @@ mod keeping;
 mod lazy_planted;
 mod logs_settings;
 mod mlfs;
+mod mlfs_arrays;
 mod mlfs_planted;
 mod moved_logs;
 mod planted;

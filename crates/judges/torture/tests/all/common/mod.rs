@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use manylogs_plant::{
     ARRAY, Bug, CHAIN_LINKS, CHAIN_LOSS, CHAIN_SUMMARIES, COPIES, DURABLE_BUDGET, DURABLE_FILES,
-    DURABLE_HOMES, EVEREST, EXT4, GECKO, HOLE, KEPT, LAZY, LENDERS, LENDERS_CASES, MLFS, NEAR,
-    NEAR_LAZY, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, RESYNC, TAIL_CACHE, VOLUME, plant,
+    DURABLE_HOMES, EVEREST, EXT4, FILLING, GECKO, HOLE, KEPT, LAZY, LENDERS, LENDERS_CASES, MLFS,
+    NEAR, NEAR_LAZY, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, RESYNC, TAIL_CACHE, VOLUME, plant,
 };
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::{Report, Violation, run_ext4};
@@ -35,6 +35,7 @@ const SETS: &[&[Bug]] = &[
     DURABLE_HOMES,
     EVEREST,
     EXT4,
+    FILLING,
     GECKO,
     KEPT,
     LAZY,
