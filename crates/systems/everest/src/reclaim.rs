@@ -237,7 +237,7 @@ impl Client {
     /// Versions newer than `limit` are on their way to a store: then nothing is done.
     ///
     /// # Errors
-    /// If the header cannot be written.
+    /// If the header cannot be written, or the client is closed.
     pub(crate) async fn settle(
         self: &Rc<Self>,
         extent: Extent,
@@ -253,6 +253,10 @@ impl Client {
             one.has_newest == next.has_newest && (one.has_newest || one.version == next.version)
         };
         for same in holders.chunk_by(together) {
+            if self.closed.get() {
+                // The base may have noted that a store has these versions.
+                return Err(IoError::Gone);
+            }
             if same.iter().any(|holder| holder.has_newest) && !self.found_again(extent).await? {
                 return Ok(false);
             }

@@ -7,6 +7,7 @@ use manylogs_block::{Sectors, to_usize};
 use manylogs_everest::{
     CircularStore, Lender, Lending, OffloadError, OffloadOptions, Offloaded, Policy, StoreOptions,
 };
+use manylogs_filters::Delay;
 
 use crate::far::{Far, a_base, block, get, in_virtual_time, opened, put, staying, tags};
 
@@ -161,6 +162,28 @@ fn compared_at_the_opening() -> bool {
 #[test]
 fn a_base_knows_what_its_stores_had() {
     assert!(compared_at_the_opening());
+}
+
+/// A write that is under way when the base volume is closed goes home over what a store has, which
+/// the base has just noted. The store must not forget it then.
+#[test]
+fn a_store_keeps_what_is_noted_at_the_close() {
+    in_virtual_time(|runtime| async move {
+        let (fast, store) = (a_base(&runtime).await, Store::new(&runtime).await);
+        let slow = Delay::new(runtime.clone(), fast, Nanos::from_millis(50));
+        let base: Rc<dyn BlockDevice> = Rc::new(slow);
+        let volume = opened(&runtime, &base, &[&store.far], at_leisure()).await.unwrap();
+        runtime.sleep(Nanos::from_secs(1)).await;
+        put(&volume, 1, 10).await.unwrap();
+        volume.evacuate(store.far.id()).await.unwrap();
+        let write = Request::write_fua(block(1), tags(11));
+        let under_way = volume.submit(write);
+        volume.close().await;
+        let answer = under_way.await;
+        let again = opened(&runtime, &base, &[&store.far], at_leisure()).await.unwrap();
+        let read = get(&again, 1).await.unwrap();
+        assert!(read == tags(11) || answer.is_err() && read == tags(10), "{answer:?}");
+    });
 }
 
 /// Nobody has a newer copy of the store's disk.
