@@ -15,6 +15,7 @@ mod damage;
 mod damaged_copy;
 mod data;
 mod failing;
+mod freed_meanwhile;
 mod kernel;
 mod lazy;
 mod lengthen;

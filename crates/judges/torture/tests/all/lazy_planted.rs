@@ -31,8 +31,9 @@ fn plan_for(bug: Bug, seed: u64) -> Ext4Plan {
     }
 }
 
-/// Prints what was noticed of each. `LazyRenewsFreed` is left out: no history within reach frees a
-/// block between the cleaner's choice and its renewal, and crashes before the revoke is durable.
+/// Prints what was noticed of each. `LazyRenewsFreed` is left out: in these histories blocks are in
+/// memory while they are freed, and are not renewed then. `freed_meanwhile.rs` in
+/// `crates/filesystems/ext4/tests/all` shows it.
 #[test]
 fn every_planted_bug_of_a_journal_that_keeps_what_it_holds_is_noticed() {
     let shown = |bug: &Bug| *bug != Bug::LazyRenewsFreed;
