@@ -51,6 +51,9 @@ fn nothing_is_lost_on_arrays() {
 fn members_that_fail_are_borne() {
     for (array, seeds) in
         [("raid0:4", 801..=840), ("raid10:4", 601..=640), ("raid1:2", 1..=40), ("raid1:3", 41..=80)]
+            .into_iter()
+            // An array with parity fails requests as a whole, and in part.
+            .chain([("raid5:4", 3_000_000..=3_000_015)])
     {
         let campaign = Campaign {
             system: System::Volume,
