@@ -26,7 +26,8 @@
 #   make bench  instructions per replayed request, against benches/budget.txt
 #   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the volume and between it and its clients: tests must notice each
-#   make campaign  a million crash states (STATES=N for another number)
+#   make campaign  a million crash states of volumes, and as many of volumes on arrays (STATES=N for
+#               another number)
 #   make adopt-campaign 40,000 crash states on the way to MLFS and back
 #   make round-trips    100 round trips of a disk between MLFS and the kernel; needs root
 #   make ext4-campaign  500,000 crash states of the file system and a million damaged images
@@ -116,6 +117,8 @@ check: tools
 
 # About 40 s of processor time for each system. The targets of single campaigns run many more.
 TORTURE = $(TARGET)/release/manylogs torture
+# The arrays on which volumes and file systems are crashed.
+ARRAYS := raid0:4 raid10:4 raid5:4 raid6:8
 test-campaigns: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	$(TORTURE) --faults --states 60000
@@ -127,6 +130,10 @@ test-campaigns: tools
 	$(TORTURE) --system ext4 --mutate 10000 --e2fsck-every 200
 	$(TORTURE) --system mlfs --states 8000
 	$(TORTURE) --system mlfs --trouble --states 4000
+	for array in $(ARRAYS); do $(TORTURE) --array $$array --states 4000 || exit; done
+	for array in $(ARRAYS); do \
+		$(TORTURE) --system mlfs --array $$array --states 400 || exit; \
+	done
 	$(TORTURE) --system adopt --states 4000
 
 # What install takes, where to, and under what root for packages.
@@ -282,6 +289,10 @@ mlfs-bench: tools
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	$(TARGET)/release/manylogs torture --faults --states $(STATES)
+	for array in $(ARRAYS); do \
+		$(TORTURE) --array $$array --states $$(($(STATES) / 5)) || exit; \
+		$(TORTURE) --array $$array --trouble --states $$(($(STATES) / 20)) || exit; \
+	done
 
 ext4-campaign: STATES := 500000
 ext4-campaign: MUTANTS := 1000000

@@ -5,11 +5,12 @@
 # server is killed, the guest's power is cut, and in the end the drained volume is read through
 # device-mapper alone.
 #
-#   tests/guest/arrays.sh [LEVEL...]        (make guest-arrays)
+#   [CUTS=N] tests/guest/arrays.sh [LEVEL...]        (make guest-arrays)
 #
 # LEVEL is raid0, raid10, striped (device-mapper alone), lvm (stripes by lvcreate), raid5 or raid6.
-# With -short behind raid10, raid5 or raid6 a member is removed after the power cut, before the array
-# is put together again.
+# With -short behind raid10, raid5 or raid6 a member is removed after the power cut, before the
+# array is put together again. CUTS is the number of power cuts of each LEVEL, 1 when it is not given;
+# they come at different moments. CUT is the number of a single one to repeat.
 #
 # Needs Debian with a 6.12 kernel for the cloud, or one in MANYLOGS_UBLK_KERNEL: a directory with
 # boot/vmlinuz-* and lib/modules. BUILT names a directory like target/release in which everything
@@ -33,10 +34,11 @@ initramfs() {
     chmod +x "$root/init"
     echo "$1" >"$root/level"
     echo "$2" >"$root/turn"
+    echo "$3" >"$root/cut"
     pack "$root"
 }
 
-# check LEVEL: one guest until its power is cut, and one after that.
+# check LEVEL CUT: one guest until its power is cut, and one after that.
 check() {
     local n disks=()
     for n in 1 2 3 4; do
@@ -48,12 +50,12 @@ check() {
     rm -f "$work/keep.img"
     truncate -s 16M "$work/keep.img"
     disks+=("file=$work/keep.img")
-    initramfs "$1" before
+    initramfs "$1" before "$2"
     boot_guest "${MANYLOGS_GUEST_SECONDS:-900}" 768 "" "${disks[@]}"
-    verdict "guest, $1" "power cut"
-    initramfs "$1" after
+    verdict "guest, $1, cut $2" "power cut"
+    initramfs "$1" after "$2"
     boot_guest "${MANYLOGS_GUEST_SECONDS:-900}" 768 "" "${disks[@]}"
-    verdict "guest, $1, after the cut" passed
+    verdict "guest, $1, after cut $2" passed
 }
 
 lvm=()
@@ -64,5 +66,7 @@ kernel linux-image-6.12-cloud-amd64 "${MANYLOGS_UBLK_KERNEL:-$out/kernel-ublk}" 
     exit 0
 }
 build
-for level; do check "$level"; done
+for level; do
+    for cut in ${CUT:-$(seq "${CUTS:-1}")}; do check "$level" "$cut"; done
+done
 say "passed: $*"

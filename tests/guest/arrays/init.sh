@@ -1,7 +1,8 @@
 #!/bin/busybox sh
 # Runs as the first process of the guest. /dev/vda to /dev/vdd are the array's members, /dev/vde
 # keeps what the test remembers. /level is the array's level, with -short if a member is removed
-# after the power cut. /turn is before or after the cut. Lines that begin with "SEEN" are for people, those with "VERDICT" are for the host.
+# after the power cut. /turn is before or after the cut, /cut is its number. Lines that begin with
+# "SEEN" are for people, those with "VERDICT" are for the host.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -182,7 +183,8 @@ before() {
     written 61 120 || failed "writing after the kill"
     # More is on its way when the power goes.
     (while :; do dd if=/dev/urandom of=/data/busy bs=16k count=20 conv=fsync 2>/dev/null; done) &
-    sleep 3
+    # Another moment for each cut: 2 to 5 s.
+    sleep $((2 + $(cat /cut) * 6 / 10 % 3)).$((($(cat /cut) * 6) % 10))
     sync -f /keep/sums 2>/dev/null || sync
     echo "VERDICT: power cut"
     sleep 1

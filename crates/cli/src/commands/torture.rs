@@ -110,7 +110,7 @@ fn check_array(args: &TortureArgs, system: System, array: &Shape) -> Result<(), 
         return Err(Failure::input(message));
     }
     if is_mlfs {
-        has_room_on(array).map_err(|why| Failure::input(format!("--array {array}: {why}")))?;
+        has_room_on(array).map_err(|why| Failure::input(format!("--array {why}")))?;
     }
     Ok(())
 }

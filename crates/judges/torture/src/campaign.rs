@@ -224,7 +224,10 @@ impl Campaign {
         let plan = if saves { plan.saving() } else { plan };
         let plan = if self.trouble { plan.in_trouble() } else { plan };
         let array = self.array.filter(|_| journal.is_near());
-        let plan = array.map_or(plan.clone(), |array| plan.on(&array));
+        let plan = match array {
+            Some(array) => plan.on(&array),
+            None => plan,
+        };
         let plan = plan.with_e2fsck(campaign.e2fsck_every);
         // The judge of homes alone needs e2fsck as well.
         let plan = if campaign.e2fsck_every == 0 { plan.with_homes(0) } else { plan };

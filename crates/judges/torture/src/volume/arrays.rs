@@ -21,6 +21,9 @@ const CHUNK_MOST: u64 = 32;
 /// Bytes of non-volatile RAM for each column that a table has in addition: a record is whole rows,
 /// so that the largest has more entries than on one disk.
 const NVRAM_EACH_COLUMN: usize = 256;
+/// The same on an array without parity, where each column has a log in every region, and the table
+/// keeps some bytes for each log.
+const NVRAM_LOGS_OF_COLUMN: usize = 2048;
 /// The shortest chunk of an array with parity, in sectors: a volume fills rows from there on.
 const ROWS_CHUNK_LEAST: u64 = 32;
 
@@ -164,6 +167,9 @@ impl Plan {
         let chunk = Sectors(8 << Rng::new(self.seed ^ ARRAY).below(3));
         self.array = Some(Geometry { chunk, columns, copies, parity: 0, first: Sectors(0) });
         self.trouble = Trouble::Never;
+        if let TablePlace::Nvram(bytes) = &mut self.config.table {
+            *bytes += NVRAM_LOGS_OF_COLUMN * usize::from(columns - 1);
+        }
         let columns = u64::from(columns);
         let least = self.disk.capacity.0 * columns;
         self.disk.capacity = Sectors(least.next_multiple_of(columns * CHUNK_MOST));
