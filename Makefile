@@ -130,7 +130,7 @@ test-campaigns: tools
 	$(TORTURE) --system ext4 --mutate 10000 --e2fsck-every 200
 	$(TORTURE) --system mlfs --states 8000
 	$(TORTURE) --system mlfs --trouble --states 4000
-	for array in $(ARRAYS); do $(TORTURE) --array $$array --states 4000 || exit; done
+	for array in $(ARRAYS); do $(TORTURE) --array $$array --states 2000 || exit; done
 	for array in $(ARRAYS); do \
 		$(TORTURE) --system mlfs --array $$array --states 400 || exit; \
 	done
