@@ -46,7 +46,7 @@ impl Client {
             // Of a lost version nothing is left that could be written home.
             let dirty = known.is_some_and(|(_, copies)| copies.is_away());
             let is_lost = known.is_some_and(|(_, copies)| copies.is_lost());
-            if is_lost && !self.header.is_all_lost(part) {
+            if is_lost && !self.header.is_all_lost(Range { extent: part, version }) {
                 continue;
             }
             let limit = if candidate.left_over { Version(u64::MAX) } else { version };
@@ -116,7 +116,9 @@ impl Client {
         }
         let (mut found, mut home) = (Vec::new(), ReadHome::default());
         for (extent, known) in parts {
-            let is_needless = is_lost(known) && self.header.is_all_lost(extent);
+            let version = known.map_or(Version(0), |(version, _)| version);
+            let is_noted = || self.header.is_all_lost(Range { extent, version });
+            let is_needless = is_lost(known) && is_noted();
             if !is_needless && known.is_some_and(|(_, copies)| !copies.clean) {
                 found.extend(self.read_newest(extent).await?);
                 continue;

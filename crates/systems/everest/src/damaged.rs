@@ -38,8 +38,9 @@ impl Client {
         let parts = self.table.borrow().lookup(whole).into_iter();
         let needed = parts.filter_map(|(extent, known)| {
             let (version, copies) = known.filter(|(_, copies)| !copies.clean)?;
-            let is_needless = copies.is_lost() && self.header.is_all_lost(extent);
-            (!is_needless).then_some(Range { extent, version })
+            let range = Range { extent, version };
+            let is_needless = copies.is_lost() && self.header.is_all_lost(range);
+            (!is_needless).then_some(range)
         });
         needed.collect()
     }
@@ -62,9 +63,8 @@ impl Client {
             None => (0..self.peers.len()).any(|store| table.is_held_by(store, extent)),
         };
         // What is home, or hidden by a noted loss, is forgotten without being read.
-        let is_needed = |one: &Candidate| {
-            one.dirty && !(one.copies == 0 && self.header.is_all_lost(one.range.extent))
-        };
+        let is_needed =
+            |one: &Candidate| one.dirty && !(one.copies == 0 && self.header.is_all_lost(one.range));
         // Nobody can say any more which store had it.
         let is_nowhere = |one: &Candidate| {
             let is_held = !table.holders(one.range.extent).is_empty();

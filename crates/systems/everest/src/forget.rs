@@ -105,7 +105,8 @@ impl Client {
         if self.is_over() {
             return Err(IoError::Gone.into());
         }
-        let (store, version) = (self.peers[number].id, self.last_version());
+        // Newer than what the store has, so that it is no store's if it returns.
+        let (store, version) = (self.peers[number].id, self.next_version());
         let only = self.table.borrow().only_in(number).iter().map(|range| range.extent).collect();
         let lost = joined(only, self.header.content().room_for_losses(store).max(1));
         if !lost.is_empty() && !accept {

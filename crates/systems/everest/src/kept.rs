@@ -166,6 +166,7 @@ impl Offloaded {
         client.leave(number).await?;
         let _ = client.take_trouble(number);
         loop {
+            client.note_losses().await?;
             let stuck = client.stuck(Some(number));
             if stuck.is_empty() {
                 if client.has_left(number).await? {

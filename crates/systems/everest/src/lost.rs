@@ -74,6 +74,14 @@ impl Content {
         room.saturating_sub(self.lost.len()) / 2
     }
 
+    /// Number of ranges that may be noted as lost when a store came back with less than it had. They
+    /// take at most half of the room, as those that go with a store.
+    pub(crate) fn room_for_missing(&self) -> usize {
+        let voids = self.voids.len() * size_of::<RawVoid>();
+        let most = (BYTES_MAX - voids) / size_of::<RawLost>() / 2;
+        most.saturating_sub(self.lost.len())
+    }
+
     /// Notes that `lost` is lost: versions up to those of the ranges count no more, wherever they
     /// are.
     pub(crate) fn lose(&mut self, lost: &[Range]) {
@@ -104,13 +112,13 @@ impl Header {
         self.content().lost.iter().any(|lost| lost.extent.overlaps(extent))
     }
 
-    /// Whether all of `extent` is lost.
-    pub(crate) fn is_all_lost(&self, extent: Extent) -> bool {
-        let mut left = vec![Range { extent, version: Version::default() }];
-        for lost in &self.content().lost {
-            left = left.iter().flat_map(|range| range.outside(lost.extent)).collect();
-        }
-        left.is_empty()
+    /// Whether the header says of all of `range` that its version is lost. A note of an older loss
+    /// does not: a newer version was written since, and hides the note from an opening.
+    pub(crate) fn is_all_lost(&self, Range { extent, version }: Range) -> bool {
+        // The lost ranges do not overlap.
+        let content = self.content();
+        let lost = content.lost.iter().filter(|lost| lost.version >= version);
+        lost.map(|lost| lost.extent.intersection(extent).len.0).sum::<u64>() == extent.len.0
     }
 }
 

@@ -174,6 +174,7 @@ impl Client {
             let away: Vec<usize> = (0..self.peers.len()).filter(is_away).collect();
             if !self.is_over() {
                 drop(self.note_losses().await);
+                self.look_for_missing().await;
                 // Without it a store is forgotten at a higher price.
                 drop(self.note(&away).await);
             }

@@ -172,27 +172,44 @@ impl Client {
 
     async fn reconnect(self: &Rc<Self>, store: usize) -> Result<(), LenderError> {
         let ranges = self.connect(store).await?;
-        let peer = &self.peers[store];
-        peer.begins.set(true);
-        let no_notes = self.header.drop_notes().await;
-        peer.begins.set(false);
-        if no_notes.is_err() || peer.gone.get() || self.is_over() {
-            return Err(LenderError::Unreachable);
-        }
-        let voids = self.header.voids_of(self.peers[store].id);
-        let listed = self.header.is_listed(self.peers[store].id);
+        // Nothing is noted of any store until the session has begun.
+        self.peers[store].begins.set(true);
+        let begun = self.begin_with(store, ranges).await;
+        self.peers[store].begins.set(false);
+        let (old, voids) = begun?;
+        self.forget_old(store, old, voids).await
+    }
+
+    /// Begins a session with a store that answered what it holds. Returns the versions that it must
+    /// forget, and those that are void.
+    async fn begin_with(
+        &self,
+        store: usize,
+        ranges: Vec<Range>,
+    ) -> Result<(Vec<Range>, Vec<Range>), LenderError> {
+        let (peer, unreachable) = (&self.peers[store], |_| LenderError::Unreachable);
+        let voids = self.header.voids_of(peer.id);
         // A store that is not listed was sent nothing since it was last known to hold nothing. So
-        // it has come back in an old state.
-        let counted = if listed { without(&ranges, &voids) } else { Vec::new() };
+        // it has come back in another state: all of that is old, but what is missing without it.
+        let (counted, old) = if self.header.is_listed(peer.id) {
+            (without(&ranges, &voids), Vec::new())
+        } else {
+            let back = self.table.borrow().returned(&ranges);
+            if !back.is_empty() {
+                self.header.list(peer.id).await.map_err(unreachable)?;
+            }
+            let old = without(&ranges, &back);
+            (back, old)
+        };
         self.table.borrow_mut().reconcile(store, &counted);
         self.lacks.set(true);
-        // A store that is not listed must forget all; another one only the void versions.
-        let old = if listed { Vec::new() } else { ranges };
+        // Nothing older may be shown after a crash.
+        self.note_losses_for_notes().await.map_err(unreachable)?;
+        if peer.gone.get() || self.is_over() {
+            return Err(LenderError::Unreachable);
+        }
         self.begin_session(store, !old.is_empty() || !voids.is_empty());
-        // Nothing older may be shown after a crash. Without the note this holds while the client
-        // lives.
-        drop(self.note_losses().await);
-        self.forget_old(store, old, voids).await
+        Ok((old, voids))
     }
 
     /// Notes that a session has begun. With `old` the store takes no writes until it has forgotten

@@ -95,7 +95,7 @@ impl Client {
         // reached, and so does what is older than a lost range.
         found.retain(|one| match one.dirty && one.copies != 0 {
             true => one.copies & reachable != 0,
-            false if one.dirty => self.outlives_loss(one.range.extent),
+            false if one.dirty => self.outlives_loss(one.range),
             false => self.may_settle(one.range.extent),
         });
         let is_urgent = |one: &Candidate| few(one) || self.holds(leaving, one.range.extent);
@@ -131,12 +131,12 @@ impl Client {
     /// Whether stores hold versions of `extent` that are older than lost ones, and the store that
     /// must forget its version first can be reached. The note of the loss in the header hides these
     /// versions from an opening, so that nobody needs them any more.
-    fn outlives_loss(&self, extent: Extent) -> bool {
-        let is_held = !self.table.borrow().holders(extent).is_empty();
+    fn outlives_loss(&self, range: Range) -> bool {
+        let is_held = !self.table.borrow().holders(range.extent).is_empty();
         is_held
             && !plant::is(Bug::LossOutlived)
-            && self.header.is_all_lost(extent)
-            && self.may_settle(extent)
+            && self.header.is_all_lost(range)
+            && self.may_settle(range.extent)
     }
 
     /// Whether all that is off-loaded can be brought home.
@@ -294,8 +294,11 @@ impl Client {
     }
 
     /// Notes as void the versions of stores that were unreachable for longer than reads wait, if
-    /// all they hold is home.
+    /// all they hold is home. Not while something is lost: a store may come back with it.
     async fn give_up_stores(self: &Rc<Self>) {
+        if self.table.borrow().has_losses() {
+            return;
+        }
         for store in 0..self.peers.len() {
             let gone = self.lost_for(store) > self.options.patience;
             let is_clean = || {

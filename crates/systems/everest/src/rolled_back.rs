@@ -6,14 +6,17 @@
 //! If a store comes back with that version after all, it counts again. And a base that is opened
 //! knows by its note of what that store alone has (`noted.rs`). Then nothing is opened.
 
+use std::rc::Rc;
+
 use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
-use crate::call::StoreId;
+use crate::call::{Ask, StoreId};
 use crate::header::Content;
-use crate::locks::Use;
+use crate::locks::{Locked, Use};
 use crate::offload::{Client, Offloaded};
-use crate::versions::{Range, Versions};
+use crate::table::{Copies, Table};
+use crate::versions::{Range, Version, Versions};
 
 impl Content {
     /// What of the note of a store is not in its answer of what it holds. Ranges of a note may have
@@ -23,9 +26,36 @@ impl Content {
             return Vec::new();
         };
         let mut held = Versions::new();
-        answer.iter().for_each(|range| held.insert(range.extent, range.version));
+        // What is void is home, whether the store has it or not.
+        let voids = self.voids.iter().filter(|(of, _)| *of == store).map(|(_, void)| void);
+        answer.iter().chain(voids).for_each(|range| held.insert(range.extent, range.version));
         let has = |one: &&Range| held.lookup(one.extent).any(|(_, version)| version >= one.version);
         note.ranges.iter().filter(|one| !has(one)).map(|one| one.extent).collect()
+    }
+}
+
+impl Table {
+    /// Whether nobody has the newest version of some range any more.
+    pub(crate) fn has_losses(&self) -> bool {
+        self.newest().any(|(_, copies)| copies.is_lost())
+    }
+
+    /// The ranges whose newest version nobody has any more, in order of address.
+    fn nowhere(&self) -> impl Iterator<Item = Range> + '_ {
+        self.newest().filter(|(_, copies)| copies.is_lost()).map(|(range, _)| range)
+    }
+
+    /// What of a store's answer nobody else has any more, in the version that is missing.
+    pub(crate) fn returned(&self, answer: &[Range]) -> Vec<Range> {
+        let mut found = Vec::new();
+        for &Range { extent, version } in answer {
+            let is_missing =
+                |(newest, copies): (Version, Copies)| copies.is_lost() && newest == version;
+            let parts = self.lookup(extent).into_iter();
+            let back = parts.filter(|(_, known)| known.is_some_and(is_missing));
+            found.extend(back.map(|(extent, _)| Range { extent, version }));
+        }
+        found
     }
 }
 
@@ -36,36 +66,79 @@ impl Client {
         if !self.lacks.get() {
             return Vec::new();
         }
-        let mut found = self.table.borrow().nowhere();
-        found.retain(|one| !self.header.is_all_lost(one.extent));
-        found
+        let mut noted = Versions::new();
+        self.header.content().lost.iter().for_each(|lost| noted.insert(lost.extent, lost.version));
+        let is_noted = |one: &Range| {
+            let parts = noted.lookup(one.extent).filter(|(_, version)| *version >= one.version);
+            parts.map(|(part, _)| part.len.0).sum::<u64>() == one.extent.len.0
+        };
+        self.table.borrow().nowhere().filter(|one| !is_noted(one)).collect()
     }
 
     /// Notes durably what no store has any more. What clients are changing is left to the next
     /// attempt. What the header has no room for is known as lost as long as the client lives.
     pub(crate) async fn note_losses(&self) -> Result<(), IoError> {
-        if !self.lacks.get() || plant::is(Bug::RollbackNotNoted) {
+        let found = self.lost_now();
+        if found.is_empty() { Ok(()) } else { self.lose_noted(&found, false).await.map(drop) }
+    }
+
+    /// Asks each store something while a range is lost. A store that was started anew has no session,
+    /// and tells in the next one what it holds: its right disk may be back.
+    pub(crate) async fn look_for_missing(self: &Rc<Self>) {
+        let Some(lost) = self.table.borrow().nowhere().next() else { return };
+        let extent = Extent { len: Sectors(1), ..lost.extent };
+        let live = |store: &usize| self.peers[*store].is_live();
+        let ask = |store: usize| self.call(store, Ask::Read { extent });
+        let asked: Vec<_> = (0..self.peers.len()).filter(live).map(ask).collect();
+        for answer in asked {
+            drop(answer.await);
+        }
+    }
+
+    /// As [`Client::note_losses`] before a session begins, when all notes of what stores alone have must go: in one
+    /// change, so that a power cut forgets neither.
+    pub(crate) async fn note_losses_for_notes(&self) -> Result<(), IoError> {
+        let found = self.lost_now();
+        if !found.is_empty() && self.lose_noted(&found, true).await? {
             return Ok(());
+        }
+        self.header.drop_notes().await
+    }
+
+    /// What is to be noted, and can be: locked, so that no write goes home meanwhile, which the
+    /// note would hide.
+    fn lost_now(&self) -> Vec<(Range, Locked)> {
+        let room = self.header.content().room_for_missing();
+        if !self.lacks.get() || room == 0 || plant::is(Bug::RollbackNotNoted) {
+            return Vec::new();
         }
         let mut unnoted = self.unnoted();
-        if unnoted.is_empty() {
-            self.lacks.set(false);
-            return Ok(());
-        }
-        unnoted.truncate(self.header.content().room_for_losses([0; 16]));
-        // A write that goes home meanwhile must not be hidden by the note.
+        self.lacks.set(!unnoted.is_empty());
+        unnoted.truncate(room);
         let ask = |one: Range| (one, self.locks.ask(one.extent, Use::Home));
         let mut asked: Vec<_> = unnoted.into_iter().map(ask).collect();
         asked.retain(|(_, locked)| locked.is_held());
-        let lost: Vec<Range> = asked.iter().map(|(one, _)| *one).collect();
-        if lost.is_empty() {
-            return Ok(());
-        }
+        asked
+    }
+
+    async fn lose_noted(
+        &self,
+        found: &[(Range, Locked)],
+        drops_notes: bool,
+    ) -> Result<bool, IoError> {
+        let lost: Vec<Range> = found.iter().map(|(one, _)| *one).collect();
         let change = |content: &mut Content| {
+            if drops_notes {
+                content.notes.clear();
+            }
             content.lose(&lost);
             content.make_room()
         };
-        self.header.update(change).await.map(drop)
+        let done = self.header.update(change).await?;
+        if done && drops_notes {
+            self.header.noted.set(false);
+        }
+        Ok(done)
     }
 }
 

@@ -376,10 +376,10 @@ impl Table {
         found
     }
 
-    /// The ranges whose newest version nobody has any more, in order of address.
-    pub(crate) fn nowhere(&self) -> Vec<Range> {
-        let found = self.newest.iter().filter(|(_, known)| known.value.is_lost());
-        found.map(|(extent, known)| Range { extent, version: Version(known.sequence.0) }).collect()
+    /// The newest acknowledged versions, in order of address.
+    pub(crate) fn newest(&self) -> impl Iterator<Item = (Range, Copies)> + '_ {
+        let range = |extent, version: DataSequence| Range { extent, version: Version(version.0) };
+        self.newest.iter().map(move |(extent, known)| (range(extent, known.sequence), known.value))
     }
 
     /// The oldest of the newest versions that stores alone have.

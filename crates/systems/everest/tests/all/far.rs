@@ -104,7 +104,7 @@ pub(crate) async fn get(volume: &Offloaded, number: u64) -> Result<Payload, IoEr
     volume.submit(Request::Read { extent: block(number) }).await
 }
 
-fn options(policy: Policy) -> OffloadOptions {
+pub(crate) fn options(policy: Policy) -> OffloadOptions {
     OffloadOptions {
         policy,
         patience: Nanos::from_secs(3),
