@@ -57,10 +57,12 @@ impl Mirror {
     /// An array of `members` of which `known` is known.
     ///
     /// # Panics
-    /// If `members` is empty, or not as many as are known.
+    /// If `members` is empty, not as many as are known, or without one that has the content.
     #[must_use]
     pub fn with(runtime: Handle, members: Vec<Rc<dyn BlockDevice>>, known: Members) -> Self {
         assert_eq!(members.len(), known.len(), "members of a mirror");
+        let mut each = known.lost().into_iter().zip(known.unfilled());
+        assert!(each.any(|(lost, new)| !lost && !new), "no member has the content: {known:?}");
         let capabilities = of_each(&members);
         let member = |device| Member { device, head: Cell::default(), under_way: Cell::default() };
         let (devices, traffic) = (members.into_iter().map(member).collect(), Traffic::default());

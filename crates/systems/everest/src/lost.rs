@@ -74,8 +74,8 @@ impl Content {
         room.saturating_sub(self.lost.len()) / 2
     }
 
-    /// Number of ranges that may be noted as lost when a store came back with less than it had. They
-    /// take at most half of the room, as those that go with a store.
+    /// Number of ranges that may be noted as lost when a store came back with less than it had.
+    /// They take at most half of the room, as those that go with a store.
     pub(crate) fn room_for_missing(&self) -> usize {
         let voids = self.voids.len() * size_of::<RawVoid>();
         let most = (BYTES_MAX - voids) / size_of::<RawLost>() / 2;

@@ -82,8 +82,8 @@ impl Client {
         if found.is_empty() { Ok(()) } else { self.lose_noted(&found, false).await.map(drop) }
     }
 
-    /// Asks each store something while a range is lost. A store that was started anew has no session,
-    /// and tells in the next one what it holds: its right disk may be back.
+    /// Asks each store something while a range is lost. A store that was started anew has no
+    /// session, and tells in the next one what it holds: its right disk may be back.
     pub(crate) async fn look_for_missing(self: &Rc<Self>) {
         let Some(lost) = self.table.borrow().nowhere().next() else { return };
         let extent = Extent { len: Sectors(1), ..lost.extent };
@@ -95,8 +95,8 @@ impl Client {
         }
     }
 
-    /// As [`Client::note_losses`] before a session begins, when all notes of what stores alone have must go: in one
-    /// change, so that a power cut forgets neither.
+    /// As [`Client::note_losses`] before a session begins, when all notes of what stores alone have
+    /// must go: in one change, so that a power cut forgets neither.
     pub(crate) async fn note_losses_for_notes(&self) -> Result<(), IoError> {
         let found = self.lost_now();
         if !found.is_empty() && self.lose_noted(&found, true).await? {

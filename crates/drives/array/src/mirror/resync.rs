@@ -74,8 +74,15 @@ impl Mirror {
         let end = self.0.capabilities.capacity;
         while let Some(from) = self.0.members.behind() {
             let len = pace.window.min(Sectors(end.0.saturating_sub(from.0)));
-            if len == Sectors(0) || self.0.live().count() == 1 {
+            if len == Sectors(0) {
                 return self.0.members.resynced(None);
+            }
+            if let [last] = self.0.live().collect::<Vec<_>>()[..] {
+                // A new member that is the last has nothing to be filled with.
+                if !self.0.members.unfilled()[last] {
+                    self.0.members.resynced(None);
+                }
+                return;
             }
             let place = Extent { start: from, len };
             let takes = !plant::is(Bug::ResyncOvertakesWrite);

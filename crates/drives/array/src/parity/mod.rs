@@ -111,7 +111,8 @@ impl Parity {
         let columns = rotation.columns();
         let geometry = Geometry { chunk, columns, copies: 1, parity, first: Sectors(0) };
         assert_eq!(geometry.check(), Ok(()), "{geometry:?}");
-        let gone = known.lost().into_iter().filter(|lost| *lost).count();
+        let without = known.lost().into_iter().zip(known.unfilled());
+        let gone = without.filter(|(lost, new)| *lost || *new).count();
         assert!(known.len() == members.len() && gone <= usize::from(parity), "{known:?}");
         let capabilities = of_all(&members, &geometry);
         let devices = members.into_iter().map(Plug::new).collect();

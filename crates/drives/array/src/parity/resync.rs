@@ -43,16 +43,17 @@ impl Parity {
     }
 
     /// Writes the parity of rows of one stripe anew if it does not fit, and all that a new member
-    /// holds of them. False if a member is lost.
+    /// holds of them. False if a member was lost meanwhile, or is and there is no new one.
     async fn fit(&self, place: Extent) -> Result<bool, IoError> {
-        let stripe = self.stripe_of(place);
+        let (stripe, lost) = (self.stripe_of(place), self.0.members.lost());
         let data = self.read_data(place, false);
         let parities = self.read_parities(place, false);
         self.unplug();
         let (data, parities) = (self.all(data).await?, self.all(parities).await?);
         let unfilled = self.0.members.unfilled();
-        let is_lost = |member: u16| self.0.members.is_lost(member.into());
-        if (0..self.0.rotation.members).any(is_lost) {
+        // Beside a member that is missing for longer, a new one is filled by the second parity.
+        let is_changed = self.0.members.lost() != lost;
+        if is_changed || lost.contains(&true) && !unfilled.contains(&true) {
             return Ok(false);
         }
         let rotation = self.0.rotation;
@@ -63,7 +64,9 @@ impl Parity {
         let mut writes = Vec::new();
         let mut push = |member: u16, payload: Payload| {
             let write = Request::Write { extent: place, payload, fua: false, hint: Hint::None };
-            writes.push(self.push_write(member, write, false));
+            if self.0.members.takes_writes(member.into()) {
+                writes.push(self.push_write(member, write, false));
+            }
         };
         for column in new {
             push(rotation.of_data(stripe, column), data[usize::from(column)].clone());
