@@ -95,8 +95,11 @@ impl World {
     }
 
     /// Half of all requests meet in a few places, so that they overlap.
+    /// A place for so many sectors, or for fewer if the volume is that small.
     fn place(&self, len: u64) -> Extent {
-        let room = self.volume.layout().capacity().0 - len;
+        let capacity = self.volume.layout().capacity().0;
+        let len = len.min(capacity / 2);
+        let room = capacity - len;
         let start = if self.below(2) == 0 { self.below(room) } else { self.below(40.min(room)) };
         Extent::new(start, len)
     }
@@ -117,7 +120,7 @@ impl World {
     fn send_write(&self, len: u64) -> Sent {
         let extent = self.place(len);
         let fua = self.below(2) == 0;
-        let payload = Payload::tags(self.next_tags(len), Sectors(len));
+        let payload = Payload::tags(self.next_tags(extent.len.0), extent.len);
         let hint =
             if self.below(self.plan.durable_only) == 0 { Hint::DurabilityOnly } else { Hint::None };
         let request = Request::Write { extent, payload: payload.clone(), fua, hint };
