@@ -29,5 +29,6 @@ mod scrub;
 mod statfs;
 mod streams;
 mod together;
+mod unread;
 mod waits;
 mod xattr;
