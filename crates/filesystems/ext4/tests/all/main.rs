@@ -26,6 +26,7 @@ mod promises;
 mod replay;
 mod saved_map;
 mod scrub;
+mod scrub_ends;
 mod statfs;
 mod streams;
 mod together;

@@ -12,10 +12,10 @@ use manylogs_sim::Survival;
 use manylogs_torture::ext4::{RawBlock, SMALL_OPTIONS};
 
 /// Blocks of which each read fails.
-type Unread = Rc<RefCell<Vec<Extent>>>;
+pub(crate) type Unread = Rc<RefCell<Vec<Extent>>>;
 
 /// Has reads of some blocks fail with what `error` says of the block. There are none yet.
-fn unread(world: &World, error: impl Fn(Extent) -> IoError + 'static) -> Unread {
+pub(crate) fn unread(world: &World, error: impl Fn(Extent) -> IoError + 'static) -> Unread {
     let unread = Unread::default();
     let bad = Rc::clone(&unread);
     world.disk.fail_requests(Box::new(move |request| {
@@ -26,7 +26,7 @@ fn unread(world: &World, error: impl Fn(Extent) -> IoError + 'static) -> Unread 
     unread
 }
 
-fn extents(blocks: &[RawBlock]) -> Vec<Extent> {
+pub(crate) fn extents(blocks: &[RawBlock]) -> Vec<Extent> {
     blocks.iter().map(|block| Extent::new(block.place * 8, 8)).collect()
 }
 
@@ -84,7 +84,7 @@ fn old_content_that_cannot_be_read_stops_no_changes() {
             runtime.sleep(Nanos::from_secs(2 * 3600)).await;
             assert!(fs.journal_stats().at_risk_bytes > 0);
             let found = fs.last_scrub().unwrap().found;
-            assert_eq!(found.lost.len(), if is_bad { 3 } else { 0 }, "{found:?}");
+            assert_eq!(found.lost, if is_bad { 3 } else { 0 }, "{found:?}");
             make_more(&fs).await.unwrap();
             bad.take();
             runtime.sleep(Nanos::from_secs(3600)).await;
