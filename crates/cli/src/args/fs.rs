@@ -48,7 +48,8 @@ pub(crate) enum FsCommand {
     Arrange(FsArrangeArgs),
     /// Read all metadata that stays in the journal of a file system that is mounted in the mode
     /// lazy, compare it with its checksums, and write anew what is damaged and known. Exits with 4
-    /// if something is lost.
+    /// if something is lost, with 3 if a damaged descriptor stays, at which a replay by a kernel
+    /// would end, and with 1 if it ended early.
     Scrub(FsScrubArgs),
     /// Lengthen the journal of a file system that nobody uses. What it holds goes home first.
     Journal(FsJournalArgs),

@@ -7,9 +7,6 @@ use manylogs_operate::status::{
     ArrangeStatus, CheckpointStatus, JournalStatus, LostBlock, ScrubStatus,
 };
 
-/// Lost blocks that are named: a disk that fails may lose millions.
-const NAMED: usize = 100;
-
 /// The status of the journal, if it keeps its metadata.
 pub(crate) fn journal_status(fs: &Ext4) -> Option<JournalStatus> {
     let (kept, oldest_s) = fs.kept_in_journal()?;
@@ -24,19 +21,18 @@ pub(crate) fn journal_status(fs: &Ext4) -> Option<JournalStatus> {
 
 /// A scrub that has just ended.
 fn scrub_status(found: &Scrubbed) -> ScrubStatus {
-    let Scrubbed { blocks, renewed, brought_home, torn_left, lost, is_cut_short } = found;
-    let named = lost.iter().take(NAMED);
     let lost_blocks =
-        named.map(|(block, holds)| LostBlock { block: block.0, holds: holds.clone() });
+        found.named.iter().map(|(block, holds)| LostBlock { block: block.0, holds: holds.clone() });
     ScrubStatus {
         ended_ago_s: 0,
-        blocks: *blocks,
-        renewed: *renewed,
-        brought_home: *brought_home,
-        torn_left: *torn_left,
-        lost: lost.len() as u64,
+        blocks: found.blocks,
+        renewed: found.renewed,
+        brought_home: found.brought_home,
+        torn_left: found.torn_left,
+        lost: found.lost,
         lost_blocks: lost_blocks.collect(),
-        is_cut_short: *is_cut_short,
+        is_cut_short: found.is_cut_short,
+        failure: found.failure.as_ref().map(ToString::to_string),
     }
 }
 

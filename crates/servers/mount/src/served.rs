@@ -94,8 +94,9 @@ impl Served {
     }
 
     /// Waits for the jobs under way, and makes everything durable. Logged versions stay in the
-    /// logs.
+    /// logs. A scrub of the journal may take hours, and ends early.
     pub(crate) async fn unmount(self) -> Result<(), MountError> {
+        self.fs().end_scrubs();
         self.tasks.none().await;
         self.operated.stop();
         self.mounted.unmount().await

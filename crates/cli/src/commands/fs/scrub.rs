@@ -81,21 +81,23 @@ fn said(device: &Path, done: &ScrubStatus) -> String {
     text
 }
 
-/// What the exit code says.
+/// What the exit code says. What is lost comes before what ended the scrub.
 fn judged(device: &Path, done: &ScrubStatus) -> Result<(), Failure> {
     let device = device.display();
     if done.lost > 0 {
-        return Err(Failure::Loss(format!(
-            "{device}: {} blocks of metadata are lost: copy what can still be read, unmount it, \
-             then manylogs fs check --repair, and e2fsck -f",
-            done.lost
-        )));
+        let advice = if done.torn_left > 0 { LOST_AND_TORN } else { LOST };
+        let lost = done.lost;
+        return Err(Failure::Loss(format!("{device}: {lost} blocks of metadata are lost{advice}")));
     }
     if done.torn_left > 0 {
         return Err(Failure::Damage(format!(
-            "{device}: the replay of a kernel would end in the middle of the journal: manylogs fs \
-             checkpoint brings home what is whole"
+            "{device}: a descriptor of the journal is damaged, and a replay by a kernel would end \
+             there: scrub it again; if that says the same, copy what is there before you unmount \
+             it"
         )));
+    }
+    if let Some(failure) = &done.failure {
+        return Err(Failure::failed(format!("{device}: an error ended the scrub: {failure}")));
     }
     if done.is_cut_short {
         return Err(Failure::failed(format!(
@@ -104,4 +106,45 @@ fn judged(device: &Path, done: &ScrubStatus) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+const LOST: &str = ": copy what can still be read, unmount it, then manylogs fs check --repair, \
+                    and e2fsck -f";
+const LOST_AND_TORN: &str = ". Descriptors of the journal are damaged too: unless it is mounted \
+                             with -o savemap, an unmount loses what lies behind them, although \
+                             that is whole. Copy all that can be read before you unmount it, then \
+                             manylogs fs check --repair, and e2fsck -f";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The exit code, and the text, for what a scrub found.
+    fn told(done: &ScrubStatus) -> (u8, String) {
+        match judged(Path::new("/dev/sdb"), done) {
+            Ok(()) => (0, String::new()),
+            Err(Failure::Failed(text)) => (1, text),
+            Err(Failure::Damage(text)) => (3, text),
+            Err(Failure::Loss(text)) => (4, text),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_lost_is_said_before_an_error_and_a_word_of_an_unmount() {
+        let lost = ScrubStatus { lost: 2, ..ScrubStatus::default() };
+        let (code, text) = told(&lost);
+        assert!(code == 4 && !text.contains("Descriptors"), "{code} {text}");
+        let failure = Some("device is gone".to_owned());
+        let failed = ScrubStatus { failure, is_cut_short: true, ..ScrubStatus::default() };
+        let (code, text) = told(&failed);
+        assert!(code == 1 && text.contains("device is gone"), "{code} {text}");
+        assert_eq!(told(&ScrubStatus { lost: 1, ..failed }).0, 4);
+        let torn = ScrubStatus { torn_left: 1, ..lost };
+        let (code, text) = told(&torn);
+        let places = ["Descriptors", "Copy all", "unmount it, then"].map(|it| text.find(it));
+        assert!(code == 4 && places.is_sorted() && places[0].is_some(), "{code} {text}");
+        let (code, text) = told(&ScrubStatus { lost: 0, ..torn });
+        assert!(code == 3 && !text.contains("fs checkpoint"), "{code} {text}");
+    }
 }

@@ -2,7 +2,7 @@
 //! Disks*, section 4.2.2). All directories lie in the root, so that ext4 spreads them and their
 //! metadata over the disk.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -57,17 +57,21 @@ pub struct PostmarkResult {
 /// nothing is read: the paper, too, looks at writes alone.
 ///
 /// # Errors
-/// Whatever fails.
+/// [`MlfsError::Setting`] without a directory, and whatever fails; a checkpoint of
+/// [`PostmarkCase::home_every`] too: without it the case would be another one.
 pub fn measure_one(case: &PostmarkCase) -> Result<PostmarkResult, MlfsError> {
+    if case.program.directories == 0 {
+        return Err(MlfsError::Setting("Postmark needs a directory for its files".to_owned()));
+    }
     let prepared = Prepared::within(&case.disk, case.span, async |_| Ok(()))?;
     let world = prepared.world(&case.disk)?;
     world.cool()?;
     let mounted = world.mounted(&case.disk)?;
     let (fs, runtime) = (mounted.fs().clone(), world.runtime());
     let (program, rng) = (case.program, Rng::new(case.disk.seed));
-    let ended = Rc::new(Cell::new(false));
+    let homes = Rc::new(Homes::default());
     if let Some(span) = case.home_every {
-        runtime.spawn(bring_home(fs.clone(), runtime.clone(), span, Rc::clone(&ended)));
+        runtime.spawn(Rc::clone(&homes).bring(fs.clone(), runtime.clone(), span));
     }
     let began = world.now();
     let mut work = Work { fs, directories: Vec::new(), files: HashMap::new(), written: 0 };
@@ -87,7 +91,8 @@ pub fn measure_one(case: &PostmarkCase) -> Result<PostmarkResult, MlfsError> {
         Ok::<_, Error>(work)
     })?;
     let done = world.now();
-    ended.set(true);
+    homes.ended.set(true);
+    homes.failure.take().map_or(Ok(()), Err)?;
     let home = work.fs.journal_stats().home_bytes;
     let written = work.written;
     drop(work);
@@ -109,12 +114,27 @@ fn figures(world: &World, spans: [Nanos; 3], bytes: [u64; 2]) -> PostmarkResult 
     PostmarkResult { fill_s, transactions_s, leave_s, dirty_bands, clean_s, written_mib, home_mib }
 }
 
-/// Brings everything home in intervals until `ended`, or until that fails.
-async fn bring_home(fs: Ext4, runtime: Handle, span: Nanos, ended: Rc<Cell<bool>>) {
-    loop {
-        runtime.sleep(span).await;
-        if ended.get() || fs.bring_home().await.is_err() {
-            return;
+/// The checkpoints beside the program.
+#[derive(Default)]
+struct Homes {
+    /// Whether the program has ended.
+    ended: Cell<bool>,
+    /// Why they ended before it.
+    failure: RefCell<Option<Error>>,
+}
+
+impl Homes {
+    /// Brings everything home in intervals until the program has ended, or until that fails.
+    async fn bring(self: Rc<Self>, fs: Ext4, runtime: Handle, span: Nanos) {
+        loop {
+            runtime.sleep(span).await;
+            if self.ended.get() {
+                return;
+            }
+            if let Err(error) = fs.bring_home().await {
+                self.failure.replace(Some(error));
+                return;
+            }
         }
     }
 }

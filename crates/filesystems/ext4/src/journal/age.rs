@@ -30,6 +30,8 @@ enum Attempt {
     Nothing,
     /// A part of it went home.
     Part,
+    /// The device did not do it this time, and may later.
+    Later,
     /// The oldest part cannot go home: a copy is damaged, or the journal has failed.
     Stuck,
 }
@@ -96,7 +98,9 @@ impl Metadata {
         }
         match self.healing(|sink| sink.bring_old_home(before)).await {
             Ok(()) => Attempt::Part,
-            Err(IoError::Checksum { .. }) => Attempt::Stuck,
+            Err(error) if error.is_damage() => Attempt::Stuck,
+            // The log is as it was. The next attempt comes after a pause.
+            Err(IoError::Transient { .. }) => Attempt::Later,
             Err(error) => {
                 self.journal.abort(error);
                 Attempt::Stuck

@@ -17,7 +17,7 @@ use manylogs_block::IoResult;
 use manylogs_plant::{Bug, is};
 
 use super::handle::Room;
-use super::{Handle, Journal, LogCopy, Newest};
+use super::{Handle, Journal, LogCopy};
 use crate::error::Result;
 use crate::metadata::Metadata;
 use crate::ondisk::jbd2::Tid;
@@ -70,7 +70,7 @@ impl Journal {
     /// Whether a block is as it was in this copy, in memory too: then a handle may write it anew.
     /// The caller holds the tree lock alone.
     pub(super) fn is_unchanged(&self, block: BlockNo, copy: &LogCopy) -> bool {
-        let is_newest = matches!(self.newest(block), Some(Newest::InLog(found)) if found == *copy);
+        let is_newest = self.sink.is_newest(block, copy);
         let is_held = self.holding(Run { start: block, blocks: 1 }).is_some();
         let is_freed = self.frees(block) && !is(Bug::LazyRenewsFreed);
         is_newest && !is_held && !is_freed

@@ -14,6 +14,7 @@ pub(crate) mod jbd2;
 mod no_sink;
 mod scrub;
 mod sink;
+mod stats;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +31,9 @@ pub(crate) use no_sink::NoSink;
 pub use scrub::{LastScrub, Looked, Scrubbed};
 pub use sink::{
     Closed, CommitSink, Contents, FREED_LEAST, KeptInLog, LARGEST_LEAST, LogCopy, Logged,
-    LoggedKind, Look, Newest, SinkStats, Step, Together,
+    LoggedKind, Look, Newest, Step, Together,
 };
+pub use stats::SinkStats;
 
 use crate::cache::{Buffer, read_block, read_blocks};
 use crate::error::{Error, Result};

@@ -4,7 +4,8 @@ use std::pin::Pin;
 
 use manylogs_block::{IoError, IoResult};
 
-use super::sink::{Closed, CommitSink, Newest, SinkStats, Step};
+use super::sink::{Closed, CommitSink, Newest, Step};
+use super::stats::SinkStats;
 use crate::units::{BlockNo, Run};
 
 /// The sink of a read-only mount: there are no transactions.

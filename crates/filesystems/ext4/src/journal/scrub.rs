@@ -5,11 +5,14 @@
 //! as long as the file system is mounted, but the replay of a kernel would end there. So all that
 //! lies up to it goes home.
 
+use std::rc::Rc;
+
 use manylogs_block::{Nanos, Time};
 use manylogs_plant::{Bug, is};
 
-use super::LogCopy;
 use super::clean::AT_ONCE;
+use super::{LogCopy, Newest};
+use crate::cache::Buffer;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::ondisk::jbd2::Tid;
@@ -46,21 +49,33 @@ pub struct Scrubbed {
     /// Parts with a damaged descriptor that stay as they are, because a copy up to there is lost.
     /// The replay of a kernel would end in the first of them.
     pub torn_left: u64,
-    /// Damaged ones whose content nobody has: they would be lost, with what they hold.
-    pub lost: Vec<(BlockNo, String)>,
+    /// Damaged ones whose content nobody has: they would be lost.
+    pub lost: u64,
+    /// The first of these, at most [`Scrubbed::NAMED`], with what they hold.
+    pub named: Vec<(BlockNo, String)>,
     /// It stopped before its end: the file system closes, the journal has no room for what should
-    /// be written anew, or, in idle time, the device failed.
+    /// be written anew, or the device failed.
     pub is_cut_short: bool,
+    /// How the device failed, or the journal, if that ended it.
+    pub failure: Option<Error>,
 }
 
 impl Scrubbed {
-    fn add(&mut self, more: Self) {
-        self.blocks += more.blocks;
-        self.renewed += more.renewed;
-        self.brought_home += more.brought_home;
-        self.torn_left += more.torn_left;
-        self.lost.extend(more.lost);
-        self.is_cut_short |= more.is_cut_short;
+    /// The most lost blocks that are named: a disk that fails may lose millions.
+    pub const NAMED: usize = 100;
+
+    /// Notes a lost block; `holds` says what it holds.
+    fn lose(&mut self, block: BlockNo, holds: impl FnOnce() -> String) {
+        self.lost += 1;
+        if self.named.len() < Self::NAMED {
+            self.named.push((block, holds()));
+        }
+    }
+
+    /// Notes that an error has ended it. What was found before stays.
+    fn fail(&mut self, error: Error) {
+        self.is_cut_short = true;
+        self.failure = Some(error);
     }
 }
 
@@ -86,6 +101,11 @@ pub(super) struct Scrubs {
     last: Option<(Time, Scrubbed)>,
     /// Live blocks that all of them have read.
     blocks: u64,
+    /// How often one that was asked for has read all of the log: what one in idle time has found
+    /// before is outdated then.
+    generation: u64,
+    /// Whether those that are under way end early, and no more begin.
+    is_ending: bool,
 }
 
 impl Scrubs {
@@ -95,28 +115,42 @@ impl Scrubs {
         self.due = Some(now + pause);
         self.last = Some((now, found));
     }
+
+    /// As [`Scrubs::end`], of one that was asked for.
+    fn end_asked(&mut self, now: Time, found: Scrubbed) {
+        if !found.is_cut_short {
+            self.generation += 1;
+            self.after = None;
+            self.under_way = Scrubbed::default();
+        }
+        self.end(now, found);
+    }
 }
 
 impl Ext4 {
     /// Reads all live blocks of a journal that keeps its content ([`crate::Mode::Lazy`]), and
     /// compares them with their checksums. Damaged ones are written anew, durably, if their content
-    /// is in memory. Others go on meanwhile.
+    /// is in memory. Others go on meanwhile. An error of the device ends it, and is in
+    /// [`Scrubbed::failure`] beside what was found before.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] in other modes, [`Error::ReadOnly`], and those of the device.
+    /// [`Error::Unsupported`] in other modes, and [`Error::ReadOnly`].
     pub async fn scrub_journal(&self) -> Result<Scrubbed> {
         let core = &*self.core;
         core.check_writable()?;
         if !core.journal.sink.stays() {
             return Err(Error::Unsupported("scrubbing a journal that keeps nothing"));
         }
-        let scrubbed = core.scrub_all().await;
-        let (found, failure) = match scrubbed {
-            Ok(found) => (found, None),
-            Err((found, error)) => (Scrubbed { is_cut_short: true, ..found }, Some(error)),
-        };
-        core.journal.scrubs.borrow_mut().end(core.runtime.now(), found.clone());
-        failure.map_or(Ok(found), Err)
+        let found = core.scrub_all().await;
+        core.journal.scrubs.borrow_mut().end_asked(core.runtime.now(), found.clone());
+        Ok(found)
+    }
+
+    /// Ends scrubs of the journal, as an unmount does: one that is under way ends after the part
+    /// that it reads, cut short, and each later one at once. Whoever waits for all work before an
+    /// unmount calls it first. What was renewed is durable.
+    pub fn end_scrubs(&self) {
+        self.core.journal.scrubs.borrow_mut().is_ending = true;
     }
 
     /// The last scrub since the mount that has ended, in idle time or by [`Ext4::scrub_journal`].
@@ -136,77 +170,91 @@ impl Ext4 {
 }
 
 impl Metadata {
-    /// Scrubs the log up to what is committed now; an error has what was found before it.
-    async fn scrub_all(&self) -> Result<Scrubbed, (Scrubbed, Error)> {
+    /// Scrubs the log up to what is committed now.
+    async fn scrub_all(&self) -> Scrubbed {
         // What is committed meanwhile is not followed: there may be no end of it.
         let end = Tid(self.journal.running().0.wrapping_sub(1));
-        let (mut all, mut after) = (Scrubbed::default(), None);
+        let (mut found, mut after) = (Scrubbed::default(), None);
         loop {
-            let (newest, found) = match self.scrub_part(after).await {
-                Ok(Some(part)) => part,
-                Ok(None) => return Ok(all),
-                Err(error) => return Err((all, error)),
-            };
-            all.add(found);
-            if all.is_cut_short || newest.is_at_least(end) {
-                return Ok(all);
+            if self.ends_scrubs() {
+                found.is_cut_short = true;
+                return found;
             }
-            after = Some(newest);
+            after = self.scrub_part(after, &mut found).await;
+            if after.is_none_or(|newest| newest.is_at_least(end)) {
+                return found;
+            }
         }
+    }
+
+    /// Whether scrubs end early.
+    fn ends_scrubs(&self) -> bool {
+        self.journal.closing.get() || self.journal.scrubs.borrow().is_ending
     }
 
     /// Takes a step of the scrub in idle time, if one is due. Returns whether it did.
     pub(super) async fn scrub_meanwhile(&self) -> bool {
         // The clock of the wall may jump.
         let now = self.runtime.now();
-        let after = {
+        if self.ends_scrubs() {
+            return false;
+        }
+        let (after, generation, mut found) = {
             let mut scrub = self.journal.scrubs.borrow_mut();
             // One that is under way goes on.
             if now < *scrub.due.get_or_insert(now + FIRST) && scrub.after.is_none() {
                 return false;
             }
-            scrub.after
+            (scrub.after, scrub.generation, scrub.under_way.clone())
         };
-        let found = self.scrub_part(after).await;
+        let newest = self.scrub_part(after, &mut found).await;
         let mut scrub = self.journal.scrubs.borrow_mut();
-        scrub.after = match found {
-            Ok(Some((newest, found))) => {
-                let goes_on = !found.is_cut_short;
-                scrub.under_way.add(found);
-                goes_on.then_some(newest)
-            }
-            Ok(None) => None,
-            Err(_) => {
-                scrub.under_way.is_cut_short = true;
-                None
-            }
-        };
-        if scrub.after.is_some() {
+        if scrub.generation != generation {
+            // A later one has read all of the log meanwhile, and is the last.
+            return false;
+        }
+        scrub.after = newest;
+        if newest.is_some() {
+            scrub.under_way = found;
             return true;
         }
         // It has come to the end, or cannot go on; then it begins again soon.
-        let found = std::mem::take(&mut scrub.under_way);
+        scrub.under_way = Scrubbed::default();
         scrub.end(self.runtime.now(), found);
         false
     }
 
-    /// Scrubs the part of the log behind transaction `after`. Returns the newest transaction of it;
-    /// `None` behind the last part.
-    async fn scrub_part(&self, after: Option<Tid>) -> Result<Option<(Tid, Scrubbed)>> {
+    /// Scrubs the part of the log behind transaction `after`, and adds what it finds. Returns the
+    /// newest transaction of the part; `None` behind the last one, or if the scrub is cut short.
+    async fn scrub_part(&self, after: Option<Tid>, found: &mut Scrubbed) -> Option<Tid> {
+        let newest = self.try_part(after, found).await;
+        newest.unwrap_or_else(|error| {
+            found.fail(error);
+            None
+        })
+    }
+
+    /// As [`Metadata::scrub_part`].
+    ///
+    /// # Errors
+    /// Those of the device. What was found before is in `found`.
+    async fn try_part(&self, after: Option<Tid>, found: &mut Scrubbed) -> Result<Option<Tid>> {
         let Some(looked) = self.journal.sink.look(after).await? else { return Ok(None) };
         self.journal.scrubs.borrow_mut().blocks += looked.live;
-        let mut found = Scrubbed { blocks: looked.live, ..Scrubbed::default() };
+        found.blocks += looked.live;
+        let lost_before = found.lost;
         for some in looked.damaged.chunks(AT_ONCE) {
-            if !self.mend(some, &mut found).await? {
+            if self.ends_scrubs() || !self.mend(some, found).await? {
                 found.is_cut_short = true;
-                return Ok(Some((looked.newest, found)));
+                return Ok(None);
             }
         }
-        let Some(torn) = looked.torn else { return Ok(Some((looked.newest, found))) };
-        if !found.lost.is_empty() {
+        let Some(torn) = looked.torn else { return Ok(Some(looked.newest)) };
+        if found.lost > lost_before {
             found.torn_left += 1;
-        } else if self.journal.closing.get() {
+        } else if self.ends_scrubs() {
             found.is_cut_short = true;
+            return Ok(None);
         } else {
             match self.healing(|sink| sink.give_back(torn)).await {
                 Ok(()) => found.brought_home += 1,
@@ -215,7 +263,7 @@ impl Metadata {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Some((looked.newest, found)))
+        Ok(Some(looked.newest))
     }
 
     /// Writes damaged copies anew whose content is in memory. Returns false if it had to stop,
@@ -228,12 +276,12 @@ impl Metadata {
             if !self.journal.is_unchanged(*block, copy) {
                 continue;
             }
-            match self.cache.get(*block) {
+            match self.known(*block) {
                 Some(buffer) if !is(Bug::LazyScrubLeaves) => {
                     handle.renew(&buffer);
                     renewed += 1;
                 }
-                _ => found.lost.push((*block, self.use_of(*block))),
+                _ => found.lose(*block, || self.use_of(*block)),
             }
         }
         let tid = handle.finish();
@@ -246,6 +294,16 @@ impl Metadata {
             found.renewed += renewed;
         }
         Ok(is_durable)
+    }
+
+    /// The content of a block, if it is in memory: in the cache, or in the log's map, where a
+    /// checkpoint that failed later has left it.
+    fn known(&self, block: BlockNo) -> Option<Rc<Buffer>> {
+        let in_map = || match self.journal.newest(block) {
+            Some(Newest::Bytes(bytes)) => Some(self.cache.insert(block, bytes)),
+            Some(Newest::InLog(_)) | None => None,
+        };
+        self.cache.get(block).or_else(in_map)
     }
 
     /// What a block of metadata is used for, in words.

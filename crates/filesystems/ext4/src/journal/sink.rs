@@ -9,6 +9,7 @@ use manylogs_block::{Completion, Extent, IoResult};
 
 use super::clean::{Cleaner, OldPart};
 use super::scrub::Looked;
+use super::stats::SinkStats;
 use crate::memory::Permit;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Run, Timestamp};
@@ -72,47 +73,6 @@ impl LoggedKind {
     #[must_use]
     pub const fn needs_no_place(self) -> bool {
         matches!(self, Self::DurableContent { .. })
-    }
-}
-
-/// Counters of a sink since the mount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SinkStats {
-    /// Transactions that became durable.
-    pub transactions: u64,
-    /// Atomic records of the log that they took: fewer, if some share a record.
-    pub records: u64,
-    /// Flushes of the device that transactions waited for.
-    pub flushes: u64,
-    /// Bytes appended to the log, headers and descriptors included.
-    pub log_bytes: u64,
-    /// Bytes of blocks in it that were changed.
-    pub changed_bytes: u64,
-    /// Bytes of blocks in it that were not changed, and only written anew.
-    pub renewed_bytes: u64,
-    /// Bytes written home from the log.
-    pub home_bytes: u64,
-    /// Requests that wrote these.
-    pub home_writes: u64,
-    /// Bytes that are newer in the log than at home, now.
-    pub at_risk_bytes: u64,
-}
-
-impl SinkStats {
-    /// The difference to the earlier counters `before`.
-    #[must_use]
-    pub const fn since(&self, before: &Self) -> Self {
-        Self {
-            transactions: self.transactions - before.transactions,
-            records: self.records - before.records,
-            flushes: self.flushes - before.flushes,
-            log_bytes: self.log_bytes - before.log_bytes,
-            changed_bytes: self.changed_bytes - before.changed_bytes,
-            renewed_bytes: self.renewed_bytes - before.renewed_bytes,
-            home_bytes: self.home_bytes - before.home_bytes,
-            home_writes: self.home_writes - before.home_writes,
-            at_risk_bytes: self.at_risk_bytes,
-        }
     }
 }
 
@@ -283,6 +243,12 @@ pub trait CommitSink {
 
     /// The newest content of a block, if it is durable in the log and not at home yet.
     fn newest(&self, block: BlockNo) -> Option<Newest>;
+
+    /// Whether a copy in the log is the newest durable one of its block, and that is not at home
+    /// yet. It is so too if the content is in memory.
+    fn is_newest(&self, block: BlockNo, copy: &LogCopy) -> bool {
+        matches!(self.newest(block), Some(Newest::InLog(found)) if found == *copy)
+    }
 
     /// Whether `bytes`, which were read where the copy is, are what was written there.
     fn is_whole(&self, _copy: &LogCopy, _bytes: &[u8]) -> bool {

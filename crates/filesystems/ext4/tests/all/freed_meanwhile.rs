@@ -50,7 +50,7 @@ async fn update(fs: Ext4, ended: Rc<Cell<bool>>) {
         if ended.get() {
             return;
         }
-        let permissions = Some(0o400 | number % 64);
+        let permissions = Some(0o400 | (number % 64));
         fs.change(ino, Change { permissions, ..Change::default() }).await.unwrap();
         fs.sync(ino).await.unwrap();
     }

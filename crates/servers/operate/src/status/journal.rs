@@ -40,6 +40,9 @@ pub struct ScrubStatus {
     pub lost_blocks: Vec<LostBlock>,
     /// Whether it stopped before its end.
     pub is_cut_short: bool,
+    /// The error that ended it, if one did.
+    #[serde(default)]
+    pub failure: Option<String>,
 }
 
 impl ScrubStatus {
@@ -54,8 +57,11 @@ impl ScrubStatus {
         if *torn_left > 0 {
             text += &format!(", {torn_left} parts with a damaged descriptor left");
         }
-        let cut = if self.is_cut_short { "; it ended early" } else { "" };
-        text + &format!(", {lost} lost{cut}")
+        text += &format!(", {lost} lost");
+        if self.is_cut_short {
+            text += "; it ended early";
+        }
+        self.failure.iter().fold(text, |text, failure| text + ": " + failure)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checkpoints: writing blocks of the log home.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use manylogs_block::{IoError, IoResult, Request, all_done};
 use manylogs_plant::{Bug, is};
 
@@ -185,14 +185,11 @@ impl Jbd2Sink {
             let run = (0..).zip(rest).take_while(|(number, it)| follows(*number, it)).count();
             let (now, later) = rest.split_at(run);
             let blocks = manylogs_block::narrow(run as u64);
-            let extent = Run { start, blocks }.sectors();
-            let payload = self.device.submit(Request::Read { extent }).await?;
-            let bytes = payload.to_bytes().ok_or(IoError::Unsupported)?;
+            let bytes = self.read_logged(now, Run { start, blocks }).await?;
             for (number, waiting) in now.iter().enumerate() {
                 let block = bytes.slice(number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES);
                 if !self.is_as_logged(waiting.copy.tid, waiting.copy.checksum, &block) {
-                    let extent = self.place.home(waiting.copy.at).sectors();
-                    return Err(IoError::Checksum { extent });
+                    return Err(self.damaged(waiting));
                 }
                 let escaped = waiting.copy.escaped && !is(Bug::LazyEscapedGoesHome);
                 contents.push((waiting.home, unescaped(block, escaped)));
@@ -201,6 +198,37 @@ impl Jbd2Sink {
         }
         contents.sort_unstable_by_key(|(home, _)| *home);
         Ok(contents)
+    }
+
+    /// Reads copies that lie side by side in `run`.
+    ///
+    /// # Errors
+    /// Those of the device. If its medium is bad, [`IoError::Checksum`] of the first copy that it
+    /// does not give: a copy can be healed, and a longer read does not say which one.
+    async fn read_logged(&self, copies: &[Waiting], run: Run) -> IoResult<Bytes> {
+        match self.read_blocks(run).await {
+            Err(IoError::Medium { .. }) => {}
+            read => return read,
+        }
+        let mut bytes = BytesMut::with_capacity(copies.len() * BLOCK_BYTES);
+        for waiting in copies {
+            let one = Run { start: self.place.home(waiting.copy.at), blocks: 1 };
+            match self.read_blocks(one).await {
+                Err(IoError::Medium { .. }) => return Err(self.damaged(waiting)),
+                read => bytes.extend_from_slice(&read?),
+            }
+        }
+        Ok(bytes.freeze())
+    }
+
+    async fn read_blocks(&self, run: Run) -> IoResult<Bytes> {
+        let payload = self.device.submit(Request::Read { extent: run.sectors() }).await?;
+        payload.to_bytes().ok_or(IoError::Unsupported)
+    }
+
+    /// The error that says which copy is damaged.
+    fn damaged(&self, waiting: &Waiting) -> IoError {
+        IoError::Checksum { extent: self.place.home(waiting.copy.at).sectors() }
     }
 
     /// Where a replay begins when transactions up to `newest` are home.
@@ -235,7 +263,7 @@ pub(crate) fn unescaped(block: Bytes, escaped: bool) -> Bytes {
     if !escaped || is(Bug::LazyNotUnescaped) {
         return block;
     }
-    let mut own = bytes::BytesMut::from(&block[..]);
+    let mut own = BytesMut::from(&block[..]);
     jbd2::escape(&mut own, false);
     own.freeze()
 }

@@ -11,10 +11,10 @@ use std::cmp::Reverse;
 use bytes::Bytes;
 use manylogs_block::{IoError, IoResult, Request, to_usize};
 
+use super::Jbd2Sink;
 use super::checkpoint::unescaped;
 use super::copies::Copy;
 use super::scan::READ_MOST;
-use super::{Jbd2Sink, Newest};
 use crate::journal::clean::{Cleaner, OldPart};
 use crate::journal::sink::{CommitSink, LogCopy};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
@@ -131,8 +131,7 @@ impl Jbd2Sink {
         let from = to_usize(copy.at.0 - start.0) * BLOCK_BYTES;
         // What is kept must not hold the memory of all that was read.
         let block = Bytes::copy_from_slice(&bytes[from..from + BLOCK_BYTES]);
-        let is_newest = self.newest(*home) == Some(Newest::InLog(*copy));
-        let is_whole = is_newest && self.is_whole(copy, &block);
+        let is_whole = self.is_newest(*home, copy) && self.is_whole(copy, &block);
         is_whole.then(|| (*home, unescaped(block, copy.escaped)))
     }
 }

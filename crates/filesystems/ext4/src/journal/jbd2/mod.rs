@@ -35,9 +35,8 @@ use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
 use super::clean::{Cleaner, OldPart};
-use super::sink::{
-    Closed, CommitSink, Contents, KeptInLog, LogCopy, Look, Newest, SinkStats, Step,
-};
+use super::sink::{Closed, CommitSink, Contents, KeptInLog, LogCopy, Look, Newest, Step};
+use super::stats::SinkStats;
 pub(crate) use checkpoint::unescaped;
 use copies::{Copies, Copy};
 pub(crate) use open::open;
@@ -302,6 +301,11 @@ impl CommitSink for Jbd2Sink {
         let waiting = self.state.borrow().copies.live(block)?;
         let in_log = || Newest::InLog(self.log_copy(&waiting.copy));
         Some(waiting.bytes.map_or_else(in_log, Newest::Bytes))
+    }
+
+    fn is_newest(&self, block: BlockNo, copy: &LogCopy) -> bool {
+        let live = self.state.borrow().copies.live(block);
+        live.is_some_and(|waiting| self.log_copy(&waiting.copy) == *copy)
     }
 
     fn is_whole(&self, copy: &LogCopy, bytes: &[u8]) -> bool {

@@ -6,16 +6,18 @@ use std::collections::BTreeSet;
 use manylogs_block::IoResult;
 
 use super::scan::{Contents, Scan};
-use super::{InLog, Jbd2Sink, Newest};
+use super::{InLog, Jbd2Sink};
 use crate::error::Error;
 use crate::journal::scrub::Looked;
 use crate::journal::sink::{CommitSink, LogCopy};
 use crate::ondisk::jbd2::Tid;
 use crate::units::BlockNo;
 
-/// Of so many blocks of a log one is looked at at a time, but 4 MiB at least.
+/// Of so many blocks of a log one is looked at at a time, but 4 MiB at least, and 16 MiB at most:
+/// whoever waits for room waits for the end of a part.
 const PART: u32 = 64;
 const PART_LEAST: u32 = 1024;
+const PART_MOST: u32 = 4096;
 /// Copies that are read at a time: their contents are in memory.
 const AT_ONCE: usize = 512;
 
@@ -36,8 +38,7 @@ impl Jbd2Sink {
             let read = self.read_each(some).await?;
             let whole: BTreeSet<BlockNo> = read.into_iter().map(|(home, _)| home).collect();
             let is_bad = |(home, copy): &&(BlockNo, LogCopy)| {
-                let is_newest = self.newest(*home) == Some(Newest::InLog(*copy));
-                is_newest && !whole.contains(home)
+                self.is_newest(*home, copy) && !whole.contains(home)
             };
             damaged.extend(some.iter().filter(is_bad));
         }
@@ -47,7 +48,7 @@ impl Jbd2Sink {
     /// The durable transactions behind `after` that make a part of the log; all at the beginning
     /// if there is none.
     fn part_after(&self, after: Option<Tid>) -> Vec<InLog> {
-        let least = (self.place.blocks() / PART).max(PART_LEAST);
+        let least = (self.place.blocks() / PART).clamp(PART_LEAST, PART_MOST);
         let state = self.state.borrow();
         let Some(durable) = state.durable else { return Vec::new() };
         let is_behind = |it: &&InLog| after.is_none_or(|after| !after.is_at_least(it.tid));
