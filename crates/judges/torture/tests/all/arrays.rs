@@ -172,9 +172,10 @@ fn every_bug_planted_in_an_array_that_fills_new_members_is_caught() {
     use manylogs_plant::{Bug, FILLING};
     use manylogs_torture::{Plan, run_plan};
 
+    type OnArray = fn(Plan) -> Plan;
     const FIRST: u64 = 9000;
     // Each bug must show on every level that can fill a member.
-    let levels: [(&str, fn(Plan) -> Plan); 3] = [
+    let levels: [(&str, OnArray); 3] = [
         ("filling-10", |plan| plan.on_raid10(4)),
         ("filling-5", |plan| plan.on_parity(4, 1)),
         ("filling-6", |plan| plan.on_parity(6, 2)),
