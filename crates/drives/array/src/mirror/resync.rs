@@ -75,7 +75,14 @@ impl Mirror {
         while let Some(from) = self.0.members.behind() {
             let len = pace.window.min(Sectors(end.0.saturating_sub(from.0)));
             if len == Sectors(0) {
-                return self.0.members.resynced(None);
+                // A power cut must not take what a member holds that counts as filled.
+                let new = self.0.members.unfilled();
+                let live = self.0.live().filter(|at| new[*at]);
+                let flushed = live.map(|at| self.send(at, Request::Flush, false));
+                if all_done(flushed.collect::<Vec<_>>()).await.is_ok() {
+                    self.0.members.resynced(None);
+                }
+                return;
             }
             if let [last] = self.0.live().collect::<Vec<_>>()[..] {
                 // A new member that is the last has nothing to be filled with.

@@ -18,7 +18,15 @@ impl Parity {
         let end = self.0.capabilities.capacity.0 / u64::from(self.0.geometry.columns);
         while let Some(from) = members.behind() {
             if from.0 >= end {
-                return members.resynced(None);
+                // A power cut must not take what a member holds that counts as filled.
+                let new = (0..).zip(members.unfilled()).filter(|(_, new)| *new);
+                let flushed = new.map(|(member, _)| self.push(member, Request::Flush, false));
+                let flushed: Vec<_> = flushed.collect();
+                self.unplug();
+                if all_done(flushed).await.is_ok() {
+                    members.resynced(None);
+                }
+                return;
             }
             let in_stripe = chunk.0 - from.0 % chunk.0;
             let len = Sectors(pace.window.0.max(PAGE.0).next_multiple_of(PAGE.0).min(in_stripe));
