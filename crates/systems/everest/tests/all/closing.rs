@@ -270,15 +270,9 @@ fn a_table_that_does_not_fit_is_not_left() {
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
-    use std::panic::catch_unwind;
+    use manylogs_plant::Bug;
 
-    use manylogs_plant::{Bug, plant};
-    let with = |bug, holds: fn() -> bool| {
-        plant(Some(bug));
-        let found = catch_unwind(holds);
-        plant(None);
-        assert!(!found.unwrap_or(false), "{bug:?} is not noticed");
-    };
-    with(Bug::OldTableBelieved, || lives(60).is_ok());
-    with(Bug::TornTableBelieved, || opened_with_a_damaged_table().is_ok());
+    use crate::noticed::assert_noticed;
+    assert_noticed(Bug::OldTableBelieved, || lives(60).is_ok());
+    assert_noticed(Bug::TornTableBelieved, || opened_with_a_damaged_table().is_ok());
 }

@@ -794,30 +794,23 @@ fn a_smaller_bound_drops_nothing() {
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use manylogs_plant::Bug;
 
-    use manylogs_plant::{Bug, plant};
-    let with = |bug, holds: &dyn Fn() -> bool| {
-        plant(Some(bug));
-        let found = catch_unwind(AssertUnwindSafe(holds));
-        let noticed = !found.unwrap_or(false);
-        plant(None);
-        assert!(noticed, "{bug:?} is not noticed");
-    };
-    with(Bug::TokenIgnored, &|| refused_openings()[0]);
-    with(Bug::OlderClaimAccepted, &|| refused_openings()[1]);
-    with(Bug::OlderVersionTaken, &older_version_refused);
-    with(Bug::ClosedBeforeTasksEnd, &closing_waits_for_the_header);
-    with(Bug::ListedAfterWrite, &unlisted_store_gets_nothing);
-    with(Bug::OldSessionServed, &an_ended_session_is_refused);
-    with(Bug::CallDoneTwice, &a_call_is_done_once);
-    with(Bug::VoidForgotten, &void_is_believed);
-    with(Bug::HeaderInOneCopy, &store_known_from_one_copy);
-    with(Bug::ReclaimEndsAtError, &reclaimed_after_an_error);
-    with(Bug::KeptInMemory, &added_store_is_kept);
-    with(Bug::ClientUnbounded, &store_bounds_each_client);
-    with(Bug::FullForEver, &full_store_is_asked_again);
-    with(Bug::HeldMaxIgnored, &|| {
+    use crate::noticed::assert_noticed;
+    assert_noticed(Bug::TokenIgnored, || refused_openings()[0]);
+    assert_noticed(Bug::OlderClaimAccepted, || refused_openings()[1]);
+    assert_noticed(Bug::OlderVersionTaken, older_version_refused);
+    assert_noticed(Bug::ClosedBeforeTasksEnd, closing_waits_for_the_header);
+    assert_noticed(Bug::ListedAfterWrite, unlisted_store_gets_nothing);
+    assert_noticed(Bug::OldSessionServed, an_ended_session_is_refused);
+    assert_noticed(Bug::CallDoneTwice, a_call_is_done_once);
+    assert_noticed(Bug::VoidForgotten, void_is_believed);
+    assert_noticed(Bug::HeaderInOneCopy, store_known_from_one_copy);
+    assert_noticed(Bug::ReclaimEndsAtError, reclaimed_after_an_error);
+    assert_noticed(Bug::KeptInMemory, added_store_is_kept);
+    assert_noticed(Bug::ClientUnbounded, store_bounds_each_client);
+    assert_noticed(Bug::FullForEver, full_store_is_asked_again);
+    assert_noticed(Bug::HeldMaxIgnored, || {
         a_base_bounds_what_it_borrows();
         true
     });

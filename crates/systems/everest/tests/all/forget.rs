@@ -530,21 +530,15 @@ fn what_a_store_hid_stays_hidden_when_it_goes() {
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use manylogs_plant::Bug;
 
-    use manylogs_plant::{Bug, plant};
-    let with = |bug, holds: fn() -> bool| {
-        plant(Some(bug));
-        let found = catch_unwind(AssertUnwindSafe(holds));
-        plant(None);
-        assert!(!found.unwrap_or(false), "{bug:?} is not noticed");
-    };
-    with(Bug::LossNotBelieved, lost_ranges_are_errors);
-    with(Bug::LossOutlived, older_versions_go);
-    with(Bug::LossKept, written_ranges_are_lost_no_more);
-    with(Bug::LossAfterDrop, a_cut_shows_nothing_old);
-    with(Bug::NoteWithoutVoids, written_since_is_not_lost);
-    with(Bug::NotesKept, a_note_ends_with_the_next_session);
-    with(Bug::ForgottenUncovers, || what_it_hid_stays_hidden(Goes::Forgotten));
-    with(Bug::NoteUncovers, || what_it_hid_stays_hidden(Goes::ForgottenClosed));
+    use crate::noticed::assert_noticed;
+    assert_noticed(Bug::LossNotBelieved, lost_ranges_are_errors);
+    assert_noticed(Bug::LossOutlived, older_versions_go);
+    assert_noticed(Bug::LossKept, written_ranges_are_lost_no_more);
+    assert_noticed(Bug::LossAfterDrop, a_cut_shows_nothing_old);
+    assert_noticed(Bug::NoteWithoutVoids, written_since_is_not_lost);
+    assert_noticed(Bug::NotesKept, a_note_ends_with_the_next_session);
+    assert_noticed(Bug::ForgottenUncovers, || what_it_hid_stays_hidden(Goes::Forgotten));
+    assert_noticed(Bug::NoteUncovers, || what_it_hid_stays_hidden(Goes::ForgottenClosed));
 }

@@ -13,6 +13,8 @@ mod forget;
 mod frames;
 mod full;
 mod memory;
+#[cfg(feature = "plant")]
+mod noticed;
 mod peaks;
 mod put_back;
 mod quiet;

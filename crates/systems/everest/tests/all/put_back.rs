@@ -2,14 +2,15 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request};
-use manylogs_block::{Sectors, to_usize};
+use manylogs_block::{
+    BlockDevice, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request, Sectors,
+};
 use manylogs_everest::{
     CircularStore, Lender, Lending, OffloadError, OffloadOptions, Offloaded, Policy, StoreOptions,
 };
 use manylogs_filters::Delay;
 
-use crate::far::{Far, a_base, block, get, in_virtual_time, opened, put, staying, tags};
+use crate::far::{Far, a_base, block, get, in_virtual_time, opened, options, put, staying, tags};
 
 /// A store on a disk that can be put back.
 struct Store {
@@ -142,18 +143,13 @@ fn what_was_missing_counts_again_when_it_is_back() {
 fn what_was_missing_counts_again_after_the_rest_has_gone_home() {
     for (opens_anew, is_long) in [(false, false), (true, false), (false, true)] {
         in_virtual_time(async move |runtime| {
-            let (mut base, mut store, volume, old) = a_peak(&runtime).await;
-            volume.close().await;
+            let (base, mut store, volume, old) = a_peak(&runtime).await;
             let new = store.image().await;
-            let homeward = crate::far::options(Policy::Wait {
-                base: Nanos::from_secs(60),
-                store: Nanos::from_secs(60),
-            });
-            let mut volume = opened(&runtime, &base, &[&store.far], staying(Policy::Always)).await;
-            let opened_anew = volume.as_mut().unwrap().clone();
-            store.put_back(&opened_anew, old).await;
-            assert!(is_lost(&get(&opened_anew, 2).await));
-            base = cut_off(&*base).await;
+            store.put_back(&volume, old).await;
+            assert!(is_lost(&get(&volume, 2).await));
+            let never_busy = Nanos::from_secs(60);
+            let homeward = options(Policy::Wait { base: never_busy, store: never_busy });
+            let base = cut_off(&*base).await;
             let mut again = opened(&runtime, &base, &[&store.far], homeward).await.unwrap();
             runtime.sleep(Nanos::from_secs(5)).await;
             assert!(!again.stores()[0].is_listed, "all that it has is home");
@@ -295,8 +291,7 @@ fn losses_without_a_note_are_told_when_a_store_is_removed() {
         let base: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(256 + 8000)));
         Offloaded::create(&runtime, Rc::clone(&base)).await.unwrap();
         let mut store = Store::new(&runtime).await;
-        let homeward = at_leisure();
-        let volume = opened(&runtime, &base, &[&store.far], homeward).await.unwrap();
+        let volume = opened(&runtime, &base, &[&store.far], at_leisure()).await.unwrap();
         runtime.sleep(Nanos::from_secs(1)).await;
         let old = store.image().await;
         let sector = |number: u64| Extent::new(2 * number, 1);
@@ -318,10 +313,10 @@ fn losses_without_a_note_are_told_when_a_store_is_removed() {
         assert!(volume.remove(id, true).await.unwrap().done);
         assert_eq!(volume.unnoted_losses(), Sectors(0));
         let copy = cut_off(&*base).await;
-        let again = opened(&runtime, &copy, &[], homeward).await.unwrap();
+        let again = opened(&runtime, &copy, &[], at_leisure()).await.unwrap();
         for number in 0..most {
             let read = again.submit(Request::Read { extent: sector(number) }).await;
-            assert!(read.is_err(), "{number} of {}", to_usize(most));
+            assert!(read.is_err(), "{number} of {most}");
         }
     });
 }
@@ -329,17 +324,10 @@ fn losses_without_a_note_are_told_when_a_store_is_removed() {
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use manylogs_plant::Bug;
 
-    use manylogs_plant::{Bug, plant};
-    let with = |bug, holds: &dyn Fn() -> bool| {
-        plant(Some(bug));
-        let found = catch_unwind(AssertUnwindSafe(holds));
-        let noticed = !found.unwrap_or(false);
-        plant(None);
-        assert!(noticed, "{bug:?} is not noticed");
-    };
-    with(Bug::RolledBackBelieved, &|| lost_blocks_are_errors()[0]);
-    with(Bug::RollbackNotNoted, &|| lost_blocks_are_errors()[1]);
-    with(Bug::NoteNotCompared, &compared_at_the_opening);
+    use crate::noticed::assert_noticed;
+    assert_noticed(Bug::RolledBackBelieved, || lost_blocks_are_errors()[0]);
+    assert_noticed(Bug::RollbackNotNoted, || lost_blocks_are_errors()[1]);
+    assert_noticed(Bug::NoteNotCompared, compared_at_the_opening);
 }
