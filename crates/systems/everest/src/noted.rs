@@ -96,8 +96,8 @@ impl Content {
     fn note(&mut self, store: StoreId, only: &[Range]) -> bool {
         self.notes.retain(|note| note.store != store);
         let room = self.room().saturating_sub(NOTE_BYTES) / RANGE_BYTES / 2;
-        let voids = self.voids.iter().filter(|(of, _)| *of == store);
-        let is_void = |one: &Range| voids.clone().any(|(_, void)| void.extent.overlaps(one.extent));
+        let is_void =
+            |one: &Range| self.voids_of(store).any(|void| void.extent.overlaps(one.extent));
         if room == 0 || only.iter().any(is_void) {
             return false;
         }
@@ -114,13 +114,16 @@ impl Content {
         self.notes.iter().filter_map(of).collect()
     }
 
+    /// The note of a store.
+    pub(crate) fn note_of(&self, store: StoreId) -> Option<&Note> {
+        self.notes.iter().find(|note| note.store == store)
+    }
+
     /// What is lost with a store, if it was noted.
     pub(crate) fn noted(&self, store: StoreId) -> Option<Vec<Range>> {
-        let note = self.notes.iter().find(|note| note.store == store)?;
-        let voids = self.voids.iter().filter(|(of, _)| *of == store);
-        let believed = |_: &&(StoreId, _)| !plant::is(Bug::NoteWithoutVoids);
-        let mut lost = note.ranges.clone();
-        for (_, void) in voids.filter(believed) {
+        let believed = |_: &Range| !plant::is(Bug::NoteWithoutVoids);
+        let mut lost = self.note_of(store)?.ranges.clone();
+        for void in self.voids_of(store).filter(believed) {
             lost = lost.into_iter().flat_map(|range| range.outside(void.extent)).collect();
         }
         Some(lost)

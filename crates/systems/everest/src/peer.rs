@@ -204,7 +204,7 @@ impl Client {
         self.table.borrow_mut().reconcile(store, &counted);
         self.lacks.set(true);
         // Nothing older may be shown after a crash.
-        self.note_losses_for_notes().await.map_err(unreachable)?;
+        self.drop_notes_for_losses().await.map_err(unreachable)?;
         if peer.gone.get() || self.is_over() {
             return Err(LenderError::Unreachable);
         }
@@ -264,8 +264,7 @@ impl Client {
 
 /// The parts of `ranges` that are not void.
 pub(crate) fn without(ranges: &[Range], voids: &[Range]) -> Vec<Range> {
-    let mut map = Versions::new();
-    ranges.iter().for_each(|range| map.insert(range.extent, range.version));
+    let mut map = Versions::of(ranges.iter().copied());
     for void in voids.iter().filter(|_| !plant::is(Bug::VoidForgotten)) {
         drop(map.remove(void.extent, void.version));
     }

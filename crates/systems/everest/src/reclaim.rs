@@ -296,14 +296,11 @@ impl Client {
     /// Notes as void the versions of stores that were unreachable for longer than reads wait, if
     /// all they hold is home. Not while something is lost: a store may come back with it.
     async fn give_up_stores(self: &Rc<Self>) {
-        if self.table.borrow().has_losses() {
-            return;
-        }
         for store in 0..self.peers.len() {
             let gone = self.lost_for(store) > self.options.patience;
             let is_clean = || {
                 let table = self.table.borrow();
-                table.is_used(store) && table.may_be_void(store)
+                table.is_used(store) && table.may_be_void(store) && !table.has_losses()
             };
             if !gone || !is_clean() {
                 continue;

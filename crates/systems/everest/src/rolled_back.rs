@@ -22,13 +22,9 @@ impl Content {
     /// What of the note of a store is not in its answer of what it holds. Ranges of a note may have
     /// been joined, and count as the newest in them: so one version of each is looked for.
     pub(crate) fn missing(&self, store: StoreId, answer: &[Range]) -> Vec<Extent> {
-        let Some(note) = self.notes.iter().find(|note| note.store == store) else {
-            return Vec::new();
-        };
-        let mut held = Versions::new();
+        let Some(note) = self.note_of(store) else { return Vec::new() };
         // What is void is home, whether the store has it or not.
-        let voids = self.voids.iter().filter(|(of, _)| *of == store).map(|(_, void)| void);
-        answer.iter().chain(voids).for_each(|range| held.insert(range.extent, range.version));
+        let held = Versions::of(answer.iter().copied().chain(self.voids_of(store)));
         let has = |one: &&Range| held.lookup(one.extent).any(|(_, version)| version >= one.version);
         note.ranges.iter().filter(|one| !has(one)).map(|one| one.extent).collect()
     }
@@ -66,8 +62,7 @@ impl Client {
         if !self.lacks.get() {
             return Vec::new();
         }
-        let mut noted = Versions::new();
-        self.header.content().lost.iter().for_each(|lost| noted.insert(lost.extent, lost.version));
+        let noted = Versions::of(self.header.content().lost.iter().copied());
         let is_noted = |one: &Range| {
             let parts = noted.lookup(one.extent).filter(|(_, version)| *version >= one.version);
             parts.map(|(part, _)| part.len.0).sum::<u64>() == one.extent.len.0
@@ -82,22 +77,9 @@ impl Client {
         if found.is_empty() { Ok(()) } else { self.lose_noted(&found, false).await.map(drop) }
     }
 
-    /// Asks each store something while a range is lost. A store that was started anew has no
-    /// session, and tells in the next one what it holds: its right disk may be back.
-    pub(crate) async fn look_for_missing(self: &Rc<Self>) {
-        let Some(lost) = self.table.borrow().nowhere().next() else { return };
-        let extent = Extent { len: Sectors(1), ..lost.extent };
-        let live = |store: &usize| self.peers[*store].is_live();
-        let ask = |store: usize| self.call(store, Ask::Read { extent });
-        let asked: Vec<_> = (0..self.peers.len()).filter(live).map(ask).collect();
-        for answer in asked {
-            drop(answer.await);
-        }
-    }
-
     /// As [`Client::note_losses`] before a session begins, when all notes of what stores alone have
     /// must go: in one change, so that a power cut forgets neither.
-    pub(crate) async fn note_losses_for_notes(&self) -> Result<(), IoError> {
+    pub(crate) async fn drop_notes_for_losses(&self) -> Result<(), IoError> {
         let found = self.lost_now();
         if !found.is_empty() && self.lose_noted(&found, true).await? {
             return Ok(());
@@ -139,6 +121,19 @@ impl Client {
             self.header.noted.set(false);
         }
         Ok(done)
+    }
+
+    /// Asks each store something while a range is lost. A store that was started anew has no
+    /// session, and tells in the next one what it holds: its right disk may be back.
+    pub(crate) async fn look_for_missing(self: &Rc<Self>) {
+        let Some(lost) = self.table.borrow().nowhere().next() else { return };
+        let extent = Extent { len: Sectors(1), ..lost.extent };
+        let live = |store: &usize| self.peers[*store].is_live();
+        let ask = |store: usize| self.call(store, Ask::Read { extent });
+        let asked: Vec<_> = (0..self.peers.len()).filter(live).map(ask).collect();
+        for answer in asked {
+            drop(answer.await);
+        }
     }
 }
 

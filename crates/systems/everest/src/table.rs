@@ -164,7 +164,7 @@ impl Table {
 
     /// Whether stores hold nothing that counts.
     pub(crate) fn is_empty(&self) -> bool {
-        let nothing = self.newest.iter().all(|(_, known)| known.value.is_lost());
+        let nothing = self.newest().all(|(_, copies)| copies.is_lost());
         nothing && self.held.iter().all(ExtentMap::is_empty)
     }
 
@@ -356,8 +356,7 @@ impl Table {
     /// The ranges whose newest version is in this store, and nowhere else, in order of address.
     pub(crate) fn only_in(&self, store: usize) -> Vec<Range> {
         let only = |copies: Copies| copies.stores == 1 << store && !copies.clean;
-        let found = self.newest.iter().filter(|(_, known)| only(known.value));
-        found.map(|(extent, known)| Range { extent, version: Version(known.sequence.0) }).collect()
+        self.newest().filter(|(_, copies)| only(*copies)).map(|(range, _)| range).collect()
     }
 
     /// Ranges that are home, and of which this store and others have versions. Its version may hide
@@ -384,8 +383,7 @@ impl Table {
 
     /// The oldest of the newest versions that stores alone have.
     pub(crate) fn oldest(&self) -> Option<Version> {
-        let found = self.newest.iter().filter(|(_, known)| known.value.is_away());
-        found.map(|(_, known)| Version(known.sequence.0)).min()
+        self.newest().filter(|(_, copies)| copies.is_away()).map(|(range, _)| range.version).min()
     }
 
     /// Sectors of which a store has the newest version, of all stores or of one.
@@ -394,7 +392,7 @@ impl Table {
             Some(store) => copies.stores >> store & 1 == 1,
             None => copies.stores != 0 || copies.clean,
         };
-        let found = self.newest.iter().filter(|(_, known)| counts(known.value));
-        Sectors(found.map(|(extent, _)| extent.len.0).sum())
+        let found = self.newest().filter(|(_, copies)| counts(*copies));
+        Sectors(found.map(|(range, _)| range.extent.len.0).sum())
     }
 }

@@ -91,6 +91,13 @@ impl Versions {
         Self { map: ExtentMap::new(), held: BTreeMap::new(), changes: 0 }
     }
 
+    /// The newest version of each place in `ranges`.
+    pub(crate) fn of(ranges: impl IntoIterator<Item = Range>) -> Self {
+        let mut versions = Self::new();
+        ranges.into_iter().for_each(|range| versions.insert(range.extent, range.version));
+        versions
+    }
+
     pub(crate) fn insert(&mut self, extent: Extent, version: Version) {
         let mapped = Mapped { sequence: DataSequence(version.0), value: Stored };
         // A part that has a newer version stays as it is: so what counts is the difference.

@@ -6,6 +6,13 @@ use crate::call::StoreId;
 use crate::header::{Content, Header};
 use crate::versions::Range;
 
+impl Content {
+    /// The void ranges of a store.
+    pub(crate) fn voids_of(&self, store: StoreId) -> impl Iterator<Item = Range> {
+        self.voids.iter().filter(move |(of, _)| *of == store).map(|(_, range)| *range)
+    }
+}
+
 impl Header {
     /// Notes durably that versions in a store are void. False if there is no room for that.
     pub(crate) async fn void(&self, store: StoreId, range: Range) -> Result<bool, IoError> {
@@ -22,9 +29,7 @@ impl Header {
 
     /// The void ranges of a store.
     pub(crate) fn voids_of(&self, store: StoreId) -> Vec<Range> {
-        let content = self.content();
-        let of_store = content.voids.iter().filter(|(of, _)| *of == store);
-        of_store.map(|(_, range)| *range).collect()
+        self.content().voids_of(store).collect()
     }
 
     /// Drops the void ranges `gone` from the header: the store has durably forgotten their
