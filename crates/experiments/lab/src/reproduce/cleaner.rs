@@ -1,22 +1,20 @@
 //! The runs of parts with updates of metadata that fill the journal, and with mounts after them:
 //! every combination of their lists.
 
-use manylogs_block::Sectors;
 use manylogs_ext4::Cleaner;
 use manylogs_mlfs::JournalMode;
-use manylogs_mlfs::adopt::LogLayout;
 use serde::Deserialize;
 
 use super::cells::Metrics;
 use super::part::Scaled;
 use super::parts::{Planning, filled, gigabytes, in_field};
 use super::plan::{Place, PlaceKind, Planned, Scale};
+use super::trees;
 use super::work::{Work, put};
 use crate::mlfs::DiskCase;
 use crate::mlfs::cleaner::{
     BLOCK_BYTES_PER_INODE, CleanerCase, CleanerResult, MountsCase, MountsResult,
 };
-use crate::mlfs::trees::BYTES_PER_INODE;
 use crate::replay::DriveSettings;
 use crate::runs::{KeyBuilder, RunKey};
 use crate::sweep::drive;
@@ -57,17 +55,10 @@ fn named(name: &str) -> Result<(JournalMode, Cleaner), String> {
 }
 
 /// A disk whose inodes have blocks of their own.
+/// A disk whose inodes have blocks of their own.
 fn disk(drive: &DriveSettings, journal_mib: u64, mode: JournalMode) -> DiskCase {
-    DiskCase {
-        drive: drive.clone(),
-        spacing: LogLayout::default().spacing,
-        threshold: None,
-        journal: Sectors(journal_mib << 11),
-        bytes_per_inode: BYTES_PER_INODE,
-        inode_bytes: BLOCK_BYTES_PER_INODE,
-        mode,
-        seed: 1,
-    }
+    let inode_bytes = BLOCK_BYTES_PER_INODE;
+    DiskCase { inode_bytes, ..trees::disk(drive, journal_mib, mode) }
 }
 
 impl Planned {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use manylogs_block::{Nanos, Sectors, narrow};
+use manylogs_block::{Nanos, narrow};
 use manylogs_mlfs::JournalMode;
-use manylogs_mlfs::adopt::LogLayout;
 use manylogs_workload::programs::Postmark;
 use serde::Deserialize;
 
@@ -12,10 +11,10 @@ use super::cells::Metrics;
 use super::part::Scaled;
 use super::parts::{Planning, filled, gigabytes, in_field};
 use super::plan::{Place, PlaceKind, Planned, Scale};
+use super::trees::disk;
 use super::work::{Work, put};
+use crate::mlfs::DiskCase;
 use crate::mlfs::postmark::{PostmarkCase, PostmarkResult};
-use crate::mlfs::trees::BYTES_PER_INODE;
-use crate::mlfs::{DiskCase, INODE_BYTES};
 use crate::replay::DriveSettings;
 use crate::runs::{KeyBuilder, RunKey};
 use crate::sweep::drive;
@@ -82,16 +81,7 @@ impl FsPostmark {
 
     fn case(&self, name: &str, text: &str, scale: Scale) -> Result<PostmarkCase, String> {
         let (mode, home_every) = mode(text)?;
-        let disk = DiskCase {
-            drive: self.drive(name)?,
-            spacing: LogLayout::default().spacing,
-            threshold: None,
-            journal: Sectors(scale.of(self.journal_mib) << 11),
-            bytes_per_inode: BYTES_PER_INODE,
-            inode_bytes: INODE_BYTES,
-            mode,
-            seed: 1,
-        };
+        let disk = disk(&self.drive(name)?, scale.of(self.journal_mib), mode);
         let program = Postmark {
             directories: narrow(scale.of(self.directories)),
             files: narrow(scale.of(self.files)),

@@ -1,6 +1,7 @@
 //! The runs of a part with trees of directories: every combination of its lists, each with all that
 //! is done to a tree.
 
+use manylogs_block::{Sectors, narrow};
 use manylogs_ext4::ReadAhead;
 use manylogs_mlfs::JournalMode;
 use manylogs_mlfs::adopt::LogLayout;
@@ -60,6 +61,20 @@ fn mode(text: &str) -> Result<(JournalMode, ReadAhead), String> {
     found.ok_or_else(|| format!("modes: unknown mode {text:?}"))
 }
 
+/// A disk of a figure about metadata, with the seed 1.
+pub(super) fn disk(drive: &DriveSettings, journal_mib: u64, mode: JournalMode) -> DiskCase {
+    DiskCase {
+        drive: drive.clone(),
+        spacing: LogLayout::default().spacing,
+        threshold: None,
+        journal: Sectors(journal_mib << 11),
+        bytes_per_inode: BYTES_PER_INODE,
+        inode_bytes: INODE_BYTES,
+        mode,
+        seed: 1,
+    }
+}
+
 impl FsTrees {
     /// What grows with the scale.
     pub(super) fn scaled(&self) -> Vec<(&'static str, Scaled)> {
@@ -89,19 +104,10 @@ impl FsTrees {
     fn cases(&self, name: &str, text: &str, scale: Scale) -> Result<Vec<TreesCase>, String> {
         let (mode, ahead) = mode(text)?;
         let drive = DriveSettings::new(drive(name).map_err(in_field("drives"))?, true);
-        let disk = |seed| DiskCase {
-            drive: drive.clone(),
-            spacing: LogLayout::default().spacing,
-            threshold: None,
-            journal: manylogs_block::Sectors(scale.of(self.journal_mib) << 11),
-            bytes_per_inode: BYTES_PER_INODE,
-            inode_bytes: INODE_BYTES,
-            mode,
-            seed,
-        };
-        let count = |of: Scaled| manylogs_block::narrow(scale.of(of));
+        let usual = disk(&drive, scale.of(self.journal_mib), mode);
+        let count = |of: Scaled| narrow(scale.of(of));
         let case = |seed| TreesCase {
-            disk: disk(seed),
+            disk: DiskCase { seed, ..usual.clone() },
             ahead,
             directories: count(self.directories),
             files: self.files.map_or(0, count),
