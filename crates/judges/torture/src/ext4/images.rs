@@ -80,28 +80,10 @@ impl Templates {
         };
         let plain = KINDS.iter().map(make).collect::<io::Result<_>>()?;
         let adopted = ADOPTED.iter().map(make).collect::<io::Result<_>>()?;
-        let make_near = |kind: &&[&str]| {
-            let mut placed = None;
-            let options = [SMALL_OPTIONS, kind].concat();
-            let bytes = mkfs_bytes(SMALL_MIB, &options, |image, dir| {
-                placed = Some(add_log_file(image, dir)?);
-                Ok(())
-            })?;
-            let placed = placed.ok_or_else(|| io::Error::other("no log file was made"))?;
-            Ok((Template::of(&bytes), placed))
-        };
-        let near = KINDS.iter().map(make_near).collect::<io::Result<_>>()?;
-        let make_on_array = |kind: &&[&str]| {
-            let mut run = None;
-            let options = [ONE_GROUP, kind].concat();
-            let bytes = mkfs_bytes(SMALL_MIB, &options, |image, dir| {
-                run = Some(add_long_log_file(image, dir)?);
-                Ok(())
-            })?;
-            let run = run.ok_or_else(|| io::Error::other("no log file was made"))?;
-            Ok((Template::of(&bytes), run))
-        };
-        let on_arrays = KINDS.iter().map(make_on_array).collect::<io::Result<_>>()?;
+        let near = KINDS.iter().map(|kind| with_log_file(SMALL_OPTIONS, kind, add_log_file));
+        let near = near.collect::<io::Result<_>>()?;
+        let on_arrays = KINDS.iter().map(|kind| with_log_file(ONE_GROUP, kind, add_long_log_file));
+        let on_arrays = on_arrays.collect::<io::Result<_>>()?;
         let old = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, KINDS[0]].concat(), add_old_things)?;
         Ok(Self { plain, adopted, near, on_arrays, old: Template::of(&old) })
     }
@@ -194,6 +176,21 @@ impl Images {
         });
         made.as_deref().map_err(Clone::clone)
     }
+}
+
+/// A small image of a kind with a file for logs, which `add` adds and describes.
+fn with_log_file<T>(
+    options: &[&str],
+    kind: &[&str],
+    add: impl FnOnce(&Path, &Path) -> io::Result<T>,
+) -> io::Result<(Template, T)> {
+    let mut added = None;
+    let bytes = mkfs_bytes(SMALL_MIB, &[options, kind].concat(), |image, dir| {
+        added = Some(add(image, dir)?);
+        Ok(())
+    })?;
+    let added = added.ok_or_else(|| io::Error::other("no log file was made"))?;
+    Ok((Template::of(&bytes), added))
 }
 
 impl Template {
