@@ -168,6 +168,7 @@ fn a_scrub_mends_what_is_known_and_tells_what_is_lost() {
     fs::create_dir_all(place.path("mlfs")).unwrap();
     let scrub = ["fs", "scrub", "mlfs"];
     place.run(&["fs", "scrub", "disk.img"]).fails(2, &["while it is mounted", "--mode lazy"]);
+    place.run(&["fs", "scrub", "dsik.img"]).fails(2, &["dsik.img does not exist"]);
     let mount = ["fs", "mount", "disk.img", "mlfs", "--background"];
     place.run(&mount).succeeds();
     place.run(&scrub).fails(2, &["mode ordered", "lazy"]);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs::{DrainOptions, Settings, Volume, VolumeError};
 use manylogs_mlfs::adopt::{AdoptError, Volumes, locate, open as open_logs};
-use manylogs_operate::control::{Control, Order};
+use manylogs_operate::control::{self, Control, ControlError, Order};
 use manylogs_storage::{OpenMode, Reactor};
 
 use super::adopt::{failure, open};
@@ -60,7 +60,10 @@ pub(super) fn arrange(args: &FsArrangeArgs) -> Result<(), Failure> {
 pub(super) fn lazy_server(device: &Path, what: &str) -> Result<Control, Failure> {
     let (at, how) = (device.display(), "manylogs fs mount --mode lazy, and not -o ro");
     let told = format!("{at}: {what} while it is mounted: {how}");
-    live::server(device)?.ok_or_else(|| Failure::input(told))
+    match control::connect(device) {
+        Err(ControlError::NotServed { .. }) => Err(Failure::input(told)),
+        connected => connected.map_err(control_failure),
+    }
 }
 
 /// Closes the volume of the logs after use: as drained, if they are empty.
