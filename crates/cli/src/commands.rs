@@ -19,6 +19,7 @@ pub(crate) mod list;
 pub(crate) mod live;
 mod load;
 pub(crate) mod manual;
+pub(crate) mod md;
 mod measured;
 pub(crate) mod record;
 pub(crate) mod replay;

@@ -119,6 +119,15 @@ verified() {
 
 writes_of() { awk '{print $5}' "/sys/block/${1#/dev/}/stat"; }
 
+# md's own writes between small ones would go to all members: the server puts them off, and back.
+put_off() {
+    local now before=$1
+    now=$(cat /sys/block/md0/md/safe_mode_delay 2>/dev/null) || return
+    [ "$level" = raid0 ] && return
+    [ "$now" = "$before" ] || failed "$2: md marks the array clean after $now s, not $before"
+    seen "$2: md marks the array clean after $now s"
+}
+
 # How many members wrote something while a small write became durable, of 20 such writes each.
 # Whatever else the volume writes meanwhile goes to more members: the most frequent number counts.
 members_of_a_write() {
@@ -161,7 +170,9 @@ before() {
     }
     seen "$(grep '^array' /tmp/formatted)"
     seen "$(grep '^mkfs' /tmp/formatted)"
+    was=$(cat /sys/block/md0/md/safe_mode_delay 2>/dev/null)
     serve
+    put_off 10.100 "served"
     grep -q "the array has $columns" $said || failed "serve does not say it"
     found=$(members_of_a_write)
     seen "a durable write of 80 KiB is written by $found of 4 members"
@@ -171,6 +182,12 @@ before() {
     : >/keep/sums
     written 1 60 || failed "writing"
     verified "written"
+    umount /data
+    /real/manylogs stop $array >>$said 2>&1 || failed "stop"
+    wait $server
+    put_off "$was" "stopped"
+    serve
+    mount -t ext4 $device /data || failed "mount"
     # The server is killed; whoever has the device waits or gets errors, and mounts it again.
     umount /data
     written_device=$device
@@ -203,6 +220,7 @@ after() {
     umount /data
     /real/e2fsck -fn $device >/tmp/fsck 2>&1 || { cat /tmp/fsck; failed "e2fsck -fn"; }
     seen "e2fsck -fn: clean"
+    put_off 10.100 "served again"
     /real/manylogs stop $array >>$said 2>&1 || failed "stop"
     wait $server
     /real/manylogs drain $array >>$said 2>&1 || failed "drain"

@@ -31,7 +31,7 @@ use manylogs_serve::Emulation;
 use crate::args::fs::{FsArgs, FsCommand, FsMountArgs};
 use crate::args::serve::CacheArg;
 use crate::commands::volume::open_failure;
-use crate::commands::write_cache;
+use crate::commands::{md, write_cache};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -75,6 +75,7 @@ fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     let cache = write_cache::hold(&args.source, write_cache, emulates)?;
     if !emulates {
         write_cache::say(&args.source, DiskStatus::at(&args.source).as_ref());
+        md::say(&args.source);
     }
     let (source, target) = (args.source.display(), args.target.display());
     // Logs the state in the words of `status`, `check` and `list`. Errors are left to the mount.

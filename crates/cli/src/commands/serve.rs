@@ -15,6 +15,7 @@ use manylogs_serve::{Ending, Engine, notify, protect};
 use serde_json::from_value;
 
 use super::gecko;
+use super::md;
 use super::volume::{human, id_text, in_use, stay_logged};
 use super::write_cache;
 use crate::args::serve::ServeArgs;
@@ -74,6 +75,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             format!("the array has {}; for whole stripes: {}", array.words(), array.mkfs());
         line(Level::Info, Some(path), &message, &[]);
     }
+    disks.iter().for_each(|disk| md::say(disk));
     let control = controls(&disks, &ending, &engine)?;
     let shown = front_end::show(args, &engine, ending.on_gone())?;
     let name = shown.name();

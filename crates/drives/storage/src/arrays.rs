@@ -42,11 +42,7 @@ impl System {
     /// the content changes when a drive is lost. As md recomputes the parity of such a row from all
     /// of its content when a part of the row is written, writing the same content again mends it.
     pub(crate) fn has_copies(&self, disk: &Disk) -> bool {
-        let is_redundant = |disk: &Disk| {
-            let level = disk.attribute("md/level");
-            level.is_some_and(|level| REDUNDANT.contains(&level.as_str()))
-                || self.is_mapped_to_copies(disk)
-        };
+        let is_redundant = |disk: &Disk| is_redundant(disk) || self.is_mapped_to_copies(disk);
         let below = self.below(disk, disk.bytes());
         let on_disk = |object: Option<Object>| match object {
             Some(Object::Disk(number)) => is_redundant(&self.disk(number)),
@@ -54,6 +50,11 @@ impl System {
         };
         is_redundant(disk) || below.into_iter().any(|level| on_disk(level.object))
     }
+}
+
+/// Whether the disk is an array of md's that survives the loss of a drive.
+pub(crate) fn is_redundant(disk: &Disk) -> bool {
+    disk.attribute("md/level").is_some_and(|level| REDUNDANT.contains(&level.as_str()))
 }
 
 /// The geometry of a device that begins `bytes` behind the array's beginning. `None` if the 4 KiB

@@ -22,6 +22,7 @@ use crate::holes;
 use crate::open::{self, OpenError, OpenMode};
 use crate::priority::may_prefer_io;
 use crate::reactor::Reactor;
+use crate::safe_mode::LongDelays;
 use crate::sysfs::{Disk, System};
 
 /// The kernel's magic numbers of a file system without a disk, and of one with a server.
@@ -88,6 +89,8 @@ pub struct FileDevice {
     geometry: Option<Geometry>,
     /// Whether an array below holds each sector on more than one drive.
     has_copies: bool,
+    /// What arrays of md's below do otherwise while this device may be written.
+    _delays: Option<LongDelays>,
     /// Locks that keep others from the devices and files that this one lies on.
     _below: Vec<File>,
 }
@@ -131,6 +134,8 @@ impl FileDevice {
         let io = DeviceIo { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
         let geometry = opened.disk.as_ref().and_then(|disk| System::this().geometry(disk));
         let has_copies = opened.disk.as_ref().is_some_and(|disk| System::this().has_copies(disk));
+        let written = opened.disk.as_ref().filter(|_| writable);
+        let delays = written.map(|disk| LongDelays::of(&System::this(), disk));
         let below = std::mem::take(&mut opened.below);
         let core = Core {
             file: Arc::new(opened.file),
@@ -145,7 +150,7 @@ impl FileDevice {
             flush_failed: false.into(),
         };
         let (core, path) = (Rc::new(core), path.to_owned());
-        Ok(Self { core, path, backend, geometry, has_copies, _below: below })
+        Ok(Self { core, path, backend, geometry, has_copies, _delays: delays, _below: below })
     }
 
     /// The backend through which requests reach the kernel: the one that [`Backend::Auto`] chose.

@@ -11,7 +11,7 @@ use super::failure::{listen_failure, nbdkit_failure, serve_failure};
 use super::options;
 use crate::args::serve::{LogFormatArg, ServeArgs};
 use crate::args::volume::BackendArg;
-use crate::commands::write_cache;
+use crate::commands::{md, write_cache};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -38,6 +38,7 @@ pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure>
     let cache = write_cache::hold(device, args.write_cache, args.emulate.is_some())?;
     if args.emulate.is_none() {
         write_cache::say(device, DiskStatus::at(device).as_ref());
+        md::say(device);
     }
     options::start_beside(device, metrics)?;
     let options = NbdkitOptions {
