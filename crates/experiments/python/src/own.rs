@@ -133,8 +133,8 @@ struct Known {
 impl Known {
     #[expect(unsafe_code, reason = "PyO3 has no guard that outlives a call")]
     fn to_python() -> Self {
-        // SAFETY: the interpreter lives, as it waits for the replay. The thread has the GIL after
-        // the first call and gives it up by the second, so what runs on it in between need not.
+        // SAFETY: the interpreter lives, as it waits for the replay. The first call takes the GIL,
+        // and the second gives it up. What the thread does afterwards does not need the GIL.
         unsafe {
             let state = ffi::PyGILState_Ensure();
             Self { state, thread: ffi::PyEval_SaveThread() }

@@ -108,8 +108,8 @@ fn relocate(store: &mut Store, from: LogId, to: LogId) {
     store.record_written(to, moved.sequence);
 }
 
-/// A version that was found is moved to another log, and from there into the log that it was in
-/// when it was found, behind another one.
+/// A version is looked up in a log, moved to another log, and then moved back into the first log,
+/// to a later place. What the look-up found is not live any more.
 #[test]
 fn what_came_back_to_another_place_is_not_what_was_found() {
     let mut store = with_one_version();

@@ -106,8 +106,8 @@ async fn made(runtime: Handle, devices: Vec<Rc<dyn BlockDevice>>) -> CircularSto
     CircularStore::create(runtime, devices, options).await.unwrap()
 }
 
-/// A store that was used, closed once in order, opened again and used; its close is cut off at
-/// event `at`, or ends before. Says what is wrong then, or whether the close was over.
+/// Uses a store, closes it once in order, opens it again and uses it. Its second close is cut off
+/// at event `at`, or ends before that. Says what is wrong then, or whether the close was over.
 fn life(seed: u64, at: u64) -> Result<bool, String> {
     let mut rng = Rng::new(seed);
     let (world, model) = (World::new(seed, DiskImage::default()), Model::default());
