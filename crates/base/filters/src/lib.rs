@@ -7,6 +7,7 @@
 //! | [`Trace`] | requests are counted, and the last ones kept |
 //! | [`Reported`] | the device claims other capabilities: a sector size, a smaller capacity |
 //! | [`Overlay`] | changes stay in memory, and the device below is only read |
+//! | [`Part`] | the device is a part of the one below |
 //! | [`Stop`] | requests are held back, or the device is gone after so many changes |
 //! | [`Zoned`] | zones are written in order, and reset before they are written again |
 //!
@@ -16,6 +17,7 @@
 mod delay;
 mod faults;
 mod overlay;
+mod part;
 mod reported;
 mod stop;
 mod trace;
@@ -24,6 +26,7 @@ mod zoned;
 pub use delay::Delay;
 pub use faults::{Faults, Rule};
 pub use overlay::Overlay;
+pub use part::Part;
 pub use reported::Reported;
 pub use stop::Stop;
 pub use trace::{Count, Trace};

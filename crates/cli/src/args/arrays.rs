@@ -9,8 +9,8 @@ use crate::units::{Unexpected, duration, expect};
 #[derive(Debug, Args)]
 pub(crate) struct ArrayArgs {
     /// Arrays of such drives: raid0:N, raid1:N, raid10:N, with :chunk=64K and
-    /// :placement=known|ignored; ignored takes the array for one drive. Single drives when not
-    /// given.
+    /// :placement=known|ignored; ignored takes the array for one drive. With :safe-mode=200ms and
+    /// :bitmap=64M md writes to the members by itself. Single drives when not given.
     #[arg(long, value_name = "ARRAY")]
     pub(crate) array: Vec<Shape>,
     /// A member of the array that answers late, as 2:20ms. Members count from 0.

@@ -28,8 +28,9 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Option<String>,
     /// An array of such drives: raid0:N, raid1:N, raid10:N, raid5:N or raid6:N, with :chunk=64K and
-    /// :placement=known|ignored; ignored takes the array for one drive. A single drive when not
-    /// given. `advise` compares the plain array, ignored and known.
+    /// :placement=known|ignored; ignored takes the array for one drive. With :safe-mode=200ms and
+    /// :bitmap=64M md writes to the members by itself. A single drive when not given. `advise`
+    /// compares the plain array, ignored and known.
     #[arg(long, value_name = "ARRAY")]
     pub(crate) array: Option<Shape>,
     #[command(flatten)]

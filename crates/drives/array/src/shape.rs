@@ -5,16 +5,20 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Request, Sectors, parse_bytes,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Nanos, Request, Sectors,
+    parse_bytes, parse_span,
 };
 use thiserror::Error;
 
 use crate::mirror::Mirror;
+use crate::own_writes::{OwnWrites, SelfWriting, data_of};
 use crate::parity::Parity;
 use crate::stripe::Stripe;
 
 /// Chunk of a modelled array unless one is given: 64 KiB. (mdadm's default is 512 KiB.)
 const CHUNK: Sectors = Sectors(128);
+/// The least that a bit of a modelled bitmap stands for: 4 MiB.
+const BIT_LEAST: u64 = 4 << 20;
 /// The most members that a modelled array may have.
 const MEMBERS_MOST: u16 = 64;
 
@@ -44,6 +48,8 @@ pub struct Shape {
     pub chunk: Sectors,
     /// Whether the array reports its geometry. If not, its user takes it for one drive.
     pub known: bool,
+    /// What md writes to the members by itself.
+    pub own: OwnWrites,
 }
 
 /// Why a text names no array.
@@ -66,11 +72,20 @@ pub enum ShapeError {
         given: String,
     },
     /// An unknown option.
-    #[error("unknown option {0:?} of an array; there are: chunk=SIZE, placement=known|ignored")]
+    #[error(
+        "unknown option {0:?} of an array; there are: chunk=SIZE, placement=known|ignored, \
+             safe-mode=SPAN, bitmap=SIZE"
+    )]
     Option(String),
     /// A chunk size out of range.
     #[error("a chunk is 4K to 1G, in steps of 4K, not {0:?}")]
     Chunk(String),
+    /// What md writes by itself, out of range or without a reason.
+    #[error(
+        "{0:?}: md writes by itself on raid1, 10, 5 and 6: safe-mode=1ms to 1h, and bitmap=4M and \
+         more, in steps of 4K"
+    )]
+    Own(String),
 }
 
 impl Level {
@@ -112,6 +127,12 @@ impl fmt::Display for Level {
 }
 
 impl Shape {
+    /// An array that reports its geometry, with chunks of 64 KiB, without writes of md's own.
+    #[must_use]
+    pub fn new(level: Level, members: u16) -> Self {
+        Self { level, members, chunk: CHUNK, known: true, own: OwnWrites::default() }
+    }
+
     /// Number of drives that hold the same content: 1 if there is no copy.
     #[must_use]
     pub const fn copies(&self) -> u16 {
@@ -165,16 +186,35 @@ impl FromStr for Shape {
             needs: level.needs(),
             given: given.to_owned(),
         })?;
-        let mut shape = Self { level, members, chunk: CHUNK, known: true };
+        let mut shape = Self::new(level, members);
         for option in words.flat_map(|word| word.split(',')) {
             match option.split_once('=') {
                 Some(("chunk", size)) => shape.chunk = chunk(size)?,
                 Some(("placement", "known")) => shape.known = true,
                 Some(("placement", "ignored")) => shape.known = false,
+                Some(("safe-mode" | "bitmap", _)) => shape.own = shape.with_own(option)?,
                 _ => return Err(ShapeError::Option(option.to_owned())),
             }
         }
         Ok(shape)
+    }
+}
+
+impl Shape {
+    fn with_own(&self, option: &str) -> Result<OwnWrites, ShapeError> {
+        let bad = || ShapeError::Own(option.to_owned());
+        let (name, value) = option.split_once('=').ok_or_else(bad)?;
+        let mut own = self.own;
+        if name == "bitmap" {
+            let page = |bytes: &u64| *bytes >= BIT_LEAST && bytes.is_multiple_of(4096);
+            let bytes = parse_bytes(value).filter(page).ok_or_else(bad)?;
+            own.bitmap = Some(Sectors(bytes / manylogs_block::SECTOR_BYTES));
+        } else {
+            let within =
+                |span: &Nanos| (Nanos::from_millis(1)..=Nanos::from_secs(3600)).contains(span);
+            own.safe_mode = Some(parse_span(value).filter(within).ok_or_else(bad)?);
+        }
+        if self.level == Level::Raid0 { Err(bad()) } else { Ok(own) }
     }
 }
 
@@ -187,9 +227,15 @@ fn chunk(text: &str) -> Result<Sectors, ShapeError> {
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { level, members, chunk, known } = self;
+        let Self { level, members, chunk, known, own } = self;
         write!(f, "{level}:{members}:chunk={}K", chunk.0 / 2)?;
-        if *known { Ok(()) } else { f.write_str(",placement=ignored") }
+        if !known {
+            f.write_str(",placement=ignored")?;
+        }
+        if let Some(delay) = own.safe_mode {
+            write!(f, ",safe-mode={}ms", delay.0 / 1_000_000)?;
+        }
+        own.bitmap.map_or(Ok(()), |chunk| write!(f, ",bitmap={}K", chunk.0 / 2))
     }
 }
 
@@ -205,6 +251,11 @@ pub fn assemble(
     mut members: Vec<Rc<dyn BlockDevice>>,
 ) -> Rc<dyn BlockDevice> {
     assert_eq!(members.len(), usize::from(shape.members), "members of {shape}");
+    if shape.own.is_any() {
+        let plain = Shape { own: OwnWrites::default(), ..*shape };
+        let below = (assemble(runtime, &plain, data_of(&members)), shape.columns());
+        return Rc::new(SelfWriting::new(runtime.clone(), below, members, shape.own));
+    }
     let mirror = |members| Rc::new(Mirror::new(runtime.clone(), members)) as Rc<dyn BlockDevice>;
     let stripe = |members| Stripe::new(runtime.clone(), members, shape.chunk, shape.copies());
     let array: Rc<dyn BlockDevice> = match shape.level {
@@ -270,6 +321,8 @@ mod tests {
         assert_eq!((shape.columns(), shape.copies()), (3, 2));
         assert_eq!(shape.to_string(), text);
         assert_eq!(shape.capacity(Sectors(5000)), Sectors(3 * 4096));
+        let text = "raid5:4:chunk=64K,placement=ignored,safe-mode=200ms,bitmap=65536K";
+        assert_eq!(text.parse::<Shape>().unwrap().to_string(), text);
         let shape: Shape = "raid6:8".parse().unwrap();
         assert_eq!((shape.columns(), shape.copies(), shape.parity()), (6, 1, 2));
         for (bad, expected) in [
@@ -285,6 +338,10 @@ mod tests {
             ("raid0:4:chunk=0", "a chunk is"),
             ("raid0:4:depth=3", "unknown option"),
             ("raid0:4:", "unknown option"),
+            ("raid0:4:safe-mode=200ms", "md writes by itself on"),
+            ("raid5:4:safe-mode=0ms", "safe-mode=1ms to 1h"),
+            ("raid5:4:bitmap=4097.5K", "in steps of 4K"),
+            ("raid5:4:bitmap=64K", "bitmap=4M"),
         ] {
             let error = bad.parse::<Shape>().unwrap_err().to_string();
             assert!(error.contains(expected), "{bad:?}: {error}");

@@ -14,7 +14,6 @@ mod policy;
 mod table;
 mod world;
 
-pub(crate) use devices::Part;
 pub use figures::{EpisodeFigures, HeldAt};
 pub use gates::{EpisodeGate, EpisodeResult, gates};
 pub use generate::{Episode, Offered, fitted};

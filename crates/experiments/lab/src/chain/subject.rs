@@ -5,11 +5,11 @@ use std::rc::Rc;
 use manylogs_array::{Level, Shape, assemble};
 use manylogs_block::{BlockDevice, Extent, Handle, Sectors};
 use manylogs_disk::device::ModelledDrive;
+use manylogs_filters::Part;
 use manylogs_gecko::{Chain, ChainError, ChainFigures, ChainOptions, ChainSettings};
 use manylogs_sim::{NodeId, Sim};
 
 use super::case::{ChainCase, Layout};
-use crate::episodes::Part;
 
 /// Length of a chunk of RAID-0: that of md.
 const CHUNK: Sectors = Sectors(1024);
@@ -71,7 +71,7 @@ fn links(case: &ChainCase, host: &Handle, node: &Handle) -> Vec<Rc<dyn BlockDevi
     };
     let link = |number: u64| match case.mirrored {
         true => {
-            let pair = Shape { level: Level::Raid1, members: 2, chunk: CHUNK, known: false };
+            let pair = Shape { chunk: CHUNK, known: false, ..Shape::new(Level::Raid1, 2) };
             assemble(host, &pair, vec![drive(2 * number), drive(2 * number + 1)])
         }
         false => drive(number),
@@ -82,14 +82,18 @@ fn links(case: &ChainCase, host: &Handle, node: &Handle) -> Vec<Rc<dyn BlockDevi
 /// RAID-0 of the links.
 fn array(host: &Handle, links: Vec<Rc<dyn BlockDevice>>) -> Rc<dyn BlockDevice> {
     let members = manylogs_block::narrow(links.len() as u64);
-    assemble(host, &Shape { level: Level::Raid0, members, chunk: CHUNK, known: false }, links)
+    assemble(
+        host,
+        &Shape { chunk: CHUNK, known: false, ..Shape::new(Level::Raid0, members) },
+        links,
+    )
 }
 
 /// Equal parts of a device, which all of its drives have a share of.
 fn parts(device: &Rc<dyn BlockDevice>, count: u64) -> Vec<Rc<dyn BlockDevice>> {
     let len = device.capabilities().capacity.0 / count / CHUNK.0 * CHUNK.0;
     let part = |number: u64| -> Rc<dyn BlockDevice> {
-        Rc::new(Part { device: Rc::clone(device), extent: Extent::new(number * len, len) })
+        Rc::new(Part::new(Rc::clone(device), Extent::new(number * len, len)))
     };
     (0..count).map(part).collect()
 }

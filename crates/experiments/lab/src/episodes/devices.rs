@@ -6,6 +6,7 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Handle, MemoryDevice, Payload, Request, Sectors,
 };
 use manylogs_everest::{CircularStore, DiskLoad, Lending, Meter, Shared, StoreOptions};
+use manylogs_filters::Part;
 
 use super::world::EpisodeFailure;
 
@@ -41,41 +42,10 @@ pub(crate) async fn lend(
         shared.set_percent(share);
         (device, load) = (Rc::new(shared.clone()), Rc::new(shared));
     }
-    let part: Rc<dyn BlockDevice> = Rc::new(Part { device, extent });
+    let part: Rc<dyn BlockDevice> = Rc::new(Part::new(device, extent));
     let options = StoreOptions { log: LOG, table: Sectors(0) };
     let store = CircularStore::create(runtime.clone(), vec![part], options).await?;
     Ok(Lending::open(store, Some(load)).await?)
-}
-
-/// A part of a device.
-pub(crate) struct Part {
-    pub(crate) device: Rc<dyn BlockDevice>,
-    pub(crate) extent: Extent,
-}
-
-impl BlockDevice for Part {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { capacity: self.extent.len, ..self.device.capabilities() }
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        if let Err(error) = self.capabilities().check(&request) {
-            return Completion::ready(Err(error));
-        }
-        let moved =
-            |extent: Extent| Extent::new(self.extent.start.0 + extent.start.0, extent.len.0);
-        self.device.submit(match request {
-            Request::Read { extent } => Request::Read { extent: moved(extent) },
-            Request::Write { extent, payload, fua, hint } => {
-                Request::Write { extent: moved(extent), payload, fua, hint }
-            }
-            Request::Discard { extent, fua } => Request::Discard { extent: moved(extent), fua },
-            Request::WriteZeroes { extent, fua, if_fast } => {
-                Request::WriteZeroes { extent: moved(extent), fua, if_fast }
-            }
-            Request::Flush => Request::Flush,
-        })
-    }
 }
 
 /// A device whose first sectors have content, although that below keeps none: a header is found

@@ -8,10 +8,11 @@ use manylogs_block::{
 };
 use manylogs_disk::EmulatedDrive;
 use manylogs_everest::{CircularStore, Lending, Offloaded, StoreOptions};
+use manylogs_filters::Part;
 use manylogs_sim::{NodeId, Sim, TaskOrder};
 
 use super::world::{open_with_stores, shared};
-use crate::episodes::devices::{HEADER, LOG, Part, end_of};
+use crate::episodes::devices::{HEADER, LOG, end_of};
 use crate::episodes::{EpisodeFailure, OffloadPolicy};
 use crate::replay::DriveSettings;
 use crate::stats::round3;
@@ -66,7 +67,8 @@ pub fn recover(case: &RecoveryCase) -> Result<RecoveryFigures, EpisodeFailure> {
     let options = case.drive.options(case.seed);
     let drive = EmulatedDrive::new(sim.handle(node), &case.drive.profile, &options, below)?;
     let device: Rc<dyn BlockDevice> = Rc::new(drive);
-    let part: Rc<dyn BlockDevice> = Rc::new(Part { extent: end_of(&*device), device });
+    let extent = end_of(&*device);
+    let part: Rc<dyn BlockDevice> = Rc::new(Part::new(device, extent));
     let home: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(case.over + HEADER));
     fill(&sim, first, [&part, &home].map(Rc::clone), case)?;
     sim.kill(first);

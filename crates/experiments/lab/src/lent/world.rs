@@ -7,11 +7,12 @@ use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors, Time,
 };
 use manylogs_everest::{Lender, Lending, Meter, OffloadOptions, Offloaded};
+use manylogs_filters::Part;
 use manylogs_sim::{NodeId, Sim, TaskOrder};
 
 use super::case::{LentLoad, LoadAt};
 use crate::episodes::EpisodeFailure;
-use crate::episodes::devices::{Beginning, HEADER, Part, end_of, lend};
+use crate::episodes::devices::{Beginning, HEADER, end_of, lend};
 use crate::replay::{DriveSettings, Drives};
 
 /// Stores in the same world are reached sooner.
@@ -82,7 +83,10 @@ impl World {
         let device: Rc<dyn BlockDevice> = Rc::new(self.drives[drive].clone());
         match at {
             LoadAt::Beginning => device,
-            LoadAt::End => Rc::new(Part { extent: end_of(&*device), device }),
+            LoadAt::End => {
+                let extent = end_of(&*device);
+                Rc::new(Part::new(device, extent))
+            }
         }
     }
 }
