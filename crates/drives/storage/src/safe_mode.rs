@@ -35,7 +35,9 @@ const CHUNK_LEAST: u64 = 1 << 30;
 /// The last of them puts the delay back. If a server was killed, the delay stays until the next one
 /// ends, which sets the kernel's default.
 #[derive(Debug)]
-pub(crate) struct LongDelays(Vec<LongDelay>);
+pub(crate) struct LongDelays {
+    _held: Vec<LongDelay>,
+}
 
 #[derive(Debug)]
 struct LongDelay {
@@ -53,7 +55,7 @@ impl LongDelays {
             File::options().read(true).write(true).open(path).ok()
         };
         let files = system.arrays_of(disk).into_iter().filter_map(|array| file(&array));
-        Self(files.filter_map(|file| LongDelay::set(file).ok().flatten()).collect())
+        Self { _held: files.filter_map(|file| LongDelay::set(file).ok().flatten()).collect() }
     }
 }
 
