@@ -143,7 +143,8 @@ class Guest(Store):
         self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                       stderr=world.log)
         end = time.monotonic() + GUEST_LIMIT
-        while not (said := re.search(r"^tcp:\S+#(\w+\+\w+)", console.read_text(errors="replace"),
+        # The console's file may end in the midst of the line.
+        while not (said := re.search(r"^tcp:\S+#(\w+\+\w+)\s*\n", console.read_text(errors="replace"),
                                      re.MULTILINE)):
             if self.child.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"everest: guest {self.nth} does not lend: see {console}")
