@@ -84,6 +84,8 @@ macro_rules! with_file_systems {
                 LazyLeftStays,
                 /// What is too old in the journal does not go home in idle time.
                 LazyAgeForgotten,
+                /// What is arranged in idle time is what was there before a pause.
+                ArrangeRenewsSeen,
                 /// A scrub does not write a damaged copy anew whose content is in memory.
                 LazyScrubLeaves,
                 /// A log leaves out the room for fast commits, though its superblock says that

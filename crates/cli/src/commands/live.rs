@@ -168,6 +168,9 @@ fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
             None => "not since the mount".to_owned(),
         };
         let _ = writeln!(out, "  scrubbed      {scrubbed}");
+        if let Some(idle) = &journal.idle_arranged {
+            let _ = writeln!(out, "  arranged      {}", idle.in_words());
+        }
     }
     let memory = &fs.memory;
     let (used, bound) = (human(memory.used_bytes), human(memory.bound_bytes));

@@ -108,9 +108,9 @@ pub use error::{Corruption, Error, JournalLoss, Location, Refusal, Result};
 pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{
-    Cleaner, Closed, CommitSink, Contents, FREED_LEAST, KeptInLog, LARGEST_LEAST, LastScrub,
-    LogCopy, Logged, LoggedKind, Look, Looked, Newest, OldPart, Scrubbed, SinkStats, Step,
-    Together,
+    Cleaner, Closed, CommitSink, Contents, FREED_LEAST, IdleArranged, KeptInLog, LARGEST_LEAST,
+    LastScrub, LogCopy, Logged, LoggedKind, Look, Looked, Newest, OldPart, Scrubbed, SinkStats,
+    Step, Together,
 };
 pub use leads::{Leads, NotHome};
 pub use marks::{Copies, Marks};

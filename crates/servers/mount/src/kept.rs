@@ -1,10 +1,10 @@
 //! Orders to a journal that keeps its metadata (mode `lazy`), and its status.
 
 use manylogs_block::Handle;
-use manylogs_ext4::{Ext4, KeptInLog, LastScrub, Scrubbed};
+use manylogs_ext4::{Ext4, IdleArranged, KeptInLog, LastScrub, Scrubbed};
 use manylogs_operate::control::{Answer, OrderError};
 use manylogs_operate::status::{
-    ArrangeStatus, CheckpointStatus, JournalStatus, LostBlock, ScrubStatus,
+    ArrangeStatus, CheckpointStatus, IdleArrangeStatus, JournalStatus, LostBlock, ScrubStatus,
 };
 
 /// The status of the journal, if it keeps its metadata.
@@ -16,7 +16,19 @@ pub(crate) fn journal_status(fs: &Ext4) -> Option<JournalStatus> {
         ended_ago_s: ended_ago.0 / 1_000_000_000,
         ..scrub_status(&found)
     });
-    Some(JournalStatus { size_bytes, used_bytes, live_bytes, oldest_s, scrubbed_blocks, scrub })
+    let idle_arranged = fs.idle_arranged().map(|done| {
+        let IdleArranged { looks, passes, blocks, met, apart } = done;
+        IdleArrangeStatus { looks, passes, blocks, met, apart }
+    });
+    Some(JournalStatus {
+        size_bytes,
+        used_bytes,
+        live_bytes,
+        oldest_s,
+        scrubbed_blocks,
+        scrub,
+        idle_arranged,
+    })
 }
 
 /// A scrub that has just ended.

@@ -20,7 +20,7 @@ pub use chain::{ChainStatus, FlashStatus, HalfStatus, LinkStatus};
 pub use checkpoint::{ArrangeStatus, CheckpointStatus};
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
-pub use journal::{JournalStatus, LostBlock, ScrubStatus};
+pub use journal::{IdleArrangeStatus, JournalStatus, LostBlock, ScrubStatus};
 pub use kept::KeptMetadata;
 pub use nbd::NbdStatus;
 pub(crate) use occupancy::occupancy;

@@ -109,7 +109,7 @@ impl Metadata {
     }
 
     /// How many requests for the device there were since the mount.
-    fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.ahead.get().map_or(0, |ahead| ahead.requests())
     }
 }

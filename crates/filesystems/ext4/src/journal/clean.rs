@@ -168,7 +168,7 @@ impl Metadata {
 
     /// As [`Metadata::begin`], for work that nobody waits for: `None` if the log has no room for
     /// it, or the file system closes.
-    pub(super) async fn begin_meanwhile(&self, credits: usize) -> Result<Option<Handle<'_>>> {
+    pub(crate) async fn begin_meanwhile(&self, credits: usize) -> Result<Option<Handle<'_>>> {
         while !self.journal.closing.get() {
             let alone = self.journal.tree.write().await;
             self.journal.check()?;

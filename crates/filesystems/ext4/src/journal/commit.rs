@@ -55,7 +55,7 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::commit`].
-    pub(super) async fn settle(&self, tid: Tid) -> Result<()> {
+    pub(crate) async fn settle(&self, tid: Tid) -> Result<()> {
         let committed = async { self.commit(tid).await };
         let closed = async {
             loop {
@@ -133,6 +133,7 @@ impl Metadata {
         self.start_task(Rc::clone(self).commit_forever());
         if self.journal.sink.stays() {
             self.start_task(Rc::clone(self).age_forever());
+            self.start_task(Rc::clone(self).arrange_forever());
             self.start_task(Rc::clone(self).clean_forever());
         }
     }

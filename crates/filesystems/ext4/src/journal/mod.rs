@@ -10,6 +10,7 @@ mod clean;
 mod commit;
 mod handle;
 mod heal;
+mod idle_arrange;
 pub(crate) mod jbd2;
 mod no_sink;
 mod scrub;
@@ -27,6 +28,7 @@ use rangemap::RangeSet;
 
 pub use clean::{Cleaner, OldPart};
 pub(crate) use handle::Handle;
+pub use idle_arrange::IdleArranged;
 pub(crate) use no_sink::NoSink;
 pub use scrub::{LastScrub, Looked, Scrubbed};
 pub use sink::{
@@ -71,6 +73,10 @@ pub(crate) struct Journal {
     /// How old metadata may become in a log that keeps it, before it goes home in idle time; no
     /// bound if there is none.
     max_age: Cell<Option<Nanos>>,
+    /// How often metadata is arranged in idle time, in a log that keeps it for good.
+    arranges_every: Cell<Option<Nanos>>,
+    /// What that did.
+    idle_arranged: Cell<idle_arrange::IdleArranged>,
     /// Whether the map of a log that keeps its content is saved.
     pub(crate) saves_map: Cell<bool>,
     /// Notified when that bound changes, or the file system closes.
@@ -87,7 +93,7 @@ pub(crate) struct Journal {
     largest: usize,
     /// The most inodes that a transaction changes: their nodes stay in memory until it is durable.
     inodes_most: usize,
-    memory: Memory,
+    pub(crate) memory: Memory,
 }
 
 struct State {
@@ -176,6 +182,8 @@ impl Journal {
             closing: Cell::new(false),
             interval: Cell::new(INTERVAL),
             max_age: Cell::new(Some(age::USUAL)),
+            arranges_every: Cell::new(Some(idle_arrange::USUAL)),
+            idle_arranged: Cell::default(),
             saves_map: Cell::new(true),
             aging: Signal::default(),
             scrubs: RefCell::default(),

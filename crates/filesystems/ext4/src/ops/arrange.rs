@@ -5,20 +5,23 @@
 //! that was freed meanwhile is no part of the directory any more. So a renewal is a change like any
 //! other, and a crash leaves it done or not.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bytes::Bytes;
+use manylogs_block::Nanos;
 use manylogs_plant::{Bug, is};
 
 use super::Ext4;
+use super::order::Order;
 use crate::cache::{Buffer, read_block};
-use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::journal::{Handle, Newest};
 use crate::memory::Part;
 use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode};
 use crate::ondisk::jbd2::Tid;
-use crate::units::{FileBlock, Ino, Run};
+use crate::units::{BlockNo, FileBlock, Ino, Run};
 
 /// Blocks of a transaction of what is renewed: less than 1 MiB, which a window of read-ahead holds,
 /// so that it does not matter that a transaction is sorted by homes. And a sync that comes
@@ -42,15 +45,38 @@ pub struct Arranged {
     pub is_whole: bool,
 }
 
-/// A walk that renews what it meets.
-struct Arranging<'c> {
-    core: &'c Core,
+/// Whom a walk waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// Somebody waits for its end.
+    AtOnce,
+    /// Nobody does: after each step it pauses, and goes on when no request came for `idle`. It ends
+    /// when the log has no room, or the file system closes.
+    Meanwhile {
+        /// Time without a request.
+        idle: Nanos,
+    },
+}
+
+/// Time between two steps of a walk that nobody waits for.
+const PAUSE: Nanos = Nanos::from_millis(100);
+
+/// A walk that renews what it meets, or only looks at it.
+pub(crate) struct Arranging<'c> {
+    core: &'c Metadata,
+    pace: Pace,
+    /// What it only looks at, if it renews nothing.
+    looks: Option<Order>,
+    /// Whether blocks are renewed that lie at home.
+    takes_homes: bool,
     /// Blocks with a copy of this transaction, or of a later one, are not renewed.
     since: Tid,
     /// How many blocks may still be renewed.
     left: u64,
     /// Blocks that were renewed since the last commit.
     waiting: usize,
+    /// What blocks held before the last pause; only where a bug is planted.
+    seen: BTreeMap<BlockNo, Bytes>,
     done: Arranged,
 }
 
@@ -67,21 +93,42 @@ impl Ext4 {
     pub async fn arrange(&self) -> Result<Arranged> {
         let core = &*self.core;
         core.check_writable()?;
-        let left = core.journal.sink.arranges();
-        let left = left.ok_or(Error::Unsupported("arranging metadata that goes home"))?;
-        core.journal.commit(core.journal.running()).await?;
-        let since = core.journal.running();
-        let done = Arranged::default();
-        let mut arranging = Arranging { core, since, left, waiting: 0, done };
-        arranging.walk().await?;
-        core.journal.commit(core.journal.running()).await?;
-        Ok(arranging.done)
+        let most = core.journal.sink.arranges();
+        let most = most.ok_or(Error::Unsupported("arranging metadata that goes home"))?;
+        Arranging::renewing(core, Pace::AtOnce, most).await
     }
 }
 
 impl<'c> Arranging<'c> {
+    /// A walk that renews `left` blocks at most, and none that lie at home.
+    fn new(core: &'c Metadata, pace: Pace, left: u64) -> Self {
+        let (since, done) = (core.journal.running(), Arranged::default());
+        let seen = BTreeMap::new();
+        Self { core, pace, looks: None, takes_homes: false, since, left, waiting: 0, seen, done }
+    }
+
+    /// Renews what a walk meets, `most` blocks at most, durably.
+    pub(crate) async fn renewing(core: &'c Metadata, pace: Pace, most: u64) -> Result<Arranged> {
+        let mut arranging = Self::new(core, pace, most);
+        arranging.takes_homes = matches!(pace, Pace::AtOnce);
+        arranging.commit(arranging.since).await?;
+        arranging.since = core.journal.running();
+        arranging.walk().await?;
+        arranging.commit(core.journal.running()).await?;
+        Ok(arranging.done)
+    }
+
+    /// Looks at the order of what a walk meets, if the walk comes to its end, and changes nothing.
+    pub(crate) async fn looking(core: &'c Metadata, pace: Pace) -> Result<Option<Order>> {
+        let mut looking = Self::new(core, pace, u64::MAX);
+        looking.looks = Some(Order::default());
+        looking.walk().await?;
+        Ok(looking.looks.filter(|_| looking.done.is_whole))
+    }
+
     async fn walk(&mut self) -> Result<()> {
-        let mut held = self.core.memory.hold(Part::Requests, 0);
+        let fixed = self.looks.as_ref().map_or(0, Order::bytes);
+        let mut held = self.core.journal.memory.hold(Part::Requests, fixed);
         let mut waiting = vec![Ino::ROOT];
         // A damaged tree may lead in circles.
         let most = u64::from(self.core.geometry.inodes);
@@ -95,7 +142,7 @@ impl<'c> Arranging<'c> {
                 Err(Error::NotFound | Error::NotADirectory) => {}
                 Err(error) => return Err(error),
             }
-            held.set((waiting.capacity() * size_of::<Ino>()) as u64);
+            held.set((waiting.capacity() * size_of::<Ino>()) as u64 + fixed);
         }
         self.done.is_whole = true;
         Ok(())
@@ -112,7 +159,7 @@ impl<'c> Arranging<'c> {
                 self.core.still_there(dir).await?;
                 self.core.list_names(dir, cookie).await?
             };
-            let Some(last) = listed.last() else { return Ok(below) };
+            let Some(last) = listed.last().filter(|_| self.left > 0) else { return Ok(below) };
             cookie = last.next;
             let within = listed.into_iter().filter(|it| it.name != b"." && it.name != b"..");
             let (inos, kinds): (Vec<_>, Vec<_>) = within.map(|it| (it.ino, it.kind)).unzip();
@@ -128,15 +175,26 @@ impl<'c> Arranging<'c> {
         let core = self.core;
         let mut number = 0;
         loop {
+            self.give_way().await;
             // Read before, so that nobody else waits for the device.
-            {
+            let (blocks, end) = {
                 let _tree = core.journal.tree.read().await;
                 let raw = core.still_there(dir).await?;
-                for at in number..Metadata::directory_blocks(dir, &raw)?.min(number + STEP) {
-                    core.blocks_at(dir, &raw, at).await?;
+                let blocks = Metadata::directory_blocks(dir, &raw)?;
+                let end = blocks.min(number + STEP);
+                for at in number..end {
+                    core.blocks_at(dir, &raw, at).await?.iter().for_each(|it| self.look(it));
                 }
+                (blocks, end)
+            };
+            if self.looks.is_some() {
+                number = end;
+                if number >= blocks || self.left == 0 {
+                    return Ok(());
+                }
+                continue;
             }
-            let mut handle = core.begin(AT_ONCE).await?;
+            let Some(mut handle) = self.begin().await? else { return Ok(()) };
             let raw = core.still_there(dir).await?;
             let blocks = Metadata::directory_blocks(dir, &raw)?;
             let end = blocks.min(number + STEP);
@@ -158,21 +216,78 @@ impl<'c> Arranging<'c> {
         let mut rest = inos;
         while !rest.is_empty() && self.left > 0 {
             let (now, later) = rest.split_at(rest.len().min(AT_ONCE));
+            rest = later;
+            if is(Bug::ArrangeRenewsSeen) {
+                self.see(now).await?;
+            }
+            self.give_way().await;
             {
                 let _tree = self.core.journal.tree.read().await;
                 for ino in now {
-                    self.core.inode_place(*ino).await?;
+                    let (buffer, _) = self.core.inode_place(*ino).await?;
+                    self.look(&buffer);
                 }
             }
-            let mut handle = self.core.begin(AT_ONCE).await?;
+            if self.looks.is_some() {
+                continue;
+            }
+            let Some(mut handle) = self.begin().await? else { return Ok(()) };
             for ino in now {
                 let (buffer, _) = self.core.inode_place(*ino).await?;
                 self.renew(&mut handle, &buffer).await?;
             }
             self.end(handle).await?;
-            rest = later;
         }
         Ok(())
+    }
+
+    /// Begins an update; `None`, and the walk ends, if nobody waits for it and there is no room.
+    async fn begin(&mut self) -> Result<Option<Handle<'c>>> {
+        let handle = match self.pace {
+            Pace::AtOnce => Some(self.core.begin(AT_ONCE).await?),
+            Pace::Meanwhile { .. } => self.core.begin_meanwhile(AT_ONCE).await?,
+        };
+        if handle.is_none() {
+            self.left = 0;
+        }
+        Ok(handle)
+    }
+
+    /// Lets others have the device, if nobody waits for the walk.
+    async fn give_way(&mut self) {
+        let Pace::Meanwhile { idle } = self.pace else { return };
+        if !self.core.is_idle_soon(PAUSE.min(idle), idle).await {
+            self.left = 0;
+        }
+    }
+
+    /// Makes a transaction durable.
+    async fn commit(&self, tid: Tid) -> Result<()> {
+        match self.pace {
+            Pace::AtOnce => self.core.journal.commit(tid).await,
+            // When the file system closes, nobody commits any more.
+            Pace::Meanwhile { .. } => self.core.journal.settle(tid).await,
+        }
+    }
+
+    /// Notes what the blocks of these inodes hold.
+    async fn see(&mut self, inos: &[Ino]) -> Result<()> {
+        let _tree = self.core.journal.tree.read().await;
+        self.seen.clear();
+        for ino in inos {
+            let (buffer, _) = self.core.inode_place(*ino).await?;
+            self.seen.insert(buffer.block(), buffer.bytes());
+        }
+        Ok(())
+    }
+
+    /// Notes where the log has a block, if that is what the walk is for.
+    fn look(&mut self, buffer: &Rc<Buffer>) {
+        if let Some(order) = &mut self.looks
+            && let Some(Newest::InLog(copy)) = self.core.journal.newest(buffer.block())
+        {
+            order.note(buffer.block(), &copy);
+        }
     }
 
     /// Writes a block anew, unless that was done since the walk began.
@@ -181,15 +296,19 @@ impl<'c> Arranging<'c> {
         let is_new = match journal.newest(block) {
             Some(Newest::InLog(copy)) => copy.tid.is_at_least(self.since),
             Some(Newest::Bytes(_)) => true,
-            None => false,
+            None => !self.takes_homes,
         };
         let is_held = journal.holding(Run { start: block, blocks: 1 }).is_some();
-        if is_new || is_held || handle.changes(block) || self.left == 0 {
+        let seen = self.seen.remove(&block);
+        let is_skipped = (is_new || is_held) && seen.is_none();
+        if is_skipped || handle.changes(block) || self.left == 0 {
             return Ok(());
         }
         if is(Bug::ArrangeRenewsHome) {
             let home = read_block(&*self.core.device, block).await?;
             handle.change(buffer, |bytes| bytes.copy_from_slice(&home));
+        } else if let Some(seen) = seen {
+            handle.change(buffer, |bytes| bytes.copy_from_slice(&seen));
         } else {
             handle.change(buffer, |_| ());
         }
@@ -204,13 +323,13 @@ impl<'c> Arranging<'c> {
         let tid = handle.finish();
         if self.waiting >= AT_ONCE / 2 {
             self.waiting = 0;
-            self.core.journal.commit(tid).await?;
+            self.commit(tid).await?;
         }
         Ok(())
     }
 }
 
-impl Core {
+impl Metadata {
     /// A block of a directory, and the nodes on the way to it. The caller holds the tree lock.
     async fn blocks_at(&self, dir: Ino, raw: &RawInode, number: u32) -> Result<Vec<Rc<Buffer>>> {
         let mut found = self.nodes_to(dir, raw, FileBlock(number)).await?;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod arrange_idle;
 mod basic;
 mod blockmap;
 mod broken_log;

@@ -315,8 +315,11 @@ impl Start {
             });
         }
         self.watch.mounted.set(true);
-        if self.plan.arranges {
+        if self.plan.arranges && (self.plan.seed / 3).is_multiple_of(2) {
             self.arrange(fs);
+        } else if self.plan.arranges {
+            fs.max_age(None);
+            fs.arrange_every(Some(AGE)); // In each moment of rest, where it gains.
         }
         if self.plan.saves {
             self.save(fs);

@@ -26,6 +26,12 @@ pub(super) fn of_journal(page: &mut Page, journal: &JournalStatus) {
     }
     let help = "Live blocks that scrubs have read since the mount.";
     page.single("journal_scrubbed_blocks_total", "counter", help, journal.scrubbed_blocks);
+    if let Some(idle) = &journal.idle_arranged {
+        let help = "Blocks that arranging in idle time wrote anew since the mount.";
+        page.single("journal_idle_arranged_blocks_total", "counter", help, idle.blocks);
+        let help = "Blocks that lay apart from what a walk meets before, at the last look.";
+        page.single("journal_apart_blocks", "gauge", help, idle.apart);
+    }
     let Some(scrub) = &journal.scrub else { return };
     for (name, help, value) in OF_SCRUB {
         page.single(name, "gauge", help, value(scrub));

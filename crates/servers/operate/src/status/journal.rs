@@ -19,6 +19,39 @@ pub struct JournalStatus {
     /// The last scrub since the mount that has ended.
     #[serde(default)]
     pub scrub: Option<ScrubStatus>,
+    /// What arranging in idle time has done, where that is done.
+    #[serde(default)]
+    pub idle_arranged: Option<IdleArrangeStatus>,
+}
+
+/// What arranging a journal in idle time has done since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleArrangeStatus {
+    /// Walks that looked at the order.
+    pub looks: u64,
+    /// Passes that wrote all that they met in the order of a walk.
+    pub passes: u64,
+    /// Blocks of 4096 bytes that passes wrote anew.
+    pub blocks: u64,
+    /// Blocks in the journal that the last look met.
+    pub met: u64,
+    /// Of these, how many lay apart from what a walk meets before.
+    pub apart: u64,
+}
+
+impl IdleArrangeStatus {
+    /// What was done, in words.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let Self { looks, passes, blocks, met, apart } = self;
+        match looks {
+            0 => "not since the mount".to_owned(),
+            _ => format!(
+                "{passes} times in idle time, {blocks} blocks; at the last look {apart} of {met} \
+                 blocks lay apart"
+            ),
+        }
+    }
 }
 
 /// What a scrub of a journal that keeps its metadata found.
