@@ -135,6 +135,8 @@ macro_rules! with_file_systems {
                 Ext4TogetherFailedClean,
                 /// A small file that somebody waits for stays with those that are written together.
                 Ext4TogetherNotLetGo,
+                /// When the oldest metadata is due to go home, what was changed just now goes too.
+                Ext4TimerTakesAll,
                 /// Freed blocks are used again while a checkpoint still writes their old content.
                 Ext4QuietNotAwaited,
                 /// A sync with nothing to commit does not wait for a commit under way.

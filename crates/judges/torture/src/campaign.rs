@@ -220,6 +220,8 @@ impl Campaign {
         let plan = if arranges { plan.arranging() } else { plan };
         let ages = journal == Journal::Lazy && seed % 3 == 1;
         let plan = if ages { plan.aging() } else { plan };
+        let expires = journal == Journal::Own && !seed.is_multiple_of(2);
+        let plan = if expires { plan.expiring() } else { plan };
         let saves = journal == Journal::Lazy && seed % 3 == 2;
         let plan = if saves { plan.saving() } else { plan };
         let plan = if self.trouble { plan.in_trouble() } else { plan };

@@ -4,6 +4,12 @@
 //! older than a bound goes home, a little at a time, and only while no request came for a while: a
 //! disk that is always in use keeps it. It is the same checkpoint as when the journal is full, of
 //! less.
+//!
+//! A journal that empties itself ([`crate::Mode::Ordered`]) brings home what was not changed for
+//! half a minute, whoever uses the device, as the kernel does: there the buffers of a committed
+//! transaction are dirty pages of the device, and Linux writes these after
+//! `dirty_expire_centisecs`, looking every `dirty_writeback_centisecs`, in the order of their
+//! places.
 
 use std::rc::Rc;
 
@@ -16,6 +22,10 @@ use crate::units::Timestamp;
 
 /// How old metadata may become when nothing else is said: a day.
 pub(super) const USUAL: Nanos = Nanos::from_secs(24 * 3600);
+/// The same of a journal that empties itself: Linux's `dirty_expire_centisecs`.
+pub(super) const EXPIRES: Nanos = Nanos::from_secs(30);
+/// Longest time between two looks at it: Linux's `dirty_writeback_centisecs`.
+const LOOK: Nanos = Nanos::from_secs(5);
 /// Longest time without a request after which the device is idle.
 const IDLE: Nanos = Nanos::from_secs(10);
 /// Shortest such time.
@@ -40,6 +50,10 @@ impl Ext4 {
     /// Sets how old metadata may become in a journal that keeps it ([`crate::Mode::Lazy`]): what is
     /// older goes home while no request comes. `None` is no bound; it is a day before this is
     /// called. A crash changes nothing of that: times of commits are in the journal.
+    ///
+    /// In the other modes that have ext4's own journal it is 30 s before this is called, counted
+    /// from the last change of each block, and requests do not defer it. `None` leaves metadata in
+    /// the journal until that is full.
     pub fn max_age(&self, most: Option<Nanos>) {
         self.core.journal.max_age.set(most);
         self.core.journal.aging.notify();
@@ -83,6 +97,28 @@ impl Metadata {
                 seen = Some(self.requests());
             } else {
                 last = Attempt::Nothing;
+            }
+        }
+    }
+
+    /// Brings home what was not changed for so long as the bound says, as long as the file system
+    /// is mounted. While the log is empty nothing wakes.
+    pub(super) async fn expire_forever(self: Rc<Self>) {
+        while self.journal.is_sound() {
+            let (change, settled) = (self.journal.aging.wait(), self.journal.settled.wait());
+            if self.journal.closing.get() {
+                break;
+            }
+            let bound = self.journal.max_age.get();
+            let Some(bound) = bound.filter(|_| !self.journal.sink.is_empty()) else {
+                first_of(change, settled).await;
+                continue;
+            };
+            let pause = Nanos((bound.0 / 4).clamp(IDLE_LEAST.0, LOOK.0));
+            first_of(change, self.runtime.sleep(pause)).await;
+            if !self.journal.closing.get() {
+                // If it cannot be done the journal has failed, or the next look tries it again.
+                self.bring_old_home(bound).await;
             }
         }
     }

@@ -135,6 +135,8 @@ impl Metadata {
             self.start_task(Rc::clone(self).age_forever());
             self.start_task(Rc::clone(self).arrange_forever());
             self.start_task(Rc::clone(self).clean_forever());
+        } else if self.journal.sink.expires() {
+            self.start_task(Rc::clone(self).expire_forever());
         }
     }
 

@@ -70,8 +70,8 @@ pub(crate) struct Journal {
     closing: Cell<bool>,
     /// Most time from a transaction's first handle to its commit.
     pub(crate) interval: Cell<Nanos>,
-    /// How old metadata may become in a log that keeps it, before it goes home in idle time; no
-    /// bound if there is none.
+    /// How old metadata may become before it goes home: in idle time, in a log that keeps it; at
+    /// any time, in a log whose content goes home anyway. No bound if there is none.
     max_age: Cell<Option<Nanos>>,
     /// How often metadata is arranged in idle time, in a log that keeps it for good.
     arranges_every: Cell<Option<Nanos>>,
@@ -169,6 +169,7 @@ impl Journal {
         };
         let largest = sink.largest().min(largest_in(memory));
         let inodes_most = nodes_most(memory) / 2;
+        let most_age = if sink.stays() { age::USUAL } else { age::EXPIRES };
         Self {
             sink,
             tree: SharedLock::default(),
@@ -181,7 +182,7 @@ impl Journal {
             saving: Cell::new(false),
             closing: Cell::new(false),
             interval: Cell::new(INTERVAL),
-            max_age: Cell::new(Some(age::USUAL)),
+            max_age: Cell::new(Some(most_age)),
             arranges_every: Cell::new(Some(idle_arrange::USUAL)),
             idle_arranged: Cell::default(),
             saves_map: Cell::new(true),

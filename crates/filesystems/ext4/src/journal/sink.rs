@@ -183,14 +183,19 @@ pub trait CommitSink {
         self.make_room()
     }
 
-    /// Whether a log that keeps its content has transactions that are durable and were closed
-    /// before `before`.
+    /// Whether content of the log goes home some time after its last change
+    /// ([`CommitSink::bring_old_home`]), whoever uses the device meanwhile.
+    fn expires(&self) -> bool {
+        false
+    }
+
+    /// Whether the log has transactions that are durable and were closed before `before`.
     fn has_older(&self, _before: Timestamp) -> bool {
         false
     }
 
-    /// Brings home the content of some of these, the oldest first: so much that whoever comes
-    /// meanwhile waits little.
+    /// Brings home what these changed last, and gives their room back. A log that keeps its content
+    /// does so for some of them, the oldest: so much that whoever comes meanwhile waits little.
     ///
     /// # Errors
     /// As [`CommitSink::bring_home`].

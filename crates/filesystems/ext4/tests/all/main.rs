@@ -15,6 +15,7 @@ mod common;
 mod damage;
 mod damaged_copy;
 mod data;
+mod expire;
 mod failing;
 mod freed_meanwhile;
 mod kernel;

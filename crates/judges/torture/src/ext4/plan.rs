@@ -73,8 +73,8 @@ pub struct Ext4Plan {
     pub homes_every: u64,
     /// Whether metadata is arranged again and again meanwhile; for [`Journal::Lazy`].
     pub arranges: bool,
-    /// Whether metadata goes home soon after it was written, whenever clients rest a moment; for
-    /// [`Journal::Lazy`].
+    /// Whether metadata goes home soon after it was written: for [`Journal::Lazy`] whenever clients
+    /// rest a moment, for [`Journal::Own`] at any time.
     pub ages: bool,
     /// Whether the map of the journal is saved again and again meanwhile; for [`Journal::Lazy`].
     pub saves: bool,
@@ -163,6 +163,13 @@ impl Ext4Plan {
     #[must_use]
     pub fn aging(self) -> Self {
         Self { ages: true, ..self.with_journal(Journal::Lazy) }
+    }
+
+    /// This plan with metadata that goes home some moments after its last change, and not only when
+    /// the journal is full; for [`Journal::Own`].
+    #[must_use]
+    pub fn expiring(self) -> Self {
+        Self { ages: true, ..self }
     }
 
     /// This plan with long histories, which bring much home.

@@ -277,7 +277,11 @@ impl CommitSink for Jbd2Sink {
     }
 
     fn has_older(&self, before: Timestamp) -> bool {
-        self.stays() && self.oldest(1, |transaction| transaction.closed_at < before).is_some()
+        self.oldest(1, |transaction| transaction.closed_at < before).is_some()
+    }
+
+    fn expires(&self) -> bool {
+        !self.stays()
     }
 
     fn bring_old_home(&self, before: Timestamp) -> Step<'_> {

@@ -1,0 +1,90 @@
+//! A journal that empties itself: metadata goes home half a minute after its last change.
+
+use crate::common::{Judged, SMALL, SMALL_MIB, World, mkfs};
+use crate::lazy::{again, check_tree, make_tree, run_in};
+use manylogs_block::{Nanos, Rng};
+use manylogs_ext4::{Ext4, FileKind, Ino, Mode, New};
+use manylogs_sim::Survival;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+async fn directory(fs: &Ext4, parent: Ino, name: &str) -> Ino {
+    let new = New::plain(FileKind::Directory, 0o755);
+    fs.create(parent, name.as_bytes(), new).await.unwrap().ino
+}
+
+/// Blocks that went home so far.
+fn home(fs: &Ext4) -> u64 {
+    fs.journal_stats().home_bytes / 4096
+}
+
+/// Metadata goes home 30 s after its last change, within a look of 5 s, though requests come all
+/// the time; and what was changed since does not.
+fn metadata_goes_home_after_its_last_change() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    let runtime = world.runtime();
+    run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+        let (first, second) =
+            (directory(&fs, Ino::ROOT, "first").await, directory(&fs, Ino::ROOT, "second").await);
+        fs.sync_all().await.unwrap();
+        let made = fs.journal_stats().at_risk_bytes / 4096;
+        runtime.sleep(Nanos(29 * SECOND.0)).await;
+        assert_eq!(home(&fs), 0, "too early");
+        // The table of inodes and the directory are changed again.
+        fs.create(second, b"file", New::plain(FileKind::File, 0o644)).await.unwrap();
+        fs.sync_all().await.unwrap();
+        for _ in 0..7 {
+            runtime.sleep(SECOND).await;
+            fs.attributes(first).await.unwrap();
+        }
+        let early = home(&fs);
+        assert!(early > 0 && early < made, "{early} of {made} are home");
+        assert!(fs.journal_stats().at_risk_bytes > 0, "what was changed since is home");
+        runtime.sleep(Nanos(30 * SECOND.0)).await;
+        let stats = fs.journal_stats();
+        assert_eq!(stats.at_risk_bytes, 0, "some is not home");
+        assert!(stats.home_bytes / 4096 > early);
+        // Nothing is left to do, and nothing is written.
+        runtime.sleep(Nanos(3600 * SECOND.0)).await;
+        assert_eq!(fs.journal_stats(), stats);
+        fs.unmount().await.unwrap();
+    });
+    world.check();
+}
+
+#[test]
+fn metadata_goes_home_half_a_minute_after_its_last_change() {
+    metadata_goes_home_after_its_last_change();
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn a_timer_that_never_comes_or_takes_all_is_noticed() {
+    use manylogs_plant::Bug;
+    for bug in [Bug::LazyAgeForgotten, Bug::Ext4TimerTakesAll] {
+        crate::common::assert_noticed(bug, metadata_goes_home_after_its_last_change);
+    }
+}
+
+/// Power cuts at any moment around the timer, in each mode that has it.
+#[test]
+fn power_cuts_around_the_timer_lose_nothing() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for (number, mode) in (0..9).zip([Mode::Ordered, Mode::Data, Mode::Runs].into_iter().cycle()) {
+        let world = World::new(number, SMALL_MIB, image.clone());
+        let runtime = world.runtime();
+        run_in(mode, &world, async move |fs: Ext4| {
+            fs.max_age(Some(Nanos::from_millis(8)));
+            make_tree(&fs).await;
+            fs.sync_all().await.unwrap();
+            runtime.sleep(Nanos::from_millis(3 * number)).await;
+            assert!(fs.journal_stats().home_bytes > 0, "nothing went home before the cut");
+        });
+        let cut = world.disk.after_power_cut(Survival::Random, &mut Rng::new(number));
+        run_in(mode, &again(cut), async |fs: Ext4| {
+            check_tree(&fs).await.unwrap();
+            fs.unmount().await.unwrap();
+        });
+    }
+}
