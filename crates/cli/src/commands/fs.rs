@@ -14,6 +14,7 @@ pub(crate) mod listed;
 mod marks;
 mod mounted;
 mod operate;
+mod replayed;
 mod scrub;
 mod shown;
 mod status;
@@ -82,7 +83,9 @@ fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     if let Ok(found) = known::Known::of(&args.source) {
         line(Level::Info, None, &format!("{source}: {}", found.state), &[]);
     }
-    let said = || {
+    let shown = replayed::Shown::new(options.replay.clone());
+    let said = move || {
+        drop(shown);
         // A lost terminal does not end the file system.
         let _ = print(&format!("{source} is mounted on {target}\n"));
     };

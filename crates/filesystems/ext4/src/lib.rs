@@ -121,7 +121,7 @@ pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
     AccessTimes, Arranged, Attributes, Caller, Change, Changed, Credentials, Durability, Ext4,
     JOURNAL_BLOCKS_MOST, JournalRepaired, LOG_FILE_NAME, Lengthened, LogFile, New, NewTime,
-    OpenFor, Options, SetIds, SetXattr, Taken, Usage, Wanted,
+    OpenFor, Options, ReplayProgress, SetIds, SetXattr, Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

@@ -165,7 +165,8 @@ fn run(
     let (max_age, saves_map) = (options.max_age, options.saves_map);
     let durable = (options.durable, options.durable_dsync);
     let clock = Rc::new(now);
-    let options = Options { clock, read_only: options.read_only, durability, memory };
+    let (read_only, replay) = (options.read_only, options.replay);
+    let options = Options { clock, read_only, durability, memory, replay };
     let probe = PhaseProbe::default();
     let mounting = Mounted::mount(mode, device, runtime.clone(), probe.clone(), options);
     let began = runtime.now();

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Nanos, bytes_text};
-use manylogs_ext4::{AccessTimes, Durability, DurableNames, Memory, PatternError};
+use manylogs_ext4::{AccessTimes, Durability, DurableNames, Memory, PatternError, ReplayProgress};
 use manylogs_fuse::MountFlags;
 use manylogs_mlfs::JournalMode;
 use manylogs_operate::Emulated;
@@ -61,6 +61,8 @@ pub struct MountOptions {
     by_ring: bool,
     /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
     memory: Option<u64>,
+    /// Where a replay of the journal notes how far it is.
+    pub replay: ReplayProgress,
     /// What is put over the device.
     pub between: Option<Between>,
     /// Options that change nothing here, each with the reason.

@@ -204,6 +204,7 @@ impl World {
             clock: clock(&runtime),
             read_only: false,
             durability: Default::default(),
+            replay: Default::default(),
             memory: Memory::default(),
         };
         let mode = case.map(|case| case.mode);

@@ -171,6 +171,7 @@ impl LogFile {
             clock: Rc::new(Default::default),
             read_only: true,
             durability: Default::default(),
+            replay: Default::default(),
             memory: Memory::default(),
         };
         let (mode, none) = (Mode::Ordered, Journal::none(&options.memory));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use manylogs_block::{BlockDevice, Handle as Executor, IoError, Nanos, Request};
 use manylogs_plant::{Bug, is};
 
-use super::durability::{Caller, Durability};
+use super::{Caller, Durability, ReplayProgress};
 use crate::ahead::Ahead;
 use crate::alloc::Space;
 use crate::cache::{Cache, read_block};
@@ -38,6 +38,8 @@ pub struct Options {
     pub durability: Durability,
     /// The account of the mount's memory.
     pub memory: Memory,
+    /// Where a replay notes how far it is.
+    pub replay: ReplayProgress,
 }
 
 /// A mounted file system. Clones are the same one.
@@ -99,7 +101,7 @@ impl Ext4 {
         let none = || Journal::none(&options.memory);
         let early = Self::load(mode, none(), &device, &runtime, &options).await?;
         let runs = early.core.journal_runs().await?;
-        let journal = jbd2::read_superblock(&device, runs).await?;
+        let journal = jbd2::read_superblock(&device, runs).await?.telling(&options.replay);
         let geometry = &early.core.geometry;
         if !superblock.needs_recovery() && journal.superblock.start().is_some() {
             return Err(Refusal::NeedsCheck("the journal holds what no mount announced").into());
@@ -365,7 +367,7 @@ impl Ext4 {
         // First the journal is marked as empty, then the file system as one that may need a replay.
         jbd2::reset(&core.device, &mut journal, next, format).await?;
         let device = Rc::clone(&core.device);
-        let Journalled { place, superblock } = journal;
+        let Journalled { place, superblock, .. } = journal;
         let sink = Jbd2Sink::new(core.mode, device, place, superblock, &core.memory);
         let sink = Rc::new(sink);
         core.metadata_mut().journal = Journal::new(Rc::clone(&sink) as Rc<_>, next, &core.memory);

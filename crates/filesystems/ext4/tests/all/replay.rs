@@ -1,11 +1,12 @@
 //! Mounting with a journal that a crash left.
 
 use std::process::Command;
+use std::rc::Rc;
 
 use crate::common::{Judged, SMALL, SMALL_MIB, World, e2fsck, has, image_dir, load, mkfs, save};
-use crate::lazy::run_in;
+use crate::lazy::{left_full, run_in};
 use manylogs_block::Rng;
-use manylogs_ext4::{Change, Ext4, FileKind, Ino, Mode, New};
+use manylogs_ext4::{Change, Ext4, FileKind, Ino, Mode, New, Options, ReplayProgress};
 use manylogs_sim::{DiskImage, Survival};
 
 /// The number of the next transaction in the journal's superblock.
@@ -119,4 +120,26 @@ fn a_log_that_leaves_out_the_room_for_fast_commits_is_noticed() {
     let is_replayed = all_is_replayed_after_fast_commits();
     plant(None);
     assert!(!is_replayed);
+}
+
+/// Who mounts can see how far the replay is; without one there is nothing to see.
+#[test]
+fn a_replay_tells_how_far_it_is() {
+    let Some(world) = left_full() else { return };
+    let replayed = |image: DiskImage| {
+        let (world, progress) = (World::new(1, SMALL_MIB, image), ReplayProgress::default());
+        let replay = progress.clone();
+        let options = Options { replay, ..manylogs_torture::ext4::options(world.runtime()) };
+        let (device, runtime) = (Rc::new(world.disk.clone()), world.runtime());
+        world.sim.block_on(world.user, async move {
+            let fs = Ext4::mount_in(Mode::Ordered, device, runtime, options).await.unwrap();
+            fs.unmount().await.unwrap();
+        });
+        (progress.blocks(), world.settled())
+    };
+    let (full, image) = replayed(world.settled());
+    let (done, all) = full.unwrap();
+    assert!(all > 40 && done == all, "{done} of {all}");
+    let (empty, _) = replayed(image);
+    assert_eq!(empty, None);
 }

@@ -266,7 +266,8 @@ impl Site {
     fn options(&self, read_only: bool) -> manylogs_ext4::Options {
         let (durability, memory) = (Durability::default(), manylogs_ext4::Memory::default());
         let clock = Rc::clone(&self.clock);
-        manylogs_ext4::Options { clock, read_only, durability, memory }
+        let replay = Default::default();
+        manylogs_ext4::Options { clock, read_only, durability, memory, replay }
     }
 
     /// Replays what is whole in the own journal of a file system that is not adopted and that

@@ -358,6 +358,7 @@ impl Work {
             clock: Rc::clone(&self.site.clock),
             read_only: false,
             durability: Default::default(),
+            replay: Default::default(),
             memory: Memory::default(),
         };
         let (device, runtime) = (Rc::clone(&self.site.device), self.site.runtime.clone());

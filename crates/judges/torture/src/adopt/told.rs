@@ -108,6 +108,7 @@ fn used(image: &DiskImage, adopted: bool, end: End, rng: &mut Rng) -> Result<Dis
             clock: Rc::clone(&site.clock),
             read_only: false,
             durability: Default::default(),
+            replay: Default::default(),
             memory: Default::default(),
         };
         let device = Rc::clone(&site.device);

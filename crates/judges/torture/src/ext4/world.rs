@@ -181,6 +181,7 @@ pub fn options(runtime: Handle) -> Options {
         clock: clock(&runtime),
         read_only: false,
         durability: Default::default(),
+        replay: Default::default(),
         memory: Memory::default(),
     }
 }

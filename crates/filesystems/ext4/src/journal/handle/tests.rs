@@ -19,6 +19,7 @@ fn an_update_that_is_given_up_holds_no_block_back() {
         clock: Rc::new(Timestamp::default),
         read_only: false,
         durability: Default::default(),
+        replay: Default::default(),
         memory: Default::default(),
     };
     let mounting = Ext4::mount(Rc::new(world.disk.clone()), world.runtime(), options);

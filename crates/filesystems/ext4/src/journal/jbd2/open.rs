@@ -36,7 +36,7 @@ pub(crate) async fn open(
     blocks: u64,
     memory: &Memory,
 ) -> Result<Option<Jbd2Sink>> {
-    let Journalled { place, superblock } = journal;
+    let Journalled { place, superblock, .. } = journal;
     if !superblock.is_of_format(format.0, format.1) {
         return Ok(None);
     }

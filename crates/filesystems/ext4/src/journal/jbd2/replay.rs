@@ -16,6 +16,7 @@ use crate::error::{Corruption, Error, JournalLoss, Location, Refusal, Result};
 use crate::geometry::Geometry;
 use crate::ondisk::jbd2::{JournalSuperblock, Tid, incompat};
 use crate::ondisk::superblock::Superblock;
+use crate::ops::ReplayProgress;
 use crate::units::{BlockNo, Run};
 
 /// Blocks that are written home in parallel.
@@ -67,7 +68,7 @@ pub(crate) async fn replay(
     geometry: &Geometry,
     on_loss: OnLoss,
 ) -> Result<Replayed> {
-    let Journalled { place, superblock } = journal;
+    let Journalled { place, superblock, progress } = journal;
     let tid = superblock.sequence();
     let Some((mut scan, at)) = Scan::of(device, place, superblock, geometry.blocks)? else {
         return Ok(Replayed { next: tid, loss: None });
@@ -83,7 +84,7 @@ pub(crate) async fn replay(
     if is_lossy && !is(Bug::LazyRepairNotNoted) {
         replay.note_errors().await?;
     }
-    replay.bring_home(is_lossy).await?;
+    replay.bring_home(is_lossy, progress).await?;
     Ok(Replayed { next, loss: Some(replay.loss).filter(|_| is_lossy) })
 }
 
@@ -157,8 +158,9 @@ impl Replay<'_> {
 
     /// Writes the newest content of each block home, and flushes. If something is lost, the
     /// superblock goes home with a note of it.
-    async fn bring_home(&self, is_lossy: bool) -> Result<()> {
+    async fn bring_home(&self, is_lossy: bool, progress: &ReplayProgress) -> Result<()> {
         let wanted: Vec<_> = self.copies.iter().collect();
+        progress.begin(wanted.len() as u64);
         for batch in wanted.chunks(BATCH) {
             let mut blocks = Vec::with_capacity(batch.len());
             for (home, copy) in batch {
@@ -168,6 +170,7 @@ impl Replay<'_> {
                 blocks.push((**home, content));
             }
             all_done(write_blocks(self.scan.device, blocks)).await?;
+            progress.add(batch.len() as u64);
         }
         if !is(Bug::Ext4ReplayNotFlushed) {
             self.scan.device.submit(Request::Flush).await?;
@@ -189,6 +192,15 @@ fn with_errors(block: Bytes) -> Result<Bytes> {
 pub(crate) struct Journalled {
     pub(crate) place: LogPlace,
     pub(crate) superblock: JournalSuperblock,
+    /// Where a replay notes how far it is.
+    pub(crate) progress: ReplayProgress,
+}
+
+impl Journalled {
+    /// This journal, whose replay notes there how far it is.
+    pub(crate) fn telling(self, progress: &ReplayProgress) -> Self {
+        Self { progress: progress.clone(), ..self }
+    }
 }
 
 /// Reads the superblock of the journal in `runs`.
@@ -220,7 +232,7 @@ pub(crate) async fn read_superblock(
     if place.blocks() + place.first() < super::BLOCKS_LEAST {
         return Err(bad("shorter than 1024 blocks").into());
     }
-    Ok(Journalled { place, superblock })
+    Ok(Journalled { place, superblock, progress: ReplayProgress::default() })
 }
 
 /// Writes a journal superblock that says that the log is empty, after a replay. Blocks at the end

@@ -127,7 +127,7 @@ fn is_whole_if_saved(after: Nanos) -> bool {
         saved.await;
         let block = read_block(&*below, JOURNAL.start).await.unwrap();
         let superblock = JournalSuperblock::decode(&block).unwrap();
-        let journal = Journalled { place, superblock };
+        let journal = Journalled { place, superblock, progress: Default::default() };
         let opened = open(&device, &journal, (true, true), BLOCKS, &memory).await.unwrap();
         let Some(opened) = opened else { return false };
         for home in HOMES + 4..=HOMES + 4 * u64::from(last) {
