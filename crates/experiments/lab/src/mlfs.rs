@@ -8,9 +8,11 @@ mod disk;
 mod drives;
 pub mod keeping;
 mod load;
-pub mod postmark;
+mod postmark;
+pub mod programs;
 mod results;
 mod run;
+mod sources;
 mod table;
 pub mod trees;
 

@@ -159,6 +159,11 @@ impl World {
         self.drives.reads()
     }
 
+    /// For how many accesses their arms moved, or their heads changed.
+    pub(super) fn seeks(&self) -> u64 {
+        self.drives.seeks()
+    }
+
     /// How many bands its drives have to clean.
     pub(super) fn dirty_bands(&self) -> u64 {
         self.drives.dirty_bands()

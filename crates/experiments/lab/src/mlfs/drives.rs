@@ -50,6 +50,11 @@ impl Drives {
         self.models.iter().map(|model| model.counters().reads).sum()
     }
 
+    /// For how many accesses their arms moved, or their heads changed.
+    pub(super) fn seeks(&self) -> u64 {
+        self.models.iter().map(|model| model.counters().seeks).sum()
+    }
+
     /// How many bands the drives have to clean.
     pub(super) fn dirty_bands(&self) -> u64 {
         let shingled = self.models.iter().filter_map(ModelledDrive::shingled);

@@ -237,7 +237,8 @@ impl Figure {
             Part::FsApplications(part) => vec![("seconds", part.seconds)],
             Part::Interfere(part) => vec![("seconds", part.seconds)],
             Part::FsTrees(part) => part.scaled(),
-            Part::FsPostmark(part) => part.scaled(),
+            Part::FsPrograms(part) => part.scaled(),
+            Part::RandomWrites(part) => part.scaled(),
             Part::FsCleaner(part) => {
                 vec![("journal-mib", part.journal_mib), ("span-gb", part.span_gb)]
             }

@@ -40,7 +40,10 @@ const PAPERS: &[Files] = &[
         "table1", "table2", "fig5", "fig6", "fig7", "fig8", "table3", "fig9", "fig10", "fig11",
         "fig12", "fig13a", "fig13b", "fig13c", "default-policy", "on-volumes", "share"
     ),
-    figures!("lazy": "fig7", "writes", "fig11", "gates", "cleaner", "mounts", "postmark"),
+    figures!("lazy":
+        "fig1", "fig3", "section31", "fig6", "fig7", "writes", "fig9", "fig11", "gates", "cleaner",
+        "mounts", "fig12", "postmark", "fig14"
+    ),
     figures!("gecko":
         "fig2", "fig4", "fig5", "table1", "fig6", "fig7", "fig8", "fig9", "section4", "fig10"
     ),

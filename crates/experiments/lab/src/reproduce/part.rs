@@ -6,7 +6,8 @@ use super::chains::Chains;
 use super::cleaner::{FsCleaner, FsMounts};
 use super::episodes::Episodes;
 use super::lent::{Lent, Reclaim, Recovery};
-use super::postmark::FsPostmark;
+use super::programs::FsPrograms;
+use super::random::RandomWrites;
 use super::trees::FsTrees;
 
 /// Something that runs: every combination of its lists.
@@ -29,8 +30,10 @@ pub enum Part {
     FsCleaner(FsCleaner),
     /// Mounts of a file system whose journal holds much.
     FsMounts(FsMounts),
-    /// Postmark on a file system.
-    FsPostmark(FsPostmark),
+    /// Programs that write on a file system.
+    FsPrograms(FsPrograms),
+    /// Random writes on drives.
+    RandomWrites(RandomWrites),
     /// Replays, as of `manylogs sweep`.
     Replay(Replay),
     /// `manylogs episodes`.
@@ -197,7 +200,8 @@ impl Part {
             Self::FsTrees(part) => part.explains.as_deref(),
             Self::FsCleaner(part) => part.explains.as_deref(),
             Self::FsMounts(part) => part.explains.as_deref(),
-            Self::FsPostmark(part) => part.explains.as_deref(),
+            Self::FsPrograms(part) => part.explains.as_deref(),
+            Self::RandomWrites(part) => part.explains.as_deref(),
             Self::Replay(part) => part.explains.as_deref(),
             Self::Episodes(part) => part.explains.as_deref(),
             Self::Lent(part) => part.explains.as_deref(),

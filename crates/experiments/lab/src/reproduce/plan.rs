@@ -15,7 +15,8 @@ use super::folder::Folder;
 use super::lent;
 use super::part::{Part, Scaled};
 use super::parts;
-use super::postmark;
+use super::programs;
+use super::random;
 use super::trees;
 use super::work::{Run, percentile};
 use crate::mlfs::trees::PhaseKind;
@@ -96,7 +97,7 @@ pub(super) enum PlaceKind {
     /// How many times as long as in the baseline somebody waits.
     Waits,
     /// How many times as fast as the baseline, and how much of its cleaning.
-    Postmark,
+    Program,
     /// Nothing.
     Alone,
     /// What one phase took, and how much less than in the baseline.
@@ -138,7 +139,8 @@ pub fn plan(
             Part::FsTrees(part) => trees::plan(part, scale, &mut planned),
             Part::FsCleaner(part) => cleaner::plan(part, scale, &mut planned),
             Part::FsMounts(part) => cleaner::plan_mounts(part, scale, &mut planned),
-            Part::FsPostmark(part) => postmark::plan(part, scale, &mut planned),
+            Part::FsPrograms(part) => programs::plan(part, scale, &mut planned),
+            Part::RandomWrites(part) => random::plan(part, scale, &mut planned),
             Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
             Part::Episodes(part) => episodes::plan(part, scale, &mut planned),
             Part::Lent(part) => lent::plan(part, scale, &mut planned),
@@ -240,7 +242,7 @@ fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Met
         PlaceKind::Episode { .. } => episodes::derive(&mut metrics, base),
         PlaceKind::Lent => lent::derive(&mut metrics, base),
         PlaceKind::Waits => cleaner::derive(&mut metrics, base),
-        PlaceKind::Postmark => postmark::derive(&mut metrics, base),
+        PlaceKind::Program => programs::derive(&mut metrics, base),
         PlaceKind::Alone | PlaceKind::Phase(_) => {}
     }
     metrics

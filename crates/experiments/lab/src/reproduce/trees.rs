@@ -175,6 +175,7 @@ pub(super) fn of_trees(found: &TreesResult) -> Metrics {
             ("dirty_bands", phase.dirty_bands as f64),
             ("clean_s", phase.clean_seconds),
             ("reads", phase.reads as f64 / f64::from(found.directories)),
+            ("seeks", phase.seeks as f64 / f64::from(found.directories)),
             ("log_kib", kib(phase.log_bytes)),
             ("home_kib", kib(phase.home_bytes)),
         ] {

@@ -9,14 +9,16 @@ use super::chains;
 use super::cleaner;
 use super::episodes::{EpisodeCase, Fits};
 use super::lent::LentWork;
-use super::postmark;
+use super::programs;
+use super::random;
 use super::trees::of_trees;
 use crate::chain::{self, ChainCase, ChainFailure};
 use crate::episodes::EpisodeFailure;
+use crate::exercise::{Exercise, ExerciseError, exercise};
 use crate::interfere::{self, Case, SyncMillis};
 use crate::mlfs::applications::{self, ApplicationCase, ApplicationDisks};
 use crate::mlfs::cleaner::{CleanerCase, MountsCase};
-use crate::mlfs::postmark::PostmarkCase;
+use crate::mlfs::programs::ProgramCase;
 use crate::mlfs::trees::TreesCase;
 use crate::mlfs::{self, Disks, MlfsCase};
 use crate::replay::Progress;
@@ -58,8 +60,10 @@ pub(super) enum Work {
     Cleaner(Box<CleanerCase>),
     /// Mounts of a file system whose journal holds much.
     Mounts(Box<MountsCase>),
-    /// Postmark on a file system.
-    Postmark(Box<PostmarkCase>),
+    /// A program that writes on a file system.
+    Program(Box<ProgramCase>),
+    /// Random writes on a drive.
+    Random(Box<Exercise>),
     /// A replay.
     Replay(Box<Job>),
     /// An episode.
@@ -74,6 +78,9 @@ pub(super) enum Work {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// Random writes.
+    #[error(transparent)]
+    Random(#[from] ExerciseError),
     /// A replay.
     #[error(transparent)]
     Replay(#[from] JobError),
@@ -106,7 +113,8 @@ impl Run {
             Work::Trees(case) => Some(of_trees(&mlfs::trees::measure_one(case)?)),
             Work::Cleaner(case) => Some(cleaner::metrics(&mlfs::cleaner::measure_one(case)?)),
             Work::Mounts(case) => Some(cleaner::of_mounts(&mlfs::cleaner::measure_mounts(case)?)),
-            Work::Postmark(case) => Some(postmark::metrics(&mlfs::postmark::measure_one(case)?)),
+            Work::Program(case) => Some(programs::metrics(&mlfs::programs::measure_one(case)?)),
+            Work::Random(case) => Some(random::metrics(&exercise(case)?.1)),
             Work::Chain(case) => Some(chains::metrics(&chain::measure(case)?)),
             Work::Replay(job) => job.run(false, &context.progress)?.map(|(row, _)| of_row(&row)),
             Work::Episode(case) => Some(case.measure(&context.fits)?),

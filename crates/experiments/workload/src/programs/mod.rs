@@ -10,6 +10,7 @@ mod mongodb;
 mod pace;
 mod pool;
 mod postmark;
+mod sources;
 mod varmail;
 
 use std::fmt;
@@ -21,6 +22,9 @@ use manylogs_block::{Handle, Nanos, Rng};
 pub use fileserver::FileServer;
 pub use mongodb::MongoDb;
 pub use postmark::{Postmark, PostmarkFile, PostmarkRun, PostmarkStep};
+pub use sources::{
+    CompileBench, CompileBenchRun, SourceDirectory, SourceFile, SourceKind, SourceStep, SourceTree,
+};
 pub use varmail::VarMail;
 
 /// A file of an instance of a program.

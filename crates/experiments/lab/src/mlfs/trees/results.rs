@@ -22,7 +22,7 @@ impl TreesFigures {
     /// The figures of these cases.
     #[must_use]
     pub const fn new(command: String, interrupted: bool, cases: Vec<TreesResult>) -> Self {
-        Self { format: 3, command, interrupted, cases }
+        Self { format: 4, command, interrupted, cases }
     }
 }
 
@@ -44,9 +44,11 @@ pub struct PhaseFigures {
     pub clean_seconds: f64,
     /// How often the drive was asked to read, the unmount left out.
     pub reads: u64,
+    /// For how many accesses the arm moved or the head changed, the unmount left out.
+    pub seeks: u64,
     /// Appended to the log, the unmount left out.
     pub log_bytes: u64,
-    /// Written home from the log, the unmount left out.
+    /// Written home from the log, the unmount included: the kernel's `sync` brings it home.
     pub home_bytes: u64,
 }
 

@@ -59,14 +59,14 @@ fn phase(world: &World, case: &TreesCase, kind: PhaseKind) -> Result<PhaseFigure
     let mounted = world.mounted(&case.disk)?;
     let mounting = world.now().since(idle);
     mounted.fs().read_ahead(case.ahead);
-    let (began, read_before) = (world.now(), world.reads());
-    let (fs, of) = (mounted.fs().clone(), case.clone());
+    let (began, read_before, sought_before) = (world.now(), world.reads(), world.seeks());
+    let (fs, of, journal) = (mounted.fs().clone(), case.clone(), mounted.fs().clone());
     world.run(async move {
         work(&fs, &of, kind).await?;
         fs.sync_all().await
     })?;
-    let (done, journal) = (world.now(), mounted.fs().journal_stats());
-    let reads = world.reads() - read_before;
+    let (done, logged) = (world.now(), journal.journal_stats().log_bytes);
+    let (reads, seeks) = (world.reads() - read_before, world.seeks() - sought_before);
     if !case.cut {
         world.run(async move { mounted.unmount().await })?;
     }
@@ -81,8 +81,9 @@ fn phase(world: &World, case: &TreesCase, kind: PhaseKind) -> Result<PhaseFigure
         dirty_bands,
         clean_seconds: round3(cleaning.as_secs_f64()),
         reads,
-        log_bytes: journal.log_bytes,
-        home_bytes: journal.home_bytes,
+        seeks,
+        log_bytes: logged,
+        home_bytes: journal.journal_stats().home_bytes,
     })
 }
 
