@@ -58,8 +58,8 @@
 #               interrupted: remove out/effect.jsonl to begin anew
 #   make applications  PostgreSQL and MongoDB's engine on emulated drives: on the kernel's ext4, on
 #               MLFS, and with logs that need no place (--durable), each beside a stream and alone;
-#               and PostgreSQL on MLFS whose servers are killed (root; about half an hour, FAST=1 for
-#               some minutes)
+#               and PostgreSQL and MariaDB on MLFS whose servers are killed (root; about half an hour,
+#               FAST=1 for some minutes)
 #   make mlfs-bench  speed of MLFS beside the kernel's ext4 and beside what FUSE itself costs (root)
 #   make guest  guest kernels read a drained disk without this software, use volumes through ublk and
 #               the kernel's NBD client whose servers are killed, and MLFS with an older kernel (Debian;
@@ -364,10 +364,11 @@ everest-campaign: tools
 	ROUNDS=$(ROUNDS) tests/programs/run.sh everest
 
 applications: tools
-	@dpkg -s $(EFFECT_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(EFFECT_TOOLS)
+	@dpkg -s $(EFFECT_TOOLS) mariadb-server >/dev/null 2>&1 || \
+		sh tools/install.sh $(EFFECT_TOOLS) mariadb-server
 	$(CARGO) build --release --locked --package manylogs-cli
 	mkdir -p out
-	tests/programs/run.sh pg-mlfs
+	tests/programs/run.sh pg-mlfs mariadb-mlfs
 	SYSTEMS='ext4-ordered mlfs-manylogs mlfs-durable' DEVICES=raw CHECKPOINT=every:60s \
 		OUT=out/applications.jsonl benches/effect/run.sh databases
 

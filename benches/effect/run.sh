@@ -61,7 +61,7 @@ clients=16 # of MongoDB's engine, as in the paper
 attempts=3
 PATH=$PATH:/usr/sbin:/sbin
 
-for part in common volume file_system postgres; do
+for part in common volume file_system postgres mariadb; do
     # shellcheck disable=SC1090
     source "tests/programs/$part.sh"
 done

@@ -22,7 +22,7 @@ operations=${OPERATIONS:-append create overwrite fdatasync syncfs}
 out=${OUT:-out/settings.jsonl}
 PATH=$PATH:/usr/sbin:/sbin
 
-for part in common volume file_system postgres; do
+for part in common volume file_system postgres mariadb; do
     # shellcheck disable=SC1090
     source "tests/programs/$part.sh"
 done

@@ -97,7 +97,7 @@ pg_disk() {
 # mlfs_serve TYPE: until it has said where; what a killed server had locked is free in a moment.
 mlfs_serve() {
     local options=() attempt
-    [ "$1" != mlfs-durable ] || options=(--durable 'pg_wal/*')
+    [ "$1" != mlfs-durable ] || options=(--durable 'pg_wal/*,ib_logfile*')
     for attempt in $(seq 1200); do
         if [ -z "$server" ] || ! kill -0 "$server" 2>/dev/null; then
             : >"$work/where"

@@ -14,6 +14,7 @@
 #   pg     PostgreSQL on both while server and postmaster are killed: every acknowledged row is
 #          there, the sums of pgbench agree, pg_checksums and pg_amcheck find nothing
 #   pg-mlfs  the same on MLFS, where its log has a place, and where it needs none (--durable)
+#   mariadb-mlfs  MariaDB on MLFS, the same: no row is missing, no transaction is half there
 #   kills  kill -9 of the server under writers that know what they were promised (kills.py)
 #   everest  a base volume in a network namespace borrows three stores in others: kill -9 of any of
 #          their servers, links that are cut, held, slow or dark, under writers that know what they
@@ -75,7 +76,7 @@ stress_seconds=$([ "$fast" ] && echo 20 || echo 60)
 seed=${SEED:-1}
 PATH=$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin
 RANDOM=$seed
-for part in common volume fio file_system mlfs postgres nbd; do
+for part in common volume fio file_system mlfs postgres mariadb nbd; do
     # shellcheck disable=SC1090
     source "$here/$part.sh"
 done
@@ -159,7 +160,7 @@ everest_rounds() {
 
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs kills everest everest-fsx mlfs crowd nbd
+[ $# -gt 0 ] || set -- raw ext4 xfs pg pg-mlfs mariadb-mlfs kills everest everest-fsx mlfs crowd nbd
 for name; do
     case $name in
     raw | kills | everest | mlfs | crowd | nbd | short) "$name" ;;
@@ -168,6 +169,7 @@ for name; do
     fsx-ext4 | fsx-xfs) fsx_alone "${name#fsx-}" ;;
     pg) postgres ;;
     pg-mlfs) postgres_mlfs ;;
+    mariadb-mlfs) mariadb_mlfs ;;
     *) say "no check is called $name" && exit 1 ;;
     esac
 done

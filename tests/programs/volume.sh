@@ -110,6 +110,7 @@ clean_up() {
     trap - EXIT INT TERM
     set +e
     end_postgres
+    end_mariadb
     end_others
     unmount "$work/nbd/mnt"
     unmount "$mnt"

@@ -101,15 +101,50 @@ fn do_what_they_are_asked(case: &Value, syncs: bool) {
     assert_eq!(case["flush_ms"]["max"].as_f64().unwrap() > 0.0, syncs, "{case}");
 }
 
+/// Programs beyond the paper's: databases make data durable, and of their logs nothing goes home.
+#[test]
+fn other_programs_run_in_each_mode() {
+    let apps = "postmark,postgres,sqlite,etcd,innodb,kafka";
+    let args = ["--app", apps, "--mode", "ordered,manylogs+odur", "--instances", "1"];
+    let Some(figures) = measured(&args, "") else { return };
+    let cases = figures["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 12);
+    for case in cases {
+        let syncs = !["postmark", "kafka"].contains(&case["app"].as_str().unwrap());
+        assert_eq!(case["flush_ms"]["max"].as_f64().unwrap() > 0.0, syncs, "{case}");
+        assert!(case["carried_per_s"].as_f64().unwrap() > 5.0, "{case}");
+        if case["mode"] == "manylogs+odur" {
+            assert_eq!(case["o_dur_home_bytes"], 0, "{case}");
+        }
+    }
+}
+
+/// The faster of two modes is bounded by the slower, and both reach that rate.
+#[test]
+fn modes_are_judged_at_one_rate() {
+    let args = ["--app", "mongodb", "--flush", "33ms", "--instances", "1", "--judge"];
+    let args = [&args[..], &["--mode", "ordered,manylogs+odur"]].concat();
+    let Some(figures) = measured(&args, "") else { return };
+    let [judged] = &figures["judged"].as_array().unwrap()[..] else { panic!("{figures}") };
+    assert_eq!((&judged["same_rate"], &judged["holds"]), (&true.into(), &true.into()));
+    let free = &figures["cases"][0]["carried_per_s"];
+    assert!(free.as_f64() < figures["cases"][1]["carried_per_s"].as_f64(), "{figures}");
+    assert_eq!(&judged["odur"]["carry_per_s"], free);
+    assert!(judged["other"]["carry_per_s"].is_null());
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     for (args, words) in [
-        (&["--app", "frob"][..], "varmail, fileserver, mongodb"),
+        (&["--app", "frob"][..], "varmail, fileserver, mongodb, postmark"),
         (&["--figure", "6"], "4a, 4b, 5"),
         (&["--mode", "ordered+odur"], "or manylogs+odur"),
         (&["--instances", "0"], "1..=64"),
         (&["--flush", "1h"], "from 100us to 60s"),
         (&["--app", "mongodb", "--figure", "5"], "cannot be used with"),
+        (&["--judge", "--mode", "ordered"], "needs manylogs+odur"),
+        (&["--judge", "--carry", "5"], "--carry has no place"),
+        (&["--carry", "0"], "from 0.1 to 1000000"),
         (&["--drive", "no-such-drive"], "no-such-drive"),
     ] {
         Place::new().run(&[&["fs", "applications"], args].concat()).fails(2, &[words]);

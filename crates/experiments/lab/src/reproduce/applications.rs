@@ -85,6 +85,7 @@ pub(super) fn plan(part: &FsApplications, scale: Scale, planned: &mut Planned) -
                         instances,
                         stream_depth: depth,
                         memory_bytes: memory.bytes(),
+                        carry_per_s: None,
                         span: Nanos::from_secs(scale.of(part.seconds)),
                     };
                     let base = planned.add_applications(case.base());

@@ -95,6 +95,7 @@ impl<F: Files> Thread<F> {
     /// Writes, and reports the time taken.
     async fn write(&self, file: super::FileId, offset: u64, bytes: u64) -> Result<(), F::Error> {
         self.turn().await;
+        self.files.admitted().await;
         let began = self.runtime.now();
         self.files.write(file, offset, bytes).await?;
         self.files.done(Operation::Request, self.runtime.now().since(began));

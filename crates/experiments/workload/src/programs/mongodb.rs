@@ -3,13 +3,12 @@
 //!
 //! The data files, which are flushed once a minute, are left out.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{Handle, Nanos, Rng, Signal, Time};
+use manylogs_block::{Handle, Nanos, Rng};
 
-use super::pace::Pace;
-use super::{FileId, Files, Initial, Operation, spawn};
+use super::commits::{Commits, Log};
+use super::{FileId, Files, Initial};
 
 /// The journal is written in whole blocks.
 const BLOCK_BYTES: u64 = 4096;
@@ -37,18 +36,6 @@ impl Default for MongoDb {
     }
 }
 
-/// State shared by clients and the flushing thread.
-#[derive(Debug, Default)]
-struct Waiting {
-    /// Requests that came since the last flush began.
-    requests: Cell<u64>,
-    /// Flushes that ended.
-    flushed: Cell<u64>,
-    /// Flushes that began.
-    begun: Cell<u64>,
-    changed: Signal,
-}
-
 impl MongoDb {
     #[expect(clippy::unused_self, reason = "as other programs")]
     pub(super) fn initial(&self) -> Vec<Initial> {
@@ -56,88 +43,26 @@ impl MongoDb {
     }
 
     pub(super) fn start<F: Files>(self, runtime: &Handle, files: &Rc<F>, rng: &mut Rng) -> usize {
-        let waiting = Rc::new(Waiting::default());
-        // Databases do not flush at the same instants.
-        let first = runtime.now() + Nanos(rng.below(self.flush.0));
-        let pace = Rc::new(Pace::new(self.per_second, runtime.now()));
-        spawn(
-            runtime,
-            files,
-            flush(self, runtime.clone(), Rc::clone(files), Rc::clone(&waiting), first),
-        );
-        for _ in 0..self.clients {
-            let (runtime, files) = (runtime.clone(), Rc::clone(files));
-            let client =
-                send(runtime.clone(), Rc::clone(&files), Rc::clone(&waiting), pace.clone());
-            spawn(&runtime, &files, client);
-        }
-        1 + manylogs_block::to_usize(self.clients.into())
+        let commits =
+            Commits { clients: self.clients, per_second: Some(self.per_second), every: self.flush };
+        commits.start(runtime, files, rng, Journal { program: self, offset: 0 })
     }
 }
 
-/// A client sends one request after another.
-async fn send<F: Files>(
-    runtime: Handle,
-    files: Rc<F>,
-    waiting: Rc<Waiting>,
-    pace: Rc<Pace>,
-) -> Result<(), F::Error> {
-    while files.goes_on() {
-        pace.turn(&runtime).await;
-        let began = runtime.now();
-        waiting.requests.set(waiting.requests.get() + 1);
-        // A flush under way does not include this request.
-        let mine = waiting.begun.get() + 1;
-        while waiting.flushed.get() < mine && files.goes_on() {
-            waiting.changed.wait().await;
-        }
-        files.done(Operation::Request, runtime.now().since(began));
-        files.done(Operation::Other, Nanos(0));
-    }
-    Ok(())
-}
-
-/// Appends the new requests to the journal and syncs it, again and again.
-async fn flush<F: Files>(
+struct Journal {
     program: MongoDb,
-    runtime: Handle,
-    files: Rc<F>,
-    waiting: Rc<Waiting>,
-    first: Time,
-) -> Result<(), F::Error> {
-    let result = flush_for_ever(program, &runtime, &*files, &waiting, first).await;
-    // Wakes waiting clients, because the program ends.
-    waiting.flushed.set(u64::MAX);
-    waiting.changed.notify();
-    result
+    offset: u64,
 }
 
-async fn flush_for_ever<F: Files>(
-    program: MongoDb,
-    runtime: &Handle,
-    files: &F,
-    waiting: &Waiting,
-    first: Time,
-) -> Result<(), F::Error> {
-    let (mut due, mut offset) = (first, 0);
-    while files.goes_on() {
-        runtime.sleep_until(due).await;
-        due = runtime.now() + program.flush;
-        let requests = waiting.requests.take();
-        waiting.begun.set(waiting.begun.get() + 1);
-        if requests > 0 {
-            let bytes = (requests * program.request_bytes).next_multiple_of(BLOCK_BYTES);
-            if offset + bytes > JOURNAL_BYTES {
-                offset = 0;
-            }
-            let began = runtime.now();
-            files.write(JOURNAL, offset, bytes).await?;
-            files.sync(JOURNAL).await?;
-            files.done(Operation::Flush, runtime.now().since(began));
-            offset += bytes;
+impl<F: Files> Log<F> for Journal {
+    async fn append(&mut self, files: &F, requests: u64) -> Result<(), F::Error> {
+        let bytes = (requests * self.program.request_bytes).next_multiple_of(BLOCK_BYTES);
+        if self.offset + bytes > JOURNAL_BYTES {
+            self.offset = 0;
         }
-        waiting.flushed.set(waiting.begun.get());
-        waiting.changed.notify();
+        files.write(JOURNAL, self.offset, bytes).await?;
+        files.sync(JOURNAL).await?;
+        self.offset += bytes;
+        Ok(())
     }
-    Ok(())
 }

@@ -78,6 +78,12 @@ impl PostmarkRun {
         Self { program, files: Vec::new(), next: 0, rng }
     }
 
+    /// A run that goes on with these files and their lengths.
+    pub(super) fn with_files(program: Postmark, files: Vec<(PostmarkFile, u64)>, rng: Rng) -> Self {
+        let next = files.iter().map(|(file, _)| file.number + 1).max().unwrap_or(0);
+        Self { program, files, next, rng }
+    }
+
     /// A new file. All of the working set are made by it before the first transaction.
     pub fn create(&mut self) -> PostmarkStep {
         let Postmark { directories, bytes_least, bytes_most, .. } = self.program;

@@ -119,6 +119,7 @@ impl<F: Files> Thread<F> {
         let added = 1 + self.rng.below(self.program.file_bytes);
         self.files.write(file, bytes, added).await?;
         self.turn().await;
+        self.files.admitted().await;
         let began = self.runtime.now();
         self.files.sync(file).await?;
         let took = self.runtime.now().since(began);

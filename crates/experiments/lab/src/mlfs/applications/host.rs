@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs_block::{Handle, Nanos, Rng, Time, to_usize};
-use manylogs_ext4::{DURABLE_XATTR, Error, Ext4, FileKind, Ino, New, SetXattr};
-use manylogs_workload::programs::{FileId, Files, Operation, Program};
+use manylogs_ext4::{Allocate, DURABLE_XATTR, Error, Ext4, FileKind, Ino, New, SetXattr, Taken};
+use manylogs_workload::programs::{FileId, Files, Operation, Pace, Program};
 
 use super::super::disk::{BIG_BYTES, MlfsError, file};
 use super::cached::PageCache;
@@ -71,10 +71,14 @@ pub(super) async fn keep_logs(
     for instance in &files.instances {
         let inos = instance.initial.iter().zip(&instance.inos);
         for (_, ino) in inos.filter(|((file, _), _)| program.is_log(*file)) {
-            fs.set_xattr(*ino, DURABLE_XATTR.as_bytes(), "1", SetXattr::default()).await?;
+            keep_log(&fs, *ino).await?;
         }
     }
     fs.sync_all().await
+}
+
+async fn keep_log(fs: &Ext4, ino: Ino) -> Result<(), Error> {
+    fs.set_xattr(ino, DURABLE_XATTR.as_bytes(), "1", SetXattr::default()).await
 }
 
 fn name(file: FileId) -> Vec<u8> {
@@ -101,6 +105,8 @@ pub(super) struct Counts {
     pub(super) operations: Cell<u64>,
     pub(super) running: Cell<usize>,
     pub(super) failed: RefCell<Option<Error>>,
+    /// When the next measured operation may begin.
+    pub(super) pace: Option<Pace>,
 }
 
 /// One instance's view of the file system.
@@ -111,6 +117,8 @@ pub(super) struct Host {
     inos: RefCell<HashMap<FileId, Ino>>,
     cache: Rc<RefCell<PageCache>>,
     counts: Rc<Counts>,
+    /// Of new files these are durable-only.
+    logs_of: Option<Program>,
 }
 
 impl Host {
@@ -118,8 +126,9 @@ impl Host {
         runtime: &Handle,
         fs: &Ext4,
         files: &InstanceFiles,
-        cache: &Rc<RefCell<PageCache>>,
+        (cache, program): (&Rc<RefCell<PageCache>>, Program),
         counts: &Rc<Counts>,
+        odur: bool,
     ) -> Self {
         let ids = files.initial.iter().map(|(id, _)| *id);
         Self {
@@ -129,6 +138,7 @@ impl Host {
             inos: RefCell::new(ids.zip(files.inos.iter().copied()).collect()),
             cache: Rc::clone(cache),
             counts: Rc::clone(counts),
+            logs_of: odur.then_some(program),
         }
     }
 
@@ -145,7 +155,10 @@ impl Files for Host {
         let ino = self.fs.create(self.dir, &name(file), new).await?.ino;
         self.inos.borrow_mut().insert(file, ino);
         self.cache.borrow_mut().put(ino, 0);
-        Ok(())
+        match self.logs_of {
+            Some(program) if program.is_log(file) => keep_log(&self.fs, ino).await,
+            _ => Ok(()),
+        }
     }
 
     async fn delete(&self, file: FileId) -> Result<(), Error> {
@@ -158,12 +171,31 @@ impl Files for Host {
 
     async fn write(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), Error> {
         let ino = self.ino(file)?;
+        // As it is: the kernel sends a part of a page to a FUSE server, and keeps no writes back.
         write(&self.fs, ino, offset, bytes, 9).await?;
         // A file that was not wholly in memory still is not.
         let mut cache = self.cache.borrow_mut();
         if cache.has(ino) {
             cache.put(ino, offset + bytes);
         }
+        Ok(())
+    }
+
+    async fn write_zeroes(&self, file: FileId, bytes: u64) -> Result<(), Error> {
+        write(&self.fs, self.ino(file)?, 0, bytes, 0).await
+    }
+
+    async fn reserve(&self, file: FileId, bytes: u64) -> Result<(), Error> {
+        self.fs.allocate(self.ino(file)?, 0..bytes, Allocate::Blocks, true).await
+    }
+
+    async fn rename(&self, from: FileId, to: FileId) -> Result<(), Error> {
+        let ino = self.ino(from)?;
+        let (old, new) = (name(from), name(to));
+        self.fs.rename((self.dir, &old), (self.dir, &new), Taken::Kept).await?;
+        let mut inos = self.inos.borrow_mut();
+        inos.remove(&from);
+        inos.insert(to, ino);
         Ok(())
     }
 
@@ -188,6 +220,12 @@ impl Files for Host {
 
     async fn stat(&self, file: FileId) -> Result<(), Error> {
         self.fs.lookup(self.dir, &name(file)).await.map(drop)
+    }
+
+    async fn admitted(&self) {
+        if let Some(pace) = &self.counts.pace {
+            pace.turn(&self.runtime).await;
+        }
     }
 
     fn done(&self, operation: Operation, took: Nanos) {

@@ -1,10 +1,9 @@
 //! Results, in the form in which they are written as JSON.
 
-use manylogs_block::Nanos;
-use manylogs_workload::programs::Program;
 use serde::Serialize;
 
 use super::case::ApplicationCase;
+use super::judge::Judgement;
 use super::run::Measured;
 use crate::interfere::SyncMillis;
 use crate::stats::round3;
@@ -20,6 +19,9 @@ pub struct ApplicationFigures {
     pub interrupted: bool,
     /// Measured cases.
     pub cases: Vec<ApplicationResult>,
+    /// Each mode beside `manylogs+odur`, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub judged: Vec<Judgement>,
 }
 
 /// Result of one case.
@@ -53,6 +55,12 @@ pub struct ApplicationResult {
     pub request_ms: SyncMillis,
     /// Operations a second of all instances.
     pub operations_per_s: f64,
+    /// Operations a second of all instances that make data durable; requests of programs that sync
+    /// nothing.
+    pub carried_per_s: f64,
+    /// How many of these were allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carry_per_s: Option<f64>,
     /// Records of the logs near the head, or transactions of ext4's journal.
     pub records: u64,
     /// Flushes of the drive that transactions waited for.
@@ -62,13 +70,6 @@ pub struct ApplicationResult {
     /// Bytes of the program's durable-only logs that were written home all the same; `None` if its
     /// logs are ordinary files.
     pub o_dur_home_bytes: Option<u64>,
-}
-
-fn flush_every(program: &Program) -> Option<Nanos> {
-    match program {
-        Program::MongoDb(database) => Some(database.flush),
-        Program::VarMail(_) | Program::FileServer(_) => None,
-    }
 }
 
 /// The result of a case; `base` is the reader alone in the mode `ordered`.
@@ -81,7 +82,7 @@ pub(super) fn result(
         drive: case.disk.drive.profile.name.clone(),
         drive_cache: case.disk.drive.write_cache,
         app: case.program.name(),
-        flush_every_ms: flush_every(&case.program).map(|span| round3(span.as_secs_f64() * 1e3)),
+        flush_every_ms: case.flush_every_ms(),
         mode: case.mode_name(),
         instances: case.instances,
         stream_depth: case.stream_depth,
@@ -92,6 +93,8 @@ pub(super) fn result(
         flush_ms: beside.flush_ms,
         request_ms: beside.request_ms,
         operations_per_s: beside.operations_per_s,
+        carried_per_s: beside.carried_per_s,
+        carry_per_s: case.carry_per_s,
         records: beside.journal.records,
         drive_flushes: beside.journal.flushes,
         log_bytes: beside.journal.log_bytes,
@@ -103,7 +106,7 @@ impl ApplicationFigures {
     /// The figures measured by `command`; incomplete if it was `interrupted`.
     #[must_use]
     pub fn new(command: String, interrupted: bool, cases: Vec<ApplicationResult>) -> Self {
-        Self { format: 1, command, interrupted, cases }
+        Self { format: 1, command, interrupted, cases, judged: Vec::new() }
     }
 
     /// The results as indented JSON.

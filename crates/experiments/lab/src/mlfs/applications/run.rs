@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use manylogs_block::{Nanos, Rng, Time};
 use manylogs_ext4::SinkStats;
 use manylogs_sim::Stopped;
+use manylogs_workload::programs::Pace;
 
 use super::super::disk::{Disk, MlfsError, Prepared};
 use super::super::load::{Done, start_stream};
@@ -20,6 +21,9 @@ use crate::stats::round3;
 
 /// Warm-up: the reader and the programs run this long before the measurement begins.
 const WARM_UP: Nanos = Nanos::from_secs(5);
+
+/// A rate that is allowed is reached on average: this long without an operation is made up for.
+const MADE_UP: Nanos = Nanos::from_secs(1);
 
 /// Prepared disks, each made when the first case needs it.
 #[derive(Debug, Default)]
@@ -46,6 +50,9 @@ pub struct Measured {
     pub request_ms: SyncMillis,
     /// Operations a second of all instances.
     pub operations_per_s: f64,
+    /// Operations a second of all instances that make data durable; requests of programs that sync
+    /// nothing.
+    pub carried_per_s: f64,
     /// Counters of the journal.
     pub journal: SinkStats,
     /// Bytes of durable-only files that were written home.
@@ -59,13 +66,13 @@ pub struct Measured {
 /// The first failure.
 pub fn run_all(
     cases: &[ApplicationCase],
+    disks: &ApplicationDisks,
     threads: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<ApplicationResult>, MlfsError> {
-    let disks = ApplicationDisks::default();
     let runs = cases.iter().flat_map(|case| [case.clone(), case.base()]);
     let grid = Grid::of(runs, ApplicationCase::key);
-    let found = grid.run(threads, stop, |case| measure_one(case, &disks))?;
+    let found = grid.run(threads, stop, |case| measure_one(case, disks))?;
     let of = |case: &ApplicationCase| Some(result(case, found.of(case)?, found.of(&case.base())?));
     Ok(cases.iter().filter_map(of).collect())
 }
@@ -108,11 +115,14 @@ pub fn measure_one(
         return Err(MlfsError::Stalled(case.mode_name()));
     }
     let seconds = case.span.as_secs_f64();
+    let flushes = counts.flushes.borrow().count();
+    let carried = if flushes > 0 { flushes } else { counts.requests.borrow().count() };
     Ok(Measured {
         stream_mb_s: round3(done.stream_bytes.get() as f64 / 1e6 / seconds),
         flush_ms: counts.flushes.borrow().summary().into(),
         request_ms: counts.requests.borrow().summary().into(),
         operations_per_s: round3(counts.operations.get() as f64 / seconds),
+        carried_per_s: round3(carried as f64 / seconds),
         journal: after.since(&before),
         o_dur_home_bytes: home - home_before,
     })
@@ -133,11 +143,13 @@ fn start_instances(
         operations: Cell::default(),
         running: Cell::default(),
         failed: RefCell::default(),
+        pace: case.carry_per_s.map(|rate| Pace::new(rate, runtime.now()).making_up(MADE_UP)),
     });
     let cache = Rc::new(RefCell::new(super::cached::PageCache::new(case.memory_bytes)));
     let mut rng = Rng::new(case.disk.seed);
+    let of = (&cache, case.program);
     for instance in &files.instances {
-        let host = Rc::new(Host::new(runtime, fs, instance, &cache, &counts));
+        let host = Rc::new(Host::new(runtime, fs, instance, of, &counts, case.odur));
         let threads = case.program.start(runtime, &host, &instance.initial, &mut rng);
         counts.running.set(counts.running.get() + threads);
     }

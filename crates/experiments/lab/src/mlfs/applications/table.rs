@@ -27,6 +27,11 @@ pub fn text(found: &ApplicationFigures) -> String {
     aligned(&TITLES, found.cases.iter().map(row), WORDS)
 }
 
+/// A program and its flush period.
+pub(super) fn program(app: &str, flush_every_ms: Option<f64>) -> String {
+    flush_every_ms.map_or_else(|| app.to_owned(), |ms| format!("{app}, {ms} ms"))
+}
+
 fn row(case: &ApplicationResult) -> Vec<String> {
     let ms = |ms: f64, all: &SyncMillis| {
         if all.max > 0.0 { format!("{ms:.1} ms") } else { "-".to_owned() }
@@ -34,10 +39,7 @@ fn row(case: &ApplicationResult) -> Vec<String> {
     let (flush, request) = (&case.flush_ms, &case.request_ms);
     vec![
         case.drive.clone(),
-        match case.flush_every_ms {
-            Some(ms) => format!("{}, {ms} ms", case.app),
-            None => case.app.to_owned(),
-        },
+        program(case.app, case.flush_every_ms),
         case.mode.to_owned(),
         case.instances.to_string(),
         case.stream_depth.to_string(),
