@@ -56,7 +56,7 @@ macro_rules! with_systems {
             CHAIN_SUMMARIES {
                 /// A summary is believed although its segment was written again since.
                 StaleSummaryBelieved,
-                /// A segment is written again while a table still names its summary.
+                /// A segment is written again while the summary of its last epoch still counts.
                 SummaryNotVoided,
             }
             /// Bugs of the summaries of a chain's segments; a test of one case shows each.
@@ -67,6 +67,11 @@ macro_rules! with_systems {
                 ForeignSummaryBelieved,
                 /// An opening leaves the tables of two halves different.
                 TablesNotSettled,
+                /// The segment at the tail goes on after an opening, and a summary of it that only
+                /// one half has still counts.
+                TailFloorKept,
+                /// A link keeps its mark when another link keeps its summaries.
+                MarkNotRenewed,
             }
             /// Bugs of a chain's tail cache that its crash histories show.
             TAIL_CACHE {

@@ -57,6 +57,9 @@ pub(crate) struct ChainArgs {
     /// Memory of the tail cache, in the gate of `tail` that has one.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub(crate) cache: Sectors,
+    /// Chains keep summaries of closed segments: see `format --gecko`.
+    #[arg(long)]
+    pub(crate) summaries: bool,
     /// Seeds: each decides everything random in a case.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) seed: Vec<u64>,

@@ -56,6 +56,8 @@ fn sets(args: &ChainArgs) -> Result<Vec<Vec<Gate>>, Failure> {
             }
         }
     }
+    let cases = sets.iter_mut().flatten().map(|gate| &mut gate.case);
+    cases.for_each(|case| case.summaries = args.summaries);
     Ok(sets)
 }
 

@@ -1,8 +1,9 @@
 //! A run of neighbouring entries of a tree, packed into as few bytes as they need.
 //!
 //! An entry is a row of words. For each word a leaf stores its difference from a base, in as many
-//! bytes as the largest difference in this leaf takes: none if all rows agree, eight if they have
-//! nothing in common. If a row does not fit, the leaf is packed again, wider.
+//! bits as the largest difference in this leaf takes, and one to spare: none if all rows agree.
+//! Low bits that all differences have alike are left out. A row takes whole bytes. If one does not
+//! fit, the leaf is packed again, wider.
 
 use manylogs_block::narrow;
 
@@ -17,28 +18,17 @@ pub(crate) type Row = [u64; WORDS];
 
 /// Number of rows by which a leaf grows when it is full.
 const GROWTH: usize = 8;
-/// Bytes behind the last row, so that eight bytes can be read at every word.
-const PADDING: usize = 8;
-const WORD_BYTES: u32 = 8;
-/// The largest number with this many bytes.
-const MASKS: [u64; 16] = {
-    let mut masks = [u64::MAX; 16];
-    let mut bytes = 0;
-    while bytes < WORD_BYTES {
-        masks[bytes as usize] = (1 << (bytes * u8::BITS)) - 1;
-        bytes += 1;
-    }
-    masks
-};
+/// Bytes behind the last row, so that [`Leaf::bits`] can read at every word.
+const PADDING: usize = size_of::<u128>();
 
 /// A packed run of rows, never empty: see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     packed: Vec<u8>,
     base: Row,
-    /// Bytes that each word takes in a row, and where they begin.
+    /// Bits that each word takes in a row, and low bits of its difference that are left out.
     width: [u8; WORDS],
-    at: [u8; WORDS],
+    shift: [u8; WORDS],
     row_bytes: u8,
     rows: u16,
 }
@@ -57,32 +47,44 @@ impl Leaf {
 
     /// An empty leaf with widths that all of `rows` fit.
     fn fitting(rows: &[Row]) -> Self {
-        let (mut least, mut most) = (rows[0], rows[0]);
+        let (mut least, mut most, mut differ) = (rows[0], rows[0], [0; WORDS]);
         for row in rows {
             for word in 0..WORDS {
                 least[word] = least[word].min(row[word]);
                 most[word] = most[word].max(row[word]);
+                differ[word] |= row[word] ^ rows[0][word];
             }
         }
         let mut leaf = Self {
             packed: Vec::new(),
             base: least,
             width: [0; WORDS],
-            at: [0; WORDS],
+            shift: [0; WORDS],
             row_bytes: 0,
             rows: 0,
         };
         for word in 0..WORDS {
-            let range = most[word] - least[word];
-            leaf.width[word] = width_of(range);
-            leaf.at[word] = leaf.row_bytes;
-            leaf.row_bytes += leaf.width[word];
-            // Divides the range that the width has to spare between both sides.
-            let mask = leaf.mask(word);
-            let spare = if mask == u64::MAX { mask } else { (mask - range) / 2 };
-            leaf.base[word] = least[word].saturating_sub(spare);
+            leaf.give_width(word, least[word], most[word] - least[word], differ[word]);
         }
+        let bits: u16 = leaf.width.iter().map(|width| u16::from(*width)).sum();
+        leaf.row_bytes = narrow(bits.div_ceil(8));
         leaf
+    }
+
+    /// Chooses how a word is stored, of which rows have `least` and up to `range` more; `differ`
+    /// has the bits that they do not have alike.
+    fn give_width(&mut self, word: usize, least: u64, range: u64, differ: u64) {
+        if range == 0 {
+            return;
+        }
+        let shift = differ.trailing_zeros();
+        let needed = u64::BITS - (range >> shift).leading_zeros();
+        let width = (needed + 1).min(u64::BITS - shift);
+        (self.width[word], self.shift[word]) = (narrow(width), narrow(shift));
+        // Divides the range that the width has to spare between both sides.
+        let spare = (self.mask(word) - (range >> shift)) / 2;
+        let low = least & !(u64::MAX << shift);
+        self.base[word] = (least >> shift).saturating_sub(spare) << shift | low;
     }
 
     /// Number of rows.
@@ -92,12 +94,10 @@ impl Leaf {
 
     /// Number of rows that begin before `end`.
     pub(crate) fn rank(&self, end: u64) -> usize {
-        let Some(end) = end.checked_sub(self.base[START]) else { return 0 };
-        let (mask, row_bytes) = (self.mask(START), usize::from(self.row_bytes));
         let (mut low, mut len) = (0, self.len());
         while len > 0 {
             let half = len / 2;
-            let below = self.eight_bytes((low + half) * row_bytes) & mask < end;
+            let below = self.word(low + half, START) < end;
             low = if below { low + half + 1 } else { low };
             len = if below { len - half - 1 } else { half };
         }
@@ -109,8 +109,16 @@ impl Leaf {
     }
 
     pub(crate) fn word(&self, index: usize, word: usize) -> u64 {
-        let at = index * usize::from(self.row_bytes) + usize::from(self.at[word]);
-        self.base[word] + (self.eight_bytes(at) & self.mask(word))
+        let (byte, bit) = self.place(index, word);
+        #[expect(clippy::cast_possible_truncation, reason = "no word is wider than its mask")]
+        let found = (self.bits(byte) >> bit) as u64 & self.mask(word);
+        self.base[word] + (found << self.shift[word])
+    }
+
+    /// Where a word begins: a byte, and a bit of it.
+    fn place(&self, index: usize, word: usize) -> (usize, usize) {
+        let before: usize = self.width[..word].iter().map(|width| usize::from(*width)).sum();
+        (index * usize::from(self.row_bytes) + before / 8, before % 8)
     }
 
     /// Every row in order.
@@ -160,7 +168,7 @@ impl Leaf {
     pub(crate) fn split_off(&mut self, index: usize) -> Self {
         let range = |first, last| self.word(last, START) - self.word(first, START);
         let widest = range(0, index - 1).max(range(index, self.len() - 1));
-        if width_of(widest) < self.width[START] {
+        if widest >> self.shift[START] <= self.mask(START) / 4 {
             let rows: Vec<Row> = self.rows().collect();
             *self = Self::pack(&rows[..index]);
             return Self::pack(&rows[index..]);
@@ -196,7 +204,10 @@ impl Leaf {
     }
 
     fn fits(&self, word: usize, content: u64) -> bool {
-        content.wrapping_sub(self.base[word]) <= self.mask(word)
+        let (difference, shift) = (content.wrapping_sub(self.base[word]), self.shift[word]);
+        content >= self.base[word]
+            && difference >> shift << shift == difference
+            && difference >> shift <= self.mask(word)
     }
 
     fn store_row(&mut self, index: usize, row: &Row) {
@@ -206,25 +217,23 @@ impl Leaf {
     }
 
     fn store(&mut self, index: usize, word: usize, content: u64) {
-        let at = index * usize::from(self.row_bytes) + usize::from(self.at[word]);
-        let mask = self.mask(word);
-        if let Some(bytes) = self.packed[at..].first_chunk_mut() {
-            let others = u64::from_le_bytes(*bytes) & !mask;
-            *bytes = (others | (content - self.base[word])).to_le_bytes();
+        let (byte, bit) = self.place(index, word);
+        let others = self.bits(byte) & !(u128::from(self.mask(word)) << bit);
+        let difference = (content - self.base[word]) >> self.shift[word];
+        if let Some(bytes) = self.packed[byte..].first_chunk_mut() {
+            *bytes = (others | u128::from(difference) << bit).to_le_bytes();
         }
     }
 
-    fn eight_bytes(&self, at: usize) -> u64 {
-        self.packed[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    fn bits(&self, byte: usize) -> u128 {
+        self.packed[byte..].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes))
     }
 
-    /// The largest difference that fits the word.
+    /// The largest difference that fits the word, without its low bits.
     fn mask(&self, word: usize) -> u64 {
-        MASKS[usize::from(self.width[word]) % MASKS.len()]
+        match self.width[word] {
+            0 => 0,
+            width => u64::MAX >> (u64::BITS - u32::from(width)),
+        }
     }
-}
-
-fn width_of(range: u64) -> u8 {
-    let bytes = (u64::BITS - range.leading_zeros()).div_ceil(WORD_BYTES);
-    u8::try_from(bytes).unwrap_or(u8::MAX)
 }

@@ -15,7 +15,7 @@ pub trait MapValue: Copy + PartialEq {
     #[must_use]
     fn advance(self, by: Sectors) -> Self;
 
-    /// The value as two words. The map stores as many of their low bytes as differ between
+    /// The value as two words. The map stores as many of their bits as differ between
     /// neighbours.
     fn pack(self) -> [u64; 2];
 

@@ -203,9 +203,11 @@ impl Inner {
         self.offer_room_to_clients();
         // Begun now, while the drive is not the tail's, so that the segment's first record need not
         // wait for it. On pairs it begins later if no root names it yet.
-        let is_named = self.engine.state.borrow().store.is_opened(victim);
-        if is_named {
-            let _ = begin_epoch(&*self, victim).await;
+        for segment in self.released_with(victim) {
+            let is_named = self.engine.state.borrow().store.is_opened(segment);
+            if is_named {
+                let _ = begin_epoch(&*self, segment).await;
+            }
         }
         self.engine.notify_progress();
         self.engine.wanted.notify();

@@ -25,8 +25,11 @@ const MAGIC: [u8; 8] = *b"MLGECKO1";
 const VERSION: u32 = 2;
 /// Labels of this version say that a place of the chain is empty, or that a link leaves.
 const WITH_PLACES: u32 = 3;
-/// Labels of this version say that there is a place for the summaries of segments.
-const WITH_SUMMARIES: u32 = 4;
+/// Labels of this version say that there is a place for the summaries of segments, and that tables
+/// on the segments' own links say which count. Programs of today do not look at those tables.
+const WITH_OWN_TABLES: u32 = 4;
+/// Labels of this version say that tables on the links that keep the summaries say it.
+const WITH_SUMMARIES: u32 = 5;
 /// Bytes of a label without such a place.
 const BYTES_WITHOUT_SUMMARIES: usize = 336;
 /// Labels of this version have no roster: each link is one drive.
@@ -206,7 +209,7 @@ impl Superblock {
         }
         let has_roster = found != WITHOUT_ROSTER;
         let mut superblock = Self::of(&raw);
-        if found < WITH_SUMMARIES {
+        if found < WITH_OWN_TABLES {
             superblock.slot = Sectors(0);
         }
         if !has_roster {
@@ -214,7 +217,7 @@ impl Superblock {
         }
         let says_places = found >= WITH_PLACES || !superblock.roster.needs_places();
         let says_places = says_places && superblock.roster.places() == raw.drives.get().into();
-        let says_slot = (found == WITH_SUMMARIES) == (superblock.slot.0 > 0);
+        let says_slot = (found >= WITH_OWN_TABLES) == (superblock.slot.0 > 0);
         let covered = &raw.as_bytes()[..covered(found)];
         let whole =
             equal_logs::is_whole(covered) && says_slot && superblock.is_possible() && says_places;

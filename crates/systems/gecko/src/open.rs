@@ -13,7 +13,7 @@ use manylogs_engine::{
 use manylogs_logstore::ondisk::equal_logs::{least_device, log_count};
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Device, Logs, Room, Store};
-use manylogs_logstore::{Log, LogId, RecordShape, UnitTable, VolumeId, new_volume_id};
+use manylogs_logstore::{Log, LogId, RecordShape, Summary, UnitTable, VolumeId, new_volume_id};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::chain::Chain;
@@ -24,7 +24,7 @@ use crate::ondisk::{Superblock, root_slots};
 use crate::policy::ChainSettings;
 use crate::roster::Roster;
 use crate::state::{Inner, OpenedBy, State};
-use crate::summaries::{Area, Named, Tables};
+use crate::summaries::{Area, Floor, Tables};
 
 mod examine;
 mod found;
@@ -90,7 +90,7 @@ impl Chain {
             links[usize::from(device.0)].submit(root.write_to(place, chain)).await?;
         }
         for (Drive { device, .. }, area) in of_chain.iter().zip(found.label.area()) {
-            for table in area.tables() {
+            for table in area.mark_and_table() {
                 device.submit(Request::write_fua(table, Payload::zeroes(table.len))).await?;
             }
         }
@@ -101,9 +101,13 @@ impl Chain {
             }
         }
         found.places.pairs().for_each(|pair| pair.is_in_step());
-        let store = Store::new(chain, logs, root, 1);
+        let mut store = Store::new(chain, logs, root, 1);
         let tables = found.tables();
-        let state = State::new(store, LogId(0), settings);
+        let tail = LogId(0);
+        hold_unknown(&mut store, tables.as_ref());
+        // Nothing was written yet that a summary could tell of.
+        store.let_begin(tail);
+        let state = State::new(store, tail, settings);
         let made = found.assemble(&runtime, state, (settings, tables, OpenedBy::default()));
         made.0.run();
         Ok(made)
@@ -142,7 +146,7 @@ impl Chain {
         state.close_all();
         let opened = found.assemble(&runtime, state, (settings, tables, opened_by));
         if is_mirrored {
-            opened.0.settle_tables().await?;
+            opened.0.settle_tables(tail).await?;
             let settled = in_doubt.settle(&opened.0.engine.members, |_| true).await?;
             opened.0.settled.set(settled);
             places.pairs().for_each(|pair| pair.is_in_step());
@@ -337,24 +341,34 @@ fn lay_out(
 }
 
 /// Returns the segment that was appended to last: it stays the tail. Seals the others, so the rest
-/// of each stays unused. Seals also a segment of which a table may name a summary: it begins its
-/// next epoch only when the table names none.
+/// of each stays unused. Seals also a tail of which a summary may count.
 fn seal_all_but_the_newest(store: &mut Store, tables: Option<&Tables>) -> LogId {
-    let is_named = |id| tables.is_some_and(|tables| tables.of(id) != Named::None);
+    // One that was believed is not kept in memory.
+    let is_summarized = |log: &Log| {
+        let is_read = log.summary().is_some_and(Summary::is_whole);
+        tables.is_some_and(|tables| !is_read || !tables.is_known(log.id()))
+    };
     let used = |log: &&Log| !log.is_empty();
     let used: Vec<LogId> = store.logs().iter().filter(used).map(Log::id).collect();
     let newest = |id: &&LogId| store.logs().get(**id).map(Log::bound);
     let tail = used.iter().max_by_key(newest).copied().unwrap_or_default();
     for id in used {
-        if id != tail || is_named(id) {
+        if id != tail || store.logs().get(id).is_some_and(is_summarized) {
             store.seal(id);
         }
         store.reset_small(id);
     }
-    for id in store.logs().ids().filter(|id| is_named(*id)) {
+    hold_unknown(store, tables);
+    tail
+}
+
+/// Keeps segments that hold nothing from being written before they have a floor.
+fn hold_unknown(store: &mut Store, tables: Option<&Tables>) {
+    let Some(tables) = tables else { return };
+    let has_floor = |id| tables.is_known(id) && tables.floor(id) != Floor::None;
+    for id in store.logs().ids().filter(|id| !has_floor(*id)) {
         if store.logs().is_unused(id) {
             store.hold(id);
         }
     }
-    tail
 }

@@ -87,6 +87,9 @@ pub struct ChainCase {
     pub tail_reads_s: u32,
     /// Memory of the tail cache.
     pub cache: Sectors,
+    /// Whether links keep summaries of each other's segments. A log over RAID-0 keeps none: its
+    /// links are parts of the same drives.
+    pub summaries: bool,
     /// What was written before.
     pub fill: Fill,
     /// Whether the first drive leaves the chain meanwhile. It is measured until it has left.

@@ -114,6 +114,7 @@ pub fn gates(
         tail_reads_s: 0,
         leaves: false,
         cache: Sectors(0),
+        summaries: false,
         fill: Fill::Nothing,
         span,
         seed,

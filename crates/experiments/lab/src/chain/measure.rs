@@ -303,6 +303,7 @@ mod tests {
             tail_reads_s: 0,
             leaves: false,
             cache: Sectors(0),
+            summaries: false,
             fill: Fill::Body,
             span: Nanos::from_secs(1),
             seed: 1,

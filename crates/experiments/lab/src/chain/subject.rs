@@ -48,8 +48,8 @@ impl Subject {
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of capacity")]
         let export = case.export.map(|share| Sectors((raw.0 as f64 * share) as u64 / 8 * 8));
-        let options =
-            ChainOptions { segment: case.segment, export, mirror: false, summaries: false };
+        let summaries = case.summaries && case.layout == Layout::Chain;
+        let options = ChainOptions { segment: case.segment, export, mirror: false, summaries };
         let (cleaning, cache) = (case.cleaning, case.cache);
         let settings = ChainSettings { cleaning, cache, ..ChainSettings::default() };
         let chain = sim.block_on(host, Chain::create(runtime, links, options, settings))?;

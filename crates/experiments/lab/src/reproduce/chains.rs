@@ -137,6 +137,7 @@ pub(super) fn plan(part: &Chains, scale: Scale, planned: &mut Planned) -> Planni
             tail_reads_s: 0,
             leaves: false,
             cache: Sectors(0),
+            summaries: false,
             fill: fill(&part.fill).map_err(in_field("fill"))?,
             span: Nanos::from_secs(scale.of(part.seconds)),
             seed: 1,

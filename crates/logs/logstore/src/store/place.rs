@@ -84,6 +84,8 @@ impl Place {
 }
 
 const KIND_BITS: u32 = 3;
+/// The lowest bit of a word that tells of the log.
+const LOG_AT: u32 = KIND_BITS + LogOffset::BITS;
 const LOG: u64 = 0;
 const BUFFERED: u64 = 1;
 /// Zeroes, or lost: the lowest bit of the rest says which.
@@ -110,13 +112,16 @@ impl MapValue for Place {
         }
     }
 
+    /// The log apart from the rest, since most logs are shorter than an offset may be: what no
+    /// place has between them takes no room.
     fn pack(self) -> [u64; 2] {
-        [self.to_word(), 0]
+        let word = self.to_word();
+        [word & ((1 << LOG_AT) - 1), word >> LOG_AT]
     }
 
-    fn unpack([word, _]: [u64; 2]) -> Self {
+    fn unpack([rest, log]: [u64; 2]) -> Self {
         // The map unpacks only words that this type packed.
-        Self::from_word(word).unwrap_or(Self::Zeroes { log: LogId(0) })
+        Self::from_word(log << LOG_AT | rest).unwrap_or(Self::Zeroes { log: LogId(0) })
     }
 }
 

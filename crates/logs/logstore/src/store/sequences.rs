@@ -45,6 +45,12 @@ impl Store {
         self.sequences.next_data
     }
 
+    /// The sequence before that of the next record. No record that was begun has a greater one.
+    #[must_use]
+    pub const fn last_record(&self) -> RecordSequence {
+        RecordSequence(self.sequences.next_record.0.saturating_sub(1))
+    }
+
     /// Makes versions and records take sequences from `first` on.
     pub const fn number_from(&mut self, first: u64) {
         self.sequences.next_data = DataSequence(first);

@@ -15,7 +15,7 @@ use crate::link::Link;
 use crate::ondisk::Superblock;
 use crate::roster::{Change, HALVES};
 use crate::state::Inner;
-use crate::summaries::{Area, Named};
+use crate::summaries::Area;
 
 impl Inner {
     fn fits_as_link(&self, drives: &[(Rc<dyn BlockDevice>, usize)]) -> Result<(), LinkError> {
@@ -85,7 +85,7 @@ impl Inner {
         }
         let begin = |region: Extent| Extent { len: BLANK.min(region.len), ..region };
         let segments = self.label.regions(0).map(|(_, region)| begin(region));
-        let tables = self.label.area().map(Area::tables).into_iter().flatten();
+        let tables = self.label.area().map(Area::mark_and_table).into_iter().flatten();
         for extent in ROOTS.into_iter().chain(tables).chain(segments) {
             let is_blank = match drive.submit(Request::Read { extent }).await {
                 Ok(content) => content.is_zero(),
@@ -120,11 +120,14 @@ impl Inner {
         let places = state.store.logs().count() / manylogs_block::to_usize(self.geometry.per_drive);
         self.engine.members.of(device(link)).set_replaced();
         if let Some(tables) = &self.tables {
-            tables.put(link, vec![Named::None; manylogs_block::to_usize(tables.area.segments)]);
+            tables.forget(link);
         }
         match link < places {
             true => state.store.open_again(device(link)),
             false => state.store.grow(&self.label.regions(link).collect::<Vec<_>>()),
+        }
+        if self.tables.is_some() {
+            self.segments_of(link).for_each(|id| state.store.hold(id));
         }
         state.pace.forget_counts();
     }

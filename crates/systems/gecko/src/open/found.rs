@@ -230,13 +230,12 @@ impl Found {
         roster: &Roster,
         of: (VolumeId, Sectors, Sectors, RecordShape),
     ) -> Result<SummaryReader<'a>, ChainError> {
-        for link in roster.in_use() {
-            tables.read(link, &self.reads[link]).await?;
+        let keeper = |link| Some((link, next_link(roster, self.keeper.lost(), link)?));
+        for (link, keeper) in roster.in_use().filter_map(keeper) {
+            tables.read((link, &self.reads[link]), (keeper, &self.reads[keeper])).await?;
         }
-        let kept = roster.in_use().filter_map(|link| {
-            let keeper = next_link(roster, self.keeper.lost(), link)?;
-            Some((link, Rc::clone(&self.reads[keeper])))
-        });
+        let kept = roster.in_use().filter_map(keeper);
+        let kept = kept.map(|(link, keeper)| (link, Rc::clone(&self.reads[keeper])));
         Ok(SummaryReader::new(tables, kept, of))
     }
 

@@ -4,18 +4,20 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completion, Extent, IoError, Request, Sectors, narrow, to_usize,
+    BlockDevice, Completion, Extent, IoError, Payload, Request, Sectors, narrow, to_usize,
 };
 use manylogs_engine::read_copy;
 use manylogs_logstore::{LogId, Record, RecordShape, Summary, SummaryOf, VolumeId};
 use manylogs_plant::{self as plant, Bug};
 
-use super::{Area, Named, Tables};
+use super::area::Mark;
+use super::{Area, Floor, Tables};
 
 /// Length that is read at a time, unless a summary is longer.
 const AT_ONCE: Sectors = Sectors(4096);
 /// Reads under way on each link.
 const AHEAD: usize = 2;
+const UNKNOWN: Floor = Floor::Unknown;
 
 /// Some summaries that lie together.
 struct Run {
@@ -42,18 +44,22 @@ pub(crate) struct SummaryReader<'a> {
 }
 
 impl Tables {
-    /// Reads the table of a link.
+    /// Reads the mark of a link, and the table of its segments on `keeper`.
     ///
     /// # Errors
-    /// If the link cannot be read, and the medium is not at fault.
+    /// If one of them cannot be read, and the medium is not at fault.
     pub(crate) async fn read(
         &self,
-        place: usize,
-        device: &Rc<dyn BlockDevice>,
+        (place, device): (usize, &Rc<dyn BlockDevice>),
+        (keeper, kept): (usize, &Rc<dyn BlockDevice>),
     ) -> Result<(), IoError> {
-        let [own, _] = self.area.tables();
-        let bytes = read_copy(device, own).await?.ok().and_then(|content| content.to_bytes());
-        self.put(place, self.area.decode(self.chain, bytes.as_deref()));
+        let [own, table] = self.area.mark_and_table();
+        let own = Extent { len: self.physical, ..own };
+        let of = |content: Payload| content.to_bytes();
+        let mark = read_copy(device, own).await?.ok().and_then(of);
+        let mark = mark.and_then(|bytes| Mark::decode(self.chain, &bytes));
+        let bytes = read_copy(kept, table).await?.ok().and_then(of);
+        self.put(place, mark, (keeper, bytes.as_deref()));
         Ok(())
     }
 }
@@ -83,23 +89,30 @@ impl<'a> SummaryReader<'a> {
             self.turn = (self.turn + 1) % self.links.len().max(1);
             let link = self.links.get_mut(self.turn)?;
             let (place, (run, read)) = (link.place, link.asked.pop_front()?);
-            // What cannot be read is read in the segment itself.
             let content = read.await.ok().and_then(|content| content.to_bytes());
-            let Some(content) = content else { continue };
+            let indices = run.first..run.first + run.count;
+            let Some(content) = content else {
+                // What cannot be read is read in the segment itself.
+                indices.for_each(|index| self.tables.set_floor(self.log(place, index), UNKNOWN));
+                continue;
+            };
             let slots = content.chunks(to_usize(area.slot.bytes()));
-            for (index, bytes) in (run.first..run.first + run.count).zip(slots) {
-                self.take(place, index, bytes);
+            for (index, bytes) in indices.zip(slots) {
+                self.take(self.log(place, index), bytes);
             }
         }
         self.read.pop_front()
     }
 
-    fn take(&mut self, place: usize, index: u64, bytes: &[u8]) {
-        let log = LogId(narrow(place as u64 * self.tables.area.segments + index));
+    fn log(&self, place: usize, index: u64) -> LogId {
+        LogId(narrow(place as u64 * self.tables.area.segments + index))
+    }
+
+    fn take(&mut self, log: LogId, bytes: &[u8]) {
         let of = SummaryOf { log, ..self.of };
         let Some((last, records)) = Summary::decode(bytes, &of) else { return };
         let is_any = plant::is(Bug::StaleSummaryBelieved) || plant::is(Bug::ForeignSummaryBelieved);
-        if self.tables.of(log) == Named::Last(last.0) || is_any {
+        if self.tables.counts(log, last) || is_any {
             self.read.push_back((log, records));
         }
     }
@@ -118,15 +131,15 @@ impl OfLink {
     }
 }
 
-/// The summaries that the table of a link names, in runs.
+/// The summaries of a link's segments that may count, in runs.
 fn runs(tables: &Tables, place: usize) -> VecDeque<Run> {
-    let named = tables.named.borrow();
+    let links = tables.links.borrow();
     let most = (AT_ONCE.0 / tables.area.slot.0).max(1);
     let mut runs: VecDeque<Run> = VecDeque::new();
     let is_any = plant::is(Bug::StaleSummaryBelieved);
-    let counts = |named: &Named| matches!(named, Named::Last(_)) || is_any;
-    let of_link = named.get(place).map(Vec::as_slice).unwrap_or_default();
-    for (index, _) in (0..).zip(of_link).filter(|(_, named)| counts(named)) {
+    let counts = |floor: &Floor| matches!(floor, Floor::Above(_)) || is_any;
+    let of_link = links.get(place).map(|of| of.floors.as_slice()).unwrap_or_default();
+    for (index, _) in (0..).zip(of_link).filter(|(_, floor)| counts(floor)) {
         match runs.back_mut() {
             Some(last) if last.first + last.count == index && last.count < most => last.count += 1,
             _ => runs.push_back(Run { first: index, count: 1 }),

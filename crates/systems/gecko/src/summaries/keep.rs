@@ -1,21 +1,21 @@
-//! Writing summaries of segments that are closed, and taking them back before a segment is written
-//! again.
+//! Writing summaries of segments that are closed.
 
 use std::rc::Rc;
 
-use manylogs_block::{IoError, Payload, Request, SECTOR_BYTES, Sectors, to_usize};
+use manylogs_block::{Extent, IoError, Payload, Request, SECTOR_BYTES, Sectors, to_usize};
 use manylogs_engine::{Phase, lose_member, write_twice};
-use manylogs_logstore::{Log, LogId, RecordSequence};
-use manylogs_plant::{self as plant, Bug};
+use manylogs_logstore::{Log, LogId, RecordSequence, Summary};
 
-use super::{Named, Tables};
+use super::{Area, Floor, Kept, Tables};
 use crate::links::device;
 use crate::roster::LINKS;
 use crate::state::{Inner, State};
 
-/// Segments whose summaries may wait until their link is not at the tail any more. Each that waits
-/// costs an opening a read of the segment.
-const WAITING_MOST: usize = 8;
+/// Length of the segments whose summaries may wait until their keeper is not at the tail any more:
+/// an opening reads those segments.
+const WAITING: Sectors = Sectors(2 << 21);
+/// Number of such segments.
+const WAITING_NUMBERS: std::ops::RangeInclusive<u64> = 8..=64;
 
 impl Inner {
     /// The link that has the summaries of a link's segments: the next one that is not lost.
@@ -26,10 +26,11 @@ impl Inner {
     /// Writes summaries as long as the chain is open.
     pub(crate) async fn run_summarizer(self: Rc<Self>) {
         let Some(tables) = self.tables.as_ref() else { return };
+        let waiting = WAITING.0 / self.geometry.segment.0;
+        let waiting = waiting.clamp(*WAITING_NUMBERS.start(), *WAITING_NUMBERS.end());
         while !self.engine.is_closed() {
             let progress = self.engine.progress.wait();
-            let next = self.next_closed(tables, WAITING_MOST);
-            match next {
+            match self.next_closed(to_usize(waiting)) {
                 Some((segment, last)) => self.summarize(tables, segment, last).await,
                 None => progress.await,
             }
@@ -39,24 +40,20 @@ impl Inner {
     /// Writes the summaries of all segments that are closed, wherever the tail is.
     pub(crate) async fn summarize_all(&self) {
         let Some(tables) = self.tables.as_ref() else { return };
-        while let Some((segment, last)) = self.next_closed(tables, 0) {
+        while let Some((segment, last)) = self.next_closed(0) {
             self.summarize(tables, segment, last).await;
         }
     }
 
     /// Takes the next segment out of those that wait for their summary, and the sequence of its
     /// last record. At most `waiting` are left to wait for the tail to go elsewhere.
-    fn next_closed(&self, tables: &Tables, waiting: usize) -> Option<(LogId, RecordSequence)> {
+    fn next_closed(&self, waiting: usize) -> Option<(LogId, RecordSequence)> {
         let mut state = self.engine.state.borrow_mut();
         let state = &mut *state;
         let store = &state.store;
         state.closing.retain(|id| {
             let log = store.logs().get(*id).filter(|log| !log.is_retired() && !log.is_empty());
-            let whole = log.and_then(Log::summary).filter(|summary| summary.is_whole());
-            // An opening may have read a segment although its table names a summary: the summary
-            // is lost, and is written anew.
-            let is_other = |last| matches!(tables.of(*id), Named::Last(named) if named != last);
-            whole.is_some_and(|summary| !is_other(summary.last().0))
+            log.and_then(Log::summary).is_some_and(Summary::is_whole)
         });
         let tail = state.tail_drive();
         let keeper = |id: &LogId| {
@@ -75,8 +72,7 @@ impl Inner {
         Some((segment, store.closed_at(segment)?))
     }
 
-    /// Writes the summary of a segment, and then names it. If that fails, the next opening reads
-    /// the segment.
+    /// Writes the summary of a segment. If that fails, the next opening reads the segment.
     async fn summarize(&self, tables: &Tables, segment: LogId, last: RecordSequence) {
         let (place, index) = tables.place_of(segment);
         let Some(keeper) = self.keeps_summaries_of(place) else { return };
@@ -85,25 +81,39 @@ impl Inner {
         let unit = to_usize(tables.physical.0 * SECTOR_BYTES);
         bytes.resize(bytes.len().next_multiple_of(unit), 0);
         let slot = tables.area.slot(index);
-        let extent =
-            manylogs_block::Extent { len: Sectors::from_bytes_ceil(bytes.len() as u64), ..slot };
-        let payload = Payload::bytes(bytes);
-        if extent.len <= slot.len && self.writes(keeper, Request::write_fua(extent, payload)).await
-        {
-            let _turn = tables.turn.take().await;
-            let is_as_before = || self.engine.state.borrow().store.closed_at(segment);
-            let is_same = is_as_before() == Some(last) && !self.engine.is_closed();
-            if is_same && tables.of(segment) != Named::Last(last.0) {
-                // From now on it may be on the disk, even if the write fails.
-                tables.set(segment, Named::Last(last.0));
-                let (extent, payload) = tables.part(segment);
-                self.writes(place, Request::write_fua(extent, payload)).await;
-            }
+        let extent = Extent { len: Sectors::from_bytes_ceil(bytes.len() as u64), ..slot };
+        let fits = extent.len <= slot.len;
+        if fits && self.writes(keeper, Some((extent, Payload::bytes(bytes)))).await {
+            self.let_count(tables, segment, last).await;
         }
         let mut state = self.engine.state.borrow_mut();
         // Else it has begun anew, and so has its summary.
         if state.store.closed_at(segment) == Some(last) {
             state.store.drop_summary(segment);
+        }
+    }
+
+    /// The segment's summary is durable on its keeper. It counts already if the segment's floor was
+    /// written before the segment began. It was not if the keeper is another one now, or if an
+    /// opening found no floor.
+    async fn let_count(&self, tables: &Tables, segment: LogId, last: RecordSequence) {
+        let (place, index) = tables.place_of(segment);
+        let _turn = tables.turn.take().await;
+        let is_same = self.engine.state.borrow().store.closed_at(segment) == Some(last);
+        let Some(keeper) = self.keeps_summaries_of(place) else { return };
+        let is_kept = tables.kept(place) == Kept::On(keeper);
+        if !is_same || self.engine.is_closed() || is_kept && tables.counts(segment, last) {
+            return;
+        }
+        let below = Floor::Above(RecordSequence(last.0.saturating_sub(1)));
+        if is_kept {
+            tables.set_floor(segment, below);
+            // If that fails, the table says either: the summary counts, or it does not.
+            self.writes(keeper, tables.table(place, Some(Area::part(index, tables.physical))))
+                .await;
+        } else if self.may_keep(tables, place).await == Ok(true) {
+            tables.set_floor(segment, below);
+            self.write_table(tables, place).await;
         }
     }
 
@@ -114,54 +124,19 @@ impl Inner {
         }
     }
 
-    /// Writes to a link; false if that failed.
-    async fn writes(&self, link: usize, write: Request) -> bool {
-        self.submit_to(link, write).await.is_ok()
+    /// Writes to a link, durably; false if that failed, or if there is nothing to write.
+    pub(super) async fn writes(&self, link: usize, write: Option<(Extent, Payload)>) -> bool {
+        let Some((extent, payload)) = write else { return false };
+        self.submit_to(link, Request::write_fua(extent, payload)).await.is_ok()
     }
 
-    async fn submit_to(&self, link: usize, write: Request) -> Result<(), IoError> {
+    pub(super) async fn submit_to(&self, link: usize, write: Request) -> Result<(), IoError> {
         let member = self.engine.members.of(device(link));
         let written = write_twice(member, Phase::Snapshot, write).await;
         if written == Err(IoError::Gone) {
             lose_member(self, device(link));
         }
         written
-    }
-
-    /// See [`manylogs_engine::System::releases`]: the table of the segment's link names no summary
-    /// of it, durably, before the segment is written again.
-    pub(crate) async fn takes_back(&self, segment: LogId) -> bool {
-        let Some(tables) = self.tables.as_ref() else { return true };
-        let _turn = tables.turn.take().await;
-        let is_named = tables.of(segment) != Named::None && !plant::is(Bug::SummaryNotVoided);
-        if self.engine.is_closed() || is_named && !self.names_none(tables, segment).await {
-            return false;
-        }
-        self.engine.state.borrow_mut().store.let_begin(segment);
-        true
-    }
-
-    async fn names_none(&self, tables: &Tables, segment: LogId) -> bool {
-        let before = tables.of(segment);
-        tables.set(segment, Named::None);
-        let (extent, payload) = tables.part(segment);
-        let (place, _) = tables.place_of(segment);
-        let written = self.submit_to(place, Request::write_fua(extent, payload)).await;
-        let Err(error) = written else { return true };
-        tables.set(segment, before);
-        let is_gone = self.engine.members.of(device(place)).is_gone();
-        let mut state = self.engine.state.borrow_mut();
-        match error {
-            // It cannot be written again: as if its own sectors were bad.
-            error if error.is_local() => state.store.retire(segment),
-            // The chain goes on without the link, whose segments are out of use.
-            IoError::Gone if is_gone => {}
-            error => state.store.fail_for(&error, "a table of summaries cannot be written"),
-        }
-        drop(state);
-        self.engine.log_wanted.notify();
-        self.engine.notify_progress();
-        false
     }
 }
 
@@ -178,22 +153,6 @@ impl State {
         let is_closed = |log: &&Log| log.is_sealed() && !log.is_empty();
         let closed: Vec<LogId> = self.store.logs().iter().filter(is_closed).map(Log::id).collect();
         closed.into_iter().for_each(|id| self.close(id));
-    }
-}
-
-impl Inner {
-    /// Makes the tables of the halves of each pair the same, durably: a crash may have left them
-    /// different. Parts that could not be read name no summary from then on.
-    pub(crate) async fn settle_tables(&self) -> Result<(), IoError> {
-        let Some(tables) = self.tables.as_ref() else { return Ok(()) };
-        for link in self.keeper.roster().in_use() {
-            if !plant::is(Bug::TablesNotSettled) {
-                let (extent, payload) = tables.whole(link);
-                self.submit_to(link, Request::write_fua(extent, payload)).await?;
-                tables.forget_unknown(link);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -65,7 +65,7 @@ fn each_live_version_is_found_by_its_segment() {
 const BLOCK: Sectors = Sectors(8);
 const DRIVE: Sectors = Sectors(64 << 11);
 /// Most bytes for an exported block of 4 KiB, after the raw capacity was written at random.
-const EACH: f64 = 18.0;
+const EACH: f64 = 15.0;
 const IN_FLIGHT: u64 = 64;
 
 #[test]
