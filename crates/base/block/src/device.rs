@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use thiserror::Error;
 
-use crate::{Completion, Extent, ExtentKind, Extents, Geometry, Payload, Sectors};
+use crate::{
+    Completion, Extent, ExtentKind, Extents, Geometry, Payload, PowerCommand, PowerState, Sectors,
+};
 
 /// Capabilities of a device, after nbdkit's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,6 +302,18 @@ pub trait BlockDevice {
     fn copies(&self) -> Copies {
         Copies::new()
     }
+
+    /// Carries out a command about the power of the drive, and answers the state after it. The
+    /// caller has no other request under way when it asks for [`PowerCommand::Standby`]. What was
+    /// acknowledged before is on the medium when the drive stands. No content is changed, so a
+    /// crash at any moment leaves what it would have left without the command.
+    ///
+    /// # Errors
+    /// The answer is [`IoError::Unsupported`] if nothing commands the power of this device: a file,
+    /// a virtual disk, an array. That is no fault of it.
+    fn power(&self, _command: PowerCommand) -> Completion<PowerState> {
+        Completion::ready(Err(IoError::Unsupported))
+    }
 }
 
 /// Devices that each hold the whole content of another one.
@@ -345,6 +359,10 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 
     fn copies(&self) -> Copies {
         (**self).copies()
+    }
+
+    fn power(&self, command: PowerCommand) -> Completion<PowerState> {
+        (**self).power(command)
     }
 }
 
