@@ -7,6 +7,7 @@
 //! | [`Trace`] | requests are counted, and the last ones kept |
 //! | [`Reported`] | the device claims other capabilities: a sector size, a smaller capacity |
 //! | [`Overlay`] | changes stay in memory, and the device below is only read |
+//! | [`Spindle`] | the device stands in standby, and fails requests until it is started |
 //! | [`Stop`] | requests are held back, or the device is gone after so many changes |
 //! | [`Zoned`] | zones are written in order, and reset before they are written again |
 //!
@@ -17,6 +18,7 @@ mod delay;
 mod faults;
 mod overlay;
 mod reported;
+mod spindle;
 mod stop;
 mod trace;
 mod zoned;
@@ -25,6 +27,7 @@ pub use delay::Delay;
 pub use faults::{Faults, Rule};
 pub use overlay::Overlay;
 pub use reported::Reported;
+pub use spindle::Spindle;
 pub use stop::Stop;
 pub use trace::{Count, Trace};
 pub use zoned::Zoned;

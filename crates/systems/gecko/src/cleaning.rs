@@ -202,9 +202,12 @@ impl Inner {
         }
         self.offer_room_to_clients();
         // Begun now, while the drive is not the tail's, so that the segment's first record need not
-        // wait for it. On pairs it begins later if no root names it yet.
-        let is_named = self.engine.state.borrow().store.is_opened(victim);
-        if is_named {
+        // wait for it. On pairs it begins later if no root names it yet, or a half sleeps.
+        let (is_named, link) = {
+            let state = self.engine.state.borrow();
+            (state.store.is_opened(victim), state.store.logs().device(victim))
+        };
+        if is_named && !self.is_resting(link.0.into()) {
             let _ = begin_epoch(&*self, victim).await;
         }
         self.engine.notify_progress();

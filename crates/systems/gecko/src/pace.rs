@@ -17,6 +17,8 @@ const LEAD_SEGMENTS: u64 = 2;
 const BLANK_SHARE: u64 = 12;
 const BLANK_LEAST: u64 = 4;
 const BLANK_MOST: u64 = 64;
+/// By segment, while halves sleep: cleaning goes on until so many times that are empty.
+const BATCH: u64 = 2;
 /// By segment: clients wait when fewer segments are empty, the rest of the tail counted in. One is
 /// for the content that cleaning moves, and one for the tail.
 const BLANK_FOR_CLIENTS: u64 = 2;
@@ -27,6 +29,9 @@ const BLANK_FOR_CLIENTS: u64 = 2;
 pub(crate) struct Pace {
     counted: Option<Counted>,
     victims: Vec<Victim>,
+    /// Halves sleep: cleaning is under way in a batch, and goes on until more is empty than need
+    /// be.
+    is_batch: bool,
     /// No segment can be cleaned that would give room, so clients need not wait for cleaning.
     pub(crate) is_stuck: bool,
 }
@@ -278,7 +283,14 @@ impl Inner {
     pub(crate) fn cleaning_is_due(&self, state: &mut State) -> bool {
         if self.is_by_segment(state) {
             let wanted = self.blank_wanted() * self.geometry.segment.0;
-            return self.blank(state).0 < wanted;
+            let blank = self.blank(state).0;
+            if self.settings.sleep.is_some() {
+                // Each time cleaning begins it wakes halves, so it works in batches.
+                let most = if state.pace.is_batch { wanted * BATCH } else { wanted };
+                state.pace.is_batch = blank < most;
+                return state.pace.is_batch;
+            }
+            return blank < wanted;
         }
         self.behind(state) > 0
     }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use manylogs_block::{Nanos, Sectors};
 
+use crate::sleep::SleepSettings;
+
 /// The way in which segments are cleaned: see `docs/gecko.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cleaning {
@@ -83,9 +85,18 @@ pub struct ChainSettings {
     pub cache: Sectors,
     /// Whether a mirrored link may go on without a half that is missing. The half leaves the link.
     pub degraded: bool,
+    /// How halves of pairs sleep; `None` if they do not, or if links are single drives.
+    pub sleep: Option<SleepSettings>,
     /// A drive that joins is copied this much between two notes of the copy's progress. A crash
     /// costs at most that.
     pub copy_noted: Sectors,
+}
+
+impl ChainSettings {
+    /// The settings for links of so many drives each: of single drives none sleeps.
+    pub(crate) fn for_links_of(self, halves: usize) -> Self {
+        Self { sleep: self.sleep.filter(|_| halves > 1), ..self }
+    }
 }
 
 impl Default for ChainSettings {
@@ -96,6 +107,7 @@ impl Default for ChainSettings {
             buffer_age: Nanos::from_millis(500),
             cache: Sectors(0),
             degraded: false,
+            sleep: None,
             copy_noted: Sectors::from_bytes_ceil(4 << 30),
         }
     }
