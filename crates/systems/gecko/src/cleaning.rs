@@ -97,7 +97,7 @@ impl Inner {
             leaves
         } else if self.is_by_segment(state) {
             let is_due = self.cleaning_is_due(state);
-            let best = if is_due { self.best_victim(state) } else { None };
+            let best = if is_due { self.best_in_turn(state) } else { None };
             state.pace.is_stuck = is_due && is_alone && best.is_none();
             // Where nothing else gives room, the link is emptied all the same.
             let last = || self.victim_that_leaves(state, 1).filter(|_| is_alone);

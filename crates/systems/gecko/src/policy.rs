@@ -20,6 +20,9 @@ pub enum Cleaning {
     /// Move-to-tail: live blocks of the drive after the tail's are appended at the tail, until the
     /// drive is empty. Other drives are only read.
     MoveToTail,
+    /// Compact-in-body: segments of the drive after the tail's are emptied in step with the tail, by
+    /// moving their live blocks within the body. The tail's drive takes what clients write alone.
+    CompactInBody,
 }
 
 /// A name that no way of cleaning has.
@@ -28,7 +31,7 @@ pub struct UnknownCleaning(String);
 
 impl Cleaning {
     /// All ways of cleaning, in the order of their declaration.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Segment, Self::MoveToTail];
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Segment, Self::MoveToTail, Self::CompactInBody];
 
     /// Name in options and outputs.
     #[must_use]
@@ -37,12 +40,18 @@ impl Cleaning {
             Self::Auto => "auto",
             Self::Segment => "segment",
             Self::MoveToTail => "mtt",
+            Self::CompactInBody => "cib",
         }
     }
 
-    /// Whether segments are cleaned one by one, wherever they are.
+    /// Whether live blocks move to segments of the body. Else they are appended at the tail.
     pub(crate) const fn is_by_segment(self) -> bool {
-        matches!(self, Self::Auto | Self::Segment)
+        !matches!(self, Self::MoveToTail)
+    }
+
+    /// Whether the drives are cleaned and filled in the order of the chain.
+    pub(crate) const fn is_in_order(self) -> bool {
+        matches!(self, Self::MoveToTail | Self::CompactInBody)
     }
 }
 

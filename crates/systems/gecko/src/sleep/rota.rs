@@ -48,12 +48,13 @@ impl Rota {
         self.is_over.set(true);
     }
 
-    /// Notes how much was appended in `span`.
-    fn look(&self, appended: u64, span: Nanos) {
+    /// Notes how much was appended in `span`. Whether that was nothing.
+    fn look(&self, appended: u64, span: Nanos) -> bool {
         let since = appended.saturating_sub(self.appended.replace(appended));
         let last = since as f64 / span.as_secs_f64().max(1e-9);
         self.mean.set(self.mean.get() * (1.0 - NEWEST) + last * NEWEST);
         self.rate.set(last.max(self.mean.get()));
+        since == 0
     }
 }
 
@@ -62,14 +63,20 @@ impl Inner {
     pub(crate) async fn run_rota(self: Rc<Self>, settings: SleepSettings) {
         let every = Nanos((settings.spin_up.0 / LOOKS).max(1));
         while !self.engine.is_closed() {
+            let progress = self.engine.progress.wait();
             self.engine.runtime.sleep(every).await;
             let appended = self.engine.state.borrow().store.counters().record_sectors;
-            self.rota.look(appended, every);
-            self.look_at_links(settings);
+            let is_still = self.rota.look(appended, every);
+            if !self.look_at_links(settings) && is_still {
+                // Nothing happens, and nobody is about to go to sleep.
+                progress.await;
+            }
         }
     }
 
-    fn look_at_links(self: &Rc<Self>, settings: SleepSettings) {
+    /// Starts halves and sends them to bed. Whether somebody may go to bed soon.
+    fn look_at_links(self: &Rc<Self>, settings: SleepSettings) -> bool {
+        let mut soon = false;
         let (tail, next) = {
             let state = self.engine.state.borrow();
             (usize::from(state.tail_drive().0), self.tail_comes_to(&state, settings))
@@ -85,11 +92,12 @@ impl Inner {
                 }
                 Some(_) => {}
                 None if !needs_both && !self.rota.is_over.get() && self.may_rest(link, &halves) => {
-                    self.send_to_bed(&halves, settings);
+                    soon |= self.send_to_bed(&halves, settings);
                 }
                 None => {}
             }
         }
+        soon
     }
 
     /// Whether a half of the link can be spared: both are there, and neither failed or is copied.
@@ -112,20 +120,24 @@ impl Inner {
     }
 
     /// Lets the half sleep that was started less often, if it rested for long enough and has a
-    /// start left.
-    fn send_to_bed(self: &Rc<Self>, halves: &[Drive], settings: SleepSettings) {
+    /// start left. Whether one has a start left.
+    fn send_to_bed(self: &Rc<Self>, halves: &[Drive], settings: SleepSettings) -> bool {
         let now = self.engine.runtime.now();
         let able = |drive: &Drive| {
             let sleeper = self.keeper.sleeper(drive).filter(|it| !it.is_refused())?;
             let left = self.rota.left(&sleeper, settings.wakes_a_day, now);
             let left = if plant::is(Bug::WakeBudgetIgnored) { 1 } else { left };
-            let rested =
-                sleeper.idle_since().is_some_and(|since| now.since(since) >= settings.rest);
-            (left > 0 && rested).then_some((left, sleeper))
+            (left > 0).then_some((left, sleeper))
         };
-        let rested = halves.iter().filter_map(able);
-        let Some((_, sleeper)) = rested.max_by_key(|(left, _)| *left) else { return };
-        self.engine.runtime.spawn(async move { sleeper.sleep().await });
+        let able: Vec<(u64, Sleeper)> = halves.iter().filter_map(able).collect();
+        let rested = |sleeper: &Sleeper| {
+            sleeper.idle_since().is_some_and(|since| now.since(since) >= settings.rest)
+        };
+        let best = able.iter().filter(|(_, sleeper)| rested(sleeper)).max_by_key(|it| it.0);
+        if let Some((_, sleeper)) = best.cloned() {
+            self.engine.runtime.spawn(async move { sleeper.sleep().await });
+        }
+        !able.is_empty()
     }
 
     /// The link that the tail comes to within the time of some starts, if it leaves its own then.
@@ -145,7 +157,7 @@ impl Inner {
             self.blanks_on(state, device).count()
         };
         let mut others = self.links_from(state, tail + 1).filter(|link| *link != tail);
-        match self.is_by_segment(state) {
+        match !self.is_in_order(state) {
             true => others.min_by_key(|link| Reverse(blanks(link))),
             false => others.find(|link| blanks(link) > 0),
         }
