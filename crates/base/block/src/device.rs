@@ -4,9 +4,8 @@ use std::rc::Rc;
 
 use thiserror::Error;
 
-use crate::{
-    Completion, Extent, ExtentKind, Extents, Geometry, Payload, PowerCommand, PowerState, Sectors,
-};
+use crate::{Completion, Extent, ExtentKind, Extents, Geometry, Payload, Sectors};
+use crate::{PowerCommand, PowerState};
 
 /// Capabilities of a device, after nbdkit's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,14 +302,12 @@ pub trait BlockDevice {
         Copies::new()
     }
 
-    /// Carries out a command about the power of the drive, and answers the state after it. The
-    /// caller has no other request under way when it asks for [`PowerCommand::Standby`]. What was
-    /// acknowledged before is on the medium when the drive stands. No content is changed, so a
-    /// crash at any moment leaves what it would have left without the command.
+    /// Carries out a command about the drive's power, and answers the state after it. For standby
+    /// no other request is under way; what was acknowledged is on the medium when the drive
+    /// stands. No content changes, so a crash leaves what it leaves without the command.
     ///
     /// # Errors
-    /// The answer is [`IoError::Unsupported`] if nothing commands the power of this device: a file,
-    /// a virtual disk, an array. That is no fault of it.
+    /// [`IoError::Unsupported`] if nothing commands its power: a file, a virtual disk, an array.
     fn power(&self, _command: PowerCommand) -> Completion<PowerState> {
         Completion::ready(Err(IoError::Unsupported))
     }

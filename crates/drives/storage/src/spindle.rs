@@ -1,8 +1,8 @@
 //! The power of a real drive: ATA and SCSI commands, which the kernel passes on (`SG_IO`).
 //!
 //! A drive behind libata, or behind a SAS controller that translates, gets its ATA commands in ATA
-//! PASS-THROUGH (16) of SAT. Other SCSI drives get START STOP UNIT. Files, virtual disks, arrays and
-//! partitions have no spindle of their own that could be stopped: the commands are refused.
+//! PASS-THROUGH (16) of SAT. Other SCSI drives get START STOP UNIT. Files, virtual disks, arrays
+//! and partitions have no spindle of their own that could be stopped: the commands are refused.
 
 use std::fs::File;
 use std::rc::Rc;

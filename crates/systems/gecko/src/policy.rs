@@ -20,8 +20,9 @@ pub enum Cleaning {
     /// Move-to-tail: live blocks of the drive after the tail's are appended at the tail, until the
     /// drive is empty. Other drives are only read.
     MoveToTail,
-    /// Compact-in-body: segments of the drive after the tail's are emptied in step with the tail, by
-    /// moving their live blocks within the body. The tail's drive takes what clients write alone.
+    /// Compact-in-body: segments of the drive after the tail's are emptied in step with the tail,
+    /// by moving their live blocks within the body. The tail's drive takes what clients write
+    /// alone.
     CompactInBody,
 }
 

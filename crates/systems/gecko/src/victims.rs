@@ -24,8 +24,8 @@ impl Inner {
         self.best_where(state, |_| true)
     }
 
-    /// As [`Inner::best_victim`]; compact-in-body takes segments of the next drive first, and others
-    /// only if room is short.
+    /// As [`Inner::best_victim`]; compact-in-body takes segments of the next drive first, and
+    /// others only if room is short.
     pub(crate) fn best_in_turn(&self, state: &mut State) -> Option<LogId> {
         if !self.is_in_order(state) {
             return self.best_victim(state);

@@ -196,8 +196,8 @@ impl GeckoPlan {
         }
     }
 
-    /// The plan of a seed, for a chain of pairs of drives of which halves sleep, so shortly that the
-    /// tail comes and goes several times in a history.
+    /// The plan of a seed, for a chain of pairs of drives of which halves sleep, so shortly that
+    /// the tail comes and goes several times in a history.
     #[must_use]
     pub fn sleeping(seed: u64) -> Self {
         let rng = &mut Rng::new(seed ^ 0x51ee_9000);

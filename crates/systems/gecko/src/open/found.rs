@@ -108,8 +108,8 @@ impl Found {
         Ok(found)
     }
 
-    /// Looks for a newer root on each half by itself, in both places: while a half sleeps, roots are
-    /// written to the other one alone (see the module `pair::root`).
+    /// Looks for a newer root on each half by itself, in both places: while a half sleeps, roots
+    /// are written to the other one alone (see the module `pair::root`).
     async fn newer_roots(&self, roster: &Roster, found: &mut FoundRoot) -> Result<(), ChainError> {
         let (chain, segments) = (self.label.chain, self.logs().count());
         let slots = root_slots(roster, None);
