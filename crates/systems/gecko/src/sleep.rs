@@ -173,6 +173,7 @@ impl Beds {
         }
         let made = drives.into_iter().enumerate().map(|(given, drive)| self.make(drive, given));
         let sleepers: Vec<Sleeper> = made.collect();
+        // One after the other: a drive that starts draws several times the power of one that turns.
         for sleeper in &sleepers {
             sleeper.begin().await;
         }
