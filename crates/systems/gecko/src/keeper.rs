@@ -79,7 +79,7 @@ impl Keeper {
     /// sleep.
     pub(crate) fn rank(&self, drive: &Drive) -> (bool, bool) {
         let sleeper = self.sleeper(drive);
-        sleeper.map_or((false, false), |it| (it.has_failed(), it.is_asleep()))
+        sleeper.map_or((false, false), |it| (it.has_failed(), it.is_spared()))
     }
 
     /// The link that is lost, if any.

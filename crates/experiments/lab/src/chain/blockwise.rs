@@ -15,7 +15,7 @@ use crate::stats::round3;
 
 /// Length of a write of the log.
 const WRITE: Sectors = Sectors(256);
-/// Requests of the log in flight: reads of cleaning and writes.
+/// Requests of the log in flight for each drive: reads of cleaning and writes.
 const DEPTH: usize = 4;
 
 /// A log that reads the live blocks of its oldest part one by one, in the order of their addresses,
@@ -105,10 +105,10 @@ pub(super) fn measure_blockwise(
         room: Cell::default(),
         application: Cell::default(),
         over: Cell::default(),
-        running: Cell::new(DEPTH),
+        running: Cell::new(DEPTH * case.links),
         failed: RefCell::default(),
     });
-    for _ in 0..DEPTH {
+    for _ in 0..DEPTH * case.links {
         let log = Rc::clone(&log);
         sim.handle(host).spawn(async move {
             if let Err(error) = log.work().await {

@@ -85,6 +85,9 @@ impl Inner {
             let halves = self.keeper.current(link);
             let asleep = halves.iter().find(|drive| self.keeper.is_asleep(drive));
             let needs_both = link == tail || next == Some(link);
+            if needs_both {
+                self.stay_up(&halves);
+            }
             match asleep.and_then(|drive| self.keeper.sleeper(drive)) {
                 Some(sleeper) if needs_both => self.start(sleeper, WakeCause::Tail),
                 Some(sleeper) if !self.may_rest(link, &halves) => {
@@ -119,8 +122,9 @@ impl Inner {
         });
     }
 
-    /// Lets the half sleep that was started less often, if it rested for long enough and has a
-    /// start left. Whether one has a start left.
+    /// Chooses the half that shall sleep: of those that have a start left, the one that was started
+    /// less often. Reads go to its twin from now on, and when it has rested for long enough it goes
+    /// to sleep. Whether there is one.
     fn send_to_bed(self: &Rc<Self>, halves: &[Drive], settings: SleepSettings) -> bool {
         let now = self.engine.runtime.now();
         let able = |drive: &Drive| {
@@ -129,15 +133,20 @@ impl Inner {
             let left = if plant::is(Bug::WakeBudgetIgnored) { 1 } else { left };
             (left > 0).then_some((left, sleeper))
         };
-        let able: Vec<(u64, Sleeper)> = halves.iter().filter_map(able).collect();
-        let rested = |sleeper: &Sleeper| {
-            sleeper.idle_since().is_some_and(|since| now.since(since) >= settings.rest)
-        };
-        let best = able.iter().filter(|(_, sleeper)| rested(sleeper)).max_by_key(|it| it.0);
-        if let Some((_, sleeper)) = best.cloned() {
+        let best = halves.iter().filter_map(able).max_by_key(|(left, _)| *left);
+        let Some((_, sleeper)) = best else { return false };
+        self.stay_up(halves);
+        sleeper.set_drowsy(true);
+        if sleeper.idle_since().is_some_and(|since| now.since(since) >= settings.rest) {
             self.engine.runtime.spawn(async move { sleeper.sleep().await });
         }
-        !able.is_empty()
+        true
+    }
+
+    /// No half of the link shall sleep.
+    fn stay_up(&self, halves: &[Drive]) {
+        let sleepers = halves.iter().filter_map(|drive| self.keeper.sleeper(drive));
+        sleepers.for_each(|sleeper| sleeper.set_drowsy(false));
     }
 
     /// The link that the tail comes to within the time of some starts, if it leaves its own then.

@@ -51,6 +51,8 @@ struct Shared {
     failed: Cell<bool>,
     /// Whether nothing commands the drive's power.
     is_refused: Cell<bool>,
+    /// Whether it shall sleep soon: reads go to its twin meanwhile, so that it can rest.
+    is_drowsy: Cell<bool>,
 }
 
 impl Sleeper {
@@ -77,6 +79,7 @@ impl Sleeper {
             longest_start: Cell::default(),
             failed: Cell::default(),
             is_refused: Cell::default(),
+            is_drowsy: Cell::default(),
         }))
     }
 
@@ -87,6 +90,16 @@ impl Sleeper {
     /// Whether requests would wait now.
     pub(crate) fn is_asleep(&self) -> bool {
         self.0.state.get() != State::Awake
+    }
+
+    /// Whether reads should go to its twin: it sleeps, or shall soon.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.is_asleep() || self.0.is_drowsy.get()
+    }
+
+    /// Says whether the drive shall sleep soon.
+    pub(super) fn set_drowsy(&self, is_drowsy: bool) {
+        self.0.is_drowsy.set(is_drowsy);
     }
 
     /// Whether nothing commands the drive's power: it never sleeps.
