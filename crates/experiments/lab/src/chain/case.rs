@@ -54,7 +54,8 @@ pub enum Layout {
     /// RAID-0 of them, written in place.
     InPlace,
     /// A log over RAID-0 of them that is cleaned block by block: 4 KiB are read at a time and 128
-    /// KiB written, four requests in flight for each drive. The application writes what becomes free.
+    /// KiB written, four requests in flight for each drive. The application writes what becomes
+    /// free.
     Blockwise,
 }
 
