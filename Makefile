@@ -143,6 +143,7 @@ PRELOAD_DIR ?= $(PREFIX)/lib/manylogs
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
 UDEV_RULES_DIR ?= /etc/udev/rules.d
 UDEV_RULES := 60-manylogs.rules 61-manylogs-fs.rules
+UNITS := manylogs@.service manylogs-chain@.service
 MAN_DIR ?= $(PREFIX)/share/man/man1
 BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
 ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
@@ -172,8 +173,10 @@ install:
 	$(BUILT)/manylogs completions bash > $(DESTDIR)$(BASH_DIR)/manylogs
 	$(BUILT)/manylogs completions zsh > $(DESTDIR)$(ZSH_DIR)/_manylogs
 	$(BUILT)/manylogs completions fish > $(DESTDIR)$(FISH_DIR)/manylogs.fish
-	sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/systemd/manylogs@.service \
-		> $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
+	for unit in $(UNITS); do \
+		sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/systemd/$$unit \
+			> $(DESTDIR)$(SYSTEMD_UNIT_DIR)/$$unit || exit 1; \
+	done
 	for rules in $(UDEV_RULES); do \
 		sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/udev/$$rules \
 			> $(DESTDIR)$(UDEV_RULES_DIR)/$$rules || exit 1; \
@@ -191,7 +194,7 @@ uninstall:
 	rm -f $(DESTDIR)$(MAN_DIR)/manylogs.1 $(DESTDIR)$(MAN_DIR)/manylogs-*.1
 	rm -f $(DESTDIR)$(BASH_DIR)/manylogs $(DESTDIR)$(ZSH_DIR)/_manylogs
 	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
-	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
+	rm -f $(foreach unit,$(UNITS),$(DESTDIR)$(SYSTEMD_UNIT_DIR)/$(unit))
 	rm -f $(foreach rules,$(UDEV_RULES),$(DESTDIR)$(UDEV_RULES_DIR)/$(rules))
 	rm -f $(foreach helper,$(HELPERS),$(DESTDIR)$(HELPER_DIR)/$(helper))
 

@@ -222,3 +222,28 @@ fn a_drive_on_the_chain_itself_is_refused() {
     server.terminate();
     assert!(server.wait().0.success());
 }
+
+/// Files have no spindle: that is told and is no error, and single drives are refused.
+#[test]
+fn a_chain_of_files_is_served_with_sleep_and_says_that_none_sleeps() {
+    let pairs = Pairs::new();
+    let (server, mut client) = pairs.nbd("a.img", &["--sleep", "--wake-budget", "5"]);
+    write(&mut client, 1);
+    check(&mut client, 1);
+    let told =
+        run(&["status", &pairs.name("a.img")], 0, "never sleeps: nothing commands its power");
+    assert_eq!(told.matches("never sleeps").count(), 4, "{told}");
+    let status = run(&["status", &pairs.name("a.img"), "--json"], 0, "\"power\"");
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let power = &status["chain"]["halves"][0]["power"];
+    assert_eq!((&power["state"], &power["starts_left"]), (&"unsupported".into(), &5.into()));
+    run(&["metrics", &pairs.name("a.img")], 0, "chain_halves_asleep 0");
+    drop(client);
+    server.kill();
+    let single = TempDir::new().unwrap();
+    let names = ["a.img", "b.img"].map(|name| text(&single.path().join(name)).to_owned());
+    let size = ["--size", "48M", "--sparse", "--segment", "2M"];
+    run(&[&["format", "--gecko", &names[0], &names[1]][..], &size].concat(), 0, "segments");
+    run(&["serve", &names[0], "--file", "--sleep"], 2, "only halves of pairs sleep");
+    run(&["serve", &names[0], "--file", "--wake-budget", "5"], 2, "--sleep");
+}

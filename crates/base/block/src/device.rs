@@ -5,6 +5,7 @@ use std::rc::Rc;
 use thiserror::Error;
 
 use crate::{Completion, Extent, ExtentKind, Extents, Geometry, Payload, Sectors};
+use crate::{PowerCommand, PowerState};
 
 /// Capabilities of a device, after nbdkit's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,6 +301,16 @@ pub trait BlockDevice {
     fn copies(&self) -> Copies {
         Copies::new()
     }
+
+    /// Carries out a command about the drive's power, and answers the state after it. For standby
+    /// no other request is under way; what was acknowledged is on the medium when the drive
+    /// stands. No content changes, so a crash leaves what it leaves without the command.
+    ///
+    /// # Errors
+    /// [`IoError::Unsupported`] if nothing commands its power: a file, a virtual disk, an array.
+    fn power(&self, _command: PowerCommand) -> Completion<PowerState> {
+        Completion::ready(Err(IoError::Unsupported))
+    }
 }
 
 /// Devices that each hold the whole content of another one.
@@ -345,6 +356,10 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 
     fn copies(&self) -> Copies {
         (**self).copies()
+    }
+
+    fn power(&self, command: PowerCommand) -> Completion<PowerState> {
+        (**self).power(command)
     }
 }
 

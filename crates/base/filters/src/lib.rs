@@ -8,6 +8,7 @@
 //! | [`Reported`] | the device claims other capabilities: a sector size, a smaller capacity |
 //! | [`Overlay`] | changes stay in memory, and the device below is only read |
 //! | [`Part`] | the device is a part of the one below |
+//! | [`Spindle`] | the device stands in standby, and fails requests until it is started |
 //! | [`Stop`] | requests are held back, or the device is gone after so many changes |
 //! | [`Zoned`] | zones are written in order, and reset before they are written again |
 //!
@@ -19,6 +20,7 @@ mod faults;
 mod overlay;
 mod part;
 mod reported;
+mod spindle;
 mod stop;
 mod trace;
 mod zoned;
@@ -28,6 +30,7 @@ pub use faults::{Faults, Rule};
 pub use overlay::Overlay;
 pub use part::Part;
 pub use reported::Reported;
+pub use spindle::Spindle;
 pub use stop::Stop;
 pub use trace::{Count, Trace};
 pub use zoned::Zoned;

@@ -128,6 +128,20 @@ macro_rules! with_systems {
                 /// The copy's progress is noted before what was copied is durable.
                 CopyNotedEarly,
             }
+            /// Bugs of halves that sleep.
+            SLEEP {
+                /// Requests go to a half that stands, without starting it.
+                WakeSkipped,
+                /// A half that would have to be started is taken for one that failed.
+                SleeperTakenForFailed,
+                /// An opening does not look for the newest root on the half that was awake.
+                SleeperRootBelieved,
+            }
+            /// Bugs of halves that sleep; a test of one case shows each.
+            SLEEP_CASES {
+                /// A half sleeps although it has no start left.
+                WakeBudgetIgnored,
+            }
             /// Bugs of a chain's mirrored links; a test of one case shows each.
             PAIRS_CASES {
                 /// A copy goes on where it ended, although the drive missed an opening since.

@@ -21,6 +21,11 @@ pub(crate) enum Gates {
     Steady,
     /// Random writes while a full drive leaves the chain.
     Leaving,
+    /// Two drives, of which the first is cleaned while half of it is valid, against a log over
+    /// RAID-0.
+    Cleaning,
+    /// Pairs whose halves sleep, for `--span` (24h in the gate) at a tenth of a drive's bandwidth.
+    Sleep,
 }
 
 /// Each line is a gate: the share of a drive's sequential bandwidth that a chain of three such
@@ -63,6 +68,9 @@ pub(crate) struct ChainArgs {
     /// Seeds: each decides everything random in a case.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) seed: Vec<u64>,
+    /// How halves that sleep are cleaned around: the ways of `serve --cleaning`.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "mtt")]
+    pub(crate) cleaning: Vec<manylogs_gecko::Cleaning>,
     /// Simulated time that is measured; in the steady state at least until the raw capacity was
     /// written once more.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "4s")]

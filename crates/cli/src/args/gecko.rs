@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use manylogs_block::Sectors;
-use manylogs_gecko::{ChainSettings, Cleaning};
+use manylogs_gecko::{ChainSettings, Cleaning, SleepSettings};
 
 use crate::units::size;
 
@@ -65,6 +65,14 @@ pub(crate) struct ChainOfArgs {
     /// it is lost or fails, reads come from the drives.
     #[arg(long, value_name = "SSD")]
     pub(crate) cache: Option<PathBuf>,
+    /// Let one half of each mirrored pair but the tail's sleep: see docs/gecko.md. Nobody waits for
+    /// its start, but disks wear with each one. Files and virtual disks never sleep.
+    #[arg(long)]
+    pub(crate) sleep: bool,
+    /// Starts of each drive in 24 hours, if halves sleep. One that has none left stays awake.
+    #[arg(long, value_name = "STARTS", requires = "sleep", default_value_t = 24,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) wake_budget: u32,
     /// Go on without a half of a mirrored pair that is missing. It leaves the pair: when it comes
     /// back, it counts for nothing until it joins again (member replace).
     #[arg(long)]
@@ -74,7 +82,9 @@ pub(crate) struct ChainOfArgs {
 impl ChainOfArgs {
     pub(crate) fn settings(&self) -> ChainSettings {
         let (cleaning, degraded, cache) = (self.cleaning, self.degraded, self.cache_memory);
-        ChainSettings { cleaning, degraded, cache, ..ChainSettings::default() }
+        let wakes_a_day = self.wake_budget;
+        let sleep = self.sleep.then(|| SleepSettings { wakes_a_day, ..SleepSettings::default() });
+        ChainSettings { cleaning, degraded, cache, sleep, ..ChainSettings::default() }
     }
 }
 

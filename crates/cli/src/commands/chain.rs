@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use manylogs_lab::chain::{ChainFailure, Gate, GateGroup, GateResult, gates, run_gates, text};
+use manylogs_lab::chain::{
+    ChainFailure, Gate, GateGroup, GateResult, SleepCase, SleepMeasured, gates, run_gates,
+    run_sleep, sleep_text, text,
+};
 use manylogs_lab::replay::DriveSettings;
 use serde_json::json;
 
@@ -22,18 +25,27 @@ pub(crate) fn run(args: &ChainArgs) -> Result<(), Failure> {
         let found = run_gates(&set, threads, &stop).map_err(|error| failure(&error))?;
         results.extend(found);
     }
+    let slept = run_sleep(&sleeping(args)?, threads, &stop).map_err(|error| failure(&error))?;
     let interrupted = stop.load(Ordering::Relaxed);
-    print(&text(&results))?;
-    write_figures(json, || Ok(all(&results, interrupted)? + "\n"))?;
+    if !results.is_empty() {
+        print(&text(&results))?;
+    }
+    print(&sleep_text(&slept))?;
+    write_figures(json, || Ok(all(&results, &slept, interrupted)? + "\n"))?;
     ended(interrupted)
 }
 
-fn all(results: &[GateResult], interrupted: bool) -> serde_json::Result<String> {
+fn all(
+    results: &[GateResult],
+    slept: &[SleepMeasured],
+    interrupted: bool,
+) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&json!({
         "format": 1,
         "command": command_line(std::env::args()),
         "interrupted": interrupted,
         "gates": results,
+        "sleep": slept,
     }))
 }
 
@@ -47,9 +59,10 @@ fn sets(args: &ChainArgs) -> Result<Vec<Vec<Gate>>, Failure> {
             let drive = DriveSettings::new(Arc::clone(&profile), write_cache);
             for &seed in &args.seed {
                 let of_group = |group: &Gates| {
-                    gates(group_of(*group), &drive, args.segment, args.span, args.cache, seed)
+                    let group = group_of(*group)?;
+                    Some(gates(group, &drive, args.segment, args.span, args.cache, seed))
                 };
-                sets.extend(args.gates.iter().map(of_group));
+                sets.extend(args.gates.iter().filter_map(of_group));
                 if !args.only.is_empty() {
                     sets.iter_mut().for_each(|set| keep_only(set, &args.only));
                 }
@@ -68,14 +81,36 @@ fn keep_only(set: &mut Vec<Gate>, words: &str) {
     }
 }
 
-const fn group_of(gates: Gates) -> GateGroup {
-    match gates {
+/// The cases of halves that sleep, if their gate is asked for.
+fn sleeping(args: &ChainArgs) -> Result<Vec<SleepCase>, Failure> {
+    let mut cases = Vec::new();
+    for name in args.drive.iter().filter(|_| args.gates.contains(&Gates::Sleep)) {
+        let profile = super::drive(name)?.fitted(args.capacity).map_err(Failure::input)?;
+        let profile = Arc::new(profile);
+        for (&write_cache, &seed) in
+            args.drive_cache.iter().flat_map(|cache| args.seed.iter().map(move |s| (cache, s)))
+        {
+            let drive = DriveSettings::new(Arc::clone(&profile), write_cache);
+            let (segment, span) = (args.segment, args.span);
+            let case =
+                |&cleaning| SleepCase { drive: drive.clone(), segment, cleaning, span, seed };
+            cases.extend(args.cleaning.iter().map(case));
+        }
+    }
+    Ok(cases)
+}
+
+/// The group; `None` for halves that sleep, which are measured apart.
+const fn group_of(gates: Gates) -> Option<GateGroup> {
+    Some(match gates {
         Gates::Fresh => GateGroup::Fresh,
         Gates::Readers => GateGroup::Readers,
         Gates::Tail => GateGroup::Tail,
         Gates::Steady => GateGroup::Steady,
         Gates::Leaving => GateGroup::Leaving,
-    }
+        Gates::Cleaning => GateGroup::Cleaning,
+        Gates::Sleep => return None,
+    })
 }
 
 fn failure(error: &ChainFailure) -> Failure {

@@ -34,6 +34,10 @@ const FILES: &[(&str, &str)] = &[
     ("/run/manylogs/by-id/UUID", "Link to the block device that serves the volume of this id."),
     ("/etc/systemd/system/manylogs@.service", "Serves a volume when its disk appears."),
     (
+        "/etc/systemd/system/manylogs-chain@.service",
+        "Serves a chain of drives when its disks appear.",
+    ),
+    (
         "/etc/manylogs/drives, ~/.config/manylogs/drives, $MANYLOGS_DRIVES",
         "Own profiles of drives, NAME.toml, of root and of other users.",
     ),

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Extent, Handle, Payload, Request, Sectors, Time,
-    completion, to_usize,
+    BlockDevice, Capabilities, Completer, Extent, Handle, Payload, PowerCommand, PowerState,
+    PowerTimes, Request, Sectors, Time, completion, to_usize,
 };
 
 use crate::command::{Command, CommandKind, Completion, Counters};
@@ -123,6 +123,12 @@ impl ModelledDrive {
         self.0.host.borrow_mut().drive_mut().fill_persistent_cache(share, seed, now);
     }
 
+    /// How long the drive was in which state, from time zero on.
+    #[must_use]
+    pub fn power_times(&self) -> PowerTimes {
+        self.0.host.borrow().drive().power_times(self.0.runtime.now())
+    }
+
     /// Counters of the drive.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -145,6 +151,36 @@ impl BlockDevice for ModelledDrive {
 
     fn has_priorities(&self) -> bool {
         self.0.priority
+    }
+
+    fn power(&self, command: PowerCommand) -> manylogs_block::Completion<PowerState> {
+        let runtime = &self.0.runtime;
+        let state =
+            |shared: &Shared| shared.host.borrow().drive().power_state(shared.runtime.now());
+        let (completer, answer) = completion();
+        let drive = self.clone();
+        match command {
+            PowerCommand::Check => return manylogs_block::Completion::ready(Ok(state(&self.0))),
+            PowerCommand::Standby => {
+                let flushed = self.submit(Request::Flush);
+                runtime.spawn(async move {
+                    let stopped = flushed.await.map(|_| {
+                        let now = drive.0.runtime.now();
+                        drive.0.host.borrow_mut().drive_mut().standby(now);
+                        state(&drive.0)
+                    });
+                    completer.complete(stopped);
+                });
+            }
+            PowerCommand::Wake => {
+                let ready = self.0.host.borrow_mut().drive_mut().wake(runtime.now());
+                runtime.spawn(async move {
+                    drive.0.runtime.sleep_until(ready).await;
+                    completer.complete(Ok(state(&drive.0)));
+                });
+            }
+        }
+        answer
     }
 }
 

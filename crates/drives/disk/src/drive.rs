@@ -20,6 +20,7 @@ mod dispatch;
 mod idle;
 mod options;
 mod pending;
+mod power;
 mod shingled;
 mod submit;
 
@@ -76,6 +77,7 @@ pub struct Drive {
     /// Writes that wait for room in the buffer.
     roomless: VecDeque<(Command, Time)>,
     verify: idle::Verify,
+    power: power::Spinning,
     /// The translation layer of a shingled drive; none in a conventional drive.
     translated: Option<Box<shingled::Translated>>,
     counters: Counters,
@@ -123,6 +125,7 @@ impl Drive {
             flushes: VecDeque::new(),
             roomless: VecDeque::new(),
             verify: idle::Verify::new(profile),
+            power: power::Spinning::new(profile),
             translated: layer.map(|layer| Box::new(shingled::Translated::new(layer))),
             counters: Counters::default(),
         }
@@ -212,6 +215,7 @@ impl Drive {
         if !self.has_room() {
             return Err(QueueFull(command));
         }
+        self.wake_for(now, &command);
         self.outstanding += 1;
         self.counters.queued_max = self.counters.queued_max.max(self.outstanding as u64);
         if let Some(translated) = &mut self.translated {

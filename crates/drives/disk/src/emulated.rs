@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoResult, Request, Sectors,
-    completion,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoResult, PowerCommand,
+    PowerState, Request, Sectors, completion,
 };
 
 use crate::device::ModelledDrive;
@@ -137,6 +137,10 @@ impl BlockDevice for EmulatedDrive {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         self.0.content.extents(within)
+    }
+
+    fn power(&self, command: PowerCommand) -> Completion<PowerState> {
+        self.0.model.power(command)
     }
 }
 

@@ -16,6 +16,7 @@ mod check;
 mod fit;
 mod library;
 mod link;
+mod power;
 pub mod sheet;
 mod shingled;
 
@@ -30,6 +31,7 @@ pub use builtin::{drives, find};
 pub use catalogue::{catalogue, catalogued, catalogued_model};
 pub use library::{Library, Own, is_name};
 pub use link::LinkTable;
+pub use power::PowerTable;
 pub use sheet::Sheet;
 pub use shingled::{BandCleaning, BandMapping, ShingledTable};
 
@@ -66,6 +68,9 @@ pub struct Profile {
     /// Shingled recording; none on a conventional drive.
     #[serde(default)]
     pub shingled: Option<ShingledTable>,
+    /// Power and starts of the spindle: see [`Profile::power`].
+    #[serde(default)]
+    pub power: Option<PowerTable>,
     /// Model numbers as the drive reports them, or their beginnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,

@@ -71,6 +71,12 @@ impl CrashDisk {
         Self(Rc::new(Disk { runtime, config, state: RefCell::new(state), fail, label }))
     }
 
+    /// The runtime of the disk's own tasks.
+    #[must_use]
+    pub fn runtime(&self) -> Handle {
+        self.0.runtime.clone()
+    }
+
     /// From now on the image remembers its writes and the content that the last of them replaced.
     /// Faults can bring that content back, and [`DiskImage::ledger`] tells when a write was
     /// acknowledged.

@@ -7,9 +7,14 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::buffer::{Buffer, PAGE_BYTES};
+use crate::open::Opened;
 
 /// The largest unit of direct I/O that is supported: the largest logical sector that Linux has.
 const UNIT_MAX: Sectors = Sectors((64 << 10) / SECTOR_BYTES);
+
+/// The kernel's magic numbers of a file system without a disk, and of one with a server.
+pub(crate) const TMPFS: u64 = 0x0102_1994;
+pub(crate) const FUSE: u64 = 0x6573_5546;
 
 /// How I/O reaches the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +119,17 @@ fn shown_unit(file: &File, least: Sectors, size: u64) -> Option<Sectors> {
         // Reads the second unit: the first begins at zero, which every alignment accepts.
         rustix::io::pread(file, buffer.bytes_mut(), unit.bytes()) != Err(Errno::INVAL)
     })
+}
+
+/// Whether the content is in memory. A disk's is not, although its node in `/dev` lies in a file
+/// system without a disk.
+pub(crate) fn is_in_memory(opened: &Opened) -> bool {
+    opened.disk.is_none() && lies_in(&opened.file, TMPFS)
+}
+
+/// Whether the file lies in a file system of this kind.
+pub(crate) fn lies_in(file: &File, magic: u64) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|told| u64::try_from(told.f_type) == Ok(magic))
 }
 
 #[cfg(test)]

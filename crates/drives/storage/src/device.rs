@@ -16,6 +16,7 @@ use crate::buffer::Buffer;
 use crate::failure::io_error;
 use crate::file_io::{Callback, Done, FileIo, Op, WriteMode};
 use crate::gate::Gate;
+use crate::spindle::Spindle;
 use crate::transfer::has_bytes;
 use crate::{partial, range};
 
@@ -45,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) gate: Rc<Gate>,
     pub(crate) in_flight: Cell<usize>,
     pub(crate) flush_failed: Cell<bool>,
+    /// How the disk's spindle is commanded, if it has one of its own.
+    pub(crate) spindle: Option<Spindle>,
 }
 
 impl Core {

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, Geometry, Request,
-    SECTOR_BYTES, Sectors,
+    BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, Geometry, PowerCommand,
+    PowerState, Request, SECTOR_BYTES, Sectors,
 };
 use manylogs_plant::{self as plant, Bug};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::access::{Access, bypass_cache};
+use crate::access::{Access, FUSE, bypass_cache, is_in_memory, lies_in};
 use crate::attached::may_change;
 use crate::device::{Core, Medium};
 use crate::driver::DeviceIo;
@@ -24,10 +24,6 @@ use crate::priority::may_prefer_io;
 use crate::reactor::Reactor;
 use crate::safe_mode::LongDelays;
 use crate::sysfs::{Disk, System};
-
-/// The kernel's magic numbers of a file system without a disk, and of one with a server.
-const TMPFS: u64 = 0x0102_1994;
-const FUSE: u64 = 0x6573_5546;
 
 /// Backend through which requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,6 +144,7 @@ impl FileDevice {
             gate: Rc::default(),
             in_flight: 0.into(),
             flush_failed: false.into(),
+            spindle: opened.disk.as_ref().and_then(crate::spindle::Spindle::of),
         };
         let (core, path) = (Rc::new(core), path.to_owned());
         Ok(Self { core, path, backend, geometry, has_copies, _delays: delays, _below: below })
@@ -211,6 +208,10 @@ impl BlockDevice for FileDevice {
         self.has_copies
     }
 
+    fn power(&self, command: PowerCommand) -> Completion<PowerState> {
+        crate::spindle::power(&self.core, command)
+    }
+
     fn extents(&self, within: Extent) -> Completion<Extents> {
         let inside = self.core.capabilities.check(&Request::Read { extent: within });
         match (inside, self.core.medium) {
@@ -250,17 +251,6 @@ fn choose(reactor: &Reactor, wanted: Backend) -> Result<Backend, OpenError> {
             Err(source) => Err(OpenError::NoUring { source }),
         },
     }
-}
-
-/// Whether the content is in memory. A disk's is not, although its node in `/dev` lies in a file
-/// system without a disk.
-fn is_in_memory(opened: &open::Opened) -> bool {
-    opened.disk.is_none() && lies_in(&opened.file, TMPFS)
-}
-
-/// Whether the file lies in a file system of this kind.
-fn lies_in(file: &File, magic: u64) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|told| u64::try_from(told.f_type) == Ok(magic))
 }
 
 fn capabilities(
@@ -337,6 +327,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::access::TMPFS;
 
     /// A disk as the kernel shows it.
     fn disk(dir: &Path, cache: Option<&str>, hardware: bool) -> Disk {

@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use common::{BACKENDS, Loop, Mount, bytes_of, image, open, pattern, read, try_run, write};
 use manylogs_block::{
-    BlockDevice, Completion, Extent, ExtentKind, Extents, IoError, MemoryDevice, Payload, Request,
-    Rng, Sectors,
+    BlockDevice, Completion, Extent, ExtentKind, Extents, IoError, MemoryDevice, Payload,
+    PowerCommand, Request, Rng, Sectors,
 };
 use manylogs_storage::{Backend, FileDevice, OpenMode, OpenOptions, Reactor};
 
@@ -143,6 +143,16 @@ fn compare(path: &Path, backend: Backend, seed: u64) -> Option<bool> {
     let direct = device.direct();
     reactor.block_on(compare_with_memory(device, seed));
     Some(direct)
+}
+
+#[test]
+fn nothing_commands_the_power_of_a_file_and_that_is_no_fault() {
+    with_file(|device| async move {
+        for command in [PowerCommand::Check, PowerCommand::Standby, PowerCommand::Wake] {
+            assert_eq!(device.power(command).await, Err(IoError::Unsupported));
+        }
+        assert!(device.submit(Request::Flush).await.is_ok());
+    });
 }
 
 #[test]

@@ -57,7 +57,7 @@ const RARE: [&str; 11] = [
 ];
 
 /// Counts that only histories of ext4, of chains, of Everest and of arrays have.
-const OF_OTHERS: [&str; 35] = [
+const OF_OTHERS: [&str; 36] = [
     "judged_by_e2fsck",
     "replayed_by_e2fsck",
     "mutated",
@@ -74,6 +74,7 @@ const OF_OTHERS: [&str; 35] = [
     "kept_moved_sectors",
     "replaced",
     "halves_lost",
+    "wakes",
     "degraded",
     "links_added",
     "links_removed",
@@ -220,6 +221,8 @@ tally! {
     replaced,
     /// Halves that failed while the chain was used.
     halves_lost,
+    /// Starts of halves that slept.
+    wakes,
     /// Openings of a chain without one of its halves.
     degraded,
     /// Links that were added to a chain in use.

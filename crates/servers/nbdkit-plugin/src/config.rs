@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use manylogs_block::Sectors;
 use manylogs_disk::profile::{Library, Profile};
 use manylogs_disk::{LinkKind, LinkSettings};
-use manylogs_gecko::{ChainSettings, Cleaning};
+use manylogs_gecko::{ChainSettings, Cleaning, SleepSettings};
 use manylogs_operate::log::{LogFormat, set_format};
 use manylogs_serve::{
     Borrowing, Emulation, EngineOptions, RESTART_PATIENCE, ServedChain, StackOptions,
@@ -24,6 +24,7 @@ give-up-table=true        Open with an empty table in the place of one that is l
 raw=true                  The device as it is, without a volume on it.
 member=PATH               A drive of the chain that the device is of; may be given several times.
 cleaning=WAY              How a chain of drives makes room.
+wake-budget=STARTS        Let halves of pairs sleep, with so many starts a day.
 cache-memory=BYTES        Memory of a chain's tail cache.
 cache=SSD                 The SSD behind that memory.
 emulate=DRIVE             Stand for this drive, or for the one of a profile (NAME.toml).
@@ -44,6 +45,7 @@ struct Parameters {
     raw: bool,
     members: Vec<PathBuf>,
     cleaning: Option<Cleaning>,
+    wake_budget: Option<u32>,
     cache_memory: u64,
     cache: Option<PathBuf>,
     emulate: Option<Profile>,
@@ -62,6 +64,7 @@ impl Parameters {
             raw: false,
             members: Vec::new(),
             cleaning: None,
+            wake_budget: None,
             cache_memory: 0,
             cache: None,
             emulate: None,
@@ -86,6 +89,7 @@ pub(crate) fn set(key: &str, value: &str) -> Result<()> {
         "raw" => given.raw = nbdkit::parse_bool(value)?,
         "member" => given.members.push(absolute(value)?),
         "cleaning" => given.cleaning = Some(cleaning(value)?),
+        "wake-budget" => given.wake_budget = Some(starts(value)?),
         "cache-memory" => given.cache_memory = bytes(value)?,
         "cache" => given.cache = Some(absolute(value)?),
         "emulate" => given.emulate = Some(drive(value)?),
@@ -142,10 +146,18 @@ fn chain(device: &Path, given: &Parameters) -> Result<Option<ServedChain>> {
     }
     let cleaning = given.cleaning.unwrap_or_default();
     let cache = Sectors::from_bytes_ceil(given.cache_memory);
-    let settings = ChainSettings { cleaning, cache, ..ChainSettings::default() };
+    let sleep = given
+        .wake_budget
+        .map(|wakes_a_day| SleepSettings { wakes_a_day, ..SleepSettings::default() });
+    let settings = ChainSettings { cleaning, cache, sleep, ..ChainSettings::default() };
     let found = ServedChain::of(device, &given.members, settings);
     let found = found.map_err(|error| invalid(error.to_string()))?;
     Ok(found.map(|chain| ServedChain { cache: given.cache.clone(), ..chain }))
+}
+
+fn starts(text: &str) -> Result<u32> {
+    let starts = text.parse().ok().filter(|starts| *starts > 0);
+    starts.ok_or_else(|| invalid(format!("wake-budget={text}: expected a number from 1 on")))
 }
 
 fn bytes(text: &str) -> Result<u64> {

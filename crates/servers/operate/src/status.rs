@@ -16,7 +16,7 @@ use manylogs_block::Nanos;
 use serde::{Deserialize, Serialize};
 
 pub use array::ArrayStatus;
-pub use chain::{ChainStatus, FlashStatus, HalfStatus, LinkStatus};
+pub use chain::{ChainStatus, FlashStatus, HalfStatus, LinkStatus, PowerStatus};
 pub use checkpoint::{ArrangeStatus, CheckpointStatus};
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};

@@ -4,6 +4,7 @@ mod cache;
 mod halves;
 mod links;
 mod members;
+mod sleep;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -253,14 +254,19 @@ pub(crate) fn run(
     }
     stack.lock_as(chain.id)?;
     let stack = Rc::new(stack);
-    let opening = Chain::open(stack.runtime(), drives, chain.settings);
+    let settings = sleep::with_profiles(chain.settings, &chain.members);
+    let opening = Chain::open(stack.runtime(), drives, settings);
     let opened = stack.run(opening);
     let opened = opened.map_err(|error| ChainRefused::new(&chain.members, error))?;
     let cache = CacheSsd::of(&stack, &options.stack, &opened, chain)?;
     let device: Rc<dyn BlockDevice> = Rc::new(opened.clone());
+    let members = Rc::new(RefCell::new(chain.members.clone()));
+    if settings.sleep.is_some() {
+        sleep::log_wakes(&stack.runtime(), &opened, &members);
+    }
     let system = OpenChain {
         chain: opened,
-        members: Rc::new(RefCell::new(chain.members.clone())),
+        members,
         cache,
         runtime: stack.runtime(),
         stack: Rc::downgrade(&stack),

@@ -153,6 +153,8 @@ impl Chain {
     /// # Errors
     /// If a drive fails.
     pub async fn close(&self) -> Result<(), IoError> {
+        // What the close notes is noted on both halves.
+        self.0.wake_all().await;
         let done = self.submit(Request::Flush).await;
         if done.is_ok() {
             self.0.summarize_all().await;

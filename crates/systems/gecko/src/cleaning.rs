@@ -97,7 +97,7 @@ impl Inner {
             leaves
         } else if self.is_by_segment(state) {
             let is_due = self.cleaning_is_due(state);
-            let best = if is_due { self.best_victim(state) } else { None };
+            let best = if is_due { self.best_in_turn(state) } else { None };
             state.pace.is_stuck = is_due && is_alone && best.is_none();
             // Where nothing else gives room, the link is emptied all the same.
             let last = || self.victim_that_leaves(state, 1).filter(|_| is_alone);
@@ -202,10 +202,13 @@ impl Inner {
         }
         self.offer_room_to_clients();
         // Begun now, while the drive is not the tail's, so that the segment's first record need not
-        // wait for it. On pairs it begins later if no root names it yet.
+        // wait for it. On pairs it begins later if no root names it yet, or a half sleeps.
         for segment in self.released_with(victim) {
-            let is_named = self.engine.state.borrow().store.is_opened(segment);
-            if is_named {
+            let (is_named, link) = {
+                let state = self.engine.state.borrow();
+                (state.store.is_opened(segment), state.store.logs().device(segment))
+            };
+            if is_named && !self.is_resting(link.0.into()) {
                 let _ = begin_epoch(&*self, segment).await;
             }
         }

@@ -69,7 +69,9 @@ impl Inner {
             if self.engine.is_closed() {
                 break;
             }
-            if is_named(&segment) {
+            // That would wake a half: it waits until the tail comes, and the half is awake.
+            let link = self.engine.state.borrow().store.logs().device(segment);
+            if is_named(&segment) && !self.is_resting(link.0.into()) {
                 begin_epoch(self, segment).await;
             }
         }

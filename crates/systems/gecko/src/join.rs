@@ -237,7 +237,8 @@ impl Inner {
             let id = free_id(&roster, || self.engine.runtime.random());
             let (number, sectors) = (narrow(link), new.capabilities().capacity);
             let label = Superblock { drive: number, sectors, id, ..self.label };
-            keeper.add(Drive { device: new, label, given });
+            let device = self.bedded(new, given);
+            keeper.add(Drive { device, label, given });
             let half = narrow(half);
             let joining = Joining { id, link: number, half, copied: 0 };
             let begun = keeper.change(Change::Begin(joining)).await;

@@ -12,6 +12,7 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::ondisk::Superblock;
 use crate::roster::{Change, Impossible, Roster};
+use crate::sleep::{Sleeper, Sleepers};
 
 /// A drive of the chain that is used.
 #[derive(Clone)]
@@ -31,6 +32,8 @@ pub(crate) struct Keeper {
     drives: RefCell<Vec<Drive>>,
     /// The link that is lost: its drive is gone, and the chain goes on without it.
     lost: Cell<Option<usize>>,
+    /// The drives whose power the chain commands.
+    sleepers: Sleepers,
     turn: TaskLock,
 }
 
@@ -53,7 +56,30 @@ impl Keeper {
         let version = Cell::new(roster.version);
         let (roster, opening) = (Cell::new(roster), Cell::new(opening));
         let (lost, turn) = (Cell::default(), TaskLock::default());
-        Self { roster, version, opening, drives: RefCell::new(drives), lost, turn }
+        let (drives, sleepers) = (RefCell::new(drives), Sleepers::default());
+        Self { roster, version, opening, drives, lost, sleepers, turn }
+    }
+
+    /// Takes over the drives whose power the chain commands.
+    pub(crate) fn command(&self, sleepers: &[Sleeper]) {
+        sleepers.iter().for_each(|sleeper| self.sleepers.add(sleeper.clone()));
+    }
+
+    /// The power of a drive, if the chain commands it.
+    pub(crate) fn sleeper(&self, drive: &Drive) -> Option<Sleeper> {
+        self.sleepers.of(drive.given)
+    }
+
+    /// Whether requests to the drive would wait until it has started.
+    pub(crate) fn is_asleep(&self, drive: &Drive) -> bool {
+        self.sleeper(drive).is_some_and(|sleeper| sleeper.is_asleep())
+    }
+
+    /// Orders the halves of a pair for reads: those that failed last, and before them those that
+    /// sleep.
+    pub(crate) fn rank(&self, drive: &Drive) -> (bool, bool) {
+        let sleeper = self.sleeper(drive);
+        sleeper.map_or((false, false), |it| (it.has_failed(), it.is_spared()))
     }
 
     /// The link that is lost, if any.

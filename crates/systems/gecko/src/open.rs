@@ -23,6 +23,7 @@ use crate::limit::{DRIVES_MOST, Geometry, SEGMENTS_LEAST};
 use crate::ondisk::{Superblock, root_slots};
 use crate::policy::ChainSettings;
 use crate::roster::Roster;
+use crate::sleep::{Beds, Rota};
 use crate::state::{Inner, OpenedBy, State};
 use crate::summaries::{Area, Floor, Tables};
 
@@ -72,6 +73,9 @@ impl Chain {
             ids[usize::from(label.drive)].push(label.id);
         }
         let roster = Roster::first(&ids);
+        let beds = Beds::new(&runtime);
+        let settings = settings.for_links_of(to_usize(halves.into()));
+        let (drives, sleepers) = beds.make_all(drives, settings.sleep).await;
         let of_chain = drives.into_iter().zip(&labels).enumerate();
         let of_chain = of_chain.map(|(index, (device, label))| Drive {
             device,
@@ -80,6 +84,7 @@ impl Chain {
         });
         let of_chain: Vec<Drive> = of_chain.collect();
         let keeper = Rc::new(Keeper::new(roster, 1, of_chain.clone()));
+        keeper.command(&sleepers);
         let found = Found::with(&runtime, keeper, &of_chain[0].label, Vec::new());
         let logs = found.logs_to_open();
         let mut root = Root::first(logs.count());
@@ -108,7 +113,7 @@ impl Chain {
         // Nothing was written yet that a summary could tell of.
         store.let_begin(tail);
         let state = State::new(store, tail, settings);
-        let made = found.assemble(&runtime, state, (settings, tables, OpenedBy::default()));
+        let made = found.assemble(&runtime, state, (settings, tables, OpenedBy::default()), beds);
         made.0.run();
         Ok(made)
     }
@@ -123,11 +128,15 @@ impl Chain {
         drives: Vec<Rc<dyn BlockDevice>>,
         settings: ChainSettings,
     ) -> Result<Self, ChainError> {
+        let beds = Beds::new(&runtime);
+        let (drives, sleepers) = beds.make_all(drives, settings.sleep).await;
         // Data that a killed process left in a drive's cache must be durable before it is believed.
         for drive in &drives {
             drive.submit(Request::Flush).await?;
         }
         let found = Found::on(&runtime, drives, settings.degraded).await?;
+        found.keeper.command(&sleepers);
+        let settings = settings.for_links_of(to_usize(found.label.halves.into()));
         let (root, slot) = found.root().await?;
         let (first, on_disk) = (root.sequence_limit, root.clone());
         let mut store = Store::new(found.label.chain, found.logs_to_open(), root, slot);
@@ -144,7 +153,7 @@ impl Chain {
         let (places, is_mirrored) = (found.places.clone(), found.is_mirrored());
         let mut state = State::new(store, tail, settings);
         state.close_all();
-        let opened = found.assemble(&runtime, state, (settings, tables, opened_by));
+        let opened = found.assemble(&runtime, state, (settings, tables, opened_by), beds);
         if is_mirrored {
             opened.0.settle_tables(tail).await?;
             let settled = in_doubt.settle(&opened.0.engine.members, |_| true).await?;
@@ -181,6 +190,9 @@ impl Inner {
         runtime.spawn(run_opener(Rc::clone(self)));
         if self.is_mirrored() {
             runtime.spawn(Rc::clone(self).run_namer());
+        }
+        if let Some(settings) = self.settings.sleep {
+            runtime.spawn(Rc::clone(self).run_rota(settings));
         }
         runtime.spawn(reserve_sequences(Rc::clone(self)));
         runtime.spawn(Rc::clone(self).run_summarizer());
@@ -234,6 +246,7 @@ impl Found {
         runtime: &Handle,
         state: State,
         (settings, tables, opened_by): (ChainSettings, Option<Tables>, OpenedBy),
+        beds: Beds,
     ) -> Chain {
         let geometry = self.geometry();
         // The live content of a segment must fit at the tail before the segment can be reset.
@@ -253,6 +266,8 @@ impl Found {
             opened_by,
             is_changing: Cell::default(),
             stopped: RefCell::default(),
+            beds,
+            rota: Rota::default(),
             cleaners: Cell::default(),
             copying: Cell::default(),
             naming: TaskLock::default(),

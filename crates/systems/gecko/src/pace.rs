@@ -17,6 +17,8 @@ const LEAD_SEGMENTS: u64 = 2;
 const BLANK_SHARE: u64 = 12;
 const BLANK_LEAST: u64 = 4;
 const BLANK_MOST: u64 = 64;
+/// By segment, while halves sleep: cleaning goes on until so many times that are empty.
+const BATCH: u64 = 2;
 /// By segment: clients wait when fewer segments are empty, the rest of the tail counted in. One is
 /// for the content that cleaning moves, and one for the tail.
 const BLANK_FOR_CLIENTS: u64 = 2;
@@ -27,6 +29,9 @@ const BLANK_FOR_CLIENTS: u64 = 2;
 pub(crate) struct Pace {
     counted: Option<Counted>,
     victims: Vec<Victim>,
+    /// Halves sleep: cleaning is under way in a batch, and goes on until more is empty than need
+    /// be.
+    is_batch: bool,
     /// No segment can be cleaned that would give room, so clients need not wait for cleaning.
     pub(crate) is_stuck: bool,
 }
@@ -82,6 +87,8 @@ pub(crate) struct Counted {
     pub(crate) blank_in_all: u64,
     /// Segments of the next drive that are not empty.
     dirty: u64,
+    /// Those of them that have enough garbage to be worth cleaning.
+    worth: u64,
 }
 
 impl Pace {
@@ -212,6 +219,12 @@ impl Inner {
         self.settings.cleaning.is_by_segment() || state.leaving.is_some()
     }
 
+    /// Whether the tail goes to the next drive in order, and that drive is cleaned ahead of it. Not
+    /// while a link is emptied.
+    pub(crate) const fn is_in_order(&self, state: &State) -> bool {
+        self.settings.cleaning.is_in_order() && state.leaving.is_none()
+    }
+
     pub(crate) fn count(&self, state: &mut State) -> Counted {
         let (tail, resets) = (state.tail, state.store.counters().log_resets);
         let heaps = state.heaps.changes();
@@ -227,14 +240,15 @@ impl Inner {
             *id != tail && logs.is_blank(*id) && !state.heaps.contains(*id) && !leaves
         };
         let here = self.segments_of(state.tail_drive().0.into());
-        let next = self.segments_of(self.next_drive(state));
+        let next = || self.segments_of(self.next_drive(state));
         let counted = Counted {
             tail,
             resets,
             heaps,
             blank: here.filter(blank).count() as u64,
             blank_in_all: logs.ids().filter(blank).count() as u64,
-            dirty: next.filter(|id| is_dirty(logs, *id)).count() as u64,
+            dirty: next().filter(|id| is_dirty(logs, *id)).count() as u64,
+            worth: next().filter(|id| self.is_worth_it(state, *id)).count() as u64,
         };
         *state.pace.counted.insert(counted)
     }
@@ -247,10 +261,16 @@ impl Inner {
     /// Move-to-tail: sectors by which cleaning is behind. That is what is left to clean on the next
     /// drive, less the room left on the tail's drive.
     fn behind(&self, state: &mut State) -> i64 {
+        let dirty = self.count(state).dirty;
+        self.behind_of(state, dirty)
+    }
+
+    /// As [`Inner::behind`], where so many segments of the next drive are to be cleaned.
+    fn behind_of(&self, state: &mut State, dirty: u64) -> i64 {
         let counted = self.count(state);
         let segment = self.geometry.segment;
         let left = counted.blank * segment.0 + self.left_at_tail(state).0;
-        let dirty = counted.dirty * segment.0;
+        let dirty = dirty * segment.0;
         let dirty = dirty.saturating_sub(state.pace.cleaned(state.store.logs(), segment));
         dirty.cast_signed() - left.cast_signed()
     }
@@ -274,11 +294,29 @@ impl Inner {
         self.count(state).blank_in_all <= BLANK_FOR_CLIENTS
     }
 
+    /// By segment: whether fewer segments are empty than should be.
+    pub(crate) fn room_is_due(&self, state: &mut State) -> bool {
+        self.blank(state).0 < self.blank_wanted() * self.geometry.segment.0
+    }
+
     /// Whether cleaning has something to do now.
     pub(crate) fn cleaning_is_due(&self, state: &mut State) -> bool {
         if self.is_by_segment(state) {
             let wanted = self.blank_wanted() * self.geometry.segment.0;
-            return self.blank(state).0 < wanted;
+            let blank = self.blank(state).0;
+            let is_asleep = self.settings.sleep.is_some();
+            if self.is_in_order(state) && !is_asleep && blank >= wanted {
+                // In the body: in step with the tail, before room is short.
+                let worth = self.count(state).worth;
+                return self.behind_of(state, worth) > 0;
+            }
+            if is_asleep {
+                // Each time cleaning begins it wakes halves, so it works in batches.
+                let most = if state.pace.is_batch { wanted * BATCH } else { wanted };
+                state.pace.is_batch = blank < most;
+                return state.pace.is_batch;
+            }
+            return blank < wanted;
         }
         self.behind(state) > 0
     }

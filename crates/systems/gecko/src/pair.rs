@@ -13,6 +13,8 @@ use manylogs_plant::{self as plant, Bug};
 use crate::keeper::{Drive, Keeper, NotChanged};
 use crate::roster::Change;
 
+mod root;
+
 /// A mirrored link as the engine sees it: one device. Changes and flushes go to all current drives,
 /// and to the one that joins. A drive that misses one leaves the link, durably, before the request
 /// is answered. Reads go to current drives alone. Clones are the same link.
@@ -107,7 +109,16 @@ impl Pair {
     fn change(&self, request: Request) -> Completion {
         let (completer, answer) = completion();
         let held = request.extent().zip(self.0.copied.get());
-        if held.is_some_and(|(extent, copied)| extent.overlaps(copied)) {
+        if self.0.alone_awake(&request).is_some() {
+            let pair = self.clone();
+            self.0.runtime.spawn(async move {
+                let result = match pair.write_root(&request).await {
+                    Some(result) => result,
+                    None => pair.change(request).await,
+                };
+                completer.complete(result);
+            });
+        } else if held.is_some_and(|(extent, copied)| extent.overlaps(copied)) {
             let pair = self.clone();
             self.0.runtime.spawn(async move {
                 loop {
@@ -141,11 +152,22 @@ struct Sent {
 }
 
 impl Shared {
-    /// Sends a change or a flush to all drives that must have it.
-    fn send(&self, request: &Request) -> (u64, Vec<Sent>) {
+    /// Notes that a change is under way.
+    fn begin(&self, extent: Extent) -> u64 {
         let number = self.begun.get();
         self.begun.set(number + 1);
-        self.changes.borrow_mut().insert(number, request.extent().unwrap_or_default());
+        self.changes.borrow_mut().insert(number, extent);
+        number
+    }
+
+    fn end(&self, number: u64) {
+        self.changes.borrow_mut().remove(&number);
+        self.ended.notify();
+    }
+
+    /// Sends a change or a flush to all drives that must have it.
+    fn send(&self, request: &Request) -> (u64, Vec<Sent>) {
+        let number = self.begin(request.extent().unwrap_or_default());
         let current = self.keeper.current(self.link);
         let sent = |(drive, is_current): (Drive, bool)| {
             let answer = drive.device.submit(request.clone());
@@ -185,8 +207,7 @@ impl Shared {
             }
             result = result.and(self.leaves(id, error).await.map(|()| Payload::default()));
         }
-        self.changes.borrow_mut().remove(&number);
-        self.ended.notify();
+        self.end(number);
         result
     }
 
@@ -244,6 +265,10 @@ impl Shared {
         }
         if self.apart.get() {
             return current.into_iter().next();
+        }
+        // A half that sleeps would make the reader wait, and one that failed would fail again.
+        if let Some(best) = current.iter().map(|drive| self.keeper.rank(drive)).min() {
+            current.retain(|drive| self.keeper.rank(drive) == best);
         }
         let heads = self.heads.borrow();
         let head = |drive: &Drive| heads.get(&drive.label.id).copied().unwrap_or_default();

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use manylogs_block::{Nanos, Sectors};
 
+use crate::sleep::SleepSettings;
+
 /// The way in which segments are cleaned: see `docs/gecko.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cleaning {
@@ -18,6 +20,10 @@ pub enum Cleaning {
     /// Move-to-tail: live blocks of the drive after the tail's are appended at the tail, until the
     /// drive is empty. Other drives are only read.
     MoveToTail,
+    /// Compact-in-body: segments of the drive after the tail's are emptied in step with the tail,
+    /// by moving their live blocks within the body. The tail's drive takes what clients write
+    /// alone.
+    CompactInBody,
 }
 
 /// A name that no way of cleaning has.
@@ -26,7 +32,7 @@ pub struct UnknownCleaning(String);
 
 impl Cleaning {
     /// All ways of cleaning, in the order of their declaration.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Segment, Self::MoveToTail];
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Segment, Self::MoveToTail, Self::CompactInBody];
 
     /// Name in options and outputs.
     #[must_use]
@@ -35,12 +41,18 @@ impl Cleaning {
             Self::Auto => "auto",
             Self::Segment => "segment",
             Self::MoveToTail => "mtt",
+            Self::CompactInBody => "cib",
         }
     }
 
-    /// Whether segments are cleaned one by one, wherever they are.
+    /// Whether live blocks move to segments of the body. Else they are appended at the tail.
     pub(crate) const fn is_by_segment(self) -> bool {
-        matches!(self, Self::Auto | Self::Segment)
+        !matches!(self, Self::MoveToTail)
+    }
+
+    /// Whether the drives are cleaned and filled in the order of the chain.
+    pub(crate) const fn is_in_order(self) -> bool {
+        matches!(self, Self::MoveToTail | Self::CompactInBody)
     }
 }
 
@@ -83,9 +95,18 @@ pub struct ChainSettings {
     pub cache: Sectors,
     /// Whether a mirrored link may go on without a half that is missing. The half leaves the link.
     pub degraded: bool,
+    /// How halves of pairs sleep; `None` if they do not, or if links are single drives.
+    pub sleep: Option<SleepSettings>,
     /// A drive that joins is copied this much between two notes of the copy's progress. A crash
     /// costs at most that.
     pub copy_noted: Sectors,
+}
+
+impl ChainSettings {
+    /// The settings for links of so many drives each: of single drives none sleeps.
+    pub(crate) fn for_links_of(self, halves: usize) -> Self {
+        Self { sleep: self.sleep.filter(|_| halves > 1), ..self }
+    }
 }
 
 impl Default for ChainSettings {
@@ -96,6 +117,7 @@ impl Default for ChainSettings {
             buffer_age: Nanos::from_millis(500),
             cache: Sectors(0),
             degraded: false,
+            sleep: None,
             copy_noted: Sectors::from_bytes_ceil(4 << 30),
         }
     }

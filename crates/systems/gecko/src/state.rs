@@ -21,6 +21,7 @@ use crate::links::LinkError;
 use crate::ondisk::Superblock;
 use crate::pace::Pace;
 use crate::policy::ChainSettings;
+use crate::sleep::{Beds, Rota};
 use crate::summaries::Tables;
 
 /// The stream of all changes by clients. They stay in order over a crash: a crash loses only a
@@ -94,6 +95,10 @@ pub(crate) struct Inner {
     pub(crate) is_changing: Cell<bool>,
     /// Why the last removal of a link ended before the link had left, if it did.
     pub(crate) stopped: RefCell<Option<LinkError>>,
+    /// Commands the power of drives that come later.
+    pub(crate) beds: Beds,
+    /// When halves sleep.
+    pub(crate) rota: Rota,
     /// Tasks that clean.
     pub(crate) cleaners: Cell<usize>,
     /// What was copied to a drive that joins, while it is copied to.

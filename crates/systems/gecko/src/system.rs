@@ -179,7 +179,7 @@ impl Inner {
             per_drive: manylogs_block::narrow(self.geometry.per_drive),
             heaps: state.heaps,
             leaving: state.leaving,
-            to_most: self.is_by_segment(state),
+            to_most: !self.is_in_order(state),
         }
     }
 

@@ -24,6 +24,27 @@ impl Inner {
         self.best_where(state, |_| true)
     }
 
+    /// As [`Inner::best_victim`]; compact-in-body takes segments of the next drive first, and
+    /// others only if room is short.
+    pub(crate) fn best_in_turn(&self, state: &mut State) -> Option<LogId> {
+        if !self.is_in_order(state) {
+            return self.best_victim(state);
+        }
+        let next = self.next_drive(state);
+        let ahead = self.best_where(state, |drive| usize::from(drive.0) == next);
+        ahead.or_else(|| match self.room_is_due(state) {
+            true => self.best_victim(state),
+            false => None,
+        })
+    }
+
+    /// Whether enough of the segment is garbage, and it takes no records now.
+    pub(crate) fn is_worth_it(&self, state: &State, id: LogId) -> bool {
+        let is_apart = id == state.tail || state.heaps.contains(id);
+        let now = state.store.next_data().0;
+        !is_apart && self.worth(state.store.logs(), id, now).is_some()
+    }
+
     fn best_where(&self, state: &State, may: impl Fn(Device) -> bool) -> Option<LogId> {
         let logs = state.store.logs();
         let busy: Vec<_> = state.pace.being_read().map(|id| logs.device(id)).collect();

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use manylogs_gecko::{ChainError, ChainMember, table_bytes_most};
-use manylogs_operate::status::{ChainStatus, FlashStatus};
+use manylogs_operate::status::{ChainStatus, FlashStatus, PowerStatus};
 use manylogs_serve::{ChainRefused, Member, MembersError, ServedChain};
 use serde_json::json;
 
@@ -32,6 +32,7 @@ pub(crate) fn resolved(args: &ServeArgs) -> Result<ServeArgs, Failure> {
     let Some(mut chain) = found.map_err(members_failure)? else { return Ok(args) };
     refuse_what_volumes_have(&args)?;
     refuse_little_memory(&args, &chain)?;
+    refuse_sleep(&args, &chain)?;
     // The first member names the mount point and the socket, whichever member was given.
     if let Some(first) = chain.members.first() {
         args.volume.device.clone_from(first);
@@ -55,6 +56,18 @@ fn refuse_little_memory(args: &ServeArgs, chain: &ServedChain) -> Result<(), Fai
         human(memory.bytes()),
         human(table),
         human(cache)
+    )))
+}
+
+/// Refuses sleep where nobody may sleep.
+fn refuse_sleep(args: &ServeArgs, chain: &ServedChain) -> Result<(), Failure> {
+    if !args.chain_of.sleep || chain.halves > 1 {
+        return Ok(());
+    }
+    let device = args.volume.device.display();
+    Err(Failure::input(format!(
+        "--sleep: {device} is of a chain of single drives: only halves of pairs sleep (format \
+         --mirror)"
     )))
 }
 
@@ -198,6 +211,23 @@ fn hits(chain: &ChainStatus) -> String {
     )
 }
 
+/// What a half that may sleep does.
+fn power(power: &PowerStatus) -> String {
+    if power.state == "unsupported" {
+        return ", never sleeps: nothing commands its power".to_owned();
+    }
+    let all = power.active_seconds + power.idle_seconds + power.spin_up_seconds;
+    let percent =
+        100.0 * power.standby_seconds as f64 / (all + power.standby_seconds).max(1) as f64;
+    let spent = power
+        .milliwatt_hours
+        .map_or(String::new(), |spent| format!(", {:.1} Wh by its profile", spent as f64 / 1e3));
+    format!(
+        ", {}: asleep for {percent:.0} %, {} starts, {} left today{spent}",
+        power.state, power.starts, power.starts_left
+    )
+}
+
 /// The row about the SSD of the tail cache.
 fn ssd(flash: &FlashStatus) -> String {
     let state = match &flash.problem {
@@ -225,7 +255,8 @@ pub(crate) fn rows(chain: &ChainStatus) -> String {
     let mut out = format!("chain           {} of {} drives\n", chain.id, chain.members.len());
     for half in &chain.halves {
         let tail = if chain.tail == half.pair { ", the tail" } else { "" };
-        let _ = writeln!(out, "half            {}{tail}", members::row(half));
+        let power = half.power.as_ref().map(power).unwrap_or_default();
+        let _ = writeln!(out, "half            {}{tail}{power}", members::row(half));
     }
     for link in chain.links.iter().filter(|_| chain.halves.is_empty()) {
         let tail = if chain.tail == link.link { ", the tail" } else { "" };

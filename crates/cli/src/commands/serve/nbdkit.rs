@@ -96,6 +96,8 @@ fn parameters(args: &ServeArgs) -> Vec<(&'static str, OsString)> {
         parameters.push(("cleaning", chain.settings.cleaning.name().into()));
         let memory = chain.settings.cache.bytes().to_string();
         parameters.push(("cache-memory", memory.into()));
+        let starts = chain.settings.sleep.map(|sleep| sleep.wakes_a_day.to_string());
+        parameters.extend(starts.map(|starts| ("wake-budget", starts.into())));
         parameters.extend(chain.cache.iter().map(|ssd| ("cache", ssd.clone().into())));
     }
     if let Some(table) = &args.volume.table {

@@ -13,6 +13,9 @@ use crate::queue::Waiting;
 impl Drive {
     /// Time at which the mechanism can begin its next task; `None` if it has none.
     pub(super) fn dispatch_time(&self) -> Option<Time> {
+        if self.power.stands() {
+            return None;
+        }
         if let Some(translated) = &self.translated {
             return self.translated_time(translated);
         }

@@ -28,6 +28,11 @@ impl Verify {
         }
     }
 
+    /// Drops what is not verified yet.
+    pub(super) fn forget(&mut self) {
+        self.writes.clear();
+    }
+
     pub(super) fn remember(&mut self, extent: Extent) {
         if self.writes_max == 0 {
             return;

@@ -1,6 +1,7 @@
 //! Scenarios whose outcome follows from the parameters of a profile, and the bugs they catch.
 
 mod planted;
+mod power;
 mod scenarios;
 
 use super::*;

@@ -44,6 +44,7 @@ pub(super) fn values(origin: &str, profile: &Profile) -> Result<(), ProfileError
     zones(&check, profile)?;
     slips(&check, profile)?;
     super::link::check(&check, profile)?;
+    super::power::check(&check, profile)?;
     super::shingled::check(&check, profile)
 }
 

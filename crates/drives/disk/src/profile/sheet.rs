@@ -128,6 +128,8 @@ pub struct Sheet {
     pub not_modelled: Vec<String>,
     /// Figures that the modelled drive is compared with.
     pub bars: super::Bars,
+    /// Power and starts of the spindle, if known.
+    pub power: Option<super::PowerTable>,
     /// Sources of entries that are no figures: link, shingled, bars.
     pub other_sources: super::Sources,
 }
@@ -149,6 +151,7 @@ impl Sheet {
             shingled: false,
             not_modelled: Vec::new(),
             bars: super::Bars::default(),
+            power: None,
             other_sources: super::Sources::new(),
         }
     }
@@ -191,6 +194,7 @@ impl Sheet {
         self.link = self.link.or(other.link);
         self.fua = self.fua.or(other.fua);
         self.write_cache = self.write_cache.or(other.write_cache);
+        self.power = self.power.take().or_else(|| other.power.clone());
     }
 }
 

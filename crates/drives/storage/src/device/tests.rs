@@ -98,6 +98,7 @@ fn bench_with(access: Access, answers: impl IntoIterator<Item = Result<usize, Er
         gate: Rc::default(),
         in_flight: 0.into(),
         flush_failed: false.into(),
+        spindle: None,
     };
     Bench { core: Rc::new(core), script }
 }

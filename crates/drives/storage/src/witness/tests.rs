@@ -157,6 +157,7 @@ fn the_path_for_files_in_memory_asks_for_what_requests_say() {
         gate: Rc::default(),
         in_flight: 0.into(),
         flush_failed: false.into(),
+        spindle: None,
     });
     for (request, arrives) in [
         (write(8, 2, false), "write 4096+1024"),

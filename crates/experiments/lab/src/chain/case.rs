@@ -53,6 +53,10 @@ pub enum Layout {
     Log,
     /// RAID-0 of them, written in place.
     InPlace,
+    /// A log over RAID-0 of them that is cleaned block by block: 4 KiB are read at a time and 128
+    /// KiB written, four requests in flight for each drive. The application writes what becomes
+    /// free.
+    Blockwise,
 }
 
 /// A chain and its load.
@@ -106,7 +110,7 @@ pub struct UnknownPattern(String);
 
 impl Layout {
     /// Every layout, in the order of their declaration.
-    pub const ALL: [Self; 3] = [Self::Chain, Self::Log, Self::InPlace];
+    pub const ALL: [Self; 4] = [Self::Chain, Self::Log, Self::InPlace, Self::Blockwise];
 
     /// Name in the files of figures.
     #[must_use]
@@ -115,6 +119,7 @@ impl Layout {
             Self::Chain => "chain",
             Self::Log => "log",
             Self::InPlace => "in-place",
+            Self::Blockwise => "log-by-block",
         }
     }
 

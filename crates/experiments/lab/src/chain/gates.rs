@@ -24,12 +24,15 @@ pub enum GateGroup {
     Steady,
     /// Random writes while a full drive leaves the chain.
     Leaving,
+    /// Random writes while a full drive is cleaned of which half is valid, against a log over
+    /// RAID-0.
+    Cleaning,
 }
 
 impl GateGroup {
     /// Every group, in the order of their declaration.
-    pub const ALL: [Self; 5] =
-        [Self::Fresh, Self::Readers, Self::Tail, Self::Steady, Self::Leaving];
+    pub const ALL: [Self; 6] =
+        [Self::Fresh, Self::Readers, Self::Tail, Self::Steady, Self::Leaving, Self::Cleaning];
 
     /// Name in options and outputs.
     #[must_use]
@@ -40,6 +43,7 @@ impl GateGroup {
             Self::Tail => "tail",
             Self::Steady => "steady",
             Self::Leaving => "leaving",
+            Self::Cleaning => "cleaning",
         }
     }
 }
@@ -147,6 +151,7 @@ pub fn gates(
         GateGroup::Tail => tail_gates(&fresh, cache),
         GateGroup::Steady => steady_gates(&fresh),
         GateGroup::Leaving => leaving_gates(&fresh),
+        GateGroup::Cleaning => cleaning_gates(&fresh),
     }
 }
 
@@ -224,6 +229,39 @@ fn leaving_gates(fresh: &ChainCase) -> Vec<Gate> {
     ]
 }
 
+/// How many times what a log over RAID-0 gives that is cleaned block by block, while half of a
+/// drive is valid: on fast drives of 15,000 rpm, and on others. First move-to-tail, then
+/// compact-in-body.
+const TIMES_FAST: [f64; 2] = [2.5, 5.0];
+const TIMES: [f64; 2] = [6.0, 12.0];
+const RPM_FAST: f64 = 12_500.0;
+
+fn cleaning_gates(fresh: &ChainCase) -> Vec<Gate> {
+    let is_fast = fresh.drive.profile.rpm() > RPM_FAST;
+    let [of_mtt, of_cib] = if is_fast { TIMES_FAST } else { TIMES };
+    let durability = Durability::FlushEachSecond;
+    // With a third drive, which is empty, nothing is to be cleaned.
+    let alone = ChainCase { fill: Fill::FirstDrive, durability, ..fresh.clone() };
+    let half = ChainCase { links: 2, fill: Fill::Trimmed(50), ..alone.clone() };
+    let log = ChainCase { layout: Layout::Blockwise, ..half.clone() };
+    let mtt = ChainCase { cleaning: Cleaning::MoveToTail, ..half.clone() };
+    let cib = ChainCase { cleaning: Cleaning::CompactInBody, ..half };
+    let gate = |name: &str, least, case: &ChainCase, beside| Gate {
+        name: name.to_owned(),
+        least,
+        case: case.clone(),
+        appended_most: None,
+        beside,
+    };
+    vec![
+        gate("random writes, nothing is cleaned", 0.0, &alone, None),
+        gate("log over RAID-0, half valid, by blocks", 0.0, &log, None),
+        gate("half valid, mtt, against that log", of_mtt, &mtt, Some(1)),
+        gate("half valid, cib, against that log", of_cib, &cib, Some(1)),
+        gate("half valid, cib, against writes alone", 0.98, &cib, Some(0)),
+    ]
+}
+
 /// The share, or what can be exported of drives that are made so small that it is less.
 fn bearable(fresh: &ChainCase, links: usize, share: f64) -> f64 {
     let drive = fresh.drive.profile.capacity();
@@ -248,7 +286,9 @@ pub fn run_gates(
             Some(other) => Some(found[other]?),
             None => None,
         };
-        let p99_times = alone.map(|alone| figures.write_p99_ms / alone.write_p99_ms.max(1e-3));
+        // A log that is cleaned by blocks has no latencies.
+        let timed = alone.filter(|alone| alone.write_p99_ms > 0.0);
+        let p99_times = timed.map(|alone| figures.write_p99_ms / alone.write_p99_ms);
         let reached = match alone {
             Some(alone) => figures.write_mb_s / alone.write_mb_s.max(1e-3),
             None => figures.share,

@@ -10,7 +10,8 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::bandwidth::sequential_bytes_s;
-use super::case::{ChainCase, Fill};
+use super::blockwise::measure_blockwise;
+use super::case::{ChainCase, Fill, Layout};
 use super::clients::{BLOCK, Load};
 use super::subject::Subject;
 use crate::stats::round3;
@@ -41,7 +42,7 @@ pub enum ChainFailure {
 }
 
 /// Figures of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ChainMeasured {
     /// What clients wrote.
     pub write_mb_s: f64,
@@ -82,6 +83,9 @@ pub struct ChainMeasured {
 pub fn measure(case: &ChainCase) -> Result<ChainMeasured, ChainFailure> {
     let sim = Sim::new(case.seed, TaskOrder::Fifo);
     let (host, node) = (sim.node(), sim.node());
+    if case.layout == Layout::Blockwise {
+        return measure_blockwise(case, &sim, (host, node));
+    }
     let name = || case.drive.profile.name.clone();
     let subject = Subject::new(&sim, host, node, case)
         .map_err(|source| ChainFailure::Chain { drive: name(), source })?;
@@ -280,7 +284,7 @@ mod tests {
 
     use manylogs_gecko::Cleaning;
 
-    use super::super::case::{Durability, Layout, Pattern};
+    use super::super::case::{Durability, Pattern};
     use super::*;
     use crate::replay::DriveSettings;
     use crate::sweep::drive;

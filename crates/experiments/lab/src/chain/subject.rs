@@ -79,6 +79,11 @@ fn links(case: &ChainCase, host: &Handle, node: &Handle) -> Vec<Rc<dyn BlockDevi
     (0..case.links as u64).map(link).collect()
 }
 
+/// RAID-0 of the drives of `case`.
+pub(super) fn raid_0(case: &ChainCase, host: &Handle, node: &Handle) -> Rc<dyn BlockDevice> {
+    array(host, links(case, host, node))
+}
+
 /// RAID-0 of the links.
 fn array(host: &Handle, links: Vec<Rc<dyn BlockDevice>>) -> Rc<dyn BlockDevice> {
     let members = manylogs_block::narrow(links.len() as u64);

@@ -12,7 +12,7 @@ use super::links::{Comings, Promised};
 use super::loss::Bereavement;
 use super::pairs::{Trouble, is_of_the_last};
 use super::plan::GeckoPlan;
-use super::watch::{Incarnation, Watch};
+use super::watch::{Incarnation, Watch, current};
 use super::world::{Drives, Images, read_all};
 use crate::history::{self, States, Until};
 use crate::report::Report;
@@ -341,8 +341,10 @@ async fn run(
         left: Cell::new(plan.operations),
     });
     let running = Rc::new(Cell::new(plan.clients));
+    let (before, plan) = (current(&world.chain), Rc::new(plan));
     for _ in 0..plan.clients {
         let (world, running, watch) = (Rc::clone(&world), Rc::clone(&running), watch.clone());
+        let plan = Rc::clone(&plan);
         runtime.spawn(async move {
             if let Err(problem) = world.client().await {
                 watch.problem.borrow_mut().get_or_insert(problem);
@@ -351,6 +353,7 @@ async fn run(
             if running.get() > 0 {
                 return;
             }
+            watch.look_for_lost_sleepers(before, &plan);
             if closes {
                 watch.closed.set(world.chain.close().await.is_ok());
             }

@@ -1,7 +1,9 @@
 //! Everything that a seed decides ahead of a history.
 
-use manylogs_block::{Nanos, Rng, Sectors, to_usize};
-use manylogs_gecko::{ChainOptions, ChainSettings, Cleaning, export_limit, summary_room};
+use manylogs_block::{Nanos, Rng, Sectors, narrow, to_usize};
+use manylogs_gecko::{
+    ChainOptions, ChainSettings, Cleaning, SleepSettings, export_limit, summary_room,
+};
 use manylogs_sim::CrashDiskConfig;
 
 /// One history in this number is of a chain that is nearly full.
@@ -55,6 +57,8 @@ pub struct GeckoPlan {
     pub(crate) members: usize,
     /// Whether two drives each are a link. Then halves fail, are replaced, and come back.
     pub(crate) mirrored: bool,
+    /// How halves of pairs sleep, if they do. Drives that stand fail requests then.
+    pub(crate) sleep: Option<SleepSettings>,
     /// Whether links are added and removed.
     pub(crate) linked: bool,
     /// Whether drives fail and then leave, with what only they held.
@@ -72,7 +76,11 @@ impl GeckoPlan {
         if seed % FULL_EVERY == FULL_EVERY - 1 {
             Self::nearly_full(seed)
         } else if seed % MIRRORED_EVERY == MIRRORED_EVERY - 2 {
-            Self::mirrored(seed)
+            // In every other one halves sleep.
+            match seed % (2 * MIRRORED_EVERY) < MIRRORED_EVERY {
+                true => Self::sleeping(seed),
+                false => Self::mirrored(seed),
+            }
         } else if seed % CACHED_EVERY == CACHED_EVERY - 3 {
             Self::cached(seed)
         } else if seed % BEREFT_EVERY == 12 {
@@ -106,6 +114,7 @@ impl GeckoPlan {
             buffer_age: Nanos::from_micros(1 << rng.below(18)),
             cache: Sectors(0),
             degraded: false,
+            sleep: None,
             copy_noted: Sectors(1),
         });
         let settings = settings.collect();
@@ -113,6 +122,7 @@ impl GeckoPlan {
             seed,
             members: drives.len(),
             mirrored: false,
+            sleep: None,
             linked: false,
             bereft: false,
             drives,
@@ -184,6 +194,23 @@ impl GeckoPlan {
             zoned: rng.one_in(4),
             ..plan
         }
+    }
+
+    /// The plan of a seed, for a chain of pairs of drives of which halves sleep, so shortly that
+    /// the tail comes and goes several times in a history.
+    #[must_use]
+    pub fn sleeping(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0x51ee_9000);
+        let plan = Self::mirrored(seed);
+        let sleep = Some(SleepSettings {
+            // Some have no starts left soon.
+            wakes_a_day: if rng.one_in(4) { narrow(rng.below(4)) } else { 1000 },
+            spin_up: Nanos::from_micros(1 << (10 + rng.below(5))),
+            rest: Nanos::from_micros(1 << rng.below(12)),
+        });
+        let settings = plan.settings.iter();
+        let settings = settings.map(|settings| ChainSettings { sleep, ..*settings }).collect();
+        Self { sleep, settings, ..plan }
     }
 
     /// The plan of a seed, for a chain of pairs of drives.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Handle, Nanos, Rng};
-use manylogs_gecko::Chain;
+use manylogs_gecko::{Chain, Standing};
 
 use super::plan::GeckoPlan;
 use super::world::Drives;
@@ -27,6 +27,12 @@ impl Incarnation {
         let pause = Nanos::from_micros(1 << self.rng.below(18));
         self.runtime.sleep(pause).await;
     }
+}
+
+/// Current halves of the chain.
+pub(super) fn current(chain: &Chain) -> usize {
+    let is_current = |standing| matches!(standing, Standing::Current(_));
+    chain.halves().iter().filter(|half| is_current(half.standing)).count()
 }
 
 /// Progress of an incarnation.
@@ -63,6 +69,16 @@ impl Watch {
         });
     }
 
+    /// Whether a half left its pair although no drive failed: a half that sleeps is sound.
+    pub(super) fn look_for_lost_sleepers(&self, before: usize, plan: &GeckoPlan) {
+        let chain = self.opened.borrow();
+        let now = chain.as_ref().map_or(0, current);
+        if plan.sleep.is_some() && self.failed.get() == 0 && now < before {
+            let told = format!("{before} halves were current, and {now} are, but none failed");
+            self.problem.borrow_mut().get_or_insert(told);
+        }
+    }
+
     /// Adds what the chain and its drives did to `tally`.
     pub(super) fn note(&self, tally: &mut Tally) {
         if let Some(chain) = &*self.opened.borrow() {
@@ -75,6 +91,7 @@ impl Watch {
             tally.flash_hits += flash.hits;
             tally.flash_faults += flash.faults;
             tally.replaced += self.replaced.get();
+            tally.wakes += chain.wakes().last().map_or(0, |wake| wake.number);
             tally.halves_lost += self.failed.get();
             tally.links_added += self.links.0.get();
             tally.links_removed += self.links.1.get();

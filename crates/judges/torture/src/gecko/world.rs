@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng, Sectors};
-use manylogs_filters::Zoned;
+use manylogs_filters::{Spindle, Zoned};
 use manylogs_gecko::{CacheOptions, Chain, ChainError, ChainMember, ChainSettings};
 use manylogs_logstore::ondisk::equal_logs::{log_count, logs};
 use manylogs_logstore::store::Device;
@@ -147,6 +147,9 @@ impl Drives {
 
 /// The drive as the plan wants it.
 pub(super) fn of_plan(drive: &CrashDisk, plan: &GeckoPlan) -> Rc<dyn BlockDevice> {
+    if let Some(sleep) = plan.sleep {
+        return Rc::new(Spindle::new(drive.runtime(), drive.clone(), sleep.spin_up));
+    }
     if !plan.zoned {
         return Rc::new(drive.clone());
     }

@@ -14,6 +14,8 @@ const LINKED: u64 = 40;
 const BEREFT: u64 = 30;
 /// Number of histories of mirrored chains.
 const PAIRED: u64 = 40;
+/// Number of histories of mirrored chains whose halves sleep.
+const SLEEPING: u64 = 40;
 
 fn run(seeds: RangeInclusive<u64>) -> Summary {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -128,6 +130,36 @@ fn planted_bugs_of_pairs_are_noticed() {
     let bugs = [PAIRS, &[Bug::InDoubtNotRewritten]].concat();
     let hunt = Hunt { histories: "pairs", bugs: &bugs, patience: 400 };
     hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::mirrored(seed)));
+}
+
+/// Halves sleep and are started, fail while their twins sleep, and crash while they start.
+#[test]
+fn a_chain_whose_halves_sleep_loses_nothing() {
+    let (mut wakes, mut lost, mut degraded) = (0, 0, 0);
+    for seed in 0..SLEEPING {
+        match run_gecko(&GeckoPlan::sleeping(seed)) {
+            Ok(Report { tally, .. }) => {
+                wakes += tally.wakes;
+                lost += tally.halves_lost;
+                degraded += tally.degraded;
+            }
+            Err(problem) => panic!("history {seed}: {problem:?}"),
+        }
+    }
+    println!("{wakes} halves started, {lost} lost, {degraded} openings without one");
+    assert!(wakes > 10 * SLEEPING, "{wakes} starts are too few");
+    assert!(lost > SLEEPING / 4, "{lost} halves lost are too few");
+    assert!(degraded > 10 * SLEEPING, "{degraded} openings without a half are too few");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_of_sleep_are_noticed() {
+    use crate::common::Hunt;
+    use manylogs_plant::SLEEP;
+
+    let hunt = Hunt { histories: "sleep", bugs: SLEEP, patience: 400 };
+    hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::sleeping(seed)));
 }
 
 /// Links come and go in use, with crashes in between.

@@ -1,7 +1,7 @@
 //! The metrics of a chain of drives.
 
 use super::{Page, Row};
-use crate::status::{ChainStatus, FlashStatus};
+use crate::status::{ChainStatus, FlashStatus, PowerStatus};
 
 const COUNTERS: [Row<ChainStatus>; 9] = [
     ("chain_written_bytes_total", "Content that clients wrote.", |c| c.written_bytes),
@@ -22,6 +22,28 @@ const OF_FLASH: [Row<FlashStatus>; 4] = [
     ("chain_ssd_faults_total", "Failed or wrong answers of that SSD.", |f| f.faults),
 ];
 
+type OfPower = (&'static str, &'static str, &'static str, fn(&PowerStatus) -> u64);
+const OF_POWER: [OfPower; 6] = [
+    ("chain_halves_asleep", "gauge", "Halves in standby.", |p| u64::from(p.state == "standby")),
+    ("chain_starts_left", "gauge", "Starts left of 24 hours, all halves.", |p| p.starts_left),
+    ("chain_starts_total", "counter", "Starts of all halves.", |p| p.starts),
+    ("chain_standby_seconds_total", "counter", "Time in standby.", |p| p.standby_seconds),
+    ("chain_waited_for_start_total", "counter", "Requests that waited.", |p| p.waited),
+    ("chain_milliwatt_hours_total", "counter", "Energy, of drives with a profile.", |p| {
+        p.milliwatt_hours.unwrap_or(0)
+    }),
+];
+
+/// Adds those of halves that may sleep, all of them together.
+fn of_power(page: &mut Page, chain: &ChainStatus) {
+    let halves: Vec<&PowerStatus> =
+        chain.halves.iter().filter_map(|half| half.power.as_ref()).collect();
+    for (name, kind, help, value) in OF_POWER.iter().filter(|_| !halves.is_empty()) {
+        let all: u64 = halves.iter().map(|half| value(half)).sum();
+        page.single(name, kind, help, all);
+    }
+}
+
 /// Adds the metrics of the chain.
 pub(super) fn of_chain(page: &mut Page, chain: &ChainStatus) {
     let read_only = u8::from(chain.read_only.is_some());
@@ -32,6 +54,7 @@ pub(super) fn of_chain(page: &mut Page, chain: &ChainStatus) {
     for (name, help, value) in COUNTERS {
         page.single(name, "counter", help, value(chain));
     }
+    of_power(page, chain);
     let Some(flash) = &chain.flash else { return };
     let is_used = u8::from(flash.problem.is_none() && !flash.given_up);
     page.single("chain_ssd_used", "gauge", "Whether the cache's SSD is used.", is_used);

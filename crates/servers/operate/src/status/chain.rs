@@ -119,4 +119,30 @@ pub struct HalfStatus {
     pub copied_segments: u64,
     /// Segments in all.
     pub segments: u64,
+    /// Its power, if halves of the chain may sleep.
+    #[serde(default)]
+    pub power: Option<PowerStatus>,
+}
+
+/// The power of a half that may sleep. Times count from the beginning of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerStatus {
+    /// `awake`, `spinning up`, `standby`, or `unsupported` if nothing commands its power.
+    pub state: String,
+    /// Seconds with requests under way.
+    pub active_seconds: u64,
+    /// Seconds without, the spindle turning.
+    pub idle_seconds: u64,
+    /// Seconds in which the spindle started.
+    pub spin_up_seconds: u64,
+    /// Seconds in standby.
+    pub standby_seconds: u64,
+    /// How often the spindle was started.
+    pub starts: u64,
+    /// Starts that are left of those of 24 hours.
+    pub starts_left: u64,
+    /// Requests that waited for a start, those of cleaning included.
+    pub waited: u64,
+    /// Energy by the figures of the drive's model; `None` if the catalogue does not have it.
+    pub milliwatt_hours: Option<u64>,
 }

@@ -7,6 +7,7 @@ use manylogs_operate::control::OrderError;
 use manylogs_operate::status::HalfStatus;
 
 use super::members::is_same;
+use super::sleep;
 
 /// The halves of a chain of which `paths` names the drives.
 pub(super) fn status(chain: &Chain, paths: &[PathBuf]) -> Vec<HalfStatus> {
@@ -14,6 +15,7 @@ pub(super) fn status(chain: &Chain, paths: &[PathBuf]) -> Vec<HalfStatus> {
         let path = half.given.and_then(|given| paths.get(given));
         path.map(|path| path.display().to_string())
     };
+    let power = chain.power();
     let told = |half: &HalfState| {
         let (state, since, copied) = match half.standing {
             Standing::Current(since) => ("current", Some(since), Copied::default()),
@@ -28,6 +30,9 @@ pub(super) fn status(chain: &Chain, paths: &[PathBuf]) -> Vec<HalfStatus> {
             since,
             copied_segments: copied.done,
             segments: copied.segments,
+            power: half.given.and_then(|given| {
+                sleep::status(&power, given, paths.get(given).map(PathBuf::as_path))
+            }),
         }
     };
     chain.halves().iter().map(told).collect()

@@ -59,6 +59,7 @@ impl Inner {
             *id = free_id(&self.keeper.roster(), || self.engine.runtime.random());
             let (drive, sectors) = (narrow(link), device.capabilities().capacity);
             let label = Superblock { drive, sectors, id: *id, ..self.label };
+            let device = self.bedded(device, given);
             self.keeper.add(Drive { device, label, given });
         }
         let opening = self.keeper.opening();

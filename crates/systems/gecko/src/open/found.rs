@@ -16,12 +16,13 @@ use crate::keeper::{Drive, Keeper, NotChanged};
 use crate::limit::SEGMENTS_LEAST;
 use crate::link::{Link, Places};
 use crate::ondisk::{Superblock, root_slots, slots_meanwhile};
-use crate::roster::Roster;
+use crate::roster::{HALVES, Roster};
 use crate::state::OpenedBy;
 use crate::summaries::{SummaryReader, Tables, next_link};
 
 /// The links of a chain, by their places.
 pub(super) struct Found {
+    runtime: Handle,
     pub(super) places: Places,
     /// The same links, as an opening reads them: reads that fail for a while are tried again.
     pub(super) reads: Vec<Rc<dyn BlockDevice>>,
@@ -67,7 +68,8 @@ impl Found {
     ) -> Self {
         let places = Places::of(|place| Link::of(runtime, &keeper, place, true));
         let reads = patient(&places, runtime);
-        Self { places, reads, label: *label, keeper, missing, behind: None }
+        let runtime = runtime.clone();
+        Self { runtime, places, reads, label: *label, keeper, missing, behind: None }
     }
 
     pub(super) const fn is_mirrored(&self) -> bool {
@@ -91,6 +93,9 @@ impl Found {
         let roster = self.keeper.roster();
         let slots = root_slots(&roster, None);
         let mut found = find_root(&self.reads, &slots, chain, segments).await?;
+        if self.is_mirrored() && !plant::is(Bug::SleeperRootBelieved) {
+            self.newer_roots(&roster, &mut found).await?;
+        }
         // While a link was lost that is back now, the root may have been elsewhere.
         if let Some(slots) = slots_meanwhile(&roster).filter(|_| !self.is_mirrored()) {
             let meanwhile = find_root(&self.reads, &slots, chain, segments).await?.newest;
@@ -101,6 +106,30 @@ impl Found {
             }
         }
         Ok(found)
+    }
+
+    /// Looks for a newer root on each half by itself, in both places: while a half sleeps, roots
+    /// are written to the other one alone (see the module `pair::root`).
+    async fn newer_roots(&self, roster: &Roster, found: &mut FoundRoot) -> Result<(), ChainError> {
+        let (chain, segments) = (self.label.chain, self.logs().count());
+        let slots = root_slots(roster, None);
+        let [first, second] = slots;
+        // The index of a place tells its slot: that of the link that it is on.
+        let elsewhere = |slot: RootSlot, place| RootSlot { place, ..slot };
+        let all = [slots, [elsewhere(first, second.place), elsewhere(second, first.place)]];
+        for half in 0..HALVES {
+            let link = |link| self.drive_used(link, half).map(|drive| Link::Drive(drive.device));
+            let reads = patient(&Places::of(link), &self.runtime);
+            for slots in &all {
+                let other = find_root(&reads, slots, chain, segments).await?.newest;
+                let generation =
+                    |found: &Option<(Root, usize)>| found.as_ref().map(|it| it.0.generation);
+                if generation(&other) > generation(&found.newest) {
+                    found.newest = other;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// See [`Found::root`].

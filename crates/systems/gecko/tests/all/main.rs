@@ -11,4 +11,5 @@ mod held;
 mod links;
 mod loss;
 mod pairs;
+mod sleep;
 mod summaries;

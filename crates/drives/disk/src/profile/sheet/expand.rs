@@ -126,6 +126,7 @@ pub(super) fn expand(sheet: &Sheet) -> Profile {
         cache: cache(&of),
         link: sheet.link.map(|kind| link(sheet, kind)),
         shingled,
+        power: sheet.power.clone(),
         models: sheet.models.clone(),
         serials: sheet.serials.clone(),
         not_modelled: sheet.not_modelled.clone(),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Figure, Key, Quantity, Sheet, VERSION};
 use crate::link::LinkKind;
 use crate::profile::check::Check;
-use crate::profile::{Bars, ProfileError, Sources};
+use crate::profile::{Bars, PowerTable, ProfileError, Sources};
 
 /// The form of a sheet's file.
 #[derive(Debug, Deserialize)]
@@ -54,6 +54,7 @@ struct Form {
     not_modelled: Vec<String>,
     #[serde(default)]
     bars: Bars,
+    power: Option<PowerTable>,
     #[serde(default)]
     source: Sources,
     #[serde(default)]
@@ -167,6 +168,7 @@ impl Sheet {
         sheet.shingled = form.shingled;
         sheet.not_modelled = form.not_modelled;
         sheet.bars = form.bars;
+        sheet.power = form.power;
         Ok(sheet)
     }
 }

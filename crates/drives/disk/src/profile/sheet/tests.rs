@@ -1,3 +1,5 @@
+use manylogs_block::Nanos;
+
 use super::*;
 use crate::planted::{Bug, with};
 use crate::profile::{Profile, catalogue, catalogued_model, drives, find};
@@ -227,4 +229,21 @@ fn models_are_told_apart() -> bool {
 fn a_model_gets_its_own_entry_and_not_a_neighbours() {
     assert!(models_are_told_apart());
     assert!(!with(Bug::NeighbourModel, models_are_told_apart));
+}
+
+#[test]
+fn power_is_read_and_written_and_must_name_its_sources() {
+    let power = "\n[power]\nactive_w = 9.0\nidle_w = 5.5\nstandby_w = 1.0\nspin_up_w = 20.0\n\
+                 spin_up_s = 15.0\nstarts_max = 1000\n[power.source]\n";
+    let keys = ["active_w", "idle_w", "standby_w", "spin_up_w", "spin_up_s", "starts_max"];
+    let sources = |keys: &[&str]| keys.iter().map(|key| format!("{key} = \"sheet\"\n")).collect();
+    let text =
+        |sources: String| format!("name = \"s\"\ncapacity = \"4T\"\nrpm = 7200\n{power}{sources}");
+    let profile = Profile::parse("test", &text(sources(&keys))).unwrap();
+    assert!((profile.power().idle_w - 5.5).abs() < 1e-9);
+    assert_eq!(Profile::parse("again", &profile.toml()).unwrap().power(), profile.power());
+    let refused = Profile::parse("test", &text(sources(&keys[1..]))).unwrap_err().to_string();
+    assert!(refused.contains("power.active_w"), "{refused}");
+    let silent = Profile::parse("test", "name = \"s\"\ncapacity = \"4T\"\nrpm = 7200\n").unwrap();
+    assert_eq!(silent.power().spin_up(), Nanos::from_secs(10));
 }

@@ -43,6 +43,7 @@ impl Sheet {
         self.write_sources(&mut out);
         self.write_ranges(&mut out);
         self.write_bars(&mut out);
+        self.write_power(&mut out);
         out
     }
 
@@ -75,6 +76,15 @@ impl Sheet {
             let text = toml::to_string(&self.bars).unwrap_or_default();
             let text = text.replace("[source]", "[bars.source]");
             let _ = write!(out, "\n[bars]\n{text}");
+        }
+    }
+
+    fn write_power(&self, out: &mut String) {
+        if let Some(power) = &self.power {
+            // A table of numbers and texts can always be written.
+            let text = toml::to_string(power).unwrap_or_default();
+            let text = text.replace("[source]", "[power.source]");
+            let _ = write!(out, "\n[power]\n{text}");
         }
     }
 }

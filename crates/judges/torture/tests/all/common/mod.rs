@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use manylogs_plant::{
     ARRAY, Bug, CHAIN_LINKS, CHAIN_LOSS, CHAIN_SUMMARIES, COPIES, DURABLE_BUDGET, DURABLE_FILES,
     DURABLE_HOMES, EVEREST, EXT4, FILLING, GECKO, HOLE, KEPT, LAZY, LENDERS, LENDERS_CASES, MLFS,
-    NEAR, NEAR_LAZY, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, RESYNC, TAIL_CACHE, VOLUME, plant,
+    NEAR, NEAR_LAZY, NEAR_TROUBLE, NVRAM, PAIRS, PARITY, RESYNC, SLEEP, TAIL_CACHE, VOLUME, plant,
 };
 use manylogs_torture::ext4::{Ext4Plan, Images, Templates, has_program};
 use manylogs_torture::{Report, Violation, run_ext4};
@@ -49,6 +49,7 @@ const SETS: &[&[Bug]] = &[
     PAIRS,
     PARITY,
     RESYNC,
+    SLEEP,
     TAIL_CACHE,
     HOLE,
     VOLUME,
