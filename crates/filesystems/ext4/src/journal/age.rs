@@ -82,7 +82,7 @@ impl Metadata {
             let idle = bound.map_or(IDLE, |it| Nanos((it.0 / 4).clamp(IDLE_LEAST.0, IDLE.0)));
             let pause = if last == Attempt::Part { PAUSE.min(idle) } else { idle };
             first_of(change, self.runtime.sleep(pause)).await;
-            let requests = self.requests();
+            let requests = self.requests_of_others();
             if seen.replace(requests) == Some(requests) && !self.journal.closing.get() {
                 last = match bound {
                     Some(bound) if !is_stuck => self.bring_old_home(bound).await,
@@ -94,7 +94,7 @@ impl Metadata {
                     last = Attempt::Part;
                 }
                 // Its own requests do not count.
-                seen = Some(self.requests());
+                seen = Some(self.requests_of_others());
             } else {
                 last = Attempt::Nothing;
             }
@@ -142,6 +142,11 @@ impl Metadata {
                 Attempt::Stuck
             }
         }
+    }
+
+    /// How many requests for the device there were since the mount, without those of arranging.
+    fn requests_of_others(&self) -> u64 {
+        self.requests().saturating_sub(self.journal.arranging_requests.get())
     }
 
     /// How many requests for the device there were since the mount.

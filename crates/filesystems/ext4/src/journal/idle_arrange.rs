@@ -16,7 +16,8 @@ use crate::ops::{Arranging, Ext4, Order, Pace};
 
 /// Time between two looks at the order when nothing else is said.
 pub(super) const USUAL: Nanos = Nanos::from_secs(24 * 3600);
-/// Longest and shortest time without a request after which the device is idle.
+/// Longest and shortest time without a request after which the device is idle. The shortest is also
+/// the shortest time between two looks.
 const IDLE: Nanos = Nanos::from_secs(10);
 const IDLE_LEAST: Nanos = Nanos::from_millis(1);
 /// Metadata is renewed if at least one block of so many costs a positioning.
@@ -51,7 +52,8 @@ impl Ext4 {
 
     /// Sets how often, in idle time, metadata is arranged that lies in the journal in another order
     /// than that of a walk ([`Ext4::arrange`]); a day before this is called. It is done where
-    /// metadata stays in the journal for good ([`Ext4::max_age`] is off). `None` is never.
+    /// metadata stays in the journal for good ([`Ext4::max_age`] is off). `None` is never; a
+    /// millisecond is the least.
     ///
     /// A walk looks at the order first, a step at a time, and gives way to all requests. Blocks are
     /// renewed only if a quarter of them cost a positioning, and if a quarter of the journal holds
@@ -69,58 +71,87 @@ impl Journal {
         self.idle_arranged.set(so_far);
     }
 
-    /// Resolves when the work of idle times changes, or the file system closes.
-    pub(crate) fn aging_changes(&self) -> impl Future<Output = ()> + '_ {
-        self.aging.wait()
+    /// Counts requests that arranging made.
+    pub(crate) fn note_arranging(&self, requests: u64) {
+        self.arranging_requests.set(self.arranging_requests.get() + requests);
     }
 
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.get()
+    /// How often metadata is arranged in idle time; `None` where it is not, and when the file
+    /// system closes.
+    fn arranging_span(&self) -> Option<Nanos> {
+        let is_done = self.max_age.get().is_none() && !self.closing.get();
+        let span = self.arranges_every.get().filter(|_| is_done)?;
+        Some(Nanos(span.0.max(IDLE_LEAST.0)))
+    }
+
+    /// Whether metadata is arranged in idle time, and the file system does not close.
+    pub(crate) fn arranges_in_idle_time(&self) -> bool {
+        self.arranging_span().is_some()
     }
 }
 
 impl Metadata {
-    /// Waits until no request came for `first`, or else for `idle`. False when the file system
-    /// closes.
+    /// Waits until no request came for `first`, or else for `idle`. False, and at once, when
+    /// metadata is not arranged in idle time any more, or the file system closes.
     pub(crate) async fn is_idle_soon(&self, first: Nanos, idle: Nanos) -> bool {
-        let (mut seen, mut pause) = (self.requests(), first);
+        let mut pause = first;
         loop {
-            first_of(self.journal.aging_changes(), self.runtime.sleep(pause)).await;
-            if self.journal.is_closing() {
+            let requests = self.requests();
+            if !self.sleep_before_arranging(pause).await {
                 return false;
             }
-            let requests = self.requests();
-            if requests == seen {
+            if self.requests() == requests {
                 return true;
             }
-            (seen, pause) = (requests, idle);
+            pause = idle;
         }
     }
 
-    /// Arranges metadata in idle time, as long as the file system is mounted.
+    /// Sleeps so long, whatever is set meanwhile. False, and at once, as
+    /// [`Metadata::is_idle_soon`].
+    async fn sleep_before_arranging(&self, span: Nanos) -> bool {
+        let end = self.runtime.now() + span;
+        loop {
+            // The wait comes first: what changes after the question ends it.
+            let change = self.journal.aging.wait();
+            if !self.journal.arranges_in_idle_time() {
+                return false;
+            }
+            if self.runtime.now() >= end {
+                return true;
+            }
+            first_of(change, self.runtime.sleep_until(end)).await;
+        }
+    }
+
+    /// Arranges metadata in idle time, as long as the file system is mounted. The time to the first
+    /// look counts from the mount.
     pub(super) async fn arrange_forever(self: Rc<Self>) {
-        let mut looked_at = None;
+        let (mut looked_at, mut since) = (None, self.runtime.now());
         while self.journal.is_sound() {
             let change = self.journal.aging.wait();
             if self.journal.closing.get() {
                 return;
             }
-            let span = self.journal.arranges_every.get();
-            let span = span.filter(|_| self.journal.max_age.get().is_none());
-            let Some(span) = span else {
+            let Some(span) = self.journal.arranging_span() else {
                 change.await;
                 continue;
             };
-            first_of(change, self.runtime.sleep(span)).await;
-            // Nothing lies elsewhere if nothing was logged.
-            let logged = self.journal.sink.stats().log_bytes;
-            let idle = Nanos((span.0 / 4).clamp(IDLE_LEAST.0, IDLE.0));
-            if looked_at == Some(logged) || !self.is_idle_soon(idle, idle).await {
+            if self.runtime.now() < since + span {
+                first_of(change, self.runtime.sleep_until(since + span)).await;
                 continue;
             }
-            // Whoever asks for damaged blocks hears of them; a failed journal ends the loop.
-            drop(self.arrange_if_it_gains(Pace::Meanwhile { idle }).await);
-            looked_at = Some(self.journal.sink.stats().log_bytes);
+            // Nothing lies elsewhere if nothing was logged.
+            if looked_at != Some(self.journal.sink.stats().log_bytes) {
+                let idle = Nanos((span.0 / 4).clamp(IDLE_LEAST.0, IDLE.0));
+                if !self.is_idle_soon(idle, idle).await {
+                    continue;
+                }
+                // Whoever asks for damaged blocks hears of them; a failed journal ends the loop.
+                drop(self.arrange_if_it_gains(Pace::Meanwhile { idle }).await);
+                looked_at = Some(self.journal.sink.stats().log_bytes);
+            }
+            since = self.runtime.now();
         }
     }
 

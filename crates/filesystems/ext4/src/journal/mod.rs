@@ -75,6 +75,8 @@ pub(crate) struct Journal {
     max_age: Cell<Option<Nanos>>,
     /// How often metadata is arranged in idle time, in a log that keeps it for good.
     arranges_every: Cell<Option<Nanos>>,
+    /// How many requests that made.
+    arranging_requests: Cell<u64>,
     /// What that did.
     idle_arranged: Cell<idle_arrange::IdleArranged>,
     /// Whether the map of a log that keeps its content is saved.
@@ -184,6 +186,7 @@ impl Journal {
             interval: Cell::new(INTERVAL),
             max_age: Cell::new(Some(most_age)),
             arranges_every: Cell::new(Some(idle_arrange::USUAL)),
+            arranging_requests: Cell::default(),
             idle_arranged: Cell::default(),
             saves_map: Cell::new(true),
             aging: Signal::default(),

@@ -5,11 +5,12 @@
 //! that was freed meanwhile is no part of the directory any more. So a renewal is a change like any
 //! other, and a crash leaves it done or not.
 
+mod pace;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::Nanos;
 use manylogs_plant::{Bug, is};
 
 use super::Ext4;
@@ -22,6 +23,7 @@ use crate::metadata::Metadata;
 use crate::ondisk::inode::{FileKind, RawInode};
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, FileBlock, Ino, Run};
+pub(crate) use pace::Pace;
 
 /// Blocks of a transaction of what is renewed: less than 1 MiB, which a window of read-ahead holds,
 /// so that it does not matter that a transaction is sorted by homes. And a sync that comes
@@ -31,7 +33,7 @@ const AT_ONCE: usize = 240;
 const DEEPEST: usize = 8;
 
 /// Blocks of a directory that are looked at in one update at most.
-const STEP: u32 = 128;
+const STEP: usize = 128;
 
 /// What [`Ext4::arrange`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,22 +47,6 @@ pub struct Arranged {
     pub is_whole: bool,
 }
 
-/// Whom a walk waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Pace {
-    /// Somebody waits for its end.
-    AtOnce,
-    /// Nobody does: after each step it pauses, and goes on when no request came for `idle`. It ends
-    /// when the log has no room, or the file system closes.
-    Meanwhile {
-        /// Time without a request.
-        idle: Nanos,
-    },
-}
-
-/// Time between two steps of a walk that nobody waits for.
-const PAUSE: Nanos = Nanos::from_millis(100);
-
 /// A walk that renews what it meets, or only looks at it.
 pub(crate) struct Arranging<'c> {
     core: &'c Metadata,
@@ -73,8 +59,12 @@ pub(crate) struct Arranging<'c> {
     since: Tid,
     /// How many blocks may still be renewed.
     left: u64,
+    /// Whether it ended, or left something out, before it met all.
+    is_cut: bool,
     /// Blocks that were renewed since the last commit.
     waiting: usize,
+    /// How many requests there were for the device when the step began.
+    requests: u64,
     /// What blocks held before the last pause; only where a bug is planted.
     seen: BTreeMap<BlockNo, Bytes>,
     done: Arranged,
@@ -103,8 +93,9 @@ impl<'c> Arranging<'c> {
     /// A walk that renews `left` blocks at most, and none that lie at home.
     fn new(core: &'c Metadata, pace: Pace, left: u64) -> Self {
         let (since, done) = (core.journal.running(), Arranged::default());
-        let seen = BTreeMap::new();
-        Self { core, pace, looks: None, takes_homes: false, since, left, waiting: 0, seen, done }
+        let (seen, looks) = (BTreeMap::new(), None);
+        let (takes_homes, is_cut, waiting, requests) = (false, false, 0, core.requests());
+        Self { core, pace, looks, takes_homes, since, left, is_cut, waiting, requests, seen, done }
     }
 
     /// Renews what a walk meets, `most` blocks at most, durably.
@@ -115,6 +106,7 @@ impl<'c> Arranging<'c> {
         arranging.since = core.journal.running();
         arranging.walk().await?;
         arranging.commit(core.journal.running()).await?;
+        arranging.note_requests();
         Ok(arranging.done)
     }
 
@@ -123,6 +115,7 @@ impl<'c> Arranging<'c> {
         let mut looking = Self::new(core, pace, u64::MAX);
         looking.looks = Some(Order::default());
         looking.walk().await?;
+        looking.note_requests();
         Ok(looking.looks.filter(|_| looking.done.is_whole))
     }
 
@@ -133,7 +126,7 @@ impl<'c> Arranging<'c> {
         // A damaged tree may lead in circles.
         let most = u64::from(self.core.geometry.inodes);
         while let Some(dir) = waiting.pop() {
-            if self.left == 0 || self.done.directories == most {
+            if self.is_over() || self.done.directories == most {
                 return Ok(());
             }
             match self.directory(dir).await {
@@ -144,8 +137,15 @@ impl<'c> Arranging<'c> {
             }
             held.set((waiting.capacity() * size_of::<Ino>()) as u64 + fixed);
         }
-        self.done.is_whole = true;
+        self.done.is_whole = !self.is_cut;
         Ok(())
+    }
+
+    /// Whether the walk has to end here, before something that it has not met.
+    fn is_over(&mut self) -> bool {
+        let is_over = self.left == 0;
+        self.is_cut |= is_over;
+        is_over
     }
 
     /// Renews a directory, and the inodes of what is in it; returns the directories in it.
@@ -159,7 +159,7 @@ impl<'c> Arranging<'c> {
                 self.core.still_there(dir).await?;
                 self.core.list_names(dir, cookie).await?
             };
-            let Some(last) = listed.last().filter(|_| self.left > 0) else { return Ok(below) };
+            let Some(last) = listed.last().filter(|_| !self.is_over()) else { return Ok(below) };
             cookie = last.next;
             let within = listed.into_iter().filter(|it| it.name != b"." && it.name != b"..");
             let (inos, kinds): (Vec<_>, Vec<_>) = within.map(|it| (it.ino, it.kind)).unzip();
@@ -173,15 +173,17 @@ impl<'c> Arranging<'c> {
     /// Renews the blocks of a directory, and the nodes of its tree of extents.
     async fn own_blocks(&mut self, dir: Ino) -> Result<()> {
         let core = self.core;
-        let mut number = 0;
+        let (mut number, step) = (0, u32::try_from(self.step(STEP)).unwrap_or(u32::MAX));
         loop {
-            self.give_way().await;
+            if !self.give_way().await {
+                return Ok(());
+            }
             // Read before, so that nobody else waits for the device.
             let (blocks, end) = {
                 let _tree = core.journal.tree.read().await;
                 let raw = core.still_there(dir).await?;
                 let blocks = Metadata::directory_blocks(dir, &raw)?;
-                let end = blocks.min(number + STEP);
+                let end = blocks.min(number + step);
                 for at in number..end {
                     core.blocks_at(dir, &raw, at).await?.iter().for_each(|it| self.look(it));
                 }
@@ -189,7 +191,7 @@ impl<'c> Arranging<'c> {
             };
             if self.looks.is_some() {
                 number = end;
-                if number >= blocks || self.left == 0 {
+                if number >= blocks || self.is_over() {
                     return Ok(());
                 }
                 continue;
@@ -197,15 +199,15 @@ impl<'c> Arranging<'c> {
             let Some(mut handle) = self.begin().await? else { return Ok(()) };
             let raw = core.still_there(dir).await?;
             let blocks = Metadata::directory_blocks(dir, &raw)?;
-            let end = blocks.min(number + STEP);
-            while number < end && handle.credits_left() >= DEEPEST && self.left > 0 {
+            let end = blocks.min(number + step);
+            while number < end && handle.credits_left() >= DEEPEST && !self.is_over() {
                 for buffer in core.blocks_at(dir, &raw, number).await? {
                     self.renew(&mut handle, &buffer).await?;
                 }
                 number += 1;
             }
             self.end(handle).await?;
-            if number >= blocks || self.left == 0 {
+            if number >= blocks || self.is_over() {
                 return Ok(());
             }
         }
@@ -214,16 +216,19 @@ impl<'c> Arranging<'c> {
     /// Renews the blocks of tables that have these inodes. Such a block is always metadata.
     async fn inodes(&mut self, inos: &[Ino]) -> Result<()> {
         let mut rest = inos;
-        while !rest.is_empty() && self.left > 0 {
+        while !rest.is_empty() && !self.is_over() {
             let (now, later) = rest.split_at(rest.len().min(AT_ONCE));
             rest = later;
             if is(Bug::ArrangeRenewsSeen) {
                 self.see(now).await?;
+                self.pause().await;
             }
-            self.give_way().await;
-            {
+            for some in now.chunks(self.step(AT_ONCE)) {
+                if !self.give_way().await {
+                    return Ok(());
+                }
                 let _tree = self.core.journal.tree.read().await;
-                for ino in now {
+                for ino in some {
                     let (buffer, _) = self.core.inode_place(*ino).await?;
                     self.look(&buffer);
                 }
@@ -248,17 +253,9 @@ impl<'c> Arranging<'c> {
             Pace::Meanwhile { .. } => self.core.begin_meanwhile(AT_ONCE).await?,
         };
         if handle.is_none() {
-            self.left = 0;
+            (self.left, self.is_cut) = (0, true);
         }
         Ok(handle)
-    }
-
-    /// Lets others have the device, if nobody waits for the walk.
-    async fn give_way(&mut self) {
-        let Pace::Meanwhile { idle } = self.pace else { return };
-        if !self.core.is_idle_soon(PAUSE.min(idle), idle).await {
-            self.left = 0;
-        }
     }
 
     /// Makes a transaction durable.
@@ -301,7 +298,7 @@ impl<'c> Arranging<'c> {
         let is_held = journal.holding(Run { start: block, blocks: 1 }).is_some();
         let seen = self.seen.remove(&block);
         let is_skipped = (is_new || is_held) && seen.is_none();
-        if is_skipped || handle.changes(block) || self.left == 0 {
+        if is_skipped || handle.changes(block) || self.is_over() {
             return Ok(());
         }
         if is(Bug::ArrangeRenewsHome) {
@@ -310,7 +307,8 @@ impl<'c> Arranging<'c> {
         } else if let Some(seen) = seen {
             handle.change(buffer, |bytes| bytes.copy_from_slice(&seen));
         } else {
-            handle.change(buffer, |_| ());
+            // That nobody changed it tells the cleaner that it is no hotter than before.
+            handle.renew(buffer);
         }
         self.left -= 1;
         self.waiting += 1;

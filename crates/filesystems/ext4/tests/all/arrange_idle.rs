@@ -77,6 +77,8 @@ fn what_lies_in_another_order_is_arranged_once() {
         assert_eq!((once.looks, once.passes), (1, 1), "{once:?}");
         assert!(once.blocks > u64::from(DIRECTORIES), "{once:?}");
         assert!(4 * once.apart > once.met, "{once:?}");
+        let renewed = fs.journal_stats().renewed_bytes;
+        assert_eq!(renewed, once.blocks * 4096, "the cleaner takes the rest for hot");
         runtime.sleep(DAY).await;
         assert_eq!(arranged(&fs), once, "nothing had changed");
         // A look at what is in order changes nothing.
@@ -96,6 +98,65 @@ fn what_lies_in_another_order_is_arranged_once() {
         fs.unmount().await.unwrap();
     });
     world.check();
+}
+
+/// The task that looks is asleep for a day then.
+#[test]
+fn an_unmount_waits_for_no_look() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for pause in [Nanos::from_secs(1), Nanos(DAY.0 + 5 * 1_000_000_000)] {
+        let world = World::new(1, SMALL_MIB, image.clone());
+        let runtime = world.runtime();
+        run_in(Mode::Lazy, &world, async move |fs: Ext4| {
+            fs.max_age(None);
+            file(&fs, Ino::ROOT, b"file").await;
+            fs.sync_all().await.unwrap();
+            runtime.sleep(pause).await;
+            let began = runtime.now();
+            fs.unmount().await.unwrap();
+            let took = runtime.now().since(began);
+            assert!(took < Nanos::from_secs(1), "{took:?}");
+        });
+    }
+}
+
+/// What is set meanwhile is no time that has passed, and no time between two looks is no time to
+/// wait for others.
+#[test]
+fn settings_are_no_time() {
+    let Some(image) = roomy() else { return };
+    let world = World::new(1, ROOMY_MIB, image);
+    let runtime = world.runtime();
+    run_in(Mode::Lazy, &world, async move |fs: Ext4| {
+        fs.max_age(None);
+        make_in_random_order(&fs).await;
+        for _ in 0..10 {
+            fs.arrange_every(Some(HOUR));
+            runtime.sleep(Nanos::from_secs(60)).await;
+        }
+        assert_eq!(arranged(&fs), IdleArranged::default(), "too early");
+        fs.arrange_every(Some(Nanos(0)));
+        runtime.sleep(HOUR).await;
+        assert_eq!(arranged(&fs).passes, 1);
+        fs.unmount().await.unwrap();
+    });
+}
+
+/// Only a step that used the disk is followed by a pause.
+#[test]
+fn a_look_at_what_is_in_memory_takes_no_time() {
+    let Some(image) = roomy() else { return };
+    let world = World::new(1, ROOMY_MIB, image);
+    let runtime = world.runtime();
+    run_in(Mode::Lazy, &world, async move |fs: Ext4| {
+        make_in_random_order(&fs).await;
+        fs.max_age(None);
+        fs.arrange_every(Some(Nanos::from_secs(1)));
+        // Each of the directories would take a tenth of a second.
+        runtime.sleep(Nanos::from_secs(3)).await;
+        assert_eq!(arranged(&fs).looks, 1);
+        fs.unmount().await.unwrap();
+    });
 }
 
 /// A disk that is in use all the time is left alone.
