@@ -109,8 +109,8 @@ pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
 pub use journal::{
     Cleaner, Closed, CommitSink, Contents, FREED_LEAST, IdleArranged, KeptInLog, LARGEST_LEAST,
-    LastScrub, LogCopy, Logged, LoggedKind, Look, Looked, Newest, OldPart, Scrubbed, SinkStats,
-    Step, Together,
+    LastScrub, LogCopy, Logged, LoggedKind, Look, Looked, Moment, Newest, OldPart, Scrubbed,
+    SinkStats, Step, Together,
 };
 pub use leads::{Leads, NotHome};
 pub use marks::{Copies, Marks};

@@ -5,15 +5,17 @@
 //! disk that is always in use keeps it. It is the same checkpoint as when the journal is full, of
 //! less.
 //!
-//! A journal that empties itself ([`crate::Mode::Ordered`]) brings home what was not changed for
-//! half a minute, whoever uses the device, as the kernel does: there the buffers of a committed
-//! transaction are dirty pages of the device, and Linux writes these after
+//! A journal that empties itself ([`crate::Mode::Ordered`]) brings home what no transaction changed
+//! for half a minute, whoever uses the device. That is nearly what the kernel does: there the
+//! buffers of a committed transaction are dirty pages of the device, and Linux writes these after
 //! `dirty_expire_centisecs`, looking every `dirty_writeback_centisecs`, in the order of their
-//! places.
+//! places. But Linux counts from the first page of the device that became dirty, and then writes
+//! all of them that the running transaction does not have: a block that changes all the time goes
+//! home there about every half minute, and here when the journal is full.
 
 use std::rc::Rc;
 
-use manylogs_block::{IoError, Nanos, first_of, narrow};
+use manylogs_block::{IoError, Nanos, Time, first_of, narrow};
 use manylogs_plant::{Bug, is};
 
 use crate::metadata::Metadata;
@@ -32,6 +34,15 @@ const IDLE: Nanos = Nanos::from_secs(10);
 const IDLE_LEAST: Nanos = Nanos::from_millis(1);
 /// The same between two parts that go home.
 const PAUSE: Nanos = Nanos::from_millis(100);
+
+/// A moment by two clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// By the wall clock, which may be set. The log has it of each transaction.
+    pub wall: Timestamp,
+    /// By the runtime's clock, which nobody sets.
+    pub runtime: Time,
+}
 
 /// What became of an attempt to bring home what is too old.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,11 +63,25 @@ impl Ext4 {
     /// called. A crash changes nothing of that: times of commits are in the journal.
     ///
     /// In the other modes that have ext4's own journal it is 30 s before this is called, counted
-    /// from the last change of each block, and requests do not defer it. `None` leaves metadata in
-    /// the journal until that is full.
+    /// from the last transaction that changed each block, and requests do not defer it. `None`
+    /// leaves metadata in the journal until that is full.
+    ///
+    /// What was committed since the mount is too old when the wall clock or the runtime's clock
+    /// says so. If the wall clock is set back, it delays only what was committed before the mount.
+    /// If something too old cannot go home, nothing is tried any more until the next mount: see
+    /// [`Ext4::too_old_stays`].
     pub fn max_age(&self, most: Option<Nanos>) {
         self.core.journal.max_age.set(most);
         self.core.journal.aging.notify();
+    }
+
+    /// Why metadata that is too old ([`Ext4::max_age`]) stays in the journal: a copy there is
+    /// damaged and not in memory, or the journal has failed. `None` if nothing has kept it there
+    /// since the mount. Changes go on if only a copy is damaged. Whoever needs its room later gets
+    /// an error.
+    #[must_use]
+    pub fn too_old_stays(&self) -> Option<IoError> {
+        self.core.journal.too_old_stays.borrow().clone()
     }
 
     /// Whether the map of a journal that keeps its content ([`crate::Mode::Lazy`]) is saved, at an
@@ -72,7 +97,7 @@ impl Metadata {
     /// the oldest part cannot go home it is left where it is, and scrubs go on: whoever needs the
     /// room later hears why.
     pub(super) async fn age_forever(self: Rc<Self>) {
-        let (mut seen, mut last, mut is_stuck) = (None, Attempt::Nothing, false);
+        let (mut seen, mut last) = (None, Attempt::Nothing);
         while self.journal.is_sound() {
             let change = self.journal.aging.wait();
             if self.journal.closing.get() {
@@ -85,10 +110,9 @@ impl Metadata {
             let requests = self.requests_of_others();
             if seen.replace(requests) == Some(requests) && !self.journal.closing.get() {
                 last = match bound {
-                    Some(bound) if !is_stuck => self.bring_old_home(bound).await,
-                    _ => Attempt::Nothing,
+                    Some(bound) => self.bring_old_home(bound).await,
+                    None => Attempt::Nothing,
                 };
-                is_stuck |= last == Attempt::Stuck;
                 if last != Attempt::Part && self.journal.is_sound() && self.scrub_meanwhile().await
                 {
                     last = Attempt::Part;
@@ -102,7 +126,7 @@ impl Metadata {
     }
 
     /// Brings home what was not changed for so long as the bound says, as long as the file system
-    /// is mounted. While the log is empty nothing wakes.
+    /// is mounted and nothing is stuck. While the log is empty nothing wakes.
     pub(super) async fn expire_forever(self: Rc<Self>) {
         while self.journal.is_sound() {
             let (change, settled) = (self.journal.aging.wait(), self.journal.settled.wait());
@@ -116,17 +140,19 @@ impl Metadata {
             };
             let pause = Nanos((bound.0 / 4).clamp(IDLE_LEAST.0, LOOK.0));
             first_of(change, self.runtime.sleep(pause)).await;
-            if !self.journal.closing.get() {
-                // If it cannot be done the journal has failed, or the next look tries it again.
-                self.bring_old_home(bound).await;
+            // An attempt writes all that it can, and begins anew each time.
+            if !self.journal.closing.get() && self.bring_old_home(bound).await == Attempt::Stuck {
+                return;
             }
         }
     }
 
-    /// Brings home the oldest part of the log if that is older than the bound.
+    /// Brings home the oldest part of the log if that is older than the bound, unless that failed
+    /// before.
     async fn bring_old_home(self: &Rc<Self>, bound: Nanos) -> Attempt {
-        let before = (self.clock)().earlier(bound);
-        if !self.journal.is_sound() {
+        let runtime = Time(self.runtime.now().0.saturating_sub(bound.0));
+        let before = Moment { wall: (self.clock)().earlier(bound), runtime };
+        if !self.journal.is_sound() || self.journal.too_old_stays.borrow().is_some() {
             return Attempt::Stuck;
         }
         if !self.journal.sink.has_older(before) || is(Bug::LazyAgeForgotten) {
@@ -134,11 +160,13 @@ impl Metadata {
         }
         match self.healing(|sink| sink.bring_old_home(before)).await {
             Ok(()) => Attempt::Part,
-            Err(error) if error.is_damage() => Attempt::Stuck,
             // The log is as it was. The next attempt comes after a pause.
             Err(IoError::Transient { .. }) => Attempt::Later,
             Err(error) => {
-                self.journal.abort(error);
+                self.journal.too_old_stays.replace(Some(error.clone()));
+                if !error.is_damage() {
+                    self.journal.abort(error);
+                }
                 Attempt::Stuck
             }
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use manylogs_block::{first_of, narrow, to_usize};
+use manylogs_block::{Time, first_of, narrow, to_usize};
 use manylogs_plant::{Bug, is};
 
 use super::{Changed, Closed, Journal, Logged, Running};
@@ -70,7 +70,7 @@ impl Journal {
     }
 
     /// Closes the running transaction, unless it is empty. The caller holds the tree lock alone.
-    fn close(&self, now: Timestamp) -> Option<Rc<Closed>> {
+    fn close(&self, now: Timestamp, by_runtime: Time) -> Option<Rc<Closed>> {
         let mut state = self.state.borrow_mut();
         if state.running.is_empty() {
             return None;
@@ -95,6 +95,7 @@ impl Journal {
             freed: running.freed.iter().map(run).collect(),
             data_written: self.data_written.take(),
             closed_at: now,
+            closed_by_runtime: by_runtime,
             held: running.held,
         });
         state.committing = Some(Rc::clone(&closed));
@@ -193,7 +194,7 @@ impl Metadata {
 
     async fn commit_running(self: &Rc<Self>) -> Result<(), manylogs_block::IoError> {
         let alone = self.journal.tree.write().await;
-        let closed = self.journal.close((self.clock)());
+        let closed = self.journal.close((self.clock)(), self.runtime.now());
         drop(alone);
         let Some(closed) = closed else { return Ok(()) };
         match self.ahead.get() {

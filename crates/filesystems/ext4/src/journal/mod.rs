@@ -26,6 +26,7 @@ use manylogs_block::{BlockDevice, IoError, Nanos, Signal, to_usize};
 use manylogs_plant::{Bug, is};
 use rangemap::RangeSet;
 
+pub use age::Moment;
 pub use clean::{Cleaner, OldPart};
 pub(crate) use handle::Handle;
 pub use idle_arrange::IdleArranged;
@@ -73,6 +74,8 @@ pub(crate) struct Journal {
     /// How old metadata may become before it goes home: in idle time, in a log that keeps it; at
     /// any time, in a log whose content goes home anyway. No bound if there is none.
     max_age: Cell<Option<Nanos>>,
+    /// See [`crate::Ext4::too_old_stays`].
+    too_old_stays: RefCell<Option<IoError>>,
     /// How often metadata is arranged in idle time, in a log that keeps it for good.
     arranges_every: Cell<Option<Nanos>>,
     /// How many requests that made.
@@ -185,6 +188,7 @@ impl Journal {
             closing: Cell::new(false),
             interval: Cell::new(INTERVAL),
             max_age: Cell::new(Some(most_age)),
+            too_old_stays: RefCell::default(),
             arranges_every: Cell::new(Some(idle_arrange::USUAL)),
             arranging_requests: Cell::default(),
             idle_arranged: Cell::default(),

@@ -5,8 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use manylogs_block::{Completion, Extent, IoResult};
+use manylogs_block::{Completion, Extent, IoResult, Time};
 
+use super::age::Moment;
 use super::clean::{Cleaner, OldPart};
 use super::scrub::Looked;
 use super::stats::SinkStats;
@@ -32,8 +33,10 @@ pub struct Closed {
     /// Data was written past the journal since the transaction before was closed: it must be
     /// durable before this transaction, which may refer to it.
     pub data_written: bool,
-    /// When it was closed.
+    /// When it was closed, as the log has it.
     pub closed_at: Timestamp,
+    /// The same by the runtime's clock.
+    pub closed_by_runtime: Time,
     /// Its memory.
     pub held: Permit,
 }
@@ -189,8 +192,9 @@ pub trait CommitSink {
         false
     }
 
-    /// Whether the log has transactions that are durable and were closed before `before`.
-    fn has_older(&self, _before: Timestamp) -> bool {
+    /// Whether the log has transactions that are durable and were closed before `before`, by one of
+    /// its clocks. That of the runtime counts for those since the mount.
+    fn has_older(&self, _before: Moment) -> bool {
         false
     }
 
@@ -199,7 +203,7 @@ pub trait CommitSink {
     ///
     /// # Errors
     /// As [`CommitSink::bring_home`].
-    fn bring_old_home(&self, _before: Timestamp) -> Step<'_> {
+    fn bring_old_home(&self, _before: Moment) -> Step<'_> {
         Box::pin(async { Ok(()) })
     }
 

@@ -31,6 +31,7 @@ fn freeing(sink: &NearSink) -> Closed {
         freed,
         data_written: false,
         closed_at: Timestamp::default(),
+        closed_by_runtime: Default::default(),
         held: Memory::default().hold(Part::Journal, 0),
     }
 }

@@ -117,6 +117,7 @@ fn transaction(frees: bool) -> Closed {
         freed,
         data_written: false,
         closed_at: Timestamp::default(),
+        closed_by_runtime: Default::default(),
         held: Memory::default().hold(Part::Journal, 0),
     }
 }

@@ -8,10 +8,11 @@ use super::copies::Waiting;
 use super::place::write_blocks;
 use super::scan::READ_MOST;
 use super::{InLog, Jbd2Sink};
+use crate::journal::age::Moment;
 use crate::journal::sink::CommitSink;
 use crate::memory::Part;
 use crate::ondisk::jbd2::{self, Tid};
-use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
+use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 /// Blocks written home at a time, because the device copies them: 2 MiB.
 const AT_ONCE: usize = 512;
@@ -31,11 +32,11 @@ impl Jbd2Sink {
 
     /// As [`Jbd2Sink::checkpoint`], of what transactions closed before `before` have, and later
     /// ones do not; of a little of it, if the log keeps its content.
-    pub(super) async fn checkpoint_old(&self, before: Timestamp) -> IoResult<()> {
+    pub(super) async fn checkpoint_old(&self, before: Moment) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
         let most = if self.stays() { OLD_MOST } else { u32::MAX };
         let is_all = !self.stays() && is(Bug::Ext4TimerTakesAll);
-        let due = self.oldest(most, |transaction| transaction.closed_at < before || is_all);
+        let due = self.oldest(most, |transaction| transaction.is_older(before) || is_all);
         let Some(newest) = due else { return Ok(()) };
         self.bring_up_to(newest).await
     }

@@ -38,7 +38,8 @@ impl Jbd2Sink {
             state.head = self.place.after(at);
             state.next = tid.next();
             let closed_at = transaction.closed_at;
-            state.transactions.push_back(InLog { tid, start, blocks, closed_at });
+            let closed_s = InLog::seconds(transaction.closed_by_runtime);
+            state.transactions.push_back(InLog { tid, start, blocks, closed_at, closed_s });
             state.used += blocks;
             state.unsaved = state.unsaved.saturating_add(blocks);
         }

@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Extent, IoResult, TaskLock, to_usize};
+use manylogs_block::{BlockDevice, Extent, IoResult, Nanos, TaskLock, Time, to_usize};
 use manylogs_plant::{Bug, is};
 
 use crate::core::Mode;
@@ -34,6 +34,7 @@ use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run, Timestamp};
 
+use super::age::Moment;
 use super::clean::{Cleaner, OldPart};
 use super::sink::{Closed, CommitSink, Contents, KeptInLog, LogCopy, Look, Newest, Step};
 use super::stats::SinkStats;
@@ -129,6 +130,25 @@ struct InLog {
     start: u32,
     blocks: u32,
     closed_at: Timestamp,
+    /// The same by the runtime's clock, in seconds, rounded up: few bytes, because a long log has
+    /// many transactions.
+    closed_s: u32,
+}
+
+impl InLog {
+    /// [`InLog::closed_s`] of transactions that were there before the mount: it never comes.
+    const BEFORE_MOUNT: u32 = u32::MAX;
+
+    fn seconds(time: Time) -> u32 {
+        u32::try_from(time.0.div_ceil(Nanos::from_secs(1).0)).unwrap_or(Self::BEFORE_MOUNT)
+    }
+
+    /// Whether it was closed before that, by one of the clocks. By the wall clock alone, what was
+    /// closed before that was set back would stay young for so long.
+    fn is_older(&self, before: Moment) -> bool {
+        let closed = Nanos::from_secs(self.closed_s.into());
+        self.closed_at < before.wall || closed.0 < before.runtime.0
+    }
 }
 
 impl Jbd2Sink {
@@ -276,15 +296,15 @@ impl CommitSink for Jbd2Sink {
         Box::pin(self.checkpoint_all())
     }
 
-    fn has_older(&self, before: Timestamp) -> bool {
-        self.oldest(1, |transaction| transaction.closed_at < before).is_some()
+    fn has_older(&self, before: Moment) -> bool {
+        self.oldest(1, |transaction| transaction.is_older(before)).is_some()
     }
 
     fn expires(&self) -> bool {
         !self.stays()
     }
 
-    fn bring_old_home(&self, before: Timestamp) -> Step<'_> {
+    fn bring_old_home(&self, before: Moment) -> Step<'_> {
         Box::pin(self.checkpoint_old(before))
     }
 

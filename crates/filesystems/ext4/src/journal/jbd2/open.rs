@@ -97,7 +97,8 @@ impl Jbd2Sink {
             state.copies.insert(tag.home, copy, None);
         }
         let (start, blocks, closed_at) = (state.head, found.blocks, found.closed_at);
-        state.transactions.push_back(InLog { tid, start, blocks, closed_at });
+        let closed_s = InLog::BEFORE_MOUNT;
+        state.transactions.push_back(InLog { tid, start, blocks, closed_at, closed_s });
         state.used += blocks;
         state.unsaved = state.unsaved.saturating_add(blocks);
         state.head = found.behind;

@@ -36,7 +36,8 @@ impl InLog {
         let (blocks, nanos) = (record[0] >> 32, record[0] & u64::from(u32::MAX));
         let closed_at =
             Timestamp { seconds: record[1].cast_signed(), nanos: manylogs_block::narrow(nanos) };
-        Self { tid, start, blocks: manylogs_block::narrow(blocks), closed_at }
+        let blocks = manylogs_block::narrow(blocks);
+        Self { tid, start, blocks, closed_at, closed_s: Self::BEFORE_MOUNT }
     }
 }
 

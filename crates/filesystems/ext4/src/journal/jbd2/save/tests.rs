@@ -89,6 +89,7 @@ fn transaction(tid: u32, blocks: u64, memory: &Memory) -> Closed {
         freed: Vec::new(),
         data_written: false,
         closed_at: Timestamp { seconds: tid.into(), nanos: 0 },
+        closed_by_runtime: Default::default(),
         held: memory.hold(Part::Journal, 0),
     }
 }
