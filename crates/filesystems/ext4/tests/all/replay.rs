@@ -1,5 +1,6 @@
 //! Mounting with a journal that a crash left.
 
+use std::cell::RefCell;
 use std::process::Command;
 use std::rc::Rc;
 
@@ -126,9 +127,16 @@ fn a_log_that_leaves_out_the_room_for_fast_commits_is_noticed() {
 #[test]
 fn a_replay_tells_how_far_it_is() {
     let Some(world) = left_full() else { return };
+    // What is seen whenever the disk is asked.
+    let seen = Rc::new(RefCell::new(Vec::new()));
     let replayed = |image: DiskImage| {
         let (world, progress) = (World::new(1, SMALL_MIB, image), ReplayProgress::default());
         let replay = progress.clone();
+        let (sampled, samples) = (progress.clone(), Rc::clone(&seen));
+        world.disk.fail_requests(Box::new(move |_| {
+            samples.borrow_mut().push((sampled.read_blocks(), sampled.blocks()));
+            None
+        }));
         let options = Options { replay, ..manylogs_torture::ext4::options(world.runtime()) };
         let (device, runtime) = (Rc::new(world.disk.clone()), world.runtime());
         world.sim.block_on(world.user, async move {
@@ -140,6 +148,14 @@ fn a_replay_tells_how_far_it_is() {
     let (full, image) = replayed(world.settled());
     let (done, all) = full.unwrap();
     assert!(all > 40 && done == all, "{done} of {all}");
+    let seen = seen.take();
+    let early = seen.iter().filter(|(_, home)| home.is_none()).map(|(read, _)| *read);
+    let is_between = |it: &Option<(u64, u64)>| it.is_some_and(|(read, log)| 0 < read && read < log);
+    let mut reading: Vec<_> = early.filter(is_between).collect();
+    assert!(reading.is_sorted());
+    reading.dedup();
+    assert!(reading.len() > 40, "the log is read a transaction at a time: {reading:?}");
+    assert!(seen.contains(&(*reading.last().unwrap(), Some((0, all)))), "then it goes home");
     let (empty, _) = replayed(image);
     assert_eq!(empty, None);
 }

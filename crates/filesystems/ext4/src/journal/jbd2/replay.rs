@@ -75,7 +75,8 @@ pub(crate) async fn replay(
     };
     scan.gives_up = on_loss == OnLoss::GoOn;
     let mut replay = Replay { scan, copies: BTreeMap::new(), loss: JournalLoss::default() };
-    let next = replay.read(Spot { tid, at, left: place.blocks() }).await?;
+    progress.begin_reading(place.blocks().into());
+    let next = replay.read(Spot { tid, at, left: place.blocks() }, progress).await?;
     replay.find_lost();
     let is_lossy = !replay.loss.is_empty() && !is(Bug::LazyLossNotTold);
     if is_lossy && on_loss == OnLoss::Refuse {
@@ -92,9 +93,11 @@ impl Replay<'_> {
     /// Reads the log from `spot` on. Returns the number of the next transaction. It is beyond those
     /// of the log: blocks of a torn transaction, and of later ones that somebody else's replay did
     /// not reach, must not be taken for what is written from now on.
-    async fn read(&mut self, mut spot: Spot) -> Result<Tid> {
+    async fn read(&mut self, mut spot: Spot, progress: &ReplayProgress) -> Result<Tid> {
         let (mut last, mut is_ours, mut is_damaged) = (None, false, false);
+        let all = spot.left;
         loop {
+            progress.set_read((all - spot.left).into());
             let whole = self.scan.transaction(spot.tid, spot.at, spot.left, Contents::Compared);
             if let Some(found) = whole.await? {
                 (last, is_ours) = (Some(found.closed_at), found.is_metadata);
