@@ -14,7 +14,7 @@ use manylogs::PhaseProbe;
 use manylogs_block::{BlockDevice, Handle, Inbox, LocalTask, Mailbox, Nanos, mailbox, yield_now};
 use manylogs_ext4::{DurableNames, Ext4, Memory, Options, Part};
 use manylogs_fuse::{Ended, PolledSession, Session, Turn};
-use manylogs_mlfs::{Mounted, now};
+use manylogs_mlfs::{JournalMode, Mounted, now};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::log::{Level, line};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, RequestRing, Watcher};
@@ -177,7 +177,7 @@ fn run(
     }
     mounted.fs().save_maps(saves_map);
     if let Some(most) = max_age {
-        mounted.fs().max_age(most);
+        bound_age(&mounted, most, source);
     }
     if !durable.0.is_empty() || durable.1 {
         keep(&mounted, durable, source);
@@ -192,6 +192,17 @@ fn run(
         work(&served, &jobs).await;
         Ok(served.unmount().await?)
     })
+}
+
+/// Sets how old metadata may become in a journal that keeps it; warns if the mode is another one.
+fn bound_age(mounted: &Mounted, most: Option<Nanos>, source: &Path) {
+    let mode = mounted.mode();
+    if mode == JournalMode::Lazy {
+        mounted.fs().max_age(most);
+        return;
+    }
+    let message = format!("max-age= changes nothing in the mode {mode}: it is for the mode lazy");
+    line(Level::Warning, Some(source), &message, &[]);
 }
 
 /// Has files with such names, and with `synced` also synchronous writes, stay in the logs; warns if
