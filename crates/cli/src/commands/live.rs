@@ -151,6 +151,7 @@ fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
         human(fs.bytes_at_risk),
         human(fs.checkpoint_bytes)
     );
+    let _ = fs.too_old_stays.iter().try_for_each(|it| writeln!(out, "  stays         old: {it}"));
     if let Some(journal) = &fs.journal {
         let JournalStatus { size_bytes, used_bytes, live_bytes, oldest_s, .. } = *journal;
         let [size, used, live] = [size_bytes, used_bytes, live_bytes].map(human);

@@ -121,6 +121,7 @@ impl Served {
             ring_bytes: self.ring_bytes.get().unwrap_or_default(),
             mount_ms: self.mounting.0 / 1_000_000,
             journal: journal_status(fs),
+            too_old_stays: fs.too_old_stays().map(|error| error.to_string()),
         };
         Status { file_system: Some(file_system), ..self.operated.status() }
     }

@@ -45,6 +45,9 @@ pub struct FileSystemStatus {
     /// What the journal keeps, in the mode lazy.
     #[serde(default)]
     pub journal: Option<JournalStatus>,
+    /// Why metadata that is old enough to go home stays in the journal.
+    #[serde(default)]
+    pub too_old_stays: Option<String>,
 }
 
 /// Requests of one kind that the kernel sent to the server of a file system.
