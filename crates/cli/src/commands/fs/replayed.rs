@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use indicatif::ProgressBar;
 use manylogs_ext4::ReplayProgress;
 
 use crate::commands::volume::maintain::bar;
@@ -41,13 +42,21 @@ impl Drop for Shown {
 
 /// Shows the progress until the other end of `ended` is gone.
 fn show(progress: &ReplayProgress, ended: &Receiver<()>) {
-    let mut shown = None;
+    let (mut reading, mut home) = (None, None);
     while ended.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
         if let Some((done, all)) = progress.blocks() {
-            shown.get_or_insert_with(|| bar("replay", all)).set_position(done);
+            clear(&mut reading);
+            home.get_or_insert_with(|| bar("replay", all)).set_position(done);
+        } else if let Some((done, all)) = progress.read_blocks() {
+            reading.get_or_insert_with(|| bar("read the journal", all)).set_position(done);
         }
     }
-    if let Some(bar) = shown {
+    clear(&mut reading);
+    clear(&mut home);
+}
+
+fn clear(shown: &mut Option<ProgressBar>) {
+    if let Some(bar) = shown.take() {
         bar.finish_and_clear();
     }
 }
