@@ -3,7 +3,7 @@
 //!
 //! Three modelled drives are filled by random writes of 4 KiB, until the raw capacity was written
 //! one and a half times. Then the process of the chain is killed, and it is opened again, in
-//! virtual time. Three sizes give a line, which is extended to 20 TB.
+//! virtual time. Two sizes or more give a line, which is extended to 20 TB.
 
 #![allow(clippy::print_stdout, reason = "what an example is for")]
 
@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let sizes = if sizes.is_empty() { SIZES_MIB.to_vec() } else { sizes };
+    let gives_line = sizes.iter().any(|size| Some(size) != sizes.first());
     let mut points = Vec::new();
     for size in sizes {
         let Opened { raw, seconds, figures } = recovery(Sectors(size << 11), summaries)?;
@@ -53,6 +54,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             raw / 1e9
         );
         points.push((raw, seconds));
+    }
+    if !gives_line {
+        return Ok(());
     }
     let (slope, start) = line(&points);
     let large = start + slope * LARGE;
