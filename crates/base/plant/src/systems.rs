@@ -72,6 +72,14 @@ macro_rules! with_systems {
                 TailFloorKept,
                 /// A link keeps its mark when another link keeps its summaries.
                 MarkNotRenewed,
+                /// Of segments that are released together, only one gets its floor.
+                BatchFloorKept,
+                /// An added link keeps the mark and the table that its drive had.
+                AddedTablesKept,
+                /// A summary is written after the chain was closed.
+                SummarizedWhenClosed,
+                /// Cleaning begins epochs after the chain was closed.
+                BegunWhenClosed,
             }
             /// Bugs of a chain's tail cache that its crash histories show.
             TAIL_CACHE {

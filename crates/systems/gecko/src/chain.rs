@@ -163,6 +163,7 @@ impl Chain {
         self.0.tables_at_rest().await;
         self.0.cache_wanted.notify();
         done?;
+        self.0.at_rest().await;
         match self.0.is_mirrored() {
             true => self.0.note_clean().await,
             false => Ok(()),

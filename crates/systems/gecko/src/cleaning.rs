@@ -204,10 +204,16 @@ impl Inner {
         // Begun now, while the drive is not the tail's, so that the segment's first record need not
         // wait for it. On pairs it begins later if no root names it yet, or a half sleeps.
         for segment in self.released_with(victim) {
-            let (is_named, link) = {
+            let (is_named, link, is_over) = {
                 let state = self.engine.state.borrow();
-                (state.store.is_opened(segment), state.store.logs().device(segment))
+                let store = &state.store;
+                let is_over = self.engine.is_closed() || store.read_only().is_some();
+                (store.is_opened(segment), store.logs().device(segment), is_over)
             };
+            // The next opening may write these segments.
+            if is_over && !plant::is(Bug::BegunWhenClosed) {
+                break;
+            }
             if is_named && !self.is_resting(link.0.into()) {
                 let _ = begin_epoch(&*self, segment).await;
             }

@@ -102,17 +102,22 @@ impl Inner {
     /// # Errors
     /// If the root cannot be written. The next opening then settles what the last root names.
     pub(crate) async fn note_clean(&self) -> Result<(), IoError> {
-        loop {
-            let progress = self.engine.progress.wait();
-            if self.is_at_rest() {
-                break;
-            }
-            progress.await;
-        }
         if self.engine.state.borrow().store.read_only().is_some() {
             return Ok(());
         }
         self.name(|_| Vec::new(), true).await
+    }
+
+    /// Waits for the records that are under way when the chain is closed: whoever opens it again in
+    /// this process may write their segments.
+    pub(crate) async fn at_rest(&self) {
+        loop {
+            let progress = self.engine.progress.wait();
+            if self.is_at_rest() || plant::is(Bug::BegunWhenClosed) {
+                return;
+            }
+            progress.await;
+        }
     }
 
     /// Whether no record is under way. Whatever is written later keeps its segment named.

@@ -71,13 +71,16 @@ pub(crate) struct Tables {
     links: RefCell<[OfLink; LINKS]>,
     /// Held while a table or a mark is written.
     turn: manylogs_block::TaskLock,
+    /// Held while a summary is written, and before `turn`.
+    writing: manylogs_block::TaskLock,
 }
 
 impl Tables {
     /// Tables of which nothing is known.
     pub(crate) fn new(area: Area, chain: VolumeId, physical: Sectors) -> Self {
         let links = RefCell::new(std::array::from_fn(|_| OfLink::unknown(area)));
-        Self { area, chain, physical, links, turn: manylogs_block::TaskLock::default() }
+        let (turn, writing) = Default::default();
+        Self { area, chain, physical, links, turn, writing }
     }
 
     /// The place and the number of a segment.
@@ -122,11 +125,23 @@ impl Tables {
         }
     }
 
-    /// From now on nothing is known of the link in a place: it is another one.
-    pub(crate) fn forget(&self, place: usize) {
+    /// From now on nothing is known of the summaries of a link's segments.
+    fn forget(&self, place: usize) {
         if let Some(of) = self.links.borrow_mut().get_mut(place) {
             *of = OfLink::unknown(self.area);
         }
+    }
+
+    /// There is another link in a place, that has no table and no summaries.
+    pub(crate) fn replace(&self, place: usize) {
+        for of in self.links.borrow_mut().iter_mut() {
+            of.kept = match of.kept {
+                Kept::On(keeper) if keeper == place => Kept::Unsure,
+                Kept::Nowhere(Some(keeper)) if keeper == place => Kept::Nowhere(None),
+                kept => kept,
+            };
+        }
+        self.forget(place);
     }
 
     /// Takes what was read of a link: its mark, and the table on `keeper`.

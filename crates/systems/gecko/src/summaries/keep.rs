@@ -5,6 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{Extent, IoError, Payload, Request, SECTOR_BYTES, Sectors, to_usize};
 use manylogs_engine::{Phase, lose_member, write_twice};
 use manylogs_logstore::{Log, LogId, RecordSequence, Summary};
+use manylogs_plant::{self as plant, Bug};
 
 use super::{Area, Floor, Kept, Tables};
 use crate::links::device;
@@ -43,6 +44,7 @@ impl Inner {
         while let Some((segment, last)) = self.next_closed(0) {
             self.summarize(tables, segment, last).await;
         }
+        written(tables).await;
     }
 
     /// Takes the next segment out of those that wait for their summary, and the sequence of its
@@ -75,6 +77,15 @@ impl Inner {
     /// Writes the summary of a segment. If that fails, the next opening reads the segment.
     async fn summarize(&self, tables: &Tables, segment: LogId, last: RecordSequence) {
         let (place, index) = tables.place_of(segment);
+        let _writing = tables.writing.take().await;
+        // Another chain may be open on the drives by now, and write the segment again.
+        if self.engine.is_closed() && !plant::is(Bug::SummarizedWhenClosed) {
+            return;
+        }
+        // It may have begun anew meanwhile.
+        if self.engine.state.borrow().store.closed_at(segment) != Some(last) {
+            return;
+        }
         let Some(keeper) = self.keeps_summaries_of(place) else { return };
         let bytes = self.engine.state.borrow().store.summary_of(segment);
         let Some(mut bytes) = bytes else { return };
@@ -82,7 +93,9 @@ impl Inner {
         bytes.resize(bytes.len().next_multiple_of(unit), 0);
         let slot = tables.area.slot(index);
         let extent = Extent { len: Sectors::from_bytes_ceil(bytes.len() as u64), ..slot };
-        let fits = extent.len <= slot.len;
+        // One could not count on a keeper that takes no table.
+        let is_kept = tables.kept(place) != Kept::Nowhere(Some(keeper));
+        let fits = extent.len <= slot.len && is_kept;
         if fits && self.writes(keeper, Some((extent, Payload::bytes(bytes)))).await {
             self.let_count(tables, segment, last).await;
         }
@@ -117,9 +130,11 @@ impl Inner {
         }
     }
 
-    /// Waits for the write of a table that is under way. None follows when the engine is closed.
+    /// Waits for the writes of a summary and of a table that are under way. None follow when the
+    /// engine is closed.
     pub(crate) async fn tables_at_rest(&self) {
         if let Some(tables) = &self.tables {
+            written(tables).await;
             drop(tables.turn.take().await);
         }
     }
@@ -137,6 +152,13 @@ impl Inner {
             lose_member(self, device(link));
         }
         written
+    }
+}
+
+/// Waits for the summary that is being written.
+async fn written(tables: &Tables) {
+    if !plant::is(Bug::SummarizedWhenClosed) {
+        drop(tables.writing.take().await);
     }
 }
 

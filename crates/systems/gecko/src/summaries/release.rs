@@ -40,17 +40,22 @@ impl Inner {
 
     /// The segments that should begin their epochs now that `segment` was emptied: it, and those
     /// that can be released with it, or were with another. If that would cost the tail's drive a
-    /// write, those that wait for it go on waiting, unless they are many.
+    /// write, those that wait for it go on waiting, unless they are many. If they are on the tail's
+    /// drive themselves, it alone begins: each begin costs that drive seeks.
     pub(crate) fn released_with(&self, segment: LogId) -> Vec<LogId> {
         let Some(tables) = self.tables.as_ref() else { return vec![segment] };
         let (place, _) = tables.place_of(segment);
         let keeper = self.keeps_summaries_of(place).map(device);
-        let is_at_tail = keeper == Some(self.engine.state.borrow().tail_drive());
+        let tail = self.engine.state.borrow().tail_drive();
+        let is_at_tail = keeper == Some(tail);
         let waits = is_at_tail && self.waiting(tables, segment).len() < TOGETHER;
         let state = self.engine.state.borrow();
         let store = &state.store;
         let is_due = |id: &LogId| {
-            store.logs().is_blank(*id) && !store.has_begun(*id) && !(waits && store.is_held(*id))
+            (*id == segment || device(place) != tail)
+                && store.logs().is_blank(*id)
+                && !store.has_begun(*id)
+                && !(waits && store.is_held(*id))
         };
         told_with(tables, segment).filter(is_due).collect()
     }
@@ -75,7 +80,9 @@ impl Inner {
         let keeper = self.keeps_summaries_of(place);
         let raised = || {
             let used = self.engine.state.borrow().store.last_record();
-            waiting.iter().for_each(|id| tables.set_floor(*id, Floor::Above(used)));
+            let is_alone = plant::is(Bug::BatchFloorKept);
+            let raised = waiting.iter().filter(|id| !is_alone || **id == segment);
+            raised.for_each(|id| tables.set_floor(*id, Floor::Above(used)));
         };
         if let (Kept::On(on), Some(keeper)) = (tables.kept(place), keeper)
             && on == keeper

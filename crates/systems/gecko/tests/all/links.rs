@@ -125,7 +125,8 @@ fn what_an_added_drive_held_is_blanked() {
         let disks = [&world.disks[..3], &copy.disks[3..4]].concat();
         let (user, drive) = (user.clone(), drive.clone());
         let (per_drive, settings, summaries) = (*per_drive, *settings, world.summaries);
-        let world = World { user, drive, disks, per_drive, settings, summaries };
+        let physical = world.physical;
+        let world = World { user, drive, disks, per_drive, physical, settings, summaries };
         let chain = world.open(&[0, 1, 2, 3]).await.unwrap();
         assert!(hold(&chain, 0..MANY, A).await);
     });

@@ -2,8 +2,11 @@
 //! reads all other segments.
 
 use crate::common::{World, holds, write};
-use manylogs_block::{BlockDevice, Extent, Hint, IoError, Payload, Request, Sectors, to_usize};
+use manylogs_block::{BlockDevice, Extent, IoError, Payload, Request, Sectors, to_usize};
 use manylogs_gecko::{Chain, ChainSettings};
+
+mod closing;
+mod floors;
 
 const PER_DRIVE: u64 = 8;
 /// They fill five segments.
@@ -267,30 +270,6 @@ fn old_summaries_do_not_come_back() {
     a_keeper_that_was_away_is_not_believed();
 }
 
-/// What a drive kept from its time as a link is not believed when it is added again.
-#[test]
-fn summaries_follow_links_that_come_and_go() {
-    in_virtual_time(|world| async move {
-        let chain = world.create(3, false, PIECES).await;
-        for piece in 0..PIECES {
-            write(&chain, piece, A).await;
-        }
-        chain.add_link(vec![(crate::common::device(&world.disks[3]), 3)]).await.unwrap();
-        for piece in 0..PIECES {
-            write(&chain, piece, B).await;
-        }
-        chain.remove_link(1, manylogs_gecko::OnLoss::Stop).await.unwrap();
-        chain.close().await.unwrap();
-        let chain = world.crashed().open(&[0, 2, 3]).await.unwrap();
-        for piece in 0..PIECES {
-            assert!(holds(&chain, piece, B).await, "piece {piece}");
-        }
-        let hint = Hint::None;
-        let (extent, payload) = (crate::common::place(0), crate::common::content(0, A));
-        chain.submit(Request::Write { extent, payload, fua: true, hint }).await.unwrap();
-    });
-}
-
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
@@ -298,12 +277,16 @@ fn planted_bugs_are_noticed() {
 
     use manylogs_plant::{Bug, plant};
 
-    let cases: [(Bug, fn()); 5] = [
+    let cases: [(Bug, fn()); 9] = [
         (Bug::TornSummaryBelieved, a_damaged_summary_costs_a_read_of_its_segment),
         (Bug::ForeignSummaryBelieved, the_summary_of_another_segment_costs_a_read),
         (Bug::TablesNotSettled, an_opening_makes_the_tables_of_both_halves_the_same),
         (Bug::TailFloorKept, a_summary_of_one_half_is_void_when_its_segment_goes_on),
         (Bug::MarkNotRenewed, a_keeper_that_was_away_is_not_believed),
+        (Bug::BatchFloorKept, floors::segments_released_together_are_all_void),
+        (Bug::AddedTablesKept, floors::a_link_that_comes_back_is_as_a_new_one),
+        (Bug::SummarizedWhenClosed, closing::nothing_is_written_behind_a_close),
+        (Bug::BegunWhenClosed, closing::nothing_is_written_behind_a_close),
     ];
     for (bug, case) in cases {
         plant(Some(bug));

@@ -22,6 +22,8 @@ pub(crate) struct World {
     pub(crate) disks: Vec<CrashDisk>,
     /// Segments of each drive.
     pub(crate) per_drive: u64,
+    /// Physical sector of the drives.
+    pub(crate) physical: Sectors,
     pub(crate) settings: ChainSettings,
     /// Whether new chains keep summaries.
     pub(crate) summaries: bool,
@@ -33,11 +35,21 @@ pub(crate) fn in_virtual_time<T: 'static, F: Future<Output = T> + 'static>(
     settings: ChainSettings,
     test: impl FnOnce(World) -> F + 'static,
 ) -> T {
+    on_sectors(Sectors(8), per_drive, settings, test)
+}
+
+/// As [`in_virtual_time`], with drives of this physical sector.
+pub(crate) fn on_sectors<T: 'static, F: Future<Output = T> + 'static>(
+    physical: Sectors,
+    per_drive: u64,
+    settings: ChainSettings,
+    test: impl FnOnce(World) -> F + 'static,
+) -> T {
     let sim = Sim::new(7, TaskOrder::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
     let (drive, runtime) = (sim.handle(drive), sim.handle(user));
-    let mut world =
-        World { user: runtime, drive, disks: Vec::new(), per_drive, settings, summaries: true };
+    let (disks, summaries) = (Vec::new(), true);
+    let mut world = World { user: runtime, drive, disks, per_drive, physical, settings, summaries };
     world.disks = (0..DISKS).map(|_| world.disk(DiskImage::default())).collect();
     sim.block_on(user, test(world))
 }
@@ -52,7 +64,7 @@ impl World {
         let config = CrashDiskConfig {
             capacity: Sectors(100 + self.per_drive * SEGMENT.0)
                 + summary_room(self.per_drive, SEGMENT),
-            physical_sector: Sectors(8),
+            physical_sector: self.physical,
             volatile_cache: true,
             native_fua: true,
             latency_max: Nanos(1 << 18),
