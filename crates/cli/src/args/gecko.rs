@@ -37,9 +37,9 @@ pub(crate) struct GeckoArgs {
     #[arg(long, value_parser = size, value_name = "SIZE", requires = "gecko")]
     pub(crate) segment: Option<Sectors>,
     /// With --gecko: keep a summary of each closed segment on the next link, in 0.3 % of the
-    /// drives. An opening after a crash is much faster then, but writes are slower, by 2 % or more:
-    /// see docs/gecko.md. Labels have version 5 then: programs that know versions up to 4 refuse
-    /// them.
+    /// drives. An opening after a crash is much faster then, but writes may be slower by 2 % or
+    /// more: see docs/gecko.md. Labels have version 5 then: programs that know versions up to 4
+    /// refuse them.
     #[arg(long, requires = "gecko")]
     pub(crate) summaries: bool,
 }
