@@ -1,6 +1,7 @@
 //! A spindle that stands by command.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 use manylogs_block::{
@@ -10,10 +11,8 @@ use manylogs_block::{
 
 /// A device whose power is commanded. In standby, and while it starts, it fails all requests, as
 /// SCSI drives do that were stopped. Clones are the same device.
-#[derive(Debug)]
 pub struct Spindle<B>(Rc<Shared<B>>);
 
-#[derive(Debug)]
 struct Shared<B> {
     below: B,
     runtime: Handle,
@@ -21,7 +20,11 @@ struct Shared<B> {
     state: Cell<PowerState>,
     /// How often it was started.
     starts: Cell<u64>,
+    faults: RefCell<Option<PowerFaults>>,
 }
+
+/// Says which error a command ends with, if it is not carried out.
+type PowerFaults = Box<dyn FnMut(PowerCommand) -> Option<IoError>>;
 
 impl<B> Clone for Spindle<B> {
     fn clone(&self) -> Self {
@@ -29,11 +32,36 @@ impl<B> Clone for Spindle<B> {
     }
 }
 
+impl<B: fmt::Debug> fmt::Debug for Spindle<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { below, spin_up, state, starts, .. } = &*self.0;
+        f.debug_struct("Spindle")
+            .field("below", below)
+            .field("spin_up", spin_up)
+            .field("state", state)
+            .field("starts", starts)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<B> Spindle<B> {
     /// A spindle that turns, and takes `spin_up` to start.
     pub fn new(runtime: Handle, below: B, spin_up: Nanos) -> Self {
         let (state, starts) = (Cell::default(), Cell::default());
-        Self(Rc::new(Shared { below, runtime, spin_up, state, starts }))
+        let faults = RefCell::default();
+        Self(Rc::new(Shared { below, runtime, spin_up, state, starts, faults }))
+    }
+
+    /// The same spindle, which stands now.
+    #[must_use]
+    pub fn standing(self) -> Self {
+        self.0.state.set(PowerState::Standby);
+        self
+    }
+
+    /// From now on commands fail of which `faults` says so.
+    pub fn fail_power(&self, faults: impl FnMut(PowerCommand) -> Option<IoError> + 'static) {
+        self.0.faults.replace(Some(Box::new(faults)));
     }
 
     /// The device below.
@@ -75,6 +103,10 @@ impl<B: BlockDevice + 'static> BlockDevice for Spindle<B> {
     }
 
     fn power(&self, command: PowerCommand) -> Completion<PowerState> {
+        let fault = self.0.faults.borrow_mut().as_mut().and_then(|fails| fails(command));
+        if let Some(error) = fault {
+            return Completion::ready(Err(error));
+        }
         let (shared, (completer, answer)) = (Rc::clone(&self.0), completion());
         match command {
             PowerCommand::Check => return Completion::ready(Ok(shared.state.get())),

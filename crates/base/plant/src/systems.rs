@@ -149,6 +149,13 @@ macro_rules! with_systems {
             SLEEP_CASES {
                 /// A half sleeps although it has no start left.
                 WakeBudgetIgnored,
+                /// The root is not written anew when a drive leaves or joins that may be the only
+                /// one of its link with the newest.
+                RootNotRenewed,
+                /// An opening does not start drives that stand.
+                OpeningWakesNobody,
+                /// A drive that does not start at once is written to all the same.
+                WakeTriedOnce,
             }
             /// Bugs of a chain's mirrored links; a test of one case shows each.
             PAIRS_CASES {

@@ -18,6 +18,14 @@ const SG_PATIENCE_MS: u32 = 90_000;
 /// Status of a command that ended well, and of one whose sense data tell more.
 const GOOD: u8 = 0;
 const CHECK_CONDITION: u8 = 2;
+/// Keys of sense data.
+const NO_SENSE: u8 = 0;
+const RECOVERED: u8 = 1;
+const ILLEGAL_REQUEST: u8 = 5;
+const UNIT_ATTENTION: u8 = 6;
+const ABORTED: u8 = 0xb;
+/// Least length of sense data of either format.
+const SENSE_LEAST: u8 = 8;
 
 /// `struct sg_io_hdr` of `scsi/sg.h`.
 #[repr(C)]
@@ -47,12 +55,31 @@ struct SgIo {
 }
 
 /// Passes a command to a drive and waits for its end. Returns the sense data that tell the answer;
-/// zeroes, if there are none.
+/// zeroes, if there are none. A drive that was reset says so once in answer to some command: then
+/// the command is passed once more.
 ///
 /// # Errors
 /// [`Errno::NOTTY`] if the file is no SCSI or ATA disk, [`Errno::NOTSUP`] if the drive refuses the
 /// command, [`Errno::IO`] if it did not get there.
 pub(crate) fn pass_command(file: &File, cdb: &Cdb) -> Result<[u8; SENSE], Errno> {
+    let answer = pass_once(file, cdb)?;
+    match is_attention(&answer) {
+        true => answer_of(&pass_once(file, cdb)?, cdb),
+        false => answer_of(&answer, cdb),
+    }
+}
+
+/// What a drive returned.
+struct Answer {
+    status: u8,
+    host: u16,
+    /// Bytes of sense data that count.
+    sense_len: u8,
+    sense: [u8; SENSE],
+    data: [u8; SENSE],
+}
+
+fn pass_once(file: &File, cdb: &Cdb) -> Result<Answer, Errno> {
     let (mut sense, mut data) = ([0_u8; SENSE], [0_u8; SENSE]);
     let len: u32 = if cdb.returns_sense { manylogs_block::narrow(SENSE) } else { 0 };
     let mut io = SgIo {
@@ -85,25 +112,36 @@ pub(crate) fn pass_command(file: &File, cdb: &Cdb) -> Result<[u8; SENSE], Errno>
     if done != 0 {
         return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
     }
-    answer_of(io.status, io.host_status, cdb, sense, data)
+    let (status, host, sense_len) = (io.status, io.host_status, io.sense_written);
+    Ok(Answer { status, host, sense_len, sense, data })
+}
+
+/// What went wrong, in sense data; `None` if there are too few of them to tell.
+fn sense_key(answer: &Answer) -> Option<u8> {
+    let sense = &answer.sense;
+    let key = if sense[0] & 2 == 0 { sense[2] & 0xf } else { sense[1] & 0xf };
+    (answer.sense_len >= SENSE_LEAST).then_some(key)
+}
+
+/// Whether the drive carried nothing out, and tells that something happened to it before.
+fn is_attention(answer: &Answer) -> bool {
+    let is_checked = (answer.host, answer.status) == (0, CHECK_CONDITION);
+    is_checked && sense_key(answer) == Some(UNIT_ATTENTION)
 }
 
 /// The answer in what the drive returned.
-fn answer_of(
-    status: u8,
-    host: u16,
-    cdb: &Cdb,
-    sense: [u8; SENSE],
-    data: [u8; SENSE],
-) -> Result<[u8; SENSE], Errno> {
-    // "Recovered error" and "no sense" come with what the drive was asked for.
-    let key = if sense[0] & 2 == 0 { sense[2] & 0xf } else { sense[1] & 0xf };
-    match (host, status) {
-        (0, GOOD) if cdb.returns_sense => Ok(data),
-        (0, GOOD) => Ok(sense),
-        (0, CHECK_CONDITION) if key <= 1 => Ok(sense),
-        // "Illegal request": the drive has no such command.
-        (0, CHECK_CONDITION) if key == 5 => Err(Errno::NOTSUP),
+fn answer_of(answer: &Answer, cdb: &Cdb) -> Result<[u8; SENSE], Errno> {
+    match (answer.host, answer.status) {
+        (0, GOOD) if cdb.returns_sense => Ok(answer.data),
+        (0, GOOD) => Ok(answer.sense),
+        (0, CHECK_CONDITION) => match sense_key(answer) {
+            // They come with what the drive was asked for.
+            Some(NO_SENSE | RECOVERED) => Ok(answer.sense),
+            Some(ILLEGAL_REQUEST) => Err(Errno::NOTSUP),
+            // An ATA drive aborts a command that it does not know, or was told not to obey.
+            Some(ABORTED) if cdb.is_ata() => Err(Errno::NOTSUP),
+            _ => Err(Errno::IO),
+        },
         _ => Err(Errno::IO),
     }
 }
@@ -111,6 +149,7 @@ fn answer_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spindle::ATA_16;
 
     #[test]
     fn the_head_has_the_length_of_the_kernels() {
@@ -124,18 +163,43 @@ mod tests {
         assert_eq!(pass_command(&file, &cdb), Err(Errno::NOTTY));
     }
 
+    const SCSI: Cdb = Cdb { bytes: [0; 16], len: 6, returns_sense: false };
+    const ATA: Cdb =
+        Cdb { bytes: [ATA_16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], len: 16, ..SCSI };
+
+    fn checked(key: u8, sense_len: u8) -> Answer {
+        let mut sense = [0; SENSE];
+        (sense[0], sense[2]) = (0x70, key);
+        Answer { status: CHECK_CONDITION, host: 0, sense_len, sense, data: [0; SENSE] }
+    }
+
     #[test]
     fn a_refused_command_is_told_from_one_that_failed() {
-        let cdb = Cdb { bytes: [0; 16], len: 6, returns_sense: false };
-        let with_key = |key: u8| {
-            let mut sense = [0; SENSE];
-            (sense[0], sense[2]) = (0x70, key);
-            answer_of(CHECK_CONDITION, 0, &cdb, sense, [0; SENSE]).map(|_| ())
-        };
+        let with_key = |key: u8, cdb: &Cdb| answer_of(&checked(key, 18), cdb).map(|_| ());
         assert_eq!(
-            [with_key(1), with_key(5), with_key(4)],
+            [with_key(1, &SCSI), with_key(5, &SCSI), with_key(4, &SCSI), with_key(0xb, &SCSI)],
+            [Ok(()), Err(Errno::NOTSUP), Err(Errno::IO), Err(Errno::IO)]
+        );
+        assert_eq!(
+            [with_key(1, &ATA), with_key(0xb, &ATA), with_key(4, &ATA)],
             [Ok(()), Err(Errno::NOTSUP), Err(Errno::IO)]
         );
-        assert!(answer_of(GOOD, 7, &cdb, [0; SENSE], [0; SENSE]).is_err(), "no way to the drive");
+        let lost = Answer { host: 7, ..checked(0, 18) };
+        assert!(answer_of(&lost, &SCSI).is_err(), "no way to the drive");
+    }
+
+    #[test]
+    fn a_check_without_sense_data_is_no_success() {
+        assert_eq!(answer_of(&checked(0, 0), &SCSI), Err(Errno::IO));
+        assert_eq!(answer_of(&checked(0, 7), &ATA), Err(Errno::IO));
+        assert!(answer_of(&checked(0, 8), &ATA).is_ok());
+    }
+
+    #[test]
+    fn a_drive_that_was_reset_is_asked_once_more() {
+        assert!(is_attention(&checked(6, 18)));
+        assert!(!is_attention(&checked(6, 0)) && !is_attention(&checked(4, 18)));
+        assert!(!is_attention(&Answer { status: GOOD, ..checked(6, 18) }));
+        assert_eq!(answer_of(&checked(6, 18), &ATA), Err(Errno::IO), "the second time it fails");
     }
 }

@@ -19,7 +19,7 @@ use crate::sysfs::Disk;
 use crate::{failure, sg};
 
 /// Operation code of ATA PASS-THROUGH (16).
-const ATA_16: u8 = 0x85;
+pub(crate) const ATA_16: u8 = 0x85;
 /// The protocol without data, in byte 1 of it.
 const NO_DATA: u8 = 3 << 1;
 /// In byte 2: the answer comes with the drive's registers.
@@ -56,6 +56,13 @@ pub(crate) struct Cdb {
     pub(crate) returns_sense: bool,
 }
 
+impl Cdb {
+    /// Whether it carries an ATA command.
+    pub(crate) const fn is_ata(&self) -> bool {
+        self.bytes[0] == ATA_16
+    }
+}
+
 impl Spindle {
     /// The language of the disk; `None` if it has no spindle of its own.
     pub(crate) fn of(disk: &Disk) -> Option<Self> {
@@ -75,6 +82,15 @@ impl Spindle {
             Self::Ata => ata(command),
             Self::Scsi => scsi(command),
         }
+    }
+
+    /// The command once more, if it failed. An ATA drive starts by reading a sector, which may be
+    /// damaged: so another one.
+    fn again(self, command: PowerCommand) -> Option<Cdb> {
+        let mut cdb = self.cdb(command);
+        // Bits 16 to 23 of the sector's number: it is half a gigabyte behind the first.
+        cdb.bytes[12] = 0x10;
+        (self == Self::Ata && command == PowerCommand::Wake).then_some(cdb)
     }
 
     /// The state that the drive's answer to [`PowerCommand::Check`] tells.
@@ -139,7 +155,11 @@ fn scsi_state(sense: &[u8; SENSE]) -> PowerState {
 
 /// Sends the command to the drive and waits for its end. Returns the state after it.
 fn carry_out(file: &File, spindle: Spindle, command: PowerCommand) -> Result<PowerState, Errno> {
-    let sense = sg::pass_command(file, &spindle.cdb(command))?;
+    let mut answer = sg::pass_command(file, &spindle.cdb(command));
+    if let (Err(Errno::IO), Some(elsewhere)) = (&answer, spindle.again(command)) {
+        answer = sg::pass_command(file, &elsewhere);
+    }
+    let sense = answer?;
     match command {
         PowerCommand::Check => spindle.state(&sense),
         PowerCommand::Standby => Ok(PowerState::Standby),
@@ -206,6 +226,10 @@ mod tests {
         assert_eq!(ata(PowerCommand::Check).bytes, check);
         let wake = [0x85, 6, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0x40, 0x40, 0];
         assert_eq!(ata(PowerCommand::Wake).bytes, wake);
+        let again = [0x85, 6, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0x10, 0x40, 0x40, 0];
+        assert_eq!(Spindle::Ata.again(PowerCommand::Wake).map(|cdb| cdb.bytes), Some(again));
+        assert_eq!(Spindle::Ata.again(PowerCommand::Standby), None);
+        assert_eq!(Spindle::Scsi.again(PowerCommand::Wake), None);
         let scsi = |command| Spindle::Scsi.cdb(command).bytes[..6].to_vec();
         assert_eq!(scsi(PowerCommand::Standby), [0x1b, 0, 0, 0, 0x30, 0]);
         assert_eq!(scsi(PowerCommand::Wake), [0x1b, 0, 0, 0, 1, 0]);

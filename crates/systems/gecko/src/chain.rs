@@ -162,12 +162,14 @@ impl Chain {
         self.0.engine.close();
         self.0.tables_at_rest().await;
         self.0.cache_wanted.notify();
+        self.0.keeper.left().notify();
         done?;
         self.0.at_rest().await;
-        match self.0.is_mirrored() {
-            true => self.0.note_clean().await,
-            false => Ok(()),
+        if self.0.is_mirrored() {
+            self.0.note_clean().await?;
+            self.0.note_awake().await?;
         }
+        Ok(())
     }
 }
 

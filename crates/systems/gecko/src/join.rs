@@ -237,8 +237,7 @@ impl Inner {
             let id = free_id(&roster, || self.engine.runtime.random());
             let (number, sectors) = (narrow(link), new.capabilities().capacity);
             let label = Superblock { drive: number, sectors, id, ..self.label };
-            let device = self.bedded(new, given);
-            keeper.add(Drive { device, label, given });
+            keeper.add(self.bedded(new, label, given));
             let half = narrow(half);
             let joining = Joining { id, link: number, half, copied: 0 };
             let begun = keeper.change(Change::Begin(joining)).await;
@@ -293,6 +292,10 @@ impl Inner {
         let pair = &self.places.pair(link).ok_or(ReplaceError::Failed)?;
         // Changes that began before the drive joined did not go to it. Then they are copied.
         pair.settles().await;
+        if self.settings.sleep.is_some() && !plant::is(Bug::RootNotRenewed) {
+            // The half that is copied from may have slept, and have an old root.
+            self.renew_root().await?;
+        }
         let [first, second] = ROOTS;
         self.copy(pair, Extent::between(first.start, second.end()), &target).await?;
         if let Some(area) = self.label.area() {

@@ -7,12 +7,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, IoError, TaskLock};
+use manylogs_block::{BlockDevice, IoError, Nanos, Signal, TaskLock};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::ondisk::Superblock;
 use crate::roster::{Change, Impossible, Roster};
-use crate::sleep::{Sleeper, Sleepers};
+use crate::sleep::{Sleeper, WakeCause};
+
+/// Time between two starts: a drive that starts draws several times the power of one that turns.
+const STARTS_APART: Nanos = Nanos::from_secs(1);
 
 /// A drive of the chain that is used.
 #[derive(Clone)]
@@ -21,6 +24,8 @@ pub(crate) struct Drive {
     pub(crate) label: Superblock,
     /// The number by which the owner of the chain knows it: that among the drives given.
     pub(crate) given: usize,
+    /// Its power, if the chain commands it.
+    pub(crate) sleeper: Option<Sleeper>,
 }
 
 /// See the module.
@@ -32,8 +37,10 @@ pub(crate) struct Keeper {
     drives: RefCell<Vec<Drive>>,
     /// The link that is lost: its drive is gone, and the chain goes on without it.
     lost: Cell<Option<usize>>,
-    /// The drives whose power the chain commands.
-    sleepers: Sleepers,
+    /// Whether a drive left that may be the only one of its link with the newest root.
+    has_lost_root: Cell<bool>,
+    /// Told when one left.
+    left: Signal,
     turn: TaskLock,
 }
 
@@ -43,6 +50,20 @@ pub(crate) enum NotChanged {
     Impossible(Impossible),
     /// A drive that its link cannot do without failed to take its label.
     Io(IoError),
+}
+
+impl Drive {
+    /// Whether requests to the drive would wait until it has started.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.sleeper.as_ref().is_some_and(Sleeper::is_asleep)
+    }
+
+    /// Orders the halves of a pair for reads: those that failed last, and before them those that
+    /// sleep.
+    pub(crate) fn rank(&self) -> (bool, bool) {
+        let sleeper = self.sleeper.as_ref();
+        sleeper.map_or((false, false), |it| (it.has_failed(), it.is_spared()))
+    }
 }
 
 impl From<Impossible> for NotChanged {
@@ -56,35 +77,31 @@ impl Keeper {
         let version = Cell::new(roster.version);
         let (roster, opening) = (Cell::new(roster), Cell::new(opening));
         let (lost, turn) = (Cell::default(), TaskLock::default());
-        let (drives, sleepers) = (RefCell::new(drives), Sleepers::default());
-        Self { roster, version, opening, drives, lost, sleepers, turn }
+        let drives = RefCell::new(drives);
+        let (has_lost_root, left) = (Cell::default(), Signal::default());
+        Self { roster, version, opening, drives, lost, has_lost_root, left, turn }
     }
 
-    /// Takes over the drives whose power the chain commands.
+    /// Commands the power of the drives that the chain was given.
     pub(crate) fn command(&self, sleepers: &[Sleeper]) {
-        sleepers.iter().for_each(|sleeper| self.sleepers.add(sleeper.clone()));
-    }
-
-    /// The power of a drive, if the chain commands it.
-    pub(crate) fn sleeper(&self, drive: &Drive) -> Option<Sleeper> {
-        self.sleepers.of(drive.given)
-    }
-
-    /// Whether requests to the drive would wait until it has started.
-    pub(crate) fn is_asleep(&self, drive: &Drive) -> bool {
-        self.sleeper(drive).is_some_and(|sleeper| sleeper.is_asleep())
-    }
-
-    /// Orders the halves of a pair for reads: those that failed last, and before them those that
-    /// sleep.
-    pub(crate) fn rank(&self, drive: &Drive) -> (bool, bool) {
-        let sleeper = self.sleeper(drive);
-        sleeper.map_or((false, false), |it| (it.has_failed(), it.is_spared()))
+        for drive in self.drives.borrow_mut().iter_mut() {
+            drive.sleeper = sleepers.get(drive.given).cloned();
+        }
     }
 
     /// The link that is lost, if any.
     pub(crate) fn lost(&self) -> Option<usize> {
         self.lost.get()
+    }
+
+    /// Told when a drive left, and once more by whoever ends the tasks that wait for that.
+    pub(crate) const fn left(&self) -> &Signal {
+        &self.left
+    }
+
+    /// Whether a drive left since the last call.
+    pub(crate) fn take_left(&self) -> bool {
+        self.has_lost_root.take()
     }
 
     /// Notes that a link is lost. Its labels are written no more: if its drive comes back, the
@@ -138,6 +155,8 @@ impl Keeper {
         behind: Option<u64>,
     ) -> Result<(), NotChanged> {
         self.opening.set(opening);
+        // All are awake, and the newest root is in its places on all halves.
+        self.roster.set(Roster { has_sleepers: false, ..self.roster.get() });
         let leaves = missing.iter().map(|id| Change::Leave { id: *id });
         let begins = behind.map(|id| Change::Copied { id, segments: 0 });
         for change in leaves.chain(begins) {
@@ -170,7 +189,7 @@ impl Keeper {
             Change::Join { id, .. } | Change::Copied { id, .. } | Change::Leave { id } => {
                 now.link_of(id)
             }
-            Change::Cache => None,
+            Change::Cache | Change::Sleepers(_) => None,
         };
         // The drive that this is about knows it first: if it does not, it is copied to anew.
         if let Change::Join { id, .. } | Change::Copied { id, .. } = change
@@ -231,7 +250,14 @@ impl Keeper {
         let before = self.roster.replace(next);
         // Drives that left are used no more. One that was added joins in a change to come.
         let has_left = |id| before.link_of(id).is_some() && next.link_of(id).is_none();
-        self.drives.borrow_mut().retain(|drive| !has_left(drive.label.id));
+        self.drives.borrow_mut().retain(|drive| {
+            let leaves = has_left(drive.label.id);
+            if leaves {
+                self.has_lost_root.set(true);
+                self.left.notify();
+            }
+            !leaves
+        });
         self.lost.set(self.lost.get().filter(|link| next.has(*link)));
         Ok(())
     }
@@ -251,6 +277,7 @@ impl Keeper {
             of_next.filter(|(link, _)| self.lost.get() != Some(*link)).collect();
         order.retain(|(_, drive)| gone != Some(drive.label.id));
         order.sort_by_key(|(link, drive)| (changed == Some(*link), *link, drive.label.id));
+        wake_together(order.iter().map(|(_, drive)| *drive));
         for (_, drive) in order {
             let written = self.write_label(drive, next).await;
             written.map_err(|error| (drive.label.id, error))?;
@@ -264,5 +291,15 @@ impl Keeper {
             drive.device.submit(write).await?;
         }
         Ok(())
+    }
+}
+
+/// Starts those of the drives that sleep, one soon after the other: a write to each in turn would
+/// wait for as many starts.
+fn wake_together<'a>(drives: impl Iterator<Item = &'a Drive>) {
+    let mut delay = Nanos(0);
+    for sleeper in drives.filter_map(|drive| drive.sleeper.as_ref()).filter(|it| it.is_asleep()) {
+        sleeper.wake_later(delay, WakeCause::Write);
+        delay += STARTS_APART;
     }
 }

@@ -30,6 +30,9 @@ const WITH_PLACES: u32 = 3;
 const WITH_OWN_TABLES: u32 = 4;
 /// Labels of this version say that tables on the links that keep the summaries say it.
 const WITH_SUMMARIES: u32 = 5;
+/// Labels of this version say that halves may sleep, so the newest root may be on one half alone,
+/// where programs that know no such labels do not look for it.
+const WITH_SLEEPERS: u32 = 6;
 /// Bytes of a label without such a place.
 const BYTES_WITHOUT_SUMMARIES: usize = 336;
 /// Labels of this version have no roster: each link is one drive.
@@ -169,6 +172,7 @@ impl Superblock {
 
     fn version(&self) -> u32 {
         match self.slot.0 {
+            _ if self.roster.has_sleepers => WITH_SLEEPERS,
             0 if self.roster.needs_places() => WITH_PLACES,
             0 => VERSION,
             _ => WITH_SUMMARIES,
@@ -203,8 +207,8 @@ impl Superblock {
         if raw.magic != MAGIC {
             return None;
         }
-        let (found, known) = (raw.version.get(), WITH_SUMMARIES);
-        if !(WITHOUT_ROSTER..=WITH_SUMMARIES).contains(&found) {
+        let (found, known) = (raw.version.get(), WITH_SLEEPERS);
+        if !(WITHOUT_ROSTER..=known).contains(&found) {
             return Some(Err(ChainError::Version { found, known }));
         }
         let has_roster = found != WITHOUT_ROSTER;
@@ -217,7 +221,10 @@ impl Superblock {
         }
         let says_places = found >= WITH_PLACES || !superblock.roster.needs_places();
         let says_places = says_places && superblock.roster.places() == raw.drives.get().into();
-        let says_slot = (found >= WITH_OWN_TABLES) == (superblock.slot.0 > 0);
+        superblock.roster.has_sleepers = found == WITH_SLEEPERS;
+        // Labels of a chain with and without summaries say that halves may sleep.
+        let says_slot =
+            found == WITH_SLEEPERS || (found >= WITH_OWN_TABLES) == (superblock.slot.0 > 0);
         let covered = &raw.as_bytes()[..covered(found)];
         let whole =
             equal_logs::is_whole(covered) && says_slot && superblock.is_possible() && says_places;
@@ -251,6 +258,7 @@ impl Superblock {
                 joining,
                 leaving,
                 has_cache,
+                has_sleepers: false,
             },
             slot: Sectors(raw.slot_sectors.get().into()),
         }
@@ -396,6 +404,37 @@ mod tests {
         }
         let slots = root_slots(&left, None).map(|slot| slot.device.0);
         assert_eq!(slots, [1, 2], "the root is on links that the chain has");
+    }
+
+    #[test]
+    fn older_programs_refuse_a_label_of_a_chain_whose_halves_may_sleep() {
+        let roster = Roster::first(&[vec![1, 2], vec![3, 4]]);
+        let sleeps = roster.after(Change::Sleepers(true)).unwrap().unwrap();
+        let woken = sleeps.after(Change::Sleepers(false)).unwrap().unwrap();
+        for (slot, before) in [(0, 2), (8, 5)] {
+            for (roster, version) in [(roster, before), (sleeps, 6), (woken, before)] {
+                let label = Superblock {
+                    chain: [7; 16],
+                    drive: 1,
+                    halves: 2,
+                    physical: Sectors(8),
+                    segment: Sectors(128),
+                    segments: 7,
+                    export: Sectors(800),
+                    sectors: Sectors(1200),
+                    opening: 4,
+                    id: 3,
+                    roster,
+                    slot: Sectors(slot),
+                };
+                let mut bytes = label.encode();
+                assert_eq!(bytes[12], version);
+                assert_eq!(Superblock::decode(&bytes), Some(Ok(label)));
+                bytes[12] = 7;
+                let refused = ChainError::Version { found: 7, known: 6 };
+                assert_eq!(Superblock::decode(&bytes), Some(Err(refused)));
+            }
+        }
     }
 
     #[test]

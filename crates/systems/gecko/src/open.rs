@@ -81,6 +81,7 @@ impl Chain {
             device,
             label: Superblock { roster, ..*label },
             given: index,
+            sleeper: None,
         });
         let of_chain: Vec<Drive> = of_chain.collect();
         let keeper = Rc::new(Keeper::new(roster, 1, of_chain.clone()));
@@ -193,6 +194,7 @@ impl Inner {
         }
         if let Some(settings) = self.settings.sleep {
             runtime.spawn(Rc::clone(self).run_rota(settings));
+            runtime.spawn(Rc::clone(self).run_renewer());
         }
         runtime.spawn(reserve_sequences(Rc::clone(self)));
         runtime.spawn(Rc::clone(self).run_summarizer());
@@ -268,6 +270,7 @@ impl Found {
             stopped: RefCell::default(),
             beds,
             rota: Rota::default(),
+            is_noting_sleepers: Cell::default(),
             cleaners: Cell::default(),
             copying: Cell::default(),
             naming: TaskLock::default(),

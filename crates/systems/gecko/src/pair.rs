@@ -242,7 +242,8 @@ impl Shared {
             };
             let next = || {
                 let current = self.keeper.current(self.link);
-                current.into_iter().find(|drive| !tried.contains(&drive.label.id))
+                let mut left = current.into_iter().filter(|drive| !tried.contains(&drive.label.id));
+                if self.apart.get() { left.next() } else { left.min_by_key(Drive::rank) }
             };
             let (true, Some(drive)) = (goes_on, next()) else { break };
             tried.push(drive.label.id);
@@ -267,8 +268,8 @@ impl Shared {
             return current.into_iter().next();
         }
         // A half that sleeps would make the reader wait, and one that failed would fail again.
-        if let Some(best) = current.iter().map(|drive| self.keeper.rank(drive)).min() {
-            current.retain(|drive| self.keeper.rank(drive) == best);
+        if let Some(best) = current.iter().map(Drive::rank).min() {
+            current.retain(|drive| drive.rank() == best);
         }
         let heads = self.heads.borrow();
         let head = |drive: &Drive| heads.get(&drive.label.id).copied().unwrap_or_default();

@@ -55,6 +55,8 @@ pub struct Roster {
     pub leaving: Option<u16>,
     /// Whether an SSD became the chain's tail cache. It names the chain in a label of its own.
     pub has_cache: bool,
+    /// Whether halves may sleep: then the newest root may be on the half alone that was awake.
+    pub has_sleepers: bool,
 }
 
 /// A change of the roster.
@@ -75,6 +77,8 @@ pub(crate) enum Change {
     Evacuate { link: u16 },
     /// An SSD became the chain's tail cache.
     Cache,
+    /// From now on halves may sleep, or all are awake and have the newest root.
+    Sleepers(bool),
     /// A link that was emptied leaves its place. All that was live there is durable elsewhere.
     Remove { link: u16 },
 }
@@ -212,6 +216,8 @@ impl Roster {
             }
             Change::Cache if self.has_cache => return Ok(None),
             Change::Cache => next.has_cache = true,
+            Change::Sleepers(may_sleep) if self.has_sleepers == may_sleep => return Ok(None),
+            Change::Sleepers(may_sleep) => next.has_sleepers = may_sleep,
             Change::Evacuate { link } if self.leaving == Some(link) => return Ok(None),
             Change::Evacuate { link } => {
                 let joins = self.joining.is_some_and(|joining| joining.link == link);

@@ -9,16 +9,19 @@
 //! batches, and that the half where the tail comes next is started before it is there.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Nanos, PowerState, PowerTimes, TimeOfDay};
 
 use crate::chain::Chain;
+use crate::keeper::Drive;
+use crate::ondisk::Superblock;
 use crate::state::Inner;
 
 mod budget;
+mod renew;
 mod rota;
 mod sleeper;
 pub(crate) use rota::Rota;
@@ -58,6 +61,10 @@ pub enum WakeCause {
     Twin,
     /// The chain is closed.
     Close,
+    /// The chain is opened, and the drive stood.
+    Open,
+    /// Another program used it.
+    Other,
 }
 
 impl WakeCause {
@@ -70,6 +77,8 @@ impl WakeCause {
             Self::Write => "its pair was written",
             Self::Twin => "its twin failed, or another drive joins",
             Self::Close => "the chain was closed",
+            Self::Open => "the chain was opened",
+            Self::Other => "another program used it",
         }
     }
 }
@@ -127,20 +136,6 @@ impl Wakes {
         if last.len() > WAKES_KEPT {
             last.pop_front();
         }
-    }
-}
-
-/// The drives whose power the chain commands.
-#[derive(Default)]
-pub(crate) struct Sleepers(RefCell<BTreeMap<usize, Sleeper>>);
-
-impl Sleepers {
-    pub(crate) fn add(&self, sleeper: Sleeper) {
-        self.0.borrow_mut().insert(sleeper.given(), sleeper);
-    }
-
-    pub(crate) fn of(&self, given: usize) -> Option<Sleeper> {
-        self.0.borrow().get(&given).cloned()
     }
 }
 
@@ -215,30 +210,36 @@ impl Inner {
     fn sleepers(&self) -> impl Iterator<Item = Sleeper> {
         let keeper = &self.keeper;
         let current = keeper.roster().in_use().flat_map(|link| keeper.current(link));
-        current.filter_map(|drive| keeper.sleeper(&drive))
+        current.filter_map(|drive| drive.sleeper)
     }
 
     /// Whether a half of the link sleeps: then nothing is written there that can wait.
     pub(crate) fn is_resting(&self, link: usize) -> bool {
-        self.keeper.current(link).iter().any(|drive| self.keeper.is_asleep(drive))
+        self.keeper.current(link).iter().any(Drive::is_asleep)
     }
 
     /// Starts all halves, for a close.
     pub(crate) async fn wake_all(&self) {
         self.rota.end();
         let all: Vec<Sleeper> = self.sleepers().collect();
+        // One that was about to go to sleep stays up.
+        all.iter().for_each(|sleeper| sleeper.set_drowsy(false));
         for sleeper in all {
             sleeper.wake(WakeCause::Close).await;
         }
     }
 
     /// A drive that is about to join the chain, with its power commanded if those of others are.
-    pub(crate) fn bedded(&self, device: Rc<dyn BlockDevice>, given: usize) -> Rc<dyn BlockDevice> {
+    pub(crate) fn bedded(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        label: Superblock,
+        given: usize,
+    ) -> Drive {
         if self.settings.sleep.is_none() {
-            return device;
+            return Drive { device, label, given, sleeper: None };
         }
         let sleeper = self.beds.make(device, given);
-        self.keeper.command(&[sleeper.clone()]);
-        Rc::new(sleeper)
+        Drive { device: Rc::new(sleeper.clone()), label, given, sleeper: Some(sleeper) }
     }
 }

@@ -99,6 +99,8 @@ pub(crate) struct Inner {
     pub(crate) beds: Beds,
     /// When halves sleep.
     pub(crate) rota: Rota,
+    /// Whether it is being noted that halves may sleep.
+    pub(crate) is_noting_sleepers: Cell<bool>,
     /// Tasks that clean.
     pub(crate) cleaners: Cell<usize>,
     /// What was copied to a drive that joins, while it is copied to.

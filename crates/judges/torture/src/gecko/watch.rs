@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Handle, Nanos, Rng};
-use manylogs_gecko::{Chain, Standing};
+use manylogs_gecko::{Chain, Standing, WakeCause};
 
 use super::plan::GeckoPlan;
 use super::world::Drives;
@@ -91,7 +91,9 @@ impl Watch {
             tally.flash_hits += flash.hits;
             tally.flash_faults += flash.faults;
             tally.replaced += self.replaced.get();
-            tally.wakes += chain.wakes().last().map_or(0, |wake| wake.number);
+            let starts = chain.wakes();
+            let at_opening = starts.iter().filter(|wake| wake.cause == WakeCause::Open).count();
+            tally.wakes += starts.last().map_or(0, |wake| wake.number) - at_opening as u64;
             tally.halves_lost += self.failed.get();
             tally.links_added += self.links.0.get();
             tally.links_removed += self.links.1.get();

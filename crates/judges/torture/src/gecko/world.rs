@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng, Sectors};
+use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Payload, Request, Rng, Sectors};
 use manylogs_filters::{Spindle, Zoned};
 use manylogs_gecko::{CacheOptions, Chain, ChainError, ChainMember, ChainSettings};
 use manylogs_logstore::ondisk::equal_logs::{log_count, logs};
@@ -11,6 +11,9 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use super::model::LOST;
 use super::plan::{FLASH_STRIPE, GeckoPlan};
+
+/// More than a chain of a history has drives.
+const DRIVES_MOST: usize = 64;
 
 /// Content of drives that are not in use.
 #[derive(Clone)]
@@ -107,7 +110,16 @@ impl Drives {
         }
         let count = given.len().max(1);
         given.rotate_left(first % count);
-        let drives = given.iter().map(|number| of_plan(&self.0[*number], plan)).collect();
+        // A crash of the chain's user leaves drives as they are, and a computer that starts may
+        // leave them standing: some do.
+        let stands = |number: usize| Rng::new((first * DRIVES_MOST + number) as u64).one_in(2);
+        let drive = |number: &usize| -> Rc<dyn BlockDevice> {
+            match plan.sleep.is_some() && stands(*number) {
+                true => Rc::new(spindle(&self.0[*number], plan).standing()),
+                false => of_plan(&self.0[*number], plan),
+            }
+        };
+        let drives = given.iter().map(drive).collect();
         let degraded = without.is_some();
         let settings = ChainSettings { degraded, ..plan.settings[incarnation] };
         let opened = Chain::open(runtime, drives, settings).await;
@@ -145,10 +157,16 @@ impl Drives {
     }
 }
 
+/// A drive that can stand.
+fn spindle(drive: &CrashDisk, plan: &GeckoPlan) -> Spindle<CrashDisk> {
+    let spin_up = plan.sleep.map_or(Nanos(0), |sleep| sleep.spin_up);
+    Spindle::new(drive.runtime(), drive.clone(), spin_up)
+}
+
 /// The drive as the plan wants it.
 pub(super) fn of_plan(drive: &CrashDisk, plan: &GeckoPlan) -> Rc<dyn BlockDevice> {
-    if let Some(sleep) = plan.sleep {
-        return Rc::new(Spindle::new(drive.runtime(), drive.clone(), sleep.spin_up));
+    if plan.sleep.is_some() {
+        return Rc::new(spindle(drive, plan));
     }
     if !plan.zoned {
         return Rc::new(drive.clone());

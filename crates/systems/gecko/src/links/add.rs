@@ -10,7 +10,6 @@ use manylogs_plant::{self as plant, Bug};
 
 use super::{LinkError, device};
 use crate::join::free_id;
-use crate::keeper::Drive;
 use crate::link::Link;
 use crate::ondisk::Superblock;
 use crate::roster::{Change, HALVES};
@@ -59,8 +58,7 @@ impl Inner {
             *id = free_id(&self.keeper.roster(), || self.engine.runtime.random());
             let (drive, sectors) = (narrow(link), device.capabilities().capacity);
             let label = Superblock { drive, sectors, id: *id, ..self.label };
-            let device = self.bedded(device, given);
-            self.keeper.add(Drive { device, label, given });
+            self.keeper.add(self.bedded(device, label, given));
         }
         let opening = self.keeper.opening();
         let added = self.change_links(Change::Add { link: narrow(link), ids, opening }, &new).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Sectors, narrow};
+use manylogs_block::{BlockDevice, Handle, Payload, Request, Sectors, narrow};
 use manylogs_engine::{FoundRoot, InDoubt, PatientReads, RootSlot, Scanner, find_root, read_copy};
 use manylogs_logstore::ondisk::equal_logs::least_device;
 use manylogs_logstore::ondisk::root::Root;
@@ -47,7 +47,7 @@ impl Found {
         for (index, device) in drives.into_iter().enumerate() {
             let reads: Rc<dyn BlockDevice> = PatientReads::new(Rc::clone(&device), runtime.clone());
             let label = superblock_of(&reads, index).await?;
-            found.push(Drive { device, label, given: index });
+            found.push(Drive { device, label, given: index, sleeper: None });
         }
         let newest = newest(&found)?;
         let roster = newest.roster;
@@ -160,16 +160,29 @@ impl Found {
         root: (&Root, usize),
     ) -> Result<(), ChainError> {
         if self.is_mirrored() {
-            // A crash may have left the root on one half alone.
-            let RootSlot { device, place } = root_slots(&self.keeper.roster(), None)[root.1];
-            let link = &self.places.devices()[usize::from(device.0)];
-            link.submit(root.0.write_to(place, self.label.chain)).await?;
+            self.put_root_in_its_places(root).await?;
         }
         let begun = self.keeper.begin(last.0.saturating_add(1), &self.missing, self.behind);
         begun.await.map_err(|why| match why {
             NotChanged::Io(error) => error.into(),
             NotChanged::Impossible(_) => ChainError::NoRoster,
         })
+    }
+
+    /// Writes the root to its places on all halves, and zeroes to where it is on a half alone while
+    /// the other one sleeps: a crash may have left it on one drive, and older programs do not look
+    /// everywhere. The link that it was found on comes last.
+    async fn put_root_in_its_places(&self, (root, slot): (&Root, usize)) -> Result<(), ChainError> {
+        let (slots, links) = (root_slots(&self.keeper.roster(), None), self.places.devices());
+        let link = |slot: RootSlot| &links[usize::from(slot.device.0)];
+        for slot in [slots[1 - slot], slots[slot]] {
+            link(slot).submit(root.write_to(slot.place, self.label.chain)).await?;
+        }
+        for (slot, place) in slots.into_iter().zip([slots[1].place, slots[0].place]) {
+            let zeroes = Request::write_fua(place, Payload::zeroes(place.len));
+            link(slot).submit(zeroes).await?;
+        }
+        Ok(())
     }
 
     /// The drive of each link that is read if the half `half` is to be judged: the other one if it

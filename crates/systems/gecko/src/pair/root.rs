@@ -22,7 +22,7 @@ impl Pair {
         let written = self.0.write_both_places(request, &awake).await;
         if written.is_err() {
             for drive in self.0.keeper.current(self.0.link) {
-                if let Some(sleeper) = self.0.keeper.sleeper(&drive) {
+                if let Some(sleeper) = &drive.sleeper {
                     sleeper.wake(WakeCause::Twin).await;
                 }
             }
@@ -41,9 +41,8 @@ impl Shared {
             return None;
         }
         let current = self.keeper.current(self.link);
-        let sleeps = |drive: &&Drive| self.keeper.is_asleep(drive);
-        current.iter().find(sleeps)?;
-        current.into_iter().find(|drive| !self.keeper.is_asleep(drive))
+        current.iter().find(|drive| drive.is_asleep())?;
+        current.into_iter().find(|drive| !drive.is_asleep())
     }
 
     async fn write_both_places(&self, request: &Request, awake: &Drive) -> IoResult {

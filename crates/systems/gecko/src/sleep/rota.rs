@@ -15,6 +15,8 @@ use crate::state::{Inner, State};
 
 /// How often in the time of a start the tail is looked at.
 const LOOKS: u64 = 8;
+/// The time between looks if nothing is known of that time.
+const LEAST: Nanos = Nanos::from_millis(10);
 /// A half is started when the tail will be there within so many times of a start: once for the
 /// start, once for epochs to begin there, and once because the tail may get faster.
 const STARTS_AHEAD: f64 = 3.0;
@@ -61,7 +63,10 @@ impl Rota {
 impl Inner {
     /// Lets halves sleep and starts them, as long as the chain is open.
     pub(crate) async fn run_rota(self: Rc<Self>, settings: SleepSettings) {
-        let every = Nanos((settings.spin_up.0 / LOOKS).max(1));
+        let every = match settings.spin_up {
+            unknown if unknown < Nanos::from_millis(1) => LEAST,
+            spin_up => Nanos(spin_up.0 / LOOKS),
+        };
         while !self.engine.is_closed() {
             let progress = self.engine.progress.wait();
             self.engine.runtime.sleep(every).await;
@@ -83,17 +88,17 @@ impl Inner {
         };
         for link in self.keeper.roster().in_use() {
             let halves = self.keeper.current(link);
-            let asleep = halves.iter().find(|drive| self.keeper.is_asleep(drive));
+            let asleep = halves.iter().find(|drive| drive.is_asleep());
             let needs_both = link == tail || next == Some(link);
             if needs_both {
                 self.stay_up(&halves);
             }
-            match asleep.and_then(|drive| self.keeper.sleeper(drive)) {
+            match asleep.and_then(|drive| drive.sleeper.clone()) {
                 Some(sleeper) if needs_both => self.start(sleeper, WakeCause::Tail),
                 Some(sleeper) if !self.may_rest(link, &halves) => {
                     self.start(sleeper, WakeCause::Twin);
                 }
-                Some(_) => {}
+                Some(sleeper) => self.look_at(sleeper, settings),
                 None if !needs_both && !self.rota.is_over.get() && self.may_rest(link, &halves) => {
                     soon |= self.send_to_bed(&halves, settings);
                 }
@@ -103,13 +108,23 @@ impl Inner {
         soon
     }
 
-    /// Whether a half of the link can be spared: both are there, and neither failed or is copied.
+    /// Whether a half of the link can be spared: both are there, neither failed, and no drive joins
+    /// the chain.
     fn may_rest(&self, link: usize, halves: &[Drive]) -> bool {
         let roster = self.keeper.roster();
-        let joins = roster.joining.is_some_and(|joining| usize::from(joining.link) == link);
+        // The progress of a copy is noted in all labels, which would wake all that sleep.
+        let joins = roster.joining.is_some();
         let leaves = roster.leaving.map(usize::from) == Some(link);
-        let failed = |drive: &Drive| self.keeper.sleeper(drive).is_some_and(|it| it.has_failed());
+        let failed = |drive: &Drive| drive.sleeper.as_ref().is_some_and(Sleeper::has_failed);
         halves.len() == 2 && !joins && !leaves && !halves.iter().any(failed)
+    }
+
+    /// Asks a half that should stand, now and then, whether it does.
+    fn look_at(self: &Rc<Self>, sleeper: Sleeper, settings: SleepSettings) {
+        if sleeper.asked_since(settings.rest) {
+            return;
+        }
+        self.engine.runtime.spawn(async move { sleeper.ask().await });
     }
 
     fn start(self: &Rc<Self>, sleeper: Sleeper, cause: WakeCause) {
@@ -128,7 +143,7 @@ impl Inner {
     fn send_to_bed(self: &Rc<Self>, halves: &[Drive], settings: SleepSettings) -> bool {
         let now = self.engine.runtime.now();
         let able = |drive: &Drive| {
-            let sleeper = self.keeper.sleeper(drive).filter(|it| !it.is_refused())?;
+            let sleeper = drive.sleeper.clone().filter(|it| !it.is_refused())?;
             let left = self.rota.left(&sleeper, settings.wakes_a_day, now);
             let left = if plant::is(Bug::WakeBudgetIgnored) { 1 } else { left };
             (left > 0).then_some((left, sleeper))
@@ -137,15 +152,21 @@ impl Inner {
         let Some((_, sleeper)) = best else { return false };
         self.stay_up(halves);
         sleeper.set_drowsy(true);
-        if sleeper.idle_since().is_some_and(|since| now.since(since) >= settings.rest) {
-            self.engine.runtime.spawn(async move { sleeper.sleep().await });
+        let rest = Nanos(settings.rest.0.saturating_mul(sleeper.rests_before_sleep()));
+        if sleeper.idle_since().is_some_and(|since| now.since(since) >= rest) {
+            let chain = Rc::clone(self);
+            self.engine.runtime.spawn(async move {
+                if chain.let_sleep().await {
+                    sleeper.sleep().await;
+                }
+            });
         }
         true
     }
 
     /// No half of the link shall sleep.
     fn stay_up(&self, halves: &[Drive]) {
-        let sleepers = halves.iter().filter_map(|drive| self.keeper.sleeper(drive));
+        let sleepers = halves.iter().filter_map(|drive| drive.sleeper.as_ref());
         sleepers.for_each(|sleeper| sleeper.set_drowsy(false));
     }
 

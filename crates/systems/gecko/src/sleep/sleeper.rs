@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Copies, Extent, Extents, Geometry, Handle, IoError,
-    IoResult, Nanos, Payload, PowerCommand, PowerState, PowerTimes, Request, Signal, Time,
-    completion,
+    IoResult, Nanos, Payload, PowerState, PowerTimes, Request, Signal, Time, completion,
 };
 use manylogs_plant::{self as plant, Bug};
 
 use super::{WakeCause, Wakes};
+
+mod power;
 
 /// What the sleeper does with its drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,10 @@ struct Shared {
     failed: Cell<bool>,
     /// Whether nothing commands the drive's power.
     is_refused: Cell<bool>,
+    /// How often in a row the drive did not stop when it was told to.
+    not_stopped: Cell<u32>,
+    /// When the drive was last asked whether it stands.
+    asked: Cell<Time>,
     /// Whether it shall sleep soon: reads go to its twin meanwhile, so that it can rest.
     is_drowsy: Cell<bool>,
 }
@@ -79,6 +84,8 @@ impl Sleeper {
             longest_start: Cell::default(),
             failed: Cell::default(),
             is_refused: Cell::default(),
+            not_stopped: Cell::default(),
+            asked: Cell::new(now),
             is_drowsy: Cell::default(),
         }))
     }
@@ -145,24 +152,6 @@ impl Sleeper {
         is_idle.then(|| self.0.last_used.get())
     }
 
-    /// Stops the drive if nobody uses it. What it was given is on the medium before.
-    pub(super) async fn sleep(&self) {
-        if self.idle_since().is_none() || self.is_refused() {
-            return;
-        }
-        self.0.set(State::Stopping);
-        let stopped = self.0.below.power(PowerCommand::Standby).await;
-        match stopped {
-            Ok(PowerState::Standby) => self.0.set(State::Standby),
-            Ok(_) => self.0.set(State::Awake),
-            Err(error) => {
-                self.0.is_refused.set(error == IoError::Unsupported);
-                self.0.failed.set(self.0.failed.get() || error != IoError::Unsupported);
-                self.0.set(State::Awake);
-            }
-        }
-    }
-
     /// Starts the drive if it sleeps. Resolves when it is awake.
     pub(crate) async fn wake(&self, cause: WakeCause) {
         loop {
@@ -184,18 +173,12 @@ impl Sleeper {
         let shared = Rc::clone(&self.0);
         self.0.runtime.spawn(async move {
             let began = shared.runtime.now();
-            // If the command fails, the requests tell what is wrong with the drive.
-            let _ = shared.below.power(PowerCommand::Wake).await;
+            // If it does not start, the requests tell what is wrong with the drive.
+            let _ = shared.wake_drive().await;
             let took = shared.runtime.now().since(began);
             shared.longest_start.set(shared.longest_start.get().max(took));
             shared.set(State::Awake);
         });
-    }
-
-    /// Starts the drive at the opening of the chain, whatever state it was left in.
-    pub(super) async fn begin(&self) {
-        let started = self.0.below.power(PowerCommand::Wake).await;
-        self.0.is_refused.set(started == Err(IoError::Unsupported));
     }
 }
 
@@ -251,6 +234,26 @@ impl Shared {
     }
 }
 
+impl Sleeper {
+    /// Answers a flush when the stop that is under way has ended: it flushes. The drive must not be
+    /// started for that.
+    fn flush_at_stop(&self) -> Completion {
+        let (completer, answer) = completion();
+        let shared = Rc::clone(&self.0);
+        self.0.runtime.spawn(async move {
+            loop {
+                let changed = shared.changed.wait();
+                match shared.state.get() {
+                    State::Standby => break completer.complete(Ok(Payload::default())),
+                    State::Awake => break completer.complete(shared.pass(Request::Flush).await),
+                    State::Stopping | State::Waking => changed.await,
+                }
+            }
+        });
+        answer
+    }
+}
+
 impl BlockDevice for Sleeper {
     fn capabilities(&self) -> Capabilities {
         self.0.below.capabilities()
@@ -264,6 +267,7 @@ impl BlockDevice for Sleeper {
             Request::Flush if self.0.state.get() == State::Standby => {
                 return Completion::ready(Ok(Payload::default()));
             }
+            Request::Flush if self.0.state.get() == State::Stopping => return self.flush_at_stop(),
             Request::Read { .. } => WakeCause::Read,
             _ => WakeCause::Write,
         };

@@ -12,4 +12,6 @@ mod links;
 mod loss;
 mod pairs;
 mod sleep;
+mod sleep_faults;
+mod sleep_roots;
 mod summaries;
