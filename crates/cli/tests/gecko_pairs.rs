@@ -237,7 +237,9 @@ fn a_chain_of_files_is_served_with_sleep_and_says_that_none_sleeps() {
     let status: Value = serde_json::from_str(&status).unwrap();
     let power = &status["chain"]["halves"][0]["power"];
     assert_eq!((&power["state"], &power["starts_left"]), (&"unsupported".into(), &5.into()));
-    run(&["metrics", &pairs.name("a.img")], 0, "chain_halves_asleep 0");
+    let metrics = run(&["metrics", &pairs.name("a.img")], 0, "manylogs_chain_halves_asleep{");
+    let asleep = metrics.lines().find(|line| line.starts_with("manylogs_chain_halves_asleep{"));
+    assert!(asleep.is_some_and(|line| line.ends_with(" 0")), "{metrics}");
     drop(client);
     server.kill();
     let single = TempDir::new().unwrap();

@@ -10,10 +10,6 @@ use super::{Floor, Kept, Tables};
 use crate::links::device;
 use crate::state::Inner;
 
-/// Segments that are released together if their table is on the tail's drive: each write of it
-/// costs the tail two seeks.
-const TOGETHER: usize = 8;
-
 impl Inner {
     /// See [`manylogs_engine::System::releases`]: no summary of what the segment held before counts
     /// when this returns true. Its table's part tells of other segments that wait for the same, and
@@ -39,23 +35,19 @@ impl Inner {
     }
 
     /// The segments that should begin their epochs now that `segment` was emptied: it, and those
-    /// that can be released with it, or were with another. If that would cost the tail's drive a
-    /// write, those that wait for it go on waiting, unless they are many. If they are on the tail's
-    /// drive themselves, it alone begins: each begin costs that drive seeks.
+    /// that can be released with it, or were with another. If they are on the tail's drive, it alone
+    /// begins: each begin costs that drive seeks. None waits for others, also if the write of the
+    /// table goes to the tail's drive: in a chain that is nearly full the one that waits may be the
+    /// only one that cleaning could go on with.
     pub(crate) fn released_with(&self, segment: LogId) -> Vec<LogId> {
         let Some(tables) = self.tables.as_ref() else { return vec![segment] };
         let (place, _) = tables.place_of(segment);
-        let keeper = self.keeps_summaries_of(place).map(device);
-        let tail = self.engine.state.borrow().tail_drive();
-        let is_at_tail = keeper == Some(tail);
-        let waits = is_at_tail && self.waiting(tables, segment).len() < TOGETHER;
         let state = self.engine.state.borrow();
-        let store = &state.store;
+        let (store, tail) = (&state.store, state.tail_drive());
         let is_due = |id: &LogId| {
             (*id == segment || device(place) != tail)
                 && store.logs().is_blank(*id)
                 && !store.has_begun(*id)
-                && !(waits && store.is_held(*id))
         };
         told_with(tables, segment).filter(is_due).collect()
     }
