@@ -35,10 +35,10 @@ impl Inner {
     }
 
     /// The segments that should begin their epochs now that `segment` was emptied: it, and those
-    /// that can be released with it, or were with another. If they are on the tail's drive, it alone
-    /// begins: each begin costs that drive seeks. None waits for others, also if the write of the
-    /// table goes to the tail's drive: in a chain that is nearly full the one that waits may be the
-    /// only one that cleaning could go on with.
+    /// that can be released with it, or were with another. If they are on the tail's drive, it
+    /// alone begins: each begin costs that drive seeks. None waits for others, also if the write of
+    /// the table goes to the tail's drive: in a chain that is nearly full the one that waits may be
+    /// the only one that cleaning could go on with.
     pub(crate) fn released_with(&self, segment: LogId) -> Vec<LogId> {
         let Some(tables) = self.tables.as_ref() else { return vec![segment] };
         let (place, _) = tables.place_of(segment);
