@@ -61,7 +61,7 @@ fn planted_bugs_are_noticed() {
         Bug::SwapFreshSequence,
     ];
     let bugs = [GECKO, &of_store].concat();
-    let hunt = Hunt { histories: "gecko", bugs: &bugs, patience: 400 };
+    let hunt = Hunt { histories: "gecko", bugs: &bugs, patience: 4000 };
     let plan_for = |bug: Bug| match bug {
         Bug::SparedRoomShared | Bug::EmptiedSegmentTakesRecords => GeckoPlan::nearly_full,
         _ => GeckoPlan::of_seed,
