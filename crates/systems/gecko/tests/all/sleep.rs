@@ -63,9 +63,7 @@ impl Pairs {
     /// not name all segments, and is written now and then. Returns it and the next piece.
     pub(crate) async fn create_with_naming(&self) -> (Chain, u64) {
         let (chain, mut at) = (self.create().await, 0);
-        while at < 3 * PIECES {
-            self.write_next(&chain, &mut at).await;
-        }
+        self.write_some(&chain, &mut at, 3 * PIECES).await;
         chain.close().await.unwrap();
         (self.open(None).await.unwrap(), at)
     }
@@ -87,6 +85,22 @@ impl Pairs {
         while chain.tail_drive() == from {
             self.write_next(chain, at).await;
         }
+    }
+
+    /// Writes so many pieces.
+    pub(crate) async fn write_some(&self, chain: &Chain, at: &mut u64, count: u64) {
+        for _ in 0..count {
+            self.write_next(chain, at).await;
+        }
+    }
+
+    /// A new chain that was written until the tail was on the second link, and a little further: a
+    /// half of each other link sleeps. Returns it and the next piece.
+    pub(crate) async fn create_with_sleepers(&self) -> (Chain, u64) {
+        let (chain, mut at) = (self.create().await, 0);
+        self.write_until_hop(&chain, &mut at).await;
+        self.write_some(&chain, &mut at, 40).await;
+        (chain, at)
     }
 
     pub(crate) async fn write_next(&self, chain: &Chain, at: &mut u64) {
@@ -135,9 +149,7 @@ fn two_of_six_drives_sleep_and_no_request_waits_for_them() {
         for hop in 0..7 {
             pairs.write_until_hop(&chain, &mut at).await;
             // While the tail is far from the end of its drive, a half of each other pair sleeps.
-            for _ in 0..25 {
-                pairs.write_next(&chain, &mut at).await;
-            }
+            pairs.write_some(&chain, &mut at, 25).await;
             let asleep = pairs.asleep();
             assert_eq!(asleep.len(), 2, "after hop {hop}: {asleep:?}");
             let tail = chain.tail_drive();
@@ -156,12 +168,7 @@ fn two_of_six_drives_sleep_and_no_request_waits_for_them() {
 fn the_twin_of_a_half_that_fails_is_woken_and_no_read_fails() {
     in_virtual_time(|world| async move {
         let pairs = Pairs::blank(&world, 1000);
-        let chain = pairs.create().await;
-        let mut at = 0;
-        pairs.write_until_hop(&chain, &mut at).await;
-        for _ in 0..40 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        let (chain, mut at) = pairs.create_with_sleepers().await;
         let asleep = pairs.asleep();
         let sleeper = *asleep.iter().find(|drive| **drive / 2 == 0).unwrap();
         let twin = sleeper ^ 1;
@@ -172,9 +179,7 @@ fn the_twin_of_a_half_that_fails_is_woken_and_no_read_fails() {
         pairs.user.sleep(Nanos::from_millis(500)).await;
         assert_eq!(pairs.drives[sleeper].state(), PowerState::Awake);
         assert!(chain.wakes().iter().any(|wake| wake.cause == WakeCause::Read));
-        for _ in 0..200 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        pairs.write_some(&chain, &mut at, 200).await;
         assert!(pairs.holds_all(&chain, at).await);
     });
 }
@@ -188,9 +193,7 @@ fn nothing_is_lost_with_the_power_while_halves_sleep() {
         // To the third link: the first two have the root, and sleepers that have an old one.
         pairs.write_until_hop(&chain, &mut at).await;
         pairs.write_until_hop(&chain, &mut at).await;
-        for _ in 0..100 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        pairs.write_some(&chain, &mut at, 100).await;
         assert_eq!(pairs.asleep().len(), 2, "{:?}", chain.wakes());
         assert_eq!(waited(&chain), 0, "{:?}", chain.wakes());
         for without in [None, Some(0), Some(1), Some(2), Some(3), Some(4), Some(5)] {
@@ -211,12 +214,7 @@ fn nothing_is_lost_with_the_power_while_halves_sleep() {
 fn a_close_leaves_both_halves_alike() {
     in_virtual_time(|world| async move {
         let pairs = Pairs::blank(&world, 1000);
-        let chain = pairs.create().await;
-        let mut at = 0;
-        pairs.write_until_hop(&chain, &mut at).await;
-        for _ in 0..40 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        let (chain, at) = pairs.create_with_sleepers().await;
         assert_eq!(pairs.asleep().len(), 2);
         chain.close().await.unwrap();
         assert_eq!(pairs.asleep(), [] as [usize; 0]);

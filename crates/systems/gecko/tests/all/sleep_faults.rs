@@ -25,9 +25,7 @@ fn a_drive_that_does_not_stop_is_sound_and_tried_again() {
         for _ in 0..3 {
             pairs.write_until_hop(&chain, &mut at).await;
         }
-        for _ in 0..40 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        pairs.write_some(&chain, &mut at, 40).await;
         assert_eq!(pairs.asleep().len(), 2, "{:?}", chain.power());
         assert_eq!(current(&chain), 6);
     });
@@ -37,12 +35,7 @@ fn a_drive_that_does_not_stop_is_sound_and_tried_again() {
 fn reads_from_a_half_that_starts_late() -> bool {
     in_virtual_time(|world| async move {
         let pairs = Pairs::blank(&world, 1000);
-        let chain = pairs.create().await;
-        let mut at = 0;
-        pairs.write_until_hop(&chain, &mut at).await;
-        for _ in 0..40 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        let (chain, at) = pairs.create_with_sleepers().await;
         let sleeper = *pairs.asleep().iter().find(|drive| **drive / 2 == 0).unwrap();
         let mut left = 1;
         pairs.drives[sleeper].fail_power(move |command| {
@@ -78,9 +71,7 @@ fn opens_on_drives_that_stand() -> bool {
         let pairs = Pairs::blank(&world, 1000);
         let chain = pairs.create().await;
         let mut at = 0;
-        for _ in 0..40 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        pairs.write_some(&chain, &mut at, 40).await;
         chain.close().await.unwrap();
         drop(chain);
         let starts = || pairs.drives.iter().map(Spindle::starts).collect::<Vec<_>>();
@@ -118,19 +109,12 @@ fn an_opening_that_starts_nobody_is_noticed() {
 fn a_start_by_another_program_is_noticed_and_counts() {
     in_virtual_time(|world| async move {
         let pairs = Pairs::blank(&world, 1000);
-        let chain = pairs.create().await;
-        let mut at = 0;
-        pairs.write_until_hop(&chain, &mut at).await;
-        for _ in 0..40 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        let (chain, mut at) = pairs.create_with_sleepers().await;
         let sleeper = pairs.asleep()[0];
         let counted = || chain.wakes().iter().filter(|it| it.cause == WakeCause::Other).count();
         assert_eq!(counted(), 0);
         pairs.drives[sleeper].power(PowerCommand::Wake).await.unwrap();
-        for _ in 0..20 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        pairs.write_some(&chain, &mut at, 20).await;
         assert_eq!(counted(), 1, "{:?}", chain.wakes());
         let sleeps_again = |drive: &usize| drive / 2 == sleeper / 2;
         assert!(pairs.asleep().iter().any(sleeps_again), "a half of the pair sleeps again");

@@ -157,9 +157,7 @@ fn found_with_old_roots() -> (Result<Sectors, String>, Result<Sectors, String>) 
         let (chain, mut at, [_, other]) = with_old_roots(&pairs).await;
         // The tail comes to segments of the first link that the old root does not name.
         pairs.write_until_hop(&chain, &mut at).await;
-        for _ in 0..20 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        pairs.write_some(&chain, &mut at, 20).await;
         let all = after_power_cut(&world, &pairs.drives, (&[], at)).await;
         (all, after_power_cut(&world, &pairs.drives, (&[other ^ 1], at)).await)
     })
@@ -200,12 +198,7 @@ async fn label_versions(drives: &[Spindle<CrashDisk>]) -> Vec<u8> {
 fn labels_say_that_halves_may_sleep_until_the_chain_is_closed() {
     in_virtual_time(|world| async move {
         let pairs = Pairs::blank(&world, 1000);
-        let chain = pairs.create().await;
-        let mut at = 0;
-        pairs.write_until_hop(&chain, &mut at).await;
-        for _ in 0..40 {
-            pairs.write_next(&chain, &mut at).await;
-        }
+        let (chain, _) = pairs.create_with_sleepers().await;
         assert_eq!(pairs.asleep().len(), 2);
         assert_eq!(label_versions(&pairs.drives).await, [6]);
         chain.close().await.unwrap();
