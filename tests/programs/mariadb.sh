@@ -79,25 +79,12 @@ maria_insert_from() {
 
 # maria_round TYPE NEXT ROUND
 maria_round() {
-    local clients=() pid
+    local clients=()
     maria_insert_from "$2" "$work/acknowledged.1" &
     clients+=($!)
     maria_insert_from "$(($2 + 500000))" "$work/acknowledged.2" &
     clients+=($!)
-    others+=("${clients[@]}")
-    sleep "$((1 + RANDOM % 4)).$((RANDOM % 10))"
-    # In every third round the database goes first, in the others the disk.
-    if [ $(($3 % 3)) = 0 ]; then kill_mariadb; fi
-    kill_server
-    sleep "0.$((RANDOM % 10))"
-    kill_mariadb
-    for pid in "${clients[@]}"; do
-        timeout 60 tail --pid="$pid" -f /dev/null || return 1
-        wait "$pid" || true
-    done
-    others=()
-    cat "$work"/acknowledged.? >>"$work/acknowledged"
-    rm -f "$work"/acknowledged.?
+    killed_midway "$3" kill_mariadb "${clients[@]}" || return 1
     pg_disk_again "$1" && start_mariadb && maria_content
 }
 

@@ -164,28 +164,36 @@ insert_from() {
         sql >>"$2" 2>>"$work/pg/clients" || true
 }
 
-pg_round() {
-    local type=$1 next=$2 clients=() pid
-    "${as_pg[@]}" pgbench -n -c 4 -j 2 -T 60 postgres >>"$work/pg/clients" 2>&1 &
-    clients+=($!)
-    insert_from "$next" "$work/acknowledged.1" &
-    clients+=($!)
-    insert_from "$((next + 500000))" "$work/acknowledged.2" &
-    clients+=($!)
-    others+=("${clients[@]}")
+# Lets clients go on for a moment, ends the disk's server and the database (by KILL), waits for the
+# clients, and gathers the numbers that they noted: killed_midway ROUND KILL CLIENT...
+killed_midway() {
+    local round=$1 kill=$2 pid
+    shift 2
+    others+=("$@")
     sleep "$((1 + RANDOM % 4)).$((RANDOM % 10))"
-    # In every third round the postmaster goes first, in the others the disk.
-    if [ $(($3 % 3)) = 0 ]; then kill_postgres; fi
+    # In every third round the database goes first, in the others the disk.
+    if [ $((round % 3)) = 0 ]; then "$kill"; fi
     kill_server
     sleep "0.$((RANDOM % 10))"
-    kill_postgres
-    for pid in "${clients[@]}"; do
+    "$kill"
+    for pid; do
         timeout 60 tail --pid="$pid" -f /dev/null || return 1
         wait "$pid" || true
     done
     others=()
     cat "$work"/acknowledged.? >>"$work/acknowledged"
     rm -f "$work"/acknowledged.?
+}
+
+pg_round() {
+    local type=$1 next=$2 clients=()
+    "${as_pg[@]}" pgbench -n -c 4 -j 2 -T 60 postgres >>"$work/pg/clients" 2>&1 &
+    clients+=($!)
+    insert_from "$next" "$work/acknowledged.1" &
+    clients+=($!)
+    insert_from "$((next + 500000))" "$work/acknowledged.2" &
+    clients+=($!)
+    killed_midway "$3" kill_postgres "${clients[@]}" || return 1
     pg_disk_again "$type" && start_postgres || return 1
     pg_content
 }
