@@ -42,13 +42,7 @@ impl System {
     /// the content changes when a drive is lost. As md recomputes the parity of such a row from all
     /// of its content when a part of the row is written, writing the same content again mends it.
     pub(crate) fn has_copies(&self, disk: &Disk) -> bool {
-        let is_redundant = |disk: &Disk| is_redundant(disk) || self.is_mapped_to_copies(disk);
-        let below = self.below(disk, disk.bytes());
-        let on_disk = |object: Option<Object>| match object {
-            Some(Object::Disk(number)) => is_redundant(&self.disk(number)),
-            _ => false,
-        };
-        is_redundant(disk) || below.into_iter().any(|level| on_disk(level.object))
+        self.with_below(disk).any(|disk| is_redundant(&disk) || self.is_mapped_to_copies(&disk))
     }
 }
 

@@ -43,6 +43,16 @@ impl System {
         found
     }
 
+    /// The disk and the disks below it, at any depth.
+    pub(crate) fn with_below(&self, disk: &Disk) -> impl Iterator<Item = Disk> {
+        let on_disk = |level: Level| match level.object {
+            Some(Object::Disk(number)) => Some(self.disk(number)),
+            _ => None,
+        };
+        let below = self.below(disk, disk.bytes()).into_iter().filter_map(on_disk);
+        std::iter::once(disk.clone()).chain(below)
+    }
+
     fn descend(&self, disk: &Disk, bytes: Range<u64>, is_shared: bool, found: &mut Vec<Level>) {
         if let Some(start) = partition_start(disk) {
             let Some(whole) = disk.whole_disk() else { return };

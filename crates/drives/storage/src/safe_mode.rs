@@ -54,7 +54,7 @@ impl LongDelays {
             let path = array.dir().join("md/safe_mode_delay");
             File::options().read(true).write(true).open(path).ok()
         };
-        let files = system.arrays_of(disk).into_iter().filter_map(|array| file(&array));
+        let files = system.arrays_of(disk).filter_map(|array| file(&array));
         Self { _held: files.filter_map(|file| LongDelay::set(file).ok().flatten()).collect() }
     }
 }
@@ -150,16 +150,12 @@ impl System {
             let is_small = place != "none" && chunk_bytes < CHUNK_LEAST;
             is_small.then(|| SmallBitmapChunk { array: array.name(), chunk_bytes })
         };
-        self.arrays_of(disk).iter().filter_map(small).collect()
+        self.arrays_of(disk).filter_map(|array| small(&array)).collect()
     }
 
     /// The arrays of md's with copies or parity that `disk` is, or lies on, at any depth.
-    fn arrays_of(&self, disk: &Disk) -> Vec<Disk> {
-        let below = self.below(disk, disk.bytes()).into_iter().filter_map(|level| {
-            let Some(Object::Disk(number)) = level.object else { return None };
-            Some(self.disk(number))
-        });
-        std::iter::once(disk.clone()).chain(below).filter(is_redundant).collect()
+    fn arrays_of(&self, disk: &Disk) -> impl Iterator<Item = Disk> {
+        self.with_below(disk).filter(is_redundant)
     }
 }
 
