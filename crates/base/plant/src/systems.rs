@@ -142,11 +142,11 @@ macro_rules! with_systems {
                 WakeSkipped,
                 /// A half that would have to be started is taken for one that failed.
                 SleeperTakenForFailed,
-                /// An opening does not look for the newest root on the half that was awake.
-                SleeperRootBelieved,
             }
             /// Bugs of halves that sleep; a test of one case shows each.
             SLEEP_CASES {
+                /// An opening does not look for the newest root on the half that was awake.
+                SleeperRootBelieved,
                 /// A half sleeps although it has no start left.
                 WakeBudgetIgnored,
                 /// The root is not written anew when a drive leaves or joins that may be the only

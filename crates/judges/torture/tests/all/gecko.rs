@@ -156,13 +156,9 @@ fn a_chain_whose_halves_sleep_loses_nothing() {
 #[test]
 fn planted_bugs_of_sleep_are_noticed() {
     use crate::common::Hunt;
-    use manylogs_plant::{Bug, SLEEP};
+    use manylogs_plant::SLEEP;
 
-    // Histories open all drives that are there, and seldom have roots that differ: cases of the
-    // chain's own tests show a root of a sleeper that is believed (`sleep_roots.rs`).
-    let is_hunted = |bug: &Bug| *bug != Bug::SleeperRootBelieved;
-    let bugs: Vec<Bug> = SLEEP.iter().copied().filter(is_hunted).collect();
-    let hunt = Hunt { histories: "sleep", bugs: &bugs, patience: 400 };
+    let hunt = Hunt { histories: "sleep", bugs: SLEEP, patience: 400 };
     hunt.run(|| (), |_, seed, ()| run_gecko(&GeckoPlan::sleeping(seed)));
 }
 
